@@ -1,6 +1,6 @@
 """Every error that delvec raises on purpose.
 
-One base class, `DelvecError`; each error also is the builtin that fits (`ValueError`, `LookupError`,
+One base class, `DelvecError`; each error also is the builtin that fits (`ValueError`, `OSError`,
 ...), so that code which knows nothing of delvec catches it rightly. Errors carry their facts as
 attributes, print them in one sentence, end in a `Hint:` where there is a next step, and survive
 pickling, because they cross from Spark workers to the driver.
@@ -101,6 +101,7 @@ class FormatError(DelvecError, ValueError):
         self.found = found
 
     def describe(self) -> str:
+        """Tell what is wrong, where, what was expected and what was found."""
         text = self.message
         if self.path is not None:
             text += f" in {self.path}"
@@ -223,11 +224,11 @@ class EngineError(DelvecError):
 
 
 @contextmanager
-def located(path: str | None, offset: int = 0) -> Iterator[None]:
+def located(path: str | None = None, offset: int = 0) -> Iterator[None]:
     """Add where the bytes came from to a `FormatError` that passes through.
 
-    The core decodes bytes and knows offsets inside them only; whoever read the bytes knows the file
-    and where in it they began.
+    Decoders know offsets inside their own bytes only. Each caller that handed over a part adds
+    where the part began, up to the one that knows the file and puts its path.
     """
     try:
         yield

@@ -1,0 +1,189 @@
+"""The two blobs of Puffin files that hold deletes: position vectors and key vectors.
+
+    deletion-vector-v1           row positions of one data file
+      referenced-data-file       its path, letter for letter as the manifest has it
+      cardinality                how many rows
+    equality-delete-vector-v1    values of one integer column, for any number of data files
+      equality-field-id          the column's field id, equal to the blob's only field
+      cardinality                how many values
+      value-encoding             `non-negative`: a value is stored as it is
+      value-min, value-max       bounds, absent for an empty vector
+
+The first is Iceberg's (https://iceberg.apache.org/puffin-spec/#deletion-vector-v1-blob-type). The
+second is an extension with a magic number of its own in its frame: no other engine reads it, and
+none takes it for positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from delvec.errors import FormatError, InvalidArgumentError, located
+from delvec.vector import puffin
+from delvec.vector.frame import KEYS, decode_frame, encode_frame
+from delvec.vector.puffin import HEADER_SIZE, Blob, BlobMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from delvec.vector.bitmap import Bitmap
+    from delvec.vector.frame import Frames
+
+__all__ = [
+    "DELETION_VECTOR",
+    "EQUALITY_DELETE_VECTOR",
+    "DeletionVector",
+    "EqualityDeleteVector",
+    "decode_deletion_vector",
+    "decode_equality_delete_vector",
+    "file_of_frames",
+]
+
+DELETION_VECTOR: Final = "deletion-vector-v1"
+EQUALITY_DELETE_VECTOR: Final = "equality-delete-vector-v1"
+
+_POSITION_FIELD: Final = 2147483645  # Iceberg's reserved id of the column _pos
+_NON_NEGATIVE: Final = "non-negative"
+
+
+@dataclass(frozen=True)
+class DeletionVector:
+    """Deleted row positions of one data file."""
+
+    positions: Bitmap
+    data_file: str
+
+    def to_blob(self) -> Blob:
+        """Encode as a blob."""
+        return Blob(
+            DELETION_VECTOR,
+            encode_frame(self.positions),
+            (_POSITION_FIELD,),
+            {
+                "referenced-data-file": self.data_file,
+                "cardinality": str(self.positions.cardinality),
+            },
+        )
+
+
+@dataclass(frozen=True)
+class EqualityDeleteVector:
+    """Deleted values of one integer column, none negative.
+
+    Which files it covers is the manifest's to say; `partition_spec_id` only repeats it for people
+    who look at the blob.
+    """
+
+    keys: Bitmap
+    field_id: int
+    partition_spec_id: int | None = None
+
+    def to_blob(self) -> Blob:
+        """Encode as a blob."""
+        properties = {
+            "equality-field-id": str(self.field_id),
+            "cardinality": str(self.keys.cardinality),
+            "value-encoding": _NON_NEGATIVE,
+        }
+        if self.keys:
+            properties |= {"value-min": str(self.keys.min), "value-max": str(self.keys.max)}
+        if self.partition_spec_id is not None:
+            properties["partition-spec-id"] = str(self.partition_spec_id)
+        return Blob(
+            EQUALITY_DELETE_VECTOR, encode_frame(self.keys, KEYS), (self.field_id,), properties
+        )
+
+
+def decode_deletion_vector(blob: BlobMetadata, data: bytes | memoryview) -> DeletionVector:
+    """Decode a deletion-vector-v1 blob and check it against its properties.
+
+    Raises:
+        FormatError: With the offset in the Puffin file.
+    """
+    with located(None, blob.offset):
+        _require_plain(blob, DELETION_VECTOR, data)
+        data_file = _required(blob, "referenced-data-file")
+        positions = decode_frame(data, cardinality=_number(blob, "cardinality"))
+        return DeletionVector(positions, data_file)
+
+
+def decode_equality_delete_vector(
+    blob: BlobMetadata, data: bytes | memoryview
+) -> EqualityDeleteVector:
+    """Decode an equality-delete-vector-v1 blob and check it against its properties.
+
+    Raises:
+        FormatError: With the offset in the Puffin file.
+    """
+    with located(None, blob.offset):
+        _require_plain(blob, EQUALITY_DELETE_VECTOR, data)
+        field_id = _number(blob, "equality-field-id")
+        _require_equal("fields of the blob", [field_id], list(blob.fields))
+        _require_equal("value-encoding", _NON_NEGATIVE, _required(blob, "value-encoding"))
+        keys = decode_frame(data, magic=KEYS, cardinality=_number(blob, "cardinality"))
+        for name, bound in (("value-min", keys.min), ("value-max", keys.max)):
+            if name in blob.properties:
+                _require_equal(name, bound, _number(blob, name))
+        has_spec = "partition-spec-id" in blob.properties
+        spec = _number(blob, "partition-spec-id") if has_spec else None
+        return EqualityDeleteVector(keys, field_id, spec)
+
+
+def file_of_frames(
+    frames: Frames, data_files: Sequence[str], cardinalities: Sequence[int]
+) -> tuple[bytes, NDArray[np.int64]]:
+    """Make a Puffin file of deletion vectors that are encoded already, such as Delta's.
+
+    Works on columns and makes no object per vector: a file may hold 100,000.
+
+    Returns:
+        The file's bytes, and each vector's offset in it; lengths are those of `frames`.
+    """
+    if not len(frames.offsets) == len(data_files) == len(cardinalities):
+        raise InvalidArgumentError(
+            f"{len(frames.offsets)} frames, {len(data_files)} data files and"
+            f" {len(cardinalities)} cardinalities do not go together"
+        )
+    offsets = frames.offsets + np.int64(HEADER_SIZE)
+    columns = zip(offsets.tolist(), frames.lengths.tolist(), data_files, cardinalities, strict=True)
+    head = (
+        f'{{"type":"{DELETION_VECTOR}","fields":[{_POSITION_FIELD}],'
+        '"snapshot-id":-1,"sequence-number":-1'
+    )
+    entries = [
+        f'{head},"offset":{offset},"length":{length},"properties":'
+        f'{{"referenced-data-file":{quote(data_file)},"cardinality":"{cardinality}"}}}}'
+        for offset, length, data_file, cardinality in columns
+    ]
+    return puffin.assemble((frames.data,), entries), offsets
+
+
+def _require_plain(blob: BlobMetadata, kind: str, data: bytes | memoryview) -> None:
+    _require_equal("type of the blob", kind, blob.type)
+    if blob.compression_codec is not None:
+        raise FormatError(f"{kind} must not be compressed", found=blob.compression_codec)
+    _require_equal("length of the blob", blob.length, len(data))
+
+
+def _required(blob: BlobMetadata, name: str) -> str:
+    if name not in blob.properties:
+        raise FormatError(f"{blob.type} lacks the property {name}", found=sorted(blob.properties))
+    return blob.properties[name]
+
+
+def _number(blob: BlobMetadata, name: str) -> int:
+    text = _required(blob, name)
+    if len(text) <= 19 and text.isascii() and text.isdigit():
+        return int(text)
+    raise FormatError(f"property {name} is not a number", found=repr(text[:40]))
+
+
+def _require_equal(what: str, expected: object, found: object) -> None:
+    if found != expected:
+        raise FormatError(f"wrong {what}", expected=expected, found=found)

@@ -1,0 +1,134 @@
+"""Delta's container of vectors: `deletion_vector_<uuid>.bin`.
+
+    1 byte    version, 1
+    frames    back to back; a descriptor's offset points at a frame's length field
+
+The log, not the file, says which frames are alive: a file may hold frames that nobody uses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+from delvec.errors import FormatError, InvalidArgumentError, TruncatedError, located
+from delvec.vector.descriptor import Descriptor
+from delvec.vector.frame import FRAME_OVERHEAD, Frames, encode_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from delvec.vector.bitmap import Bitmap
+
+__all__ = ["TARGET_SIZE", "VectorFile", "file_of_frames", "frame_ranges", "pack"]
+
+TARGET_SIZE: Final = 2 * 1024 * 1024
+"""Where delta-spark, too, begins the next file."""
+
+_VERSION: Final = 1
+_MAX_FILE: Final = 2**31 - 1  # offsets in the log are signed 32-bit integers
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """A file ready to be written: its path below the table's root, its bytes, its vectors."""
+
+    path: str
+    data: bytes
+    descriptors: tuple[Descriptor, ...]
+
+
+def pack(
+    vectors: Iterable[Bitmap], *, target_size: int = TARGET_SIZE, prefix: str = ""
+) -> Iterator[VectorFile]:
+    """Encode vectors into as few files of about `target_size` as they need, in order.
+
+    Lazy: one file is in memory at a time. A vector larger than `target_size` gets a file of its
+    own; an empty one is refused, since no engine expects it in a log.
+
+    >>> from delvec.vector import Bitmap
+    >>> [file] = pack([Bitmap([0, 9]), Bitmap([5])])
+    >>> len(file.data), [d.offset for d in file.descriptors]
+    (87, [1, 45])
+    """
+    frames: list[bytes] = []
+    cardinalities: list[int] = []
+    size = 1
+    for vector in vectors:
+        if not vector:
+            raise InvalidArgumentError(
+                "an empty vector has no place in a file", hint="commit the data file without one"
+            )
+        frame = encode_frame(vector)
+        if frames and size + len(frame) > target_size:
+            yield _file(frames, cardinalities, prefix)
+            frames, cardinalities, size = [], [], 1
+        frames.append(frame)
+        cardinalities.append(vector.cardinality)
+        size += len(frame)
+    if frames:
+        yield _file(frames, cardinalities, prefix)
+
+
+def file_of_frames(
+    frames: Frames, cardinalities: Sequence[int], *, prefix: str = "", uuid: UUID | None = None
+) -> VectorFile:
+    """Make a file of frames that are encoded already, such as those copied out of Puffin."""
+    if len(cardinalities) != len(frames.offsets):
+        raise InvalidArgumentError(
+            f"{len(frames.offsets)} frames but {len(cardinalities)} cardinalities"
+        )
+    if 1 + len(frames.data) > _MAX_FILE:
+        raise InvalidArgumentError(
+            f"{len(frames.data)} bytes of vectors do not fit one file of {_MAX_FILE} bytes"
+        )
+    uuid = uuid or uuid4()
+    descriptors = tuple(
+        Descriptor.relative(
+            uuid,
+            prefix=prefix,
+            offset=1 + offset,
+            size_in_bytes=length - FRAME_OVERHEAD,
+            cardinality=cardinality,
+        )
+        for offset, length, cardinality in zip(
+            frames.offsets.tolist(), frames.lengths.tolist(), cardinalities, strict=True
+        )
+    )
+    name = f"deletion_vector_{uuid}.bin"
+    path = f"{prefix}/{name}" if prefix else name
+    return VectorFile(path, bytes([_VERSION]) + frames.data, descriptors)
+
+
+def frame_ranges(data: bytes | memoryview, *, path: str | None = None) -> Iterator[tuple[int, int]]:
+    """Walk a whole file and yield offset and length of each frame, without checking frames.
+
+    Raises:
+        FormatError: The version is not 1, or the last frame is cut short.
+    """
+    view = memoryview(data)
+    with located(path):
+        if not view or view[0] != _VERSION:
+            raise FormatError(
+                "not a deletion vector file",
+                offset=0,
+                expected=f"version {_VERSION}",
+                found=view[0] if view else "an empty file",
+            )
+        position = 1
+        while position < len(view):
+            length = int.from_bytes(view[position : position + 4], "big") + FRAME_OVERHEAD
+            if position + length > len(view):
+                raise TruncatedError(
+                    "file ends inside a vector",
+                    offset=position,
+                    expected=f"{length} bytes",
+                    found=f"{len(view) - position} bytes",
+                )
+            yield position, length
+            position += length
+
+
+def _file(frames: list[bytes], cardinalities: list[int], prefix: str) -> VectorFile:
+    return file_of_frames(Frames.join(frames), cardinalities, prefix=prefix)

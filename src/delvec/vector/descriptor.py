@@ -1,0 +1,227 @@
+"""The descriptor: how a Delta log entry says where a file's deletion vector is.
+
+    {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
+     "offset": 4, "sizeInBytes": 40, "cardinality": 6}
+
+    storageType   where                                     pathOrInlineDv
+    u             a file of the table, named by a UUID      [folder] + 20 characters of Z85
+    p             a file anywhere, as in shallow clones     an absolute, percent-encoded path
+    i             in the log itself                         the payload as Z85
+
+Specification:
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md#deletion-vector-descriptor-schema
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+from delvec.errors import FormatError, InvalidArgumentError, located
+from delvec.vector import z85
+from delvec.vector.bitmap import Bitmap
+from delvec.vector.frame import FRAME_OVERHEAD, decode_frame, decode_payload, frame_payload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Descriptor", "StorageType"]
+
+StorageType = Literal["u", "p", "i"]
+
+_UUID_CHARACTERS: Final = 20
+_FIRST_OFFSET: Final = 1  # of a container file, after its version byte
+_INT_LIMIT: Final = 2**31
+_LONG_LIMIT: Final = 2**63
+_HINTS: Final = {
+    "r": "relative-path vectors belong to the table feature adaptiveMetadata, which delvec does"
+    " not read"
+}
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """Where a vector is, how large, and how many rows it marks.
+
+    >>> d = Descriptor.relative(UUID(int=1), offset=1, size_in_bytes=36, cardinality=2)
+    >>> d.unique_id, d.file_path
+    ('u00000000000000000001@1', 'deletion_vector_00000000-0000-0000-0000-000000000001.bin')
+    """
+
+    storage_type: StorageType
+    path_or_inline: str
+    offset: int | None
+    size_in_bytes: int
+    cardinality: int
+
+    @classmethod
+    def relative(
+        cls, uuid: UUID, *, prefix: str = "", offset: int, size_in_bytes: int, cardinality: int
+    ) -> Descriptor:
+        """Describe a vector in a file of the table: the one form that every engine reads."""
+        _check_prefix(prefix)
+        return cls("u", prefix + z85.encode(uuid.bytes), offset, size_in_bytes, cardinality)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Descriptor:
+        """Read the `deletionVector` object of a log entry.
+
+        Raises:
+            FormatError: A field is missing, of the wrong type or out of bounds.
+        """
+        kind = value.get("storageType")
+        if kind not in ("u", "p", "i"):
+            raise FormatError(
+                "unknown storage type of a deletion vector",
+                expected="u, p or i",
+                found=repr(kind),
+                hint=_HINTS.get(kind) if isinstance(kind, str) else None,
+            )
+        text = value.get("pathOrInlineDv")
+        if not isinstance(text, str):
+            raise FormatError("pathOrInlineDv is not a string", found=repr(text))
+        offset = value.get("offset")
+        return cls(
+            cast("StorageType", kind),
+            text,
+            None if offset is None else _integer(value, "offset", _INT_LIMIT),
+            _integer(value, "sizeInBytes", _INT_LIMIT),
+            _integer(value, "cardinality", _LONG_LIMIT),
+        )
+
+    def to_json(self) -> dict[str, str | int]:
+        """Give the `deletionVector` object of a log entry; an absent offset is left out."""
+        fields = {
+            "storageType": self.storage_type,
+            "pathOrInlineDv": self.path_or_inline,
+            "offset": self.offset,
+            "sizeInBytes": self.size_in_bytes,
+            "cardinality": self.cardinality,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @property
+    def unique_id(self) -> str:
+        """Delta's identity of a vector: with the data file's path it keys log replay."""
+        suffix = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline}{suffix}"
+
+    @property
+    def file_path(self) -> str | None:
+        """The file that holds the vector; None if it is inline.
+
+        Relative to the table's root for `u`. For `p` absolute and percent-decoded: a plain path on
+        local disk, else a URI. Checked against climbing out by `..`; whether an absolute path may
+        be followed is for the reader of the table to decide.
+        """
+        if self.storage_type == "i":
+            return None
+        if self.storage_type == "p":
+            return _absolute_path(self.path_or_inline)
+        prefix, text = (
+            self.path_or_inline[:-_UUID_CHARACTERS],
+            self.path_or_inline[-_UUID_CHARACTERS:],
+        )
+        if len(text) < _UUID_CHARACTERS:
+            raise FormatError(
+                "path of a deletion vector is too short for a UUID",
+                expected=f"{_UUID_CHARACTERS} characters",
+                found=f"{len(text)} characters",
+            )
+        _check_prefix(prefix)
+        name = f"deletion_vector_{UUID(bytes=z85.decode(text, 16))}.bin"
+        return f"{prefix}/{name}" if prefix else name
+
+    @property
+    def file_range(self) -> tuple[int, int]:
+        """Offset and length of the whole frame in the file: one range read.
+
+        The specification reads an absent offset as 0, where the version byte is; the first vector
+        of a file is at 1, which is what delta-rs takes and what can be meant.
+        """
+        start = _FIRST_OFFSET if self.offset is None else self.offset
+        return start, self.size_in_bytes + FRAME_OVERHEAD
+
+    def decode(self, frame: bytes | memoryview | None = None) -> Bitmap:
+        """Decode the vector, checked against all that the descriptor says.
+
+        Args:
+            frame: The bytes of `file_range`; None for an inline vector.
+
+        Raises:
+            FormatError: With the path and the offset in the file.
+        """
+        if self.cardinality == 0 and self.size_in_bytes == 0:
+            return Bitmap()
+        if self.storage_type == "i":
+            with located("an inline deletion vector"):
+                return decode_payload(
+                    self.inline_payload(), cardinality=self.cardinality, allow_native=True
+                )
+        start, length = self.file_range
+        if frame is None:
+            raise InvalidArgumentError(
+                f"the vector is in {self.file_path}: pass the {length} bytes from {start} on"
+            )
+        with located(self.file_path, start):
+            if len(frame) != length:
+                raise FormatError(
+                    "vector cut short" if len(frame) < length else "too many bytes for a vector",
+                    offset=0,
+                    expected=f"{length} bytes",
+                    found=f"{len(frame)} bytes",
+                )
+            return decode_frame(frame, cardinality=self.cardinality, allow_native=True)
+
+    def inline_payload(self) -> bytes:
+        """Give the payload of an inline vector, whichever way its text was padded."""
+        return z85.decode(self.path_or_inline, self.size_in_bytes)
+
+    def inline_frame(self) -> bytes:
+        """Give an inline vector as the frame that a file would hold, without decoding it."""
+        with located("an inline deletion vector"):
+            return frame_payload(self.inline_payload())
+
+
+def _integer(value: Mapping[str, Any], name: str, limit: int) -> int:
+    number = value.get(name)
+    if type(number) is int and 0 <= number < limit:
+        return number
+    raise FormatError(
+        f"{name} of a deletion vector is out of bounds",
+        expected=f"an integer from 0 to {limit - 1}",
+        found=repr(number)[:40],
+    )
+
+
+def _check_prefix(prefix: str) -> None:
+    """Refuse a folder that could lead out of the table; engines write a few letters and digits."""
+    if prefix and (not prefix.isascii() or not prefix.isprintable() or _climbs(prefix)):
+        raise FormatError(
+            "folder of a deletion vector leads out of the table",
+            expected="plain folder names",
+            found=repr(prefix),
+        )
+
+
+def _climbs(path: str) -> bool:
+    return "\\" in path or not {"", ".", ".."}.isdisjoint(path.split("/"))
+
+
+def _absolute_path(encoded: str) -> str:
+    try:
+        scheme, authority, path, query, fragment = urlsplit(encoded)
+    except ValueError as error:
+        raise FormatError("path of a deletion vector is not a URI", found=repr(encoded)) from error
+    decoded = unquote(path)
+    if not path.startswith("/") or query or fragment or _climbs(decoded[1:]) or "\0" in decoded:
+        raise FormatError(
+            "path of a deletion vector is not absolute and plain",
+            expected="a percent-encoded absolute path without `.` and `..`",
+            found=repr(encoded),
+        )
+    if scheme in ("", "file"):
+        return decoded
+    return f"{scheme}://{authority}{decoded}"

@@ -1,0 +1,161 @@
+"""The portable 64-bit Roaring form, decoded with every check that a hostile input calls for.
+
+    8 bytes   number of buckets, little-endian
+    per bucket, keys ascending:
+      4 bytes   key: the upper 32 bits of its values, little-endian, top bit 0
+      n bytes   a 32-bit Roaring bitmap in the portable form
+
+Both table formats hold this form behind a magic number. Buckets carry no length: where one ends is
+known only from parsing it. Writers differ in one thing: Java writes an empty bucket for every key
+below the largest, others leave the gaps out. Specification:
+https://github.com/RoaringBitmap/RoaringFormatSpec
+
+CRoaring does the decoding, bounds-checked and validated; `decode` adds what it does not look at:
+bytes after the end, a count that cannot be, keys of 2**31 and more. Nothing is allocated by a count
+that the input claims: memory grows with the length of the input only.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import cast
+
+from pyroaring import BitMap64
+
+from delvec.errors import FormatError, MagicError, TruncatedError
+
+__all__ = ["MAX_BUCKETS", "MIN_BUCKET_SIZE", "decode", "roaring_end"]
+
+MAX_BUCKETS = 2**31 - 1
+MIN_BUCKET_SIZE = 12  # key, cookie and container count of an empty bitmap
+
+_COUNT = Struct("<Q")
+_U32 = Struct("<I")
+_U16 = Struct("<H")
+_KEY_AND_CARDINALITY = Struct("<HH")
+
+_COOKIE_WITHOUT_RUNS = 12346
+_COOKIE_WITH_RUNS = 12347
+_OFFSETS_FROM = 4  # with runs, an offset table exists from this many containers up
+_MAX_CONTAINERS = 1 << 16
+_MAX_ARRAY = 4096  # a container with more values is a bitset
+_BITSET_SIZE = 8192
+
+
+def decode(data: memoryview) -> BitMap64:
+    """Decode the portable form; `data` must be that and nothing more.
+
+    Raises:
+        FormatError: With the offset inside `data`, one message per cause.
+    """
+    count = _read_count(data)
+    try:
+        bits = BitMap64.deserialize(cast("bytes", data))  # any buffer will do
+    except ValueError as error:
+        _end_of_buckets(data, count)  # names what CRoaring only calls undecodable
+        raise FormatError(f"invalid Roaring container ({error})", offset=0) from error
+    # Equal sizes leave no room for empty buckets or trailing bytes; else walk and see which it is.
+    if bits.__sizeof__() != len(data):
+        end = _end_of_buckets(data, count)
+        if end != len(data):
+            raise FormatError(
+                "bytes after the last bucket of the bitmap",
+                offset=end,
+                expected=f"{end} bytes",
+                found=f"{len(data)} bytes",
+            )
+    if bits and bits.max() >> 63:
+        raise _negative_key(bits.max() >> 32, offset=_COUNT.size)
+    return bits
+
+
+def roaring_end(data: memoryview, start: int) -> int:
+    """Find where the 32-bit Roaring bitmap that begins at `start` ends."""
+    cookie: int = _unpack(_U32, data, start, "Roaring cookie")[0]
+    if cookie == _COOKIE_WITHOUT_RUNS:
+        count: int = _unpack(_U32, data, start + 4, "Roaring container count")[0]
+        flags, header = b"", start + 8
+        offsets = 4 * count
+    elif cookie & 0xFFFF == _COOKIE_WITH_RUNS:
+        count = (cookie >> 16) + 1
+        header = start + 4 + (count + 7) // 8
+        _require(data, header, "Roaring run flags")
+        flags = bytes(data[start + 4 : header])
+        offsets = 4 * count if count >= _OFFSETS_FROM else 0
+    else:
+        raise MagicError(
+            "not a Roaring bitmap",
+            offset=start,
+            expected=f"cookie {_COOKIE_WITHOUT_RUNS} or {_COOKIE_WITH_RUNS}",
+            found=cookie & 0xFFFF if cookie & 0xFFFF == _COOKIE_WITH_RUNS else cookie,
+        )
+    if count > _MAX_CONTAINERS:
+        raise FormatError(
+            "too many Roaring containers",
+            offset=start + 4,
+            expected=f"at most {_MAX_CONTAINERS}",
+            found=count,
+        )
+    end = header + 4 * count + offsets
+    _require(data, end, "Roaring header")
+    for index in range(count):
+        if flags and flags[index >> 3] >> (index & 7) & 1:
+            runs: int = _unpack(_U16, data, end, "Roaring run count")[0]
+            end += 2 + 4 * runs
+        else:
+            cardinality = _KEY_AND_CARDINALITY.unpack_from(data, header + 4 * index)[1] + 1
+            end += 2 * cardinality if cardinality <= _MAX_ARRAY else _BITSET_SIZE
+        _require(data, end, "Roaring container")
+    return end
+
+
+def _read_count(data: memoryview) -> int:
+    count: int = _unpack(_COUNT, data, 0, "bucket count")[0]
+    if count > MAX_BUCKETS:
+        raise FormatError(
+            "impossible bucket count", offset=0, expected=f"at most {MAX_BUCKETS}", found=count
+        )
+    if _COUNT.size + count * MIN_BUCKET_SIZE > len(data):
+        raise TruncatedError(
+            f"bitmap too short for its {count} buckets",
+            offset=0,
+            expected=f"at least {_COUNT.size + count * MIN_BUCKET_SIZE} bytes",
+            found=f"{len(data)} bytes",
+        )
+    return count
+
+
+def _end_of_buckets(data: memoryview, count: int) -> int:
+    """Walk from bucket to bucket, raising at the first that is wrong."""
+    position, last = _COUNT.size, -1
+    for _ in range(count):
+        key: int = _unpack(_U32, data, position, "bucket key")[0]
+        if key >> 31:
+            raise _negative_key(key, offset=position)
+        if key <= last:
+            raise FormatError(
+                "bucket keys not ascending", offset=position, expected=f"over {last}", found=key
+            )
+        position, last = roaring_end(data, position + _U32.size), key
+    return position
+
+
+def _negative_key(key: int, *, offset: int) -> FormatError:
+    return FormatError(
+        "bucket key out of bounds", offset=offset, expected=f"at most {2**31 - 1}", found=key
+    )
+
+
+def _unpack(layout: Struct, data: memoryview, offset: int, what: str) -> tuple[int, ...]:
+    _require(data, offset + layout.size, what)
+    return layout.unpack_from(data, offset)
+
+
+def _require(data: memoryview, end: int, what: str) -> None:
+    if end > len(data):
+        raise TruncatedError(
+            f"input ends inside the {what}",
+            offset=len(data),
+            expected=f"at least {end} bytes",
+            found=f"{len(data)} bytes",
+        )

@@ -1,0 +1,304 @@
+"""Puffin, Iceberg's container of blobs: any blobs, read and written.
+
+    "PFA1"
+    blobs     back to back, the first at byte 4
+    footer:
+      "PFA1"
+      payload   JSON that lists the blobs, UTF-8, perhaps compressed
+      4 bytes   size of the payload, little-endian
+      4 bytes   flags: bit 0 of the first byte = payload is compressed; all others 0
+      "PFA1"
+
+Specification: https://iceberg.apache.org/puffin-spec/. Nothing here does I/O: what reads takes a
+function `read(start, length)`, so that one blob of a large file costs one small read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec._version import __version__
+from delvec.errors import FormatError, InvalidArgumentError, MagicError, TruncatedError, located
+from delvec.vector import compression
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "CREATED_BY",
+    "Blob",
+    "BlobMetadata",
+    "Footer",
+    "PuffinFile",
+    "assemble",
+    "encode",
+    "read_blob",
+    "read_footer",
+    "reader_of",
+]
+
+ReadRange = Callable[[int, int], "bytes | memoryview"]
+
+CREATED_BY: Final = f"delvec {__version__}"
+HEADER_SIZE: Final = 4
+
+_MAGIC: Final = b"PFA1"
+_TRAILER: Final = 12  # payload size, flags, magic
+_COMPRESSED: Final = 1
+_FIRST_READ: Final = 8 * 1024  # fits the footer of most files
+_INHERITED: Final = -1  # snapshot and sequence number come from the manifest
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A blob to be written."""
+
+    type: str
+    data: bytes
+    fields: tuple[int, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    snapshot_id: int = _INHERITED
+    sequence_number: int = _INHERITED
+
+
+@dataclass(frozen=True)
+class BlobMetadata:
+    """What the footer says of one blob."""
+
+    type: str
+    fields: tuple[int, ...]
+    snapshot_id: int
+    sequence_number: int
+    offset: int
+    length: int
+    compression_codec: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What a Puffin file holds."""
+
+    blobs: tuple[BlobMetadata, ...]
+    properties: Mapping[str, str]
+    size: int
+
+
+@dataclass(frozen=True)
+class PuffinFile:
+    """A file ready to be written, and where its blobs are."""
+
+    data: bytes
+    blobs: tuple[BlobMetadata, ...]
+
+
+def encode(blobs: Iterable[Blob], properties: Mapping[str, str] | None = None) -> PuffinFile:
+    """Write blobs, uncompressed, into one file.
+
+    >>> file = encode([Blob("greeting", b"hello")])
+    >>> footer = read_footer(reader_of(file.data), len(file.data))
+    >>> bytes(read_blob(reader_of(file.data), footer.blobs[0]))
+    b'hello'
+    """
+    parts, entries, offset = [], [], HEADER_SIZE
+    for blob in blobs:
+        parts.append(blob.data)
+        entries.append(
+            BlobMetadata(
+                blob.type,
+                tuple(blob.fields),
+                blob.snapshot_id,
+                blob.sequence_number,
+                offset,
+                len(blob.data),
+                None,
+                dict(blob.properties),
+            )
+        )
+        offset += len(blob.data)
+    texts = [json.dumps(_entry_to_json(entry), separators=(",", ":")) for entry in entries]
+    return PuffinFile(assemble(parts, texts, properties), tuple(entries))
+
+
+def assemble(
+    parts: Iterable[bytes], entries: Sequence[str], properties: Mapping[str, str] | None = None
+) -> bytes:
+    """Put blobs and the JSON texts of their entries together to the bytes of a file."""
+    described = {"created-by": CREATED_BY, **(properties or {})}
+    listed = ",".join(entries)
+    payload = f'{{"blobs":[{listed}],"properties":{json.dumps(described)}}}'.encode()
+    if len(payload) >= 2**31:
+        raise InvalidArgumentError(
+            f"{len(entries)} blobs are too many for the footer of one Puffin file"
+        )
+    trailer = len(payload).to_bytes(4, "little") + bytes(4) + _MAGIC
+    return b"".join((_MAGIC, *parts, _MAGIC, payload, trailer))
+
+
+def reader_of(data: bytes | memoryview) -> ReadRange:
+    """Give the read function of a file that is in memory whole."""
+    view = memoryview(data)
+    return lambda start, length: view[start : start + length]
+
+
+def read_footer(read: ReadRange, file_size: int) -> Footer:
+    """Read what the file holds: one read of the tail, a second one if the footer is long.
+
+    Args:
+        read: Gives `length` bytes from `start`.
+        file_size: The size of the whole file.
+
+    Raises:
+        FormatError: With the offset in the file.
+    """
+    smallest = HEADER_SIZE + HEADER_SIZE + _TRAILER
+    if file_size < smallest:
+        raise TruncatedError(
+            "too short for a Puffin file",
+            offset=0,
+            expected=f"at least {smallest} bytes",
+            found=f"{file_size} bytes",
+        )
+    start = max(0, file_size - _FIRST_READ)
+    tail = _read_exactly(read, start, file_size - start)
+    begin = _footer_start(tail[-_TRAILER:], file_size)
+    if begin < start:
+        tail, start = _read_exactly(read, begin, file_size - begin), begin
+    if start == 0:
+        _require_magic(tail[:HEADER_SIZE], 0)
+    return _parse_footer(tail[begin - start :], begin, file_size)
+
+
+def read_blob(read: ReadRange, blob: BlobMetadata) -> bytes | memoryview:
+    """Read one blob, expanded if it is compressed."""
+    data = _read_exactly(read, blob.offset, blob.length)
+    if blob.compression_codec is None:
+        return data
+    return _decompressed(data, blob.compression_codec, blob.offset)
+
+
+def _entry_to_json(entry: BlobMetadata) -> dict[str, Any]:
+    return {
+        "type": entry.type,
+        "fields": list(entry.fields),
+        "snapshot-id": entry.snapshot_id,
+        "sequence-number": entry.sequence_number,
+        "offset": entry.offset,
+        "length": entry.length,
+        "properties": dict(entry.properties),
+    }
+
+
+def _read_exactly(read: ReadRange, start: int, length: int) -> memoryview:
+    data = memoryview(read(start, length))
+    if len(data) != length:
+        raise TruncatedError(
+            "Puffin file ends too soon",
+            offset=start,
+            expected=f"{length} bytes",
+            found=f"{len(data)} bytes",
+        )
+    return data
+
+
+def _require_magic(view: memoryview, offset: int) -> None:
+    found = bytes(view)
+    if found != _MAGIC:
+        raise MagicError(
+            "not a Puffin file", offset=offset, expected=_MAGIC.decode(), found=found.hex()
+        )
+
+
+def _footer_start(trailer: memoryview, file_size: int) -> int:
+    _require_magic(trailer[8:], file_size - HEADER_SIZE)
+    size = int.from_bytes(trailer[:4], "little")
+    begin = file_size - _TRAILER - size - HEADER_SIZE
+    if begin < HEADER_SIZE:
+        raise FormatError(
+            "impossible size of a Puffin footer",
+            offset=file_size - _TRAILER,
+            expected=f"at most {file_size - _TRAILER - 2 * HEADER_SIZE}",
+            found=size,
+        )
+    return begin
+
+
+def _parse_footer(data: memoryview, begin: int, file_size: int) -> Footer:
+    _require_magic(data[:HEADER_SIZE], begin)
+    flags = int.from_bytes(data[-8:-4], "little")
+    if flags & ~_COMPRESSED:
+        raise FormatError(
+            "unknown flags in a Puffin footer", offset=file_size - 8, expected="0 or 1", found=flags
+        )
+    payload: bytes | memoryview = data[HEADER_SIZE:-_TRAILER]
+    if flags & _COMPRESSED:
+        codec = compression.detect(payload)
+        if codec is None:
+            raise FormatError(
+                "footer of a Puffin file is said to be compressed but is not",
+                offset=begin + HEADER_SIZE,
+            )
+        payload = _decompressed(payload, codec, begin + HEADER_SIZE)
+    try:
+        content = json.loads(bytes(payload))
+    except (ValueError, RecursionError) as error:
+        raise FormatError(
+            f"footer of a Puffin file is not JSON ({error})", offset=begin + HEADER_SIZE
+        ) from error
+    if not isinstance(content, dict) or not isinstance(content.get("blobs"), list):
+        raise FormatError("footer of a Puffin file lists no blobs", offset=begin + HEADER_SIZE)
+    properties = _strings(content.get("properties"), begin)
+    blobs = tuple(_parse_entry(entry, begin) for entry in content["blobs"])
+    return Footer(blobs, properties, file_size - begin)
+
+
+def _parse_entry(entry: Any, begin: int) -> BlobMetadata:  # noqa: ANN401
+    if not isinstance(entry, dict):
+        raise _bad_entry(begin, "an object", entry)
+    kind, fields, codec = entry.get("type"), entry.get("fields"), entry.get("compression-codec")
+    if not isinstance(kind, str) or not (codec is None or isinstance(codec, str)):
+        raise _bad_entry(begin, "type and compression-codec as strings", entry)
+    if not isinstance(fields, list) or not all(type(number) is int for number in fields):
+        raise _bad_entry(begin, "fields as a list of integers", entry)
+    names = ("snapshot-id", "sequence-number", "offset", "length")
+    snapshot_id, sequence_number, offset, length = (_integer(entry, name, begin) for name in names)
+    if offset < HEADER_SIZE or length < 0 or offset + length > begin:
+        raise FormatError(
+            "Puffin blob lies outside the file",
+            offset=begin,
+            expected=f"within bytes {HEADER_SIZE} to {begin}",
+            found=f"{length} bytes from {offset}",
+        )
+    properties = _strings(entry.get("properties"), begin)
+    return BlobMetadata(
+        kind, tuple(fields), snapshot_id, sequence_number, offset, length, codec, properties
+    )
+
+
+def _integer(entry: Mapping[str, Any], name: str, begin: int) -> int:
+    number = entry.get(name)
+    if type(number) is int:
+        return number
+    raise _bad_entry(begin, f"{name} as an integer", entry)
+
+
+def _bad_entry(begin: int, expected: str, entry: object) -> FormatError:
+    return FormatError(
+        "bad entry of a Puffin footer", offset=begin, expected=expected, found=repr(entry)[:200]
+    )
+
+
+def _strings(value: Any, begin: int) -> Mapping[str, str]:  # noqa: ANN401
+    if value is None:
+        return {}
+    if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
+        return value
+    raise FormatError("properties in a Puffin footer are not strings", offset=begin)
+
+
+def _decompressed(data: bytes | memoryview, codec: str, offset: int) -> bytes:
+    with located(offset=offset):
+        return compression.decompress(data, codec)
