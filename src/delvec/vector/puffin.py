@@ -25,7 +25,7 @@ from delvec.errors import FormatError, InvalidArgumentError, MagicError, Truncat
 from delvec.vector import compression
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 __all__ = [
     "CREATED_BY",
@@ -119,23 +119,24 @@ def encode(blobs: Iterable[Blob], properties: Mapping[str, str] | None = None) -
             )
         )
         offset += len(blob.data)
-    texts = [json.dumps(_entry_to_json(entry), separators=(",", ":")) for entry in entries]
-    return PuffinFile(assemble(parts, texts, properties), tuple(entries))
+    listed = ",".join(json.dumps(_entry_to_json(entry)) for entry in entries)
+    return PuffinFile(assemble(parts, listed.encode(), properties), tuple(entries))
 
 
 def assemble(
-    parts: Iterable[bytes], entries: Sequence[str], properties: Mapping[str, str] | None = None
+    parts: Iterable[bytes],
+    entries: bytes | memoryview,
+    properties: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Put blobs and the JSON texts of their entries together to the bytes of a file."""
-    described = {"created-by": CREATED_BY, **(properties or {})}
-    listed = ",".join(entries)
-    payload = f'{{"blobs":[{listed}],"properties":{json.dumps(described)}}}'.encode()
-    if len(payload) >= 2**31:
-        raise InvalidArgumentError(
-            f"{len(entries)} blobs are too many for the footer of one Puffin file"
-        )
-    trailer = len(payload).to_bytes(4, "little") + bytes(4) + _MAGIC
-    return b"".join((_MAGIC, *parts, _MAGIC, payload, trailer))
+    """Put blobs and the entries that describe them, JSON with commas between, into one file."""
+    described = json.dumps({"created-by": CREATED_BY, **(properties or {})})
+    # Kept in pieces: the entries of a large file are tens of megabytes, copied once.
+    payload = (b'{"blobs":[', entries, f'],"properties":{described}}}'.encode())
+    size = sum(map(len, payload))
+    if size >= 2**31:
+        raise InvalidArgumentError(f"a footer of {size} bytes is too long for one Puffin file")
+    trailer = size.to_bytes(4, "little") + bytes(4) + _MAGIC
+    return b"".join((_MAGIC, *parts, _MAGIC, *payload, trailer))
 
 
 def reader_of(data: bytes | memoryview) -> ReadRange:
