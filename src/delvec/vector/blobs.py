@@ -186,7 +186,9 @@ def _footer_entries(
         literal('"}}'),
         literal(""),
     )
-    return memoryview(joined.buffers()[2] or b",")[1:]  # the comma before the first
+    _, bounds, text_of_all = joined.buffers()
+    end = int(np.frombuffer(bounds, dtype=np.int64)[len(joined)])
+    return memoryview(text_of_all)[1:end]  # without the comma before the first
 
 
 def _quoted(texts: Sequence[str]) -> list[str]:

@@ -1,7 +1,8 @@
-"""LZ4 and Zstandard frames of Puffin files, read without trusting what they claim.
+"""LZ4 and Zstandard frames of Puffin files, expanded without trusting what they claim.
 
-Output is taken piece by piece and stops at `MAX_EXPANSION` times the input, so that a few bytes
-cannot ask for gigabytes; the codecs themselves are Arrow's.
+Puffin demands one frame that tells the size of its content. That size is read first and refused
+beyond `MAX_EXPANSION` times the input, so that a few bytes cannot ask for gigabytes; the codecs
+(Arrow's) then fail where the content is not exactly as long as it was said to be.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ MAX_EXPANSION: Final = 255
 """The most that LZ4 can compress; a Zstandard frame beyond it is refused as a bomb."""
 
 _MAGICS: Final = {b"\x04\x22\x4d\x18": "lz4", b"\x28\xb5\x2f\xfd": "zstd"}
-_CHUNK: Final = 1 << 16
-_WINDOW_ALWAYS_ALLOWED: Final = 8 << 20  # what every Zstandard decoder should support
 
 
 def detect(data: bytes | memoryview) -> str | None:
@@ -36,49 +35,39 @@ def decompress(data: bytes | memoryview, codec: str) -> bytes:
     if codec not in _MAGICS.values():
         raise FormatError("unknown compression", offset=0, expected="lz4 or zstd", found=codec)
     if detect(data) != codec:
-        raise FormatError(
-            f"not a frame of {codec}", offset=0, found=bytes(data[:4]).hex() or "nothing"
-        )
+        found = bytes(data[:4]).hex() or "nothing"
+        raise FormatError(f"not a frame of {codec}", offset=0, found=found)
+    head = bytes(data[:18])
+    size = _lz4_content_size(head) if codec == "lz4" else _zstd_content_size(head)
     limit = MAX_EXPANSION * len(data)
-    if codec == "zstd":
-        _check_window(memoryview(data), max(limit, _WINDOW_ALWAYS_ALLOWED))
-    pieces, size = [], 0
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-            while piece := stream.read(_CHUNK):
-                pieces.append(piece)
-                size += len(piece)
-                if size > limit:
-                    raise FormatError(
-                        f"{codec} frame expands beyond all reason",
-                        offset=0,
-                        expected=f"at most {limit} bytes",
-                    )
-    except (OSError, pa.ArrowException) as error:
-        raise FormatError(f"damaged {codec} frame ({error})", offset=0) from error
-    return b"".join(pieces)
-
-
-def _check_window(data: memoryview, limit: int) -> None:
-    """Refuse a frame whose header asks for more memory than its data could need.
-
-    The decoder allocates the window before it sees any data. Header:
-    https://www.rfc-editor.org/rfc/rfc8878#name-frame-header
-    """
-    if len(data) < 6:
-        return  # too short to be valid: the decoder says so
-    descriptor = data[4]
-    if descriptor >> 5 & 1:  # single segment: the window is the content
-        start = 5 + (0, 1, 2, 4)[descriptor & 3]
-        size = (1, 2, 4, 8)[descriptor >> 6]
-        window = int.from_bytes(data[start : start + size], "little")
-    else:
-        base = 1 << (10 + (data[5] >> 3))
-        window = base + base // 8 * (data[5] & 7)
-    if window > limit:
+    if size is None or size > limit:
         raise FormatError(
-            "zstd frame asks for too much memory",
+            f"{codec} frame without a credible content size",
             offset=4,
             expected=f"at most {limit} bytes",
-            found=window,
+            found="none" if size is None else size,
         )
+    try:
+        # Not by streaming: Arrow's streams leak memory when a frame turns out to be damaged.
+        expanded: bytes = pa.decompress(data, decompressed_size=size, codec=codec, asbytes=True)
+    except (OSError, pa.ArrowException) as error:
+        raise FormatError(f"damaged {codec} frame ({error})", offset=0) from error
+    return expanded
+
+
+def _lz4_content_size(head: bytes) -> int | None:
+    """See https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md#frame-descriptor."""
+    has_size = len(head) >= 14 and head[4] >> 3 & 1
+    return int.from_bytes(head[6:14], "little") if has_size else None
+
+
+def _zstd_content_size(head: bytes) -> int | None:
+    """See https://www.rfc-editor.org/rfc/rfc8878#name-frame-header."""
+    if len(head) < 18:
+        head += bytes(18 - len(head))  # a frame this short fails later, whatever it says
+    descriptor = head[4]
+    single_segment = descriptor >> 5 & 1
+    width = (single_segment, 2, 4, 8)[descriptor >> 6]
+    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    size = int.from_bytes(head[start : start + width], "little")
+    return None if width == 0 else size + (256 if width == 2 else 0)

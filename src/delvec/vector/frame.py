@@ -67,6 +67,7 @@ _MAX_PAYLOAD: Final = 2**31 - 1 - FRAME_OVERHEAD
 _LENGTH: Final = Struct(">I")
 _U32: Final = Struct("<I")
 _MAGIC_SIZE: Final = 4
+_EMPTY_PAYLOAD: Final = _MAGIC_SIZE + 8  # magic and a bucket count of 0
 
 
 def encode_frame(bitmap: Bitmap, magic: bytes = POSITIONS) -> bytes:
@@ -149,6 +150,13 @@ def check_frame(data: bytes | memoryview, *, magic: bytes = POSITIONS) -> memory
     """Check length, CRC and magic, give the payload; the bitmap itself is not looked at."""
     payload = _checked_payload(memoryview(data))
     _require_magic(payload, magic, offset=_LENGTH.size)
+    if len(payload) < _EMPTY_PAYLOAD:
+        raise TruncatedError(
+            "vector without a bitmap",
+            offset=_LENGTH.size,
+            expected=f"at least {_EMPTY_PAYLOAD} bytes",
+            found=f"{len(payload)} bytes",
+        )
     return payload
 
 
@@ -290,7 +298,7 @@ def _check_frames(view: memoryview, starts: NDArray[np.int64], lengths: NDArray[
     if starts.shape != lengths.shape:
         raise InvalidArgumentError(f"{len(starts)} offsets but {len(lengths)} sizes")
     size = len(view)
-    inside = (starts >= 0) & (lengths >= FRAME_OVERHEAD + _MAGIC_SIZE) & (lengths <= size)
+    inside = (starts >= 0) & (lengths >= FRAME_OVERHEAD + _EMPTY_PAYLOAD) & (lengths <= size)
     inside &= starts <= size - lengths
     _refuse_first(view, starts, lengths, ~inside)
     octets = np.frombuffer(view, dtype=np.uint8)

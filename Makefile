@@ -1,0 +1,48 @@
+.DEFAULT_GOAL := help
+
+PY := .venv/bin/python
+
+# Each prepares .venv with the extra it is given. The second also finds Java, and exports its home to
+# the command that follows in the same recipe line.
+setup = scripts/setup.sh $(1)
+setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
+
+.PHONY: help install demo test test-core test-slow lint format bench clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+install: ## Set up .venv with everything for development, and find Java 17 or 21
+	@$(call setup_java,dev) && echo "ready: .venv/bin/delvec, with Java in $$JAVA_HOME"
+
+demo: ## Run the demonstration (ARGS: its options)
+	@$(call setup_java) && .venv/bin/delvec demo $(ARGS)
+
+test: ## Run the tests, except the slow ones (ARGS: options of pytest)
+	@$(call setup_java,test) && $(PY) -m pytest $(ARGS)
+
+test-core: ## Run the tests that need no JVM (ARGS: options of pytest)
+	@$(call setup,test) && $(PY) -m pytest -m "not spark and not slow" $(ARGS)
+
+# pytest exits with 5 when it selected no test, which is no failure here.
+test-slow: ## Run the slow tests (SLOW_EXAMPLES=5000 bounds the randomised ones)
+	@$(call setup_java,test) && \
+	{ $(if $(SLOW_EXAMPLES),DELVEC_SLOW_EXAMPLES=$(SLOW_EXAMPLES)) $(PY) -m pytest -m slow $(ARGS) || test $$? -eq 5; }
+
+lint: ## Check style, formatting and types
+	@$(call setup,dev)
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+format: ## Format the code, and fix what ruff can fix
+	@$(call setup,dev)
+	$(PY) -m ruff format
+	$(PY) -m ruff check --fix
+
+bench: ## Run the benchmarks (NAME: one of them; ARGS: options)
+	@$(call setup_java,test) && $(PY) -m benchmarks $(NAME) $(ARGS)
+
+clean: ## Remove .venv, caches and build output; tables in a warehouse folder stay
+	rm -rf .venv .cache build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache derby.log
+	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +

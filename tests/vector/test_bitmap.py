@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import operator
+import pickle
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from delvec.errors import InvalidArgumentError
+from delvec.vector import Bitmap
+from delvec.vector.bitmap import PAGE_BITS, PAGE_BYTES
+
+# Around the edges of pages, containers and buckets, and anywhere.
+EDGES = [0, PAGE_BITS, 1 << 16, 1 << 32, 3 << 32, 1 << 48, (1 << 63) - 70_000]
+positions = st.one_of(
+    st.integers(0, 300),
+    st.builds(lambda edge, shift: max(0, edge + shift), st.sampled_from(EDGES), st.integers(-5, 5)),
+    st.integers(0, 2**63 - 1),
+)
+position_sets = st.sets(positions, max_size=60)
+ranges = st.builds(
+    lambda start, length: (start, min(start + length, 2**63 - 1)),
+    positions,
+    st.integers(0, 5_000),
+)
+
+
+class BitmapAgainstSet(RuleBasedStateMachine):
+    """Every bitmap that any sequence of operations gives equals the set that it models."""
+
+    pairs = Bundle("pairs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[Bitmap, frozenset[int]]] = []
+
+    def keep(
+        self, bitmap: Bitmap, model: set[int] | frozenset[int]
+    ) -> tuple[Bitmap, frozenset[int]]:
+        self.seen.append((bitmap, frozenset(model)))
+        return self.seen[-1]
+
+    @rule(target=pairs, values=position_sets)
+    def from_values(self, values: set[int]) -> tuple[Bitmap, frozenset[int]]:
+        shuffled = np.array(list(values) * 2, dtype=np.int64)
+        return self.keep(Bitmap(shuffled), values)
+
+    @rule(target=pairs, spans=st.lists(ranges, max_size=4))
+    def from_ranges(self, spans: list[tuple[int, int]]) -> tuple[Bitmap, frozenset[int]]:
+        bitmap = Bitmap.from_ranges([a for a, _ in spans], [b for _, b in spans])
+        return self.keep(bitmap, {value for span in spans for value in range(*span)})
+
+    @rule(target=pairs, one=pairs, other=pairs)
+    def union(
+        self, one: tuple[Bitmap, frozenset[int]], other: tuple[Bitmap, frozenset[int]]
+    ) -> tuple[Bitmap, frozenset[int]]:
+        return self.keep(one[0] | other[0], one[1] | other[1])
+
+    @rule(target=pairs, one=pairs, other=pairs)
+    def intersection(
+        self, one: tuple[Bitmap, frozenset[int]], other: tuple[Bitmap, frozenset[int]]
+    ) -> tuple[Bitmap, frozenset[int]]:
+        return self.keep(one[0] & other[0], one[1] & other[1])
+
+    @rule(target=pairs, one=pairs, other=pairs)
+    def difference(
+        self, one: tuple[Bitmap, frozenset[int]], other: tuple[Bitmap, frozenset[int]]
+    ) -> tuple[Bitmap, frozenset[int]]:
+        return self.keep(one[0] - other[0], one[1] - other[1])
+
+    @rule(target=pairs, pair=pairs)
+    def through_bytes(self, pair: tuple[Bitmap, frozenset[int]]) -> tuple[Bitmap, frozenset[int]]:
+        return self.keep(Bitmap.from_bytes(pair[0].to_bytes()), pair[1])
+
+    @rule(one=pairs, other=pairs)
+    def compare(
+        self, one: tuple[Bitmap, frozenset[int]], other: tuple[Bitmap, frozenset[int]]
+    ) -> None:
+        assert (one[0] == other[0]) == (one[1] == other[1])
+        assert one[0].isdisjoint(other[0]) == one[1].isdisjoint(other[1])
+        assert one[0].issubset(other[0]) == one[1].issubset(other[1])
+        if one[0] == other[0]:
+            assert hash(one[0]) == hash(other[0])
+            assert one[0].to_bytes() == other[0].to_bytes()
+
+    @rule(pair=pairs, probe=positions)
+    def look(self, pair: tuple[Bitmap, frozenset[int]], probe: int) -> None:
+        bitmap, model = pair
+        assert (probe in bitmap) == (probe in model)
+        assert bitmap.rank(probe) == sum(value <= probe for value in model)
+        start, stop = max(0, probe - 100), min(probe + 100, 2**63 - 1)
+        mask = bitmap.to_mask(start, stop)
+        assert (np.flatnonzero(mask) + start).tolist() == sorted(
+            value for value in model if start <= value < stop
+        )
+
+    @invariant()
+    def all_as_modelled(self) -> None:
+        # All of them, not only the last: an operation must not change what it was given.
+        for bitmap, model in self.seen[-4:]:
+            assert bitmap.cardinality == len(bitmap) == len(model)
+            assert (bitmap.min, bitmap.max) == (min(model, default=None), max(model, default=None))
+            assert bitmap.to_numpy().tolist() == sorted(model)
+
+
+TestBitmapAgainstSet = BitmapAgainstSet.TestCase
+TestBitmapAgainstSet.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+
+
+@given(
+    pages=st.dictionaries(
+        st.one_of(st.integers(1, 6), st.integers(2**17 - 1, 2**17 + 3), st.just(2**48)),
+        st.tuples(st.integers(0, 2**32 - 1), st.sampled_from([0.0001, 0.01, 0.3, 1.0])),
+        max_size=6,
+    ),
+    repeat=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_pages_of_spark_become_their_positions(
+    pages: dict[int, tuple[int, float]], *, repeat: bool
+) -> None:
+    buckets, rows, expected = [], [], []
+    for bucket, (seed, density) in pages.items():
+        bits = np.random.default_rng(seed).random(PAGE_BITS) < density
+        halves = [bits & (np.arange(PAGE_BITS) % 2 == side) for side in (0, 1)]
+        for part in halves if repeat else [bits]:  # pages of one bucket are united
+            buckets.append(bucket)
+            rows.append(np.packbits(part, bitorder="little"))
+        expected.append((bucket - 1) * PAGE_BITS + np.flatnonzero(bits))
+    matrix = np.array(rows, dtype=np.uint8).reshape(-1, PAGE_BYTES)
+    wanted = Bitmap(np.concatenate(expected)) if expected else Bitmap()
+    assert Bitmap.from_pages(buckets, matrix) == wanted
+    assert Bitmap.from_pages(buckets, matrix.tobytes()) == wanted
+    assert Bitmap.from_pages(buckets, matrix).to_bytes() == wanted.to_bytes()
+
+
+@given(values=st.sets(st.integers(0, 400)), length=st.integers(0, 300))
+def test_words_hold_one_bit_per_row_lowest_first(values: set[int], length: int) -> None:
+    words = Bitmap(sorted(values)).to_words(length)
+    assert len(words) == (length + 63) // 64
+    found = {p for p in range(length) if int(words[p // 64]) >> (p % 64) & 1}
+    assert found == {value for value in values if value < length}
+    assert all(int(word) < 2**64 for word in words)
+
+
+def test_words_are_made_window_by_window() -> None:
+    length = (1 << 24) + 130
+    values = [0, (1 << 24) - 1, 1 << 24, length - 1]
+    words = Bitmap(values).to_words(length)
+    assert np.flatnonzero(words).tolist() == [value // 64 for value in values]
+
+
+def test_merging_run_optimises_again() -> None:
+    """delta-spark leaves 8,224 bytes here; the union of evens and odds is one run."""
+    evens, odds = Bitmap(range(0, 60_000, 2)), Bitmap(range(1, 60_000, 2))
+    assert len((evens | odds).to_bytes()) == 27
+    assert (evens | odds).to_bytes() == Bitmap(range(60_000)).to_bytes()
+
+
+def test_repr_tells_cardinality_range_and_bytes() -> None:
+    assert repr(Bitmap()) == "Bitmap(empty, 8 B)"
+    assert repr(Bitmap([7])) == "Bitmap(1 value in 7..7, 30 B)"
+    assert repr(Bitmap(range(1000))) == "Bitmap(1,000 values in 0..999, 27 B)"
+    for bitmap in (Bitmap(), Bitmap([7]), Bitmap(range(1000))):
+        assert bitmap.byte_size == len(bitmap.to_bytes())
+
+
+def test_a_bitmap_pickles() -> None:
+    bitmap = Bitmap([1, 2**40])
+    assert pickle.loads(pickle.dumps(bitmap)) == bitmap  # noqa: S301
+
+
+@pytest.mark.parametrize(
+    "values", [np.array([1, 9], dtype=kind) for kind in ("u1", "i2", "<i4", ">i8", "u8")]
+)
+def test_any_integer_type_will_do(values: np.ndarray) -> None:
+    assert Bitmap(values).to_numpy().tolist() == [1, 9]
+
+
+def test_views_with_strides_are_read_right() -> None:
+    assert Bitmap(np.arange(10)[::-3]) == Bitmap([9, 6, 3, 0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Bitmap([-1, 5]), "must lie in 0 to 9223372036854775807, got -1 to 5"),
+        (lambda: Bitmap(np.array([2**63], dtype=np.uint64)), "got 9223372036854775808"),
+        (lambda: Bitmap([2**64]), "flat sequence of integers"),
+        (lambda: Bitmap([1.5]), "flat sequence of integers .* float64"),
+        (lambda: Bitmap([[1]]), r"of shape \(1, 1\)"),
+        (lambda: Bitmap([True]), "got bool"),
+        (lambda: Bitmap.from_ranges([1], [2, 3]), "as many stops as starts"),
+        (lambda: Bitmap.from_pages([0], bytes(PAGE_BYTES)), "bucket numbers run from 1"),
+        (lambda: Bitmap.from_pages([2**48 + 1], bytes(PAGE_BYTES)), "bucket numbers run from 1"),
+        (lambda: Bitmap.from_pages([1], bytes(5)), "1 pages take 4096 bytes, got 5"),
+        (lambda: Bitmap().to_mask(5, 2), "not a window"),
+        (lambda: Bitmap().to_words(-1), "not a window"),
+    ],
+)
+def test_bad_arguments_are_refused(make: object, message: str) -> None:
+    assert callable(make)
+    with pytest.raises(InvalidArgumentError, match=message):
+        make()
+
+
+def test_bitmaps_do_not_mix_with_other_sets() -> None:
+    for operation in (operator.or_, operator.and_, operator.sub):
+        with pytest.raises(TypeError):
+            operation(Bitmap(), {1})
+    assert Bitmap([1]) != {1}

@@ -1,0 +1,357 @@
+"""Every way in which bytes can be wrong has an error of its own that says what and where."""
+
+from __future__ import annotations
+
+import re
+from struct import pack as pack_struct
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from delvec.errors import (
+    ChecksumError,
+    FormatError,
+    InvalidArgumentError,
+    MagicError,
+    TruncatedError,
+)
+from delvec.vector import (
+    Bitmap,
+    Descriptor,
+    copy_frames,
+    decode_frame,
+    delta_file,
+    encode_frame,
+    pack,
+    z85,
+)
+from delvec.vector.frame import KEYS, MAX_POSITION, check_frame, decode_payload, frame_payload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAGIC = bytes.fromhex("d1d33964")
+ONE = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")  # a 32-bit Roaring bitmap {1}
+
+
+def buckets(*pairs: tuple[int, bytes], count: int | None = None) -> bytes:
+    body = b"".join(pack_struct("<I", key) + bitmap for key, bitmap in pairs)
+    return pack_struct("<Q", len(pairs) if count is None else count) + body
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (b"", TruncatedError, "ends inside the bucket count"),
+        (b"\1\0\0", TruncatedError, "ends inside the bucket count"),
+        (buckets(count=2**31), FormatError, "impossible bucket count .* at most 2147483647"),
+        (buckets(count=2**64 - 1), FormatError, "impossible bucket count"),
+        (buckets((0, ONE), count=7), TruncatedError, "too short for its 7 buckets"),
+        (buckets((0, ONE), (1, b"\x3a\x30\0\0\0"), count=2), TruncatedError, "container count"),
+        (buckets((0, ONE))[:-1], TruncatedError, "ends inside the Roaring container"),
+        (buckets((0, ONE)) + b"xyz", FormatError, "bytes after the last bucket .* at byte 38"),
+        (buckets((5, ONE), (3, ONE)), FormatError, "keys not ascending .* over 5, found 3"),
+        (buckets((5, ONE), (5, ONE)), FormatError, "keys not ascending"),
+        (buckets((2**31, ONE)), FormatError, "key out of bounds"),
+        (buckets((2**32 - 1, ONE)), FormatError, "key out of bounds"),
+        (buckets((2**31, bytes.fromhex("3a30000000000000"))), FormatError, "key out of bounds"),
+        (buckets((0, b"\x39\x30\0\0" + ONE[4:])), MagicError, "expected cookie 12346 or 12347"),
+        (buckets((0, ONE[:4] + pack_struct("<I", 65_537) + ONE[8:])), FormatError, "too many"),
+        (buckets((0, ONE[:4] + pack_struct("<I", 60_000) + ONE[8:])), TruncatedError, "header"),
+        (buckets((0, b"\x3b\x30\xff\xff" + ONE[4:])), TruncatedError, "run flags"),
+        (
+            buckets((0, bytes.fromhex("3b300000 01 0000 0500 ff00 0000 0100"))),
+            TruncatedError,
+            "ends inside the Roaring container",
+        ),
+        (
+            buckets((0, bytes.fromhex("3a300000 01000000 0000 0100 10000000 0900 0100"))),
+            FormatError,
+            "not strictly increasing",
+        ),
+        (
+            buckets((0, bytes.fromhex("3b300000 01 0000 0500 0200 0000 0500 0300 0100"))),
+            FormatError,
+            "invalid Roaring container",
+        ),
+        (
+            buckets((0, bytes.fromhex("3a300000 01000000 0000 ffff 10000000") + bytes(8192))),
+            FormatError,
+            "cardinality is incorrect",
+        ),
+    ],
+)
+def test_a_wrong_bitmap_is_named(body: bytes, kind: type[FormatError], message: str) -> None:
+    pattern = re.compile(message)
+    with pytest.raises(kind, match=pattern) as failure:
+        decode_frame(frame_payload(MAGIC + body))
+    assert failure.value.offset is not None
+    assert failure.value.offset >= 8  # behind length and magic
+    with pytest.raises(kind):
+        Bitmap.from_bytes(body)
+
+
+def native(*bitmaps: bytes, count: int | None = None, lengths: list[int] | None = None) -> bytes:
+    sizes = lengths or [len(bitmap) for bitmap in bitmaps]
+    parts = [pack_struct("<I", size) + bitmap for size, bitmap in zip(sizes, bitmaps, strict=True)]
+    head = pack_struct("<I", len(bitmaps) if count is None else count)
+    return bytes.fromhex("d0d33964") + head + b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (native()[:6], "too short for a bitmap count"),
+        (native(ONE, count=2**32 - 1), "too short for its 4294967295 buckets"),
+        (native(ONE, ONE, lengths=[18, 17]), "wrong bitmap length"),
+        (native(ONE, ONE[:4], lengths=[18, 4]), "ends inside"),
+        (native(ONE) + b"z", "bytes after the last bitmap"),
+        (native(ONE + bytes(8), count=2), "wrong bitmap length"),
+    ],
+)
+def test_a_wrong_native_layout_is_named(payload: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        decode_payload(payload, allow_native=True)
+
+
+def frame(positions: list[int]) -> bytes:
+    return encode_frame(Bitmap(positions))
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "message"),
+    [
+        (b"", TruncatedError, "at least 12 bytes, found 0 bytes"),
+        (frame([1])[:11], TruncatedError, "too short for a frame"),
+        (frame([1])[:-1], FormatError, "length field does not match .* expected 33, found 34"),
+        (frame([1]) + b"\0", FormatError, "length field does not match"),
+        (b"\xff\xff\xff\xff" + frame([1])[4:], FormatError, "found 4294967295"),
+        (frame([1])[:20] + b"\1" + frame([1])[21:], ChecksumError, "CRC"),
+        (frame([1])[:-1] + b"\0", ChecksumError, "checksum"),
+        (encode_frame(Bitmap([1]), KEYS), MagicError, "expected magic d1d33964, found 45445631"),
+    ],
+)
+def test_a_wrong_frame_is_named(data: bytes, kind: type[FormatError], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        decode_frame(data)
+    with pytest.raises(kind, match=message):
+        check_frame(data)
+
+
+def test_every_flipped_bit_of_a_frame_is_noticed() -> None:
+    good = frame([3, 4, 7, 11, 18, 29])
+    for bit in range(len(good) * 8):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(FormatError):
+            decode_frame(bytes(bad))
+
+
+def test_a_wrong_cardinality_is_refused() -> None:
+    with pytest.raises(FormatError, match="expected 3, found 2"):
+        decode_frame(frame([1, 2]), cardinality=3)
+
+
+def test_a_keys_frame_is_never_taken_for_positions() -> None:
+    with pytest.raises(MagicError):
+        decode_frame(frame([1]), magic=KEYS)
+    with pytest.raises(MagicError):
+        frame_payload(encode_frame(Bitmap([1]), KEYS)[4:-4])
+
+
+def test_positions_that_some_engine_cannot_hold_are_not_written() -> None:
+    assert decode_frame(encode_frame(Bitmap([MAX_POSITION]))) == Bitmap([MAX_POSITION])
+    with pytest.raises(InvalidArgumentError, match="largest that all engines read"):
+        encode_frame(Bitmap([MAX_POSITION + 1]))
+    keys = Bitmap([2**63 - 1])
+    assert decode_frame(encode_frame(keys, KEYS), magic=KEYS) == keys
+
+
+def descriptor_json(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {
+        "storageType": "u",
+        "pathOrInlineDv": "0" * 20,
+        "offset": 1,
+        "sizeInBytes": 34,
+        "cardinality": 1,
+    } | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"storageType": "x"}, "unknown storage type .* expected u, p or i, found 'x'"),
+        ({"storageType": None}, "found None"),
+        ({"storageType": ["u"]}, "found .'u'."),
+        ({"storageType": "r"}, "Hint: relative-path vectors .* adaptiveMetadata"),
+        ({"pathOrInlineDv": 7}, "pathOrInlineDv is not a string"),
+        ({"offset": -1}, "offset of a deletion vector is out of bounds"),
+        ({"offset": 2**31}, "from 0 to 2147483647, found 2147483648"),
+        ({"offset": "1"}, "found '1'"),
+        ({"sizeInBytes": None}, "sizeInBytes"),
+        ({"sizeInBytes": 1.0}, "sizeInBytes"),
+        ({"sizeInBytes": True}, "found True"),
+        ({"cardinality": 2**63}, "cardinality"),
+    ],
+)
+def test_a_wrong_descriptor_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(FormatError, match=re.compile(message, re.DOTALL)):
+        Descriptor.from_json(descriptor_json(**changes))
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "message"),
+    [
+        ("u", "0" * 19, "too short for a UUID"),
+        ("u", "0" * 19 + "é", "not a Z85 character"),
+        ("u", "#" * 20, "too large"),
+        ("u", "../" + "0" * 20, "leads out of the table"),
+        ("u", "a/../b" + "0" * 20, "leads out of the table"),
+        ("u", "/etc" + "0" * 20, "leads out of the table"),
+        ("u", "a\\b" + "0" * 20, "leads out of the table"),
+        ("u", "a\0" + "0" * 20, "leads out of the table"),
+        ("u", "ä" + "0" * 20, "leads out of the table"),
+        ("p", "relative/dv.bin", "not absolute and plain"),
+        ("p", "s3://bucket/a/../../x.bin", "not absolute and plain"),
+        ("p", "file:///a/%2e%2e/x.bin", "not absolute and plain"),
+        ("p", "file:///a/x.bin?query", "not absolute and plain"),
+        ("p", "/a/%00x.bin", "not absolute and plain"),
+        ("p", "s3://[x/dv.bin", "not a URI"),
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_refused(kind: Any, path: str, message: str) -> None:  # noqa: ANN401
+    with pytest.raises(FormatError, match=message):
+        _ = Descriptor(kind, path, 1, 34, 1).file_path
+
+
+@pytest.mark.parametrize(
+    ("encoded", "path"),
+    [
+        ("file:///lake/a%20b/dv.bin", "/lake/a b/dv.bin"),
+        ("file:/lake/a%2520b/dv.bin", "/lake/a%20b/dv.bin"),
+        ("/lake/dv.bin", "/lake/dv.bin"),
+        ("s3a://bucket/lake/a%20b/dv.bin", "s3a://bucket/lake/a b/dv.bin"),
+        ("abfss://c@a.dfs.core.windows.net/x.bin", "abfss://c@a.dfs.core.windows.net/x.bin"),
+    ],
+)
+def test_absolute_paths_are_decoded_once(encoded: str, path: str) -> None:
+    assert Descriptor("p", encoded, 1, 34, 1).file_path == path
+
+
+def test_errors_of_a_vector_name_its_file_and_the_byte_in_it() -> None:
+    [file] = pack([Bitmap([1]), Bitmap([2, 3])])
+    descriptor = file.descriptors[1]
+    start, length = descriptor.file_range
+    bad = bytearray(file.data[start : start + length])
+    bad[10] ^= 1
+    with pytest.raises(ChecksumError) as failure:
+        descriptor.decode(bytes(bad))
+    assert (failure.value.path, failure.value.offset) == (file.path, start)
+    with pytest.raises(FormatError, match="vector cut short"):
+        descriptor.decode(bytes(bad)[:-1])
+    with pytest.raises(FormatError, match="too many bytes"):
+        descriptor.decode(bytes(bad) + b"z")
+    wrong = Descriptor("u", descriptor.path_or_inline, start, descriptor.size_in_bytes, 9)
+    with pytest.raises(FormatError, match=f"{file.path} at byte {start + 4}: expected 9, found 2"):
+        wrong.decode(file.data[start : start + length])
+    with pytest.raises(InvalidArgumentError, match=f"pass the {length} bytes from {start} on"):
+        descriptor.decode()
+
+
+def test_errors_of_an_inline_vector_say_so() -> None:
+    with pytest.raises(FormatError, match="in an inline deletion vector"):
+        Descriptor("i", z85.encode(MAGIC + bytes(12)), None, 16, 1).decode()
+    with pytest.raises(FormatError, match="in an inline deletion vector"):
+        Descriptor("i", "0" * 40, None, 32, 1).inline_frame()
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "message"),
+    [
+        ("abc", 2, "multiple of 5"),
+        ("0000î", 4, "not a Z85 character at byte 4: found 'î'"),
+        ("000π0", 4, "not a Z85 character"),
+        ('0000"', 4, "not a Z85 character"),
+        ("0000\x7f", 4, "not a Z85 character"),
+        ("0000\ud800", 4, "not a Z85 character"),
+        ("%nSc1", 4, "too large at byte 0"),
+        ("00000%nSc1", 8, "too large at byte 5"),
+        ("HelloWorld", 12, "expected 15 characters for 12 bytes"),
+        ("HelloWorld", 4, "wrong length"),
+        ("HelloWorld", 7, "padding is not zero"),
+        ("##093", 3, "padding does not match the size"),
+        ("####0", 1, "padding does not match"),
+        ("##zzz", 2, "too large"),
+        ("##0é3", 2, "not a Z85 character at byte 3"),
+    ],
+)
+def test_wrong_z85_is_named(text: str, size: int, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        z85.decode(text, size)
+
+
+def test_a_wrong_delta_file_is_named() -> None:
+    [file] = pack([Bitmap([1]), Bitmap([2, 3])])
+    with pytest.raises(FormatError, match="expected version 1, found 2"):
+        list(delta_file.frame_ranges(b"\2" + file.data[1:]))
+    with pytest.raises(FormatError, match="found an empty file"):
+        list(delta_file.frame_ranges(b""))
+    with pytest.raises(TruncatedError, match=r"dv\.bin at byte 43: expected 44 bytes, found 43"):
+        list(delta_file.frame_ranges(file.data[:-1], path="dv.bin"))
+    forged = file.data[:43] + b"\xff\xff\xff\xff" + file.data[47:]
+    with pytest.raises(TruncatedError, match="expected 4294967303 bytes"):
+        list(delta_file.frame_ranges(forged))
+
+
+def test_an_empty_vector_is_not_packed() -> None:
+    with pytest.raises(InvalidArgumentError, match="empty vector"):
+        list(pack([Bitmap()]))
+
+
+def corrupt(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "where"),
+    [
+        (lambda data, o, s: (corrupt(data, int(o[2]) + 9), o, s), ChecksumError, 2),
+        (lambda data, o, s: (corrupt(data, int(o[1])), o, s), FormatError, 1),
+        (lambda data, o, s: (corrupt(data, int(o[0]) + 4), o, s), ChecksumError, 0),
+        (lambda data, o, s: (data[:-1], o, s), TruncatedError, 3),
+        (lambda data, o, s: (data, o + np.array([0, 0, 1, 0]), s), FormatError, 2),
+        (lambda data, o, s: (data, o, s + np.array([0, 1, 0, 0])), FormatError, 1),
+        (lambda data, o, s: (data, o - np.array([9, 0, 0, 0]), s), TruncatedError, 0),
+        (lambda data, o, s: (data, o, s - np.array([0, 0, 99, 0])), TruncatedError, 2),
+        (lambda data, o, s: (data, o, s | np.array([0, 0, 0, 2**62])), TruncatedError, 3),
+        (lambda data, o, s: (data, o, s | np.array([2**63 - 1, 0, 0, 0])), TruncatedError, 0),
+    ],
+)
+def test_copying_frames_checks_each_and_names_the_first_that_is_wrong(
+    change: Callable[..., Any], kind: type[FormatError], where: int
+) -> None:
+    [file] = pack([Bitmap([1]), Bitmap([2, 3]), Bitmap(range(99)), Bitmap([5])])
+    offsets = np.array([d.offset for d in file.descriptors])
+    sizes = np.array([d.size_in_bytes for d in file.descriptors])
+    copied = copy_frames(file.data, offsets, sizes)
+    assert copied.data == file.data[1:]
+    data, wrong_offsets, wrong_sizes = change(file.data, offsets, sizes)
+    with pytest.raises(kind) as failure:
+        copy_frames(data, wrong_offsets, wrong_sizes)
+    assert failure.value.offset is not None
+    assert failure.value.offset - wrong_offsets[where] in (0, 4)
+
+
+def test_copying_refuses_frames_that_iceberg_could_not_read() -> None:
+    """A frame in the native layout is sound for Delta, but must not be carried over as it is."""
+    payload = native(ONE)
+    data = b"\1" + pack_struct(">I", len(payload)) + payload + pack_struct(">I", crc32(payload))
+    with pytest.raises(MagicError):
+        copy_frames(data, [1], [len(payload)])
+    magic_only = pack_struct(">I", 4) + MAGIC + pack_struct(">I", crc32(MAGIC))
+    with pytest.raises(TruncatedError, match="vector without a bitmap"):
+        copy_frames(magic_only, [0], [4])
+    with pytest.raises(InvalidArgumentError, match="1 offsets but 2 sizes"):
+        copy_frames(b"", [1], [2, 3])

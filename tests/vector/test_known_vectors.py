@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from uuid import UUID
+from zlib import crc32
+
+import pytest
+
+from delvec.errors import FormatError
+from delvec.vector import Bitmap, Descriptor, delta_file, encode_frame, pack, z85
+from delvec.vector.frame import decode_frame, decode_payload, frame_payload
+from tests.vector.known import ICEBERG, KNOWN, MARK_PADDED, KnownVector
+
+known_vectors = pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.name)
+
+
+@known_vectors
+def test_known_positions_encode_to_the_bytes_that_engines_write(known: KnownVector) -> None:
+    frame = encode_frame(Bitmap(known.positions))
+    assert frame[4:-4] == known.payload
+    assert frame[:4] == len(known.payload).to_bytes(4, "big")
+    if known.crc:
+        assert frame[-4:].hex() == known.crc
+    assert frame[-4:] == crc32(known.payload).to_bytes(4, "big")
+
+
+@known_vectors
+def test_known_bytes_decode_to_their_positions(known: KnownVector) -> None:
+    bitmap = decode_payload(known.payload, cardinality=len(known.positions))
+    assert bitmap.to_numpy().tolist() == known.positions
+    assert frame_payload(known.payload) == encode_frame(bitmap)
+
+
+@pytest.mark.parametrize("known", [k for k in KNOWN if k.inline], ids=lambda known: known.name)
+@pytest.mark.parametrize("offset", [{}, {"offset": None}], ids=["absent", "null"])
+def test_inline_vectors_decode_and_encode(known: KnownVector, offset: dict[str, None]) -> None:
+    entry = {
+        "storageType": "i",
+        "pathOrInlineDv": known.inline,
+        "sizeInBytes": len(known.payload),
+        "cardinality": len(known.positions),
+        **offset,
+    }
+    descriptor = Descriptor.from_json(entry)
+    assert descriptor.decode().to_numpy().tolist() == known.positions
+    assert z85.encode(known.payload) == known.inline
+    assert descriptor.inline_frame() == encode_frame(Bitmap(known.positions))
+    assert descriptor.unique_id == f"i{known.inline}"
+    assert descriptor.file_path is None
+    assert "offset" not in descriptor.to_json()
+
+
+def test_inline_vector_padded_with_marks_is_not_read_as_another_row() -> None:
+    descriptor = Descriptor("i", MARK_PADDED, None, 34, 1)
+    assert descriptor.decode() == Bitmap([3])
+    assert descriptor.inline_frame() == encode_frame(Bitmap([3]))
+
+
+def test_the_whole_file_of_a_databricks_table() -> None:
+    [file] = pack([Bitmap([0, 9])])
+    assert file.data == bytes.fromhex("01 00000024") + KNOWN[1].payload + bytes.fromhex("2a671846")
+    assert len(file.data) == 45
+    assert [(d.offset, d.size_in_bytes, d.cardinality) for d in file.descriptors] == [(1, 36, 2)]
+    assert list(delta_file.frame_ranges(file.data)) == [(1, 44)]
+
+
+@pytest.mark.parametrize("name", ICEBERG)
+def test_iceberg_golden_sets_take_the_length_that_java_writes(name: str) -> None:
+    bitmap, length = ICEBERG[name]
+    frame = encode_frame(bitmap)
+    assert len(frame) == length
+    assert decode_frame(frame) == bitmap
+    if name == "all container types":
+        assert bitmap.cardinality == 132_561
+
+
+def test_one_array_container_takes_two_bytes_a_row_and_one_run_takes_31() -> None:
+    for count in (1, 2, 6, 4096):
+        assert len(encode_frame(Bitmap(range(0, 3 * count, 3)))) - 8 == 32 + 2 * count
+    assert len(encode_frame(Bitmap(range(1000, 50_000)))) - 8 == 31
+
+
+def test_the_example_of_the_delta_specification_is_refused_as_all_engines_do() -> None:
+    old = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
+    with pytest.raises(FormatError, match="expected magic d1d33964"):
+        Descriptor("i", old, None, 40, 6).decode()
+
+
+def test_java_writes_empty_buckets_for_gaps_and_they_are_read() -> None:
+    """[1, 2**33] as Java has it: keys 0, 1 (empty) and 2."""
+    one = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")
+    zero = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0000")
+    empty = bytes.fromhex("3a300000 00000000")
+    keys = [key.to_bytes(4, "little") for key in range(3)]
+    body = (3).to_bytes(8, "little") + keys[0] + one + keys[1] + empty + keys[2] + zero
+    frame = frame_payload(bytes.fromhex("d1d33964") + body)
+    assert decode_frame(frame) == Bitmap([1, 2**33])
+    assert len(encode_frame(Bitmap([1, 2**33]))) == len(frame) - 12
+
+
+def test_the_native_layout_is_read_and_never_written() -> None:
+    one = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")
+    empty = bytes.fromhex("3a300000 00000000")
+    native = b"".join(
+        [
+            bytes.fromhex("d0d33964"),
+            (3).to_bytes(4, "little"),
+            *(len(part).to_bytes(4, "little") + part for part in (one, empty, one)),
+        ]
+    )
+    frame = b"".join((len(native).to_bytes(4, "big"), native, crc32(native).to_bytes(4, "big")))
+    expected = Bitmap([1, 2**33 + 1])
+    assert decode_frame(frame, allow_native=True) == expected
+    descriptor = Descriptor("u", "0" * 20, 1, len(native), 2)
+    assert descriptor.decode(frame) == expected
+    with pytest.raises(FormatError, match="found d0d33964"):
+        decode_frame(frame)
+    assert encode_frame(expected)[4:8] == bytes.fromhex("d1d33964")
+
+
+@pytest.mark.parametrize(
+    ("uuid", "text"),
+    [
+        ("00000000-0000-0000-0000-000000000000", "00000000000000000000"),
+        ("ffffffff-ffff-ffff-ffff-ffffffffffff", "%nSc0%nSc0%nSc0%nSc0"),
+        ("00000000-0000-0000-0000-000000000001", "00000000000000000001"),
+        ("d2c639aa-8816-431a-aaf6-d3fe2512ff61", "^-aqEH.-t@S}K{vb[*k^"),
+    ],
+)
+def test_uuids_as_z85(uuid: str, text: str) -> None:
+    assert z85.encode(UUID(uuid).bytes) == text
+    assert z85.decode(text, 16) == UUID(uuid).bytes
+
+
+def test_a_prefix_is_a_folder() -> None:
+    descriptor = Descriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
+    name = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    assert descriptor.file_path == f"ab/{name}"
+    assert descriptor.unique_id == "uab^-aqEH.-t@S}K{vb[*k^@4"
+    uuid = UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")
+    written = Descriptor.relative(uuid, prefix="ab", offset=4, size_in_bytes=40, cardinality=6)
+    assert written == descriptor
+    assert Descriptor.from_json(written.to_json()) == descriptor
+
+
+def test_an_absent_offset_means_the_first_vector_of_the_file() -> None:
+    [file] = pack([Bitmap([0, 9])])
+    descriptor = Descriptor("u", file.descriptors[0].path_or_inline, None, 36, 2)
+    assert descriptor.file_range == (1, 44)
+    assert descriptor.unique_id == f"u{descriptor.path_or_inline}"
+    assert descriptor.decode(file.data[1:]) == Bitmap([0, 9])
+
+
+def test_the_empty_descriptor_of_delta_spark_is_an_empty_vector() -> None:
+    assert Descriptor("i", "", None, 0, 0).decode() == Bitmap()
