@@ -1,7 +1,62 @@
-"""Row-level deletes for Delta Lake and Apache Iceberg, on Spark, from Python."""
+"""Row-level deletes for Delta Lake and Apache Iceberg, on Spark, from Python.
+
+A lakehouse table is made of immutable Parquet files. To delete a row means to write down where it
+is: a deletion vector, a compressed bitmap of row positions in one data file.
+
+    import delvec
+
+    spark = delvec.session(warehouse="warehouse")    # Spark with the Iceberg catalog `lake`
+
+    deleted = delvec.Bitmap([3, 4, 7, 11, 18, 29])   # positions of the deleted rows
+    [file] = delvec.vector.pack([deleted])           # a Delta vector file and its log entry
+    file.descriptors[0].to_json()
+
+Importing this package starts no JVM, and Spark itself is imported only when a session is asked for.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from delvec._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from delvec import errors, vector
+    from delvec.errors import DelvecError
+    from delvec.spark.session import configure, session
+    from delvec.vector import Bitmap
+
+__all__ = [
+    "Bitmap",
+    "DelvecError",
+    "__version__",
+    "configure",
+    "errors",
+    "session",
+    "vector",
+]
+
+_HOMES = {
+    "Bitmap": "delvec.vector",
+    "DelvecError": "delvec.errors",
+    "configure": "delvec.spark.session",
+    "session": "delvec.spark.session",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """Import a public name when it is first used, so that `import delvec` stays light."""
+    from importlib import import_module  # noqa: PLC0415
+
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in __all__:
+        value = import_module(f"delvec.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

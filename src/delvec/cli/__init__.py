@@ -1,0 +1,7 @@
+"""The command `delvec`."""
+
+from __future__ import annotations
+
+from delvec.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,85 @@
+"""What the bytes of a vector mean, one part after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from delvec.vector import decode_frame
+from delvec.vector.frame import POSITIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Part", "delta_parts", "drawn", "frame_parts", "puffin_parts"]
+
+_BYTES_PER_LINE = 12
+_LINES_PER_PART = 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some bytes, what they are, and a colour to tell them by."""
+
+    data: bytes
+    meaning: str
+    style: str
+
+
+def frame_parts(frame: bytes) -> Iterator[Part]:
+    """Take a sound frame apart: length, magic, bitmap, CRC."""
+    bitmap = frame[8:-4]
+    kind = "row positions" if frame[4:8] == POSITIONS else "key values"
+    count = int.from_bytes(bitmap[:8], "little")
+    values = decode_frame(frame, magic=frame[4:8]).to_numpy()
+    shown = " ".join(map(str, values[:8].tolist())) + (" …" if len(values) > 8 else "")
+    yield Part(frame[:4], f"length of the vector: {len(frame) - 8}", "yellow")
+    yield Part(frame[4:8], f"magic: {kind}", "magenta")
+    yield Part(bitmap[:8], f"number of bitmaps: {count}", "cyan")
+    if count:
+        yield Part(bitmap[8:12], "upper 32 bits of the first", "cyan")
+        yield Part(bitmap[12:], f"Roaring bitmap of {shown}", "bold green")
+    yield Part(frame[-4:], "CRC-32 of magic and bitmaps", "red")
+
+
+def delta_parts(data: bytes) -> Iterator[Part]:
+    """Take a Delta file apart that holds one vector."""
+    yield Part(data[:1], "version of the file", "blue")
+    yield from frame_parts(data[1:])
+
+
+def puffin_parts(data: bytes, frame: bytes) -> Iterator[Part]:
+    """Take a Puffin file apart that holds one vector."""
+    footer = 4 + len(frame)
+    yield Part(data[:4], "PFA1: a Puffin file", "blue")
+    yield from frame_parts(data[4:footer])
+    yield Part(data[footer : footer + 4], "PFA1: here the footer begins", "blue")
+    yield Part(data[footer + 4 : -12], "JSON: where the vector is, of which file", "white")
+    yield Part(data[-12:-8], f"length of the JSON: {len(data) - footer - 16}", "blue")
+    yield Part(data[-8:-4], "flags: not compressed", "blue")
+    yield Part(data[-4:], "PFA1", "blue")
+
+
+def drawn(parts: Iterable[Part]) -> Table:
+    """Draw parts as a table: where, which bytes, what they mean."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("byte", justify="right", style="dim")
+    table.add_column("as stored", no_wrap=True)
+    table.add_column("meaning")
+    position = 0
+    for part in parts:
+        table.add_row(str(position), Text(_hex(part.data), part.style), part.meaning)
+        position += len(part.data)
+    return table
+
+
+def _hex(data: bytes) -> str:
+    starts = range(0, len(data), _BYTES_PER_LINE)
+    lines = [data[start : start + _BYTES_PER_LINE].hex(" ") for start in starts]
+    if len(lines) > _LINES_PER_PART:
+        left = len(data) - (_LINES_PER_PART - 1) * _BYTES_PER_LINE
+        lines = [*lines[: _LINES_PER_PART - 1], f"… {left:,} bytes more"]
+    return "\n".join(lines)

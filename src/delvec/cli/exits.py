@@ -1,0 +1,45 @@
+"""What the exit code of the command means."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from delvec.errors import (
+    ConflictError,
+    DelvecError,
+    FormatError,
+    ObjectNotFoundError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    VerificationError,
+)
+
+__all__ = ["ExitCode", "exit_code"]
+
+
+class ExitCode(IntEnum):
+    """Exit codes; 2 is also what click gives for a command line that it does not understand."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    DAMAGED = 4
+    UNSUPPORTED = 5
+    CONFLICT = 6
+    DIFFERENT = 7
+
+
+_BY_ERROR: tuple[tuple[type[DelvecError], ExitCode], ...] = (
+    (ObjectNotFoundError, ExitCode.NOT_FOUND),
+    (TableNotFoundError, ExitCode.NOT_FOUND),
+    (FormatError, ExitCode.DAMAGED),
+    (UnsupportedFeatureError, ExitCode.UNSUPPORTED),
+    (ConflictError, ExitCode.CONFLICT),
+    (VerificationError, ExitCode.DIFFERENT),
+)
+
+
+def exit_code(error: DelvecError) -> ExitCode:
+    """Choose the exit code for an error."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)

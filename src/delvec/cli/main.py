@@ -1,0 +1,81 @@
+"""The group that all commands belong to; a command is imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delvec._version import __version__
+from delvec.errors import DelvecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delvec.cli.output import Output
+
+__all__ = ["command", "main"]
+
+# The one line of each command stands here, so that `delvec --help` imports none of them.
+_COMMANDS: Final = {
+    "demo": "Show what a deletion vector is, byte by byte.",
+    "inspect": "Show what is in a file of deletion vectors.",
+}
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands live in modules of their names."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"delvec.cli.{cmd_name.replace('-', '_')}")
+        found: click.Command = module.command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="delvec %(version)s")
+def main() -> None:
+    """Row-level deletes for Delta Lake and Apache Iceberg.
+
+    Every command takes --json. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found,
+    4 damaged, 5 not supported, 6 conflict, 7 different rows.
+    """
+
+
+def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function a command: it gets an `Output` first, and its errors become exit codes."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        @wraps(function)
+        def run(*args: Any, as_json: bool, **kwargs: Any) -> None:  # noqa: ANN401
+            output = _output(as_json=as_json)
+            try:
+                function(output, *args, **kwargs)
+            except DelvecError as error:
+                from delvec.cli.exits import exit_code  # noqa: PLC0415
+
+                output.error(error)
+                sys.exit(exit_code(error))
+
+        option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+        return click.command(name)(option(run))
+
+    return decorate
+
+
+def _output(*, as_json: bool) -> Output:
+    from delvec.cli.output import JsonOutput, TextOutput  # noqa: PLC0415
+
+    return JsonOutput() if as_json else TextOutput()

@@ -1,0 +1,135 @@
+"""How a command speaks: one abstract output, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from delvec.errors import DelvecError
+
+__all__ = ["Column", "JsonOutput", "Output", "TextOutput"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its key in the rows, and how people see it."""
+
+    key: str
+    title: str
+    style: str = ""
+
+    def text(self, value: Any) -> str:  # noqa: ANN401
+        """Show a value: numbers with separators, nothing for None."""
+        if value is None:
+            return ""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return escape(str(value))
+        return f"{value:,}"
+
+
+class Output(ABC):
+    """What a command tells. A result is told once; the rest is for people."""
+
+    @abstractmethod
+    def heading(self, text: str) -> None:
+        """Begin a part of what people read."""
+
+    @abstractmethod
+    def note(self, text: str) -> None:
+        """Tell people a sentence; may hold rich's markup."""
+
+    @abstractmethod
+    def draw(self, picture: RenderableType) -> None:
+        """Show people something that rich can render."""
+
+    @abstractmethod
+    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Show rows to people."""
+
+    @abstractmethod
+    def result(self, value: Mapping[str, Any]) -> None:
+        """Tell programs what came of it all."""
+
+    @abstractmethod
+    def error(self, error: DelvecError) -> None:
+        """Tell that it failed, and why."""
+
+
+class TextOutput(Output):
+    """For people: rich on a terminal, plain in a pipe."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+        self._errors = Console(highlight=False, stderr=True)
+
+    def heading(self, text: str) -> None:
+        """Print the text in bold after an empty line."""
+        self._console.print(f"\n[bold]{text}[/bold]")
+
+    def note(self, text: str) -> None:
+        """Print the sentence, set in a little."""
+        self.draw(text)
+
+    def draw(self, picture: RenderableType) -> None:
+        """Print it, set in a little."""
+        self._console.print(Padding(picture, (0, 0, 0, 3), expand=False))
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Print a table, numbers to the right."""
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for column in columns:
+            numeric = all(isinstance(row.get(column.key), int | float | None) for row in rows)
+            justify: Any = "right" if numeric else "left"
+            table.add_column(column.title, style=column.style, justify=justify, overflow="fold")
+        for row in rows:
+            table.add_row(*(column.text(row.get(column.key)) for column in columns))
+        self.draw(table)
+
+    def result(self, value: Mapping[str, Any]) -> None:
+        """Print nothing: people have read it already."""
+
+    def error(self, error: DelvecError) -> None:
+        """Print what went wrong and the hint to standard error."""
+        self._errors.print(f"[bold red]Error:[/bold red] {escape(error.describe())}")
+        if error.hint:
+            self._errors.print(f"[bold yellow]Hint:[/bold yellow] {escape(error.hint)}")
+
+
+class JsonOutput(Output):
+    """For programs: one JSON document on standard output, whether it went well or not."""
+
+    def heading(self, text: str) -> None:
+        """Print nothing."""
+
+    def note(self, text: str) -> None:
+        """Print nothing."""
+
+    def draw(self, picture: RenderableType) -> None:
+        """Print nothing."""
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Print nothing: the rows are part of the result."""
+
+    def result(self, value: Mapping[str, Any]) -> None:
+        """Print the document."""
+        json.dump(value, sys.stdout, indent=2, default=str)
+        sys.stdout.write("\n")
+
+    def error(self, error: DelvecError) -> None:
+        """Print a document with the facts of the error."""
+        facts = {key: value for key, value in vars(error).items() if value not in (None, (), "")}
+        self.result({"error": {"type": type(error).__name__, **facts, "message": error.describe()}})

@@ -1,0 +1,176 @@
+"""Starting Spark with what delvec needs, keeping what the user has."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from delvec.errors import MissingDependencyError, UnsupportedFeatureError
+from delvec.spark import jvm
+from delvec.spark.console import quiet_start
+from delvec.spark.settings import PACKAGES, listed, setting, take_over_submitted_packages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["configure", "iceberg_coordinate", "session"]
+
+# One runtime jar per Spark version: https://iceberg.apache.org/multi-engine-support/
+_ICEBERG_BY_SPARK: Final = {"4.0": "1.11.0", "4.1": "1.12.0"}
+_ICEBERG_RUNTIME: Final = "iceberg-spark-runtime"
+_ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_ICEBERG_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+_EXTENSIONS: Final = "spark.sql.extensions"
+_HAS_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
+
+
+def session(
+    warehouse: str | os.PathLike[str] = "warehouse",
+    *,
+    app_name: str = "delvec",
+    master: str | None = None,
+    catalog: str = "lake",
+    iceberg: bool = True,
+    packages: Sequence[str] = (),
+    conf: Mapping[str, str] | None = None,
+    quiet: bool = True,
+) -> SparkSession:
+    """Start Spark, or take the session that runs, ready for Delta and Iceberg tables.
+
+    The first start downloads the Iceberg runtime jar (about 50 MB) into Ivy's cache.
+
+        spark = delvec.session(warehouse="warehouse")
+        spark.sql("CREATE TABLE lake.db.orders (id BIGINT) USING iceberg")
+
+    Args:
+        warehouse: The folder or URI of the Iceberg catalog; made when first written to.
+        app_name: The name that Spark's UI shows.
+        master: Where to run; all cores of this machine unless the environment says otherwise.
+        catalog: The name of the Iceberg catalog (of Hadoop type) in the warehouse.
+        iceberg: False starts without any jar, for work on Delta tables alone.
+        packages: More Maven coordinates.
+        conf: More Spark settings; they win over those of delvec.
+        quiet: Hold back what the JVM prints while it starts, and log errors only.
+
+    Raises:
+        UnsupportedFeatureError: Iceberg has no runtime for this Spark.
+        MissingDependencyError: The session has no Iceberg runtime, since it ran already.
+    """
+    builder = SparkSession.builder.appName(app_name)
+    if master or not setting(builder, "spark.master"):
+        builder = builder.master(master or "local[*]")
+    if quiet:
+        builder = builder.config("spark.log.level", "ERROR")
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
+    for key, value in (conf or {}).items():
+        builder = builder.config(key, value)
+    builder = configure(
+        builder, warehouse=warehouse, catalog=catalog, iceberg=iceberg, packages=packages
+    )
+    if setting(builder, "spark.master").startswith("local"):
+        # Workers must run the Python that has delvec; PySpark takes any `python3` of the path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    starts_jvm = SparkSession.getActiveSession() is None
+    with quiet_start() if quiet and starts_jvm else nullcontext():
+        spark = builder.getOrCreate()
+    if iceberg and not jvm.class_exists(spark, _ICEBERG_CATALOG):
+        raise MissingDependencyError(
+            "the Spark session that runs already has no Iceberg runtime",
+            dependency=iceberg_coordinate(),
+            hint="spark.stop() it and start it by delvec.session(), or pass iceberg=False",
+        )
+    return spark
+
+
+def configure(
+    builder: SparkSession.Builder,
+    *,
+    warehouse: str | os.PathLike[str] | None = None,
+    catalog: str = "lake",
+    iceberg: bool = True,
+    packages: Sequence[str] = (),
+) -> SparkSession.Builder:
+    """Add what delvec needs to a builder of one's own; nothing that is set already is lost.
+
+    Packages and extensions join those of the builder, of `PYSPARK_SUBMIT_ARGS` and of
+    `spark-defaults.conf`. A catalog of that name stays, and so does another Iceberg runtime.
+
+        builder = delvec.configure(SparkSession.builder.appName("mine"), warehouse="warehouse")
+        spark = builder.getOrCreate()
+
+    Args:
+        builder: As from `SparkSession.builder`.
+        warehouse: Where an Iceberg catalog of Hadoop type shall be; None adds no catalog.
+        catalog: The name of that catalog.
+        iceberg: False adds no jar, for work on Delta tables alone.
+        packages: More Maven coordinates.
+
+    Raises:
+        UnsupportedFeatureError: Iceberg has no runtime for this Spark, or the builder is one of
+            Spark Connect, where jars are the server's.
+    """
+    if setting(builder, "spark.remote") or os.environ.get("SPARK_REMOTE"):
+        raise UnsupportedFeatureError(
+            "delvec cannot configure a Spark Connect server from its client",
+            feature="Spark Connect",
+            hint="configure the server, or use a classic session (no .remote(), no SPARK_REMOTE)",
+        )
+    # Without it Spark fails a Python data source that can push filters into its read.
+    settings = {"spark.sql.python.filterPushdown.enabled": "true"}
+    wanted_packages = _joined(listed(builder, PACKAGES), packages)
+    extensions = listed(builder, _EXTENSIONS)
+    if iceberg:
+        jars = [*wanted_packages, *listed(builder, "spark.jars")]
+        if not any(_ICEBERG_RUNTIME in jar for jar in jars):
+            wanted_packages = _joined(wanted_packages, [iceberg_coordinate()])
+        extensions = _joined(extensions, [_ICEBERG_EXTENSIONS])
+        if warehouse is not None and not setting(builder, f"spark.sql.catalog.{catalog}"):
+            settings |= _hadoop_catalog(catalog, os.fspath(warehouse))
+    for key, value in settings.items():
+        if not setting(builder, key):
+            builder = builder.config(key, value)
+    if wanted_packages:
+        builder = builder.config(PACKAGES, ",".join(wanted_packages))
+        take_over_submitted_packages()
+    if extensions:
+        builder = builder.config(_EXTENSIONS, ",".join(extensions))
+    return builder
+
+
+def iceberg_coordinate(spark_version: str = pyspark.__version__) -> str:
+    """Name the Maven coordinate of the Iceberg runtime for a Spark version.
+
+    >>> iceberg_coordinate("4.1.4")
+    'org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0'
+    """
+    minor = ".".join(spark_version.split(".")[:2])
+    if minor not in _ICEBERG_BY_SPARK:
+        known = " and ".join(_ICEBERG_BY_SPARK)
+        raise UnsupportedFeatureError(
+            f"Iceberg has no runtime for Spark {spark_version}; delvec knows those for {known}",
+            feature="iceberg",
+            needed_by=f"Spark {spark_version}",
+            hint="install pyspark~=4.1.0, or pass iceberg=False: Delta tables need no jar",
+        )
+    return f"org.apache.iceberg:{_ICEBERG_RUNTIME}-{minor}_2.13:{_ICEBERG_BY_SPARK[minor]}"
+
+
+def _hadoop_catalog(name: str, warehouse: str) -> dict[str, str]:
+    if not _HAS_SCHEME.match(warehouse):
+        warehouse = str(Path(warehouse).resolve())
+    return {
+        f"spark.sql.catalog.{name}": _ICEBERG_CATALOG,
+        f"spark.sql.catalog.{name}.type": "hadoop",
+        f"spark.sql.catalog.{name}.warehouse": warehouse,
+    }
+
+
+def _joined(values: Iterable[str], more: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys([*values, *more]))

@@ -1,0 +1,220 @@
+"""Object stores, by obstore."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from obstore.exceptions import BaseError, GenericError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
+from delvec.storage.counts import FileInfo
+from delvec.storage.failures import cause_of, explained, truncated
+from delvec.storage.location import S3_SCHEMES
+from delvec.storage.options import split_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from obstore import ObjectMeta
+
+    from delvec.storage.counts import Counter
+    from delvec.storage.location import Location
+
+    Span = tuple[int, int]
+
+__all__ = ["Bucket"]
+
+_MERGE_GAP = 1 << 20  # Ranges closer than this are read in one request, as obstore does.
+_PARTS_FROM = 32 << 20  # Larger objects go up in parts: one request would run into its timeout.
+_PART_SIZE = 16 << 20
+_PAGE = 1000  # Keys that S3, Azure and Google list, and S3 deletes, per request at most.
+_LAST = "\U0010ffff"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Bucket:
+    """An object store, by obstore; the errors are obstore's."""
+
+    def __init__(self, location: Location, options: Mapping[str, str], counter: Counter) -> None:
+        self._root = location.root
+        self._prefix = f"{location.path}/" if location.path else ""
+        self._store = _open_store(location, options)
+        self._counter = counter
+
+    def read(self, key: str) -> bytes:
+        self._counter.add(gets=1)
+        result = self._store.get(self._prefix + key)
+        return self._body(key, result.bytes(), (0, result.meta["size"]))
+
+    def read_spans(self, key: str, spans: Sequence[Span]) -> Sequence[bytes]:
+        merged = _merge(spans)
+        if len(merged) == 1:
+            blocks = [self._read_span(key, merged[0])]
+        else:
+            with ThreadPoolExecutor(min(8, len(merged))) as pool:
+                blocks = list(pool.map(lambda span: self._read_span(key, span), merged))
+        return [_cut(merged, blocks, span) for span in spans]
+
+    def stat(self, key: str) -> FileInfo:
+        self._counter.add(heads=1)
+        return self._info(self._store.head(self._prefix + key))
+
+    def put(self, key: str, data: memoryview, *, replace: bool) -> None:
+        in_parts = replace and data.nbytes > _PARTS_FROM
+        self._counter.add(puts=-(-data.nbytes // _PART_SIZE) + 2 if in_parts else 1)
+        self._store.put(
+            self._prefix + key,
+            data,
+            mode="overwrite" if replace else "create",
+            use_multipart=in_parts,
+            chunk_size=_PART_SIZE,
+        )
+        self._counter.add(bytes_written=data.nbytes)
+
+    def list(self, prefix: str, floor: str, *, recursive: bool) -> Iterator[FileInfo]:
+        if not (recursive or floor):
+            yield from self._list_folder(prefix)
+            return
+        offset, leapt = self._before(floor), ""
+        while True:
+            for info in self._pages(prefix, offset):
+                folder, slash, _ = info.key[len(prefix) :].partition("/")
+                if slash and not recursive:
+                    if folder == leapt:
+                        continue
+                    # Leap over what is in this folder: `_delta_log` has one of many sidecars.
+                    offset, leapt = f"{self._prefix}{prefix}{folder}/{_LAST}", folder
+                    break
+                if info.key >= floor:
+                    yield info
+            else:
+                return
+
+    def delete(self, keys: Sequence[str]) -> None:
+        paths = [self._prefix + key for key in keys]
+        self._counter.add(deletes=-(-len(paths) // _PAGE) if self._deletes_in_bulk else len(paths))
+        try:
+            with explained(self._root):
+                self._store.delete(paths)
+        except ObjectNotFoundError:
+            # Google and Azure complain of an absent object, maybe before they get to the others.
+            for key in keys:
+                self._delete_one(key)
+
+    def _delete_one(self, key: str) -> None:
+        self._counter.add(deletes=1)
+        try:
+            with explained(f"{self._root}/{key}"):
+                self._store.delete(self._prefix + key)
+        except ObjectNotFoundError:
+            return
+
+    @property
+    def _deletes_in_bulk(self) -> bool:
+        return isinstance(self._store, S3Store)
+
+    def _read_span(self, key: str, span: Span) -> bytes:
+        if span[1] >= 1 << 63:  # More than HTTP clients and stores can say.
+            raise truncated(f"{self._root}/{key}", span, self.stat(key).size)
+        self._counter.add(gets=1)
+        try:
+            result = self._store.get(self._prefix + key, options={"range": span})
+        except GenericError as error:
+            # Stores refuse a range that begins beyond the end, each in its own words.
+            size = self.stat(key).size
+            if span[1] > size:
+                raise truncated(f"{self._root}/{key}", span, size) from error
+            raise
+        if result.range != span:  # Cut at the end: told by the header, before any byte is read.
+            raise truncated(f"{self._root}/{key}", span, result.meta["size"])
+        return self._body(key, result.bytes(), span)
+
+    def _body(self, key: str, body: Any, span: Span) -> bytes:  # noqa: ANN401 - obstore.Bytes
+        data = bytes(body)
+        self._counter.add(bytes_read=len(data))
+        if len(data) != span[1] - span[0]:
+            raise truncated(f"{self._root}/{key}", span, span[0] + len(data))
+        return data
+
+    def _before(self, floor: str) -> str:
+        """Give a name shortly before `floor`, since obstore lists what comes after an offset."""
+        offset = (self._prefix + floor)[:-1] if floor else ""
+        parent, _, name = offset.rpartition("/")
+        return parent if name in ("", ".", "..") else offset
+
+    def _pages(self, prefix: str, offset: str) -> Iterator[FileInfo]:
+        stream = self._store.list(
+            self._prefix + prefix or None, offset=offset or None, chunk_size=_PAGE
+        )
+        self._counter.add(lists=1)
+        last = ""
+        for number, page in enumerate(stream):
+            self._counter.add(lists=min(number, 1))
+            for info in map(self._info, page):
+                if info.key > last:
+                    last = info.key
+                    yield info
+                elif info.size:  # Else a folder's marker `x/`, whose slash obstore cuts off.
+                    raise UnsupportedFeatureError(
+                        f"{self._root} lists its objects out of order, so that a log could be read "
+                        "with a gap",
+                        feature="listing in order of names",
+                    )
+
+    def _list_folder(self, prefix: str) -> Iterator[FileInfo]:
+        result = self._store.list_with_delimiter(self._prefix + prefix or None)
+        listed = len(result["objects"]) + len(result["common_prefixes"])
+        self._counter.add(lists=max(1, -(-listed // _PAGE)))
+        infos = map(self._info, result["objects"])
+        # Without the marker of the folder itself, as Hadoop writes them.
+        yield from sorted(info for info in infos if info.key.startswith(prefix))
+
+    def _info(self, meta: ObjectMeta) -> FileInfo:
+        age = (meta["last_modified"] - _EPOCH) // timedelta(milliseconds=1)
+        return FileInfo(meta["path"][len(self._prefix) :], meta["size"], age, meta["e_tag"])
+
+
+def _open_store(location: Location, options: Mapping[str, str]) -> S3Store | GCSStore | AzureStore:
+    config, client, retry = split_options(location.scheme, options)
+    settings: dict[str, Any] = {
+        "config": config,
+        "client_options": client or None,
+        "retry_config": retry or None,
+    }
+    try:
+        if location.scheme in S3_SCHEMES:
+            return S3Store(location.place, **settings)
+        if location.scheme == "gs":
+            return GCSStore(location.place, **settings)
+        return AzureStore.from_url(f"{location.scheme}://{location.place}", **settings)
+    except (BaseError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{location.root} cannot be opened: {cause_of(error)}",
+            hint="see https://developmentseed.org/obstore for the options of a store",
+        ) from error
+
+
+def _merge(spans: Iterable[Span]) -> Sequence[Span]:
+    """Merge (start, end) spans that overlap or are close to each other.
+
+    >>> _merge([(5_000_000, 5_000_001), (0, 4), (100, 104)])
+    [(0, 104), (5000000, 5000001)]
+    """
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1] + _MERGE_GAP:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _cut(merged: Sequence[Span], blocks: Sequence[bytes], span: Span) -> bytes:
+    """Take a span out of the merged one that begins last before it, which holds it."""
+    index = bisect_right(merged, span[0], key=lambda block: block[0]) - 1
+    start = merged[index][0]
+    return blocks[index][span[0] - start : span[1] - start]

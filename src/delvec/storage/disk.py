@@ -1,0 +1,219 @@
+"""Local disk, by plain system calls.
+
+Not by obstore, for what its version 0.12 does there was found wanting: it cannot name files that
+end in `#1`, fails to list a folder that holds a control character, stages its writes as `<name>#1`,
+which Hadoop takes for a data file if the writer is killed, and never syncs. Here a write is staged
+in a hidden file, synced, then linked (put-if-absent) or renamed (overwrite) to its name and the
+folder synced, which costs about 0.5 ms more than not syncing.
+
+Symbolic links: the root may be one or lie behind one. Reads follow links, as Spark's do. Writes and
+deletes that a link would lead out of the root are refused, and listings do not descend into linked
+folders, so nothing outside is ever changed or offered for deletion.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from delvec.errors import ObjectNotFoundError, StorageError
+from delvec.storage.counts import FileInfo
+from delvec.storage.failures import explained, truncated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from delvec.storage.counts import Counter
+    from delvec.storage.location import Location
+
+    Span = tuple[int, int]
+
+__all__ = ["STAGED_PREFIX", "Disk"]
+
+STAGED_PREFIX = ".delvec-staged-"
+"""How the names begin under which local writes are staged; a killed writer may leave one behind.
+
+Hadoop, and so Spark and Delta, ignore names that begin with a dot.
+"""
+
+
+class Disk:
+    """Local disk, by system calls; the errors are the operating system's."""
+
+    def __init__(self, location: Location, counter: Counter) -> None:
+        self._root = Path(location.path)
+        self._counter = counter
+
+    def read(self, key: str) -> bytes:
+        with self._opened(key) as (file, size):
+            return self._pread(file, key, (0, size))
+
+    def read_spans(self, key: str, spans: Sequence[Span]) -> Sequence[bytes]:
+        with self._opened(key) as (file, size):
+            for start, end in spans:
+                if end > size:
+                    raise truncated(str(self._root / key), (start, end), size)
+            return [self._pread(file, key, span) for span in spans]
+
+    def stat(self, key: str) -> FileInfo:
+        self._counter.add(heads=1)
+        return self._info(key, (self._root / key).stat())
+
+    def put(self, key: str, data: memoryview, *, replace: bool) -> None:
+        path = self._inside(key)
+        self._counter.add(puts=1)
+        if not replace and path.exists():
+            raise FileExistsError(errno.EEXIST, "exists", str(path))
+        _make_folder(path.parent)
+        staged = path.parent / f"{STAGED_PREFIX}{uuid4().hex}"
+        try:
+            _write_through(staged, data)
+            _drop_checksum(path)
+            if replace:
+                staged.replace(path)
+            else:
+                _link(staged, path)
+        finally:
+            staged.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+        self._counter.add(bytes_written=data.nbytes)
+
+    def list(self, prefix: str, floor: str, *, recursive: bool) -> Iterator[FileInfo]:
+        # Folders sort by their name with the slash: that is the order of the whole keys.
+        for name, entry in sorted(self._scan(prefix).items()):
+            key = prefix + name
+            if name.endswith("/"):
+                if recursive:
+                    yield from self.list(key, floor, recursive=True)
+            elif key >= floor:
+                try:
+                    info = self._info(key, entry.stat())
+                except FileNotFoundError:
+                    continue  # Deleted since, a dangling link, or a link to a folder.
+                yield info
+
+    def _scan(self, prefix: str) -> dict[str, os.DirEntry[str]]:
+        self._counter.add(lists=1)
+        try:
+            with explained(str(self._root / prefix)), os.scandir(self._root / prefix) as scan:
+                return {
+                    entry.name + "/" * entry.is_dir(follow_symlinks=False): entry for entry in scan
+                }
+        except ObjectNotFoundError:
+            return {}  # An absent folder is an empty one, as in an object store.
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            path = self._inside(key)
+            self._counter.add(deletes=1)
+            try:
+                with explained(str(path)):
+                    path.unlink()
+            except ObjectNotFoundError:
+                continue
+            _drop_checksum(path)
+
+    def _inside(self, key: str) -> Path:
+        """Give the path of a file to change, unless links lead it out of the root."""
+        path = self._root / key
+        # Not Path.resolve: it fails on links that go in circles.
+        root, folder = map(os.path.realpath, (self._root, path.parent))
+        if not Path(folder).is_relative_to(root):
+            raise StorageError(
+                f"{path} is behind a symbolic link that leads out of {self._root}: not changed",
+                uri=str(path),
+            )
+        return path
+
+    def _info(self, key: str, status: os.stat_result) -> FileInfo:
+        if not stat.S_ISREG(status.st_mode):
+            raise FileNotFoundError(errno.ENOENT, "not a file", key)
+        etag = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+        return FileInfo(key, status.st_size, status.st_mtime_ns // 1_000_000, etag)
+
+    @contextmanager
+    def _opened(self, key: str) -> Iterator[tuple[int, int]]:
+        """Open a file and give its descriptor and size."""
+        self._counter.add(gets=1)
+        # Without O_NONBLOCK the opening of a named pipe would wait for a writer for ever.
+        file = os.open(self._root / key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            yield file, self._info(key, os.fstat(file)).size
+        finally:
+            os.close(file)
+
+    def _pread(self, file: int, key: str, span: Span) -> bytes:
+        start, end = span
+        parts = []
+        while start < end:  # One call gives 2 GiB at most.
+            part = os.pread(file, end - start, start)
+            if not part:
+                raise truncated(str(self._root / key), span, start)
+            parts.append(part)
+            start += len(part)
+        self._counter.add(bytes_read=end - span[0])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _drop_checksum(path: Path) -> None:
+    """Remove the file with Hadoop's checksums, lest Hadoop hold those of an old file against it."""
+    try:
+        (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # Then there is none.
+            raise
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise StorageError(f"{folder} is a file, not a folder", uri=str(folder)) from error
+    _sync_folder(folder.parent)
+
+
+def _write_through(path: Path, data: memoryview) -> None:
+    # Not tempfile: its files are for their owner alone, and readers may be other users.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _link(staged: Path, path: Path) -> None:
+    try:
+        os.link(staged, path)
+    except FileExistsError:
+        # NFS may do it, lose its reply, try again and then say this. See open(2), O_EXCL.
+        if staged.stat().st_nlink == 1:
+            raise
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        raise StorageError(
+            f"the file system of {path} has no hard links, without which delvec cannot put a file "
+            "there only if it is absent",
+            uri=str(path),
+            hint="keep the table on a local disk or in an object store",
+        ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make names durable, where the file system can."""
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+            raise
+    finally:
+        os.close(file)

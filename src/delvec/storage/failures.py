@@ -1,0 +1,90 @@
+"""What the operating system and obstore raise, in the words of delvec."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+
+from delvec.errors import (
+    DelvecError,
+    InvalidArgumentError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    TruncatedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["cause_of", "explained", "truncated"]
+
+_DENIED_HINT = "check the bucket's name, and the credentials in storage_options or Spark's settings"
+
+
+@contextmanager
+def explained(uri: str) -> Iterator[None]:
+    """Turn what the system and obstore raise into the errors of delvec."""
+    try:
+        yield
+    except DelvecError:
+        raise
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _absence(uri, error) from error
+    except (FileExistsError, AlreadyExistsError) as error:
+        raise ObjectExistsError(f"{uri} exists already", uri=uri) from error
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{uri!r} is no name for an object: {cause_of(error)}"
+        ) from error
+    except (OSError, BaseError) as error:
+        cause = cause_of(error)
+        raise StorageError(f"{uri}: {cause}", uri=uri, hint=_hint(error, cause)) from error
+
+
+def _absence(uri: str, error: OSError) -> StorageError:
+    code = re.search(r"<Code>(\w+)</Code>", str(error))
+    if code is None or code[1] in ("NoSuchKey", "BlobNotFound", "PathNotFound"):
+        return ObjectNotFoundError(f"{uri} does not exist", uri=uri)
+    # A 404 may also mean the bucket or, with versitygw, the user: an object is not "absent" then.
+    return StorageError(f"{uri}: {cause_of(error)}", uri=uri, hint=_DENIED_HINT)
+
+
+def cause_of(error: Exception) -> str:
+    """Reduce an error to one line: obstore adds a dump, and stores answer in XML."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    text = str(error).partition("\n\nDebug source")[0]
+    return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:400]
+
+
+def _hint(error: Exception, cause: str) -> str | None:
+    if isinstance(error, PermissionError):
+        return "check the owner and the mode of the file and its folder"
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        return _DENIED_HINT
+    # Listings and the search for credentials fail with a general error.
+    if re.search(r"\bcode: 40[134]\b|169\.254\.169\.254", cause):
+        return _DENIED_HINT
+    if "builder error" in cause:
+        return "for an endpoint without TLS set allow_http to true"
+    return None
+
+
+def truncated(uri: str, span: tuple[int, int], size: int) -> TruncatedError:
+    """Make the error of a (start, end) span that reaches beyond a file of that size."""
+    return TruncatedError(
+        "the file ends before the bytes that were asked for",
+        path=uri,
+        offset=span[0],
+        expected=f"{span[1] - span[0]} bytes",
+        found=f"{max(0, size - span[0])}, the file has {size}",
+    )

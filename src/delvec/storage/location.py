@@ -1,0 +1,77 @@
+"""Where a root is, and which keys are allowed below it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+
+__all__ = ["S3_SCHEMES", "Location", "checked_key", "locate"]
+
+S3_SCHEMES = ("s3", "s3a", "s3n")
+
+_AZURE_SCHEMES = ("abfss", "abfs", "az")
+
+
+class Location(NamedTuple):
+    """A parsed root: `place` is the bucket, or container@host; `path` has no slash around it."""
+
+    scheme: str
+    place: str
+    path: str
+
+    @property
+    def root(self) -> str:
+        """The root as a path or URI, in one spelling."""
+        if self.scheme == "file":
+            return self.path
+        return f"{self.scheme}://{self.place}/{self.path}".rstrip("/")
+
+
+def locate(uri: str) -> Location:
+    """Parse a path or URI; see `Storage.open`."""
+    match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", uri, re.DOTALL)
+    if match is None or (match[2] is None and match[3] is None):
+        return _local_location(uri)
+    scheme, place, path = match[1].lower(), match[2] or "", match[3] or ""
+    if scheme == "file":
+        if place not in ("", "localhost"):
+            raise InvalidArgumentError(f"{uri!r} names another host: {place!r}")
+        return _local_location(os.fsdecode(unquote_to_bytes(os.fsencode(path))))
+    if scheme not in (*S3_SCHEMES, *_AZURE_SCHEMES, "gs"):
+        raise UnsupportedFeatureError(
+            f"delvec does not know the scheme {scheme!r} of {uri!r}",
+            feature=scheme,
+            hint="use a path, or a URI with file, s3, s3a, s3n, gs, abfss, abfs or az",
+        )
+    name = r"[A-Za-z0-9$][A-Za-z0-9._-]*"
+    account = rf"(@{name})?" if scheme in _AZURE_SCHEMES else ""
+    if not re.fullmatch(name + account, place):
+        # Without the URI: what is wrong with it may be a key that someone wrote into it.
+        raise InvalidArgumentError(
+            f"a {scheme} URI must name a bucket or container after its //",
+            hint="write s3://bucket/path or abfss://container@account.dfs.core.windows.net/path; "
+            "credentials go into storage_options",
+        )
+    parts = [part for part in path.split("/") if part]
+    return Location(scheme, place, checked_key("/".join(parts)) if parts else "")
+
+
+def _local_location(path: str) -> Location:
+    if not path or "\0" in path:
+        raise InvalidArgumentError(f"{path!r} is not a path")
+    return Location("file", "", os.path.abspath(path))  # noqa: PTH100 - Path keeps the `..`
+
+
+def checked_key(key: str) -> str:
+    """Refuse keys that could leave the root or mean different things in different stores."""
+    if {"", ".", ".."}.isdisjoint(key.split("/")) and not {"\0", "\\"} & set(key):
+        return key
+    raise InvalidArgumentError(
+        f"{key!r} cannot be a key: it must be a relative path without empty, '.' and '..' parts, "
+        "backslashes and NULs",
+        hint="if it comes from a table's metadata, that metadata is damaged or hostile",
+    )

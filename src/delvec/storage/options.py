@@ -1,0 +1,267 @@
+"""What other tools call the options of an object store, in the terms of obstore.
+
+Three dialects meet here: the configuration of Hadoop (`fs.s3a.access.key`), from which a Spark
+session already reaches its tables; the `storage_options` of deltalake (`AWS_ACCESS_KEY_ID`), which
+people have at hand; and the three dictionaries that obstore wants (store, HTTP client, retries).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Getter = Callable[[str], str | None]
+
+__all__ = ["StoreOptions", "merge_options", "options_from_hadoop", "split_options"]
+
+_CLIENT = re.compile(
+    "allow_(http|invalid_certificates)|default_content_type|http[12]_.*|pool_.*|proxy_.*"
+    "|randomize_addresses|root_certificate|(connect_|read_)?timeout|user_agent"
+)
+# deltalake's names of the retry settings: those of object_store, the backoff ones with a prefix.
+_BACKOFF_KEYS = {
+    "backoff_config.init_backoff": "init_backoff",
+    "backoff_config.max_backoff": "max_backoff",
+    "backoff_config.base": "base",
+}
+# They allow deltalake to commit by a rename that overwrites. delvec commits by a conditional put
+# and by nothing else, so they have nothing to say here.
+_IGNORED_KEYS = frozenset({"s3_allow_unsafe_rename", "mount_allow_unsafe_rename"})
+
+_PREFIXES = ("aws_", "google_", "azure_storage_", "azure_")
+# Options that are one statement together: who states one of them himself gets none of the others
+# from Hadoop, lest his key be sent with the session token of another one.
+_GROUPS = (
+    re.compile(
+        "access_key.*|secret_access_key|(session_|bearer_)?token|skip_signature|service_account.*"
+        "|application_credentials|(account|master)_key|sas_(key|token)|client_(id|secret)"
+        "|(tenant|authority)_id|authority_host|federated_token_file|use_azure_cli"
+    ),
+    re.compile("endpoint.*|allow_http|virtual_hosted_style_request"),
+    re.compile("(default_)?region"),
+)
+
+_UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
+_AWS_HOST = re.compile(r"s3(?:[.-](?P<region>[a-z0-9-]+))?\.amazonaws\.com")
+
+
+class StoreOptions(NamedTuple):
+    """The three dictionaries from which obstore builds a store."""
+
+    config: dict[str, str]
+    client: dict[str, str]
+    retry: dict[str, object]
+
+
+def split_options(scheme: str, options: Mapping[str, str]) -> StoreOptions:
+    """Sort user options into those of the store, of its HTTP client and of its retries.
+
+    Raises:
+        UnsupportedFeatureError: an option would take the atomicity from put-if-absent.
+
+    >>> split_options("s3", {"AWS_REGION": "eu-west-1", "aws_allow_http": "true"})[:2]
+    ({'conditional_put': 'etag', 'aws_region': 'eu-west-1'}, {'allow_http': 'true'})
+    """
+    # Stated and not left to the default, which AWS_CONDITIONAL_PUT in the environment can change.
+    config = {"conditional_put": "etag"} if scheme.startswith("s3") else {}
+    client: dict[str, str] = {}
+    retry: dict[str, object] = {}
+    backoff: dict[str, object] = {}
+    for raw, value in options.items():
+        key, name = raw.lower(), _bare(raw)
+        _refuse_unsafe(name, value)
+        if name in _IGNORED_KEYS or name in ("conditional_put", "s3_locking_provider"):
+            continue
+        if _CLIENT.fullmatch(name):
+            client[name] = value
+        elif name == "max_retries":
+            retry[name] = int(_number(raw, value))
+        elif name == "retry_timeout":
+            retry[name] = _duration(raw, value)
+        elif name == "backoff_config.base":
+            backoff["base"] = _number(raw, value)
+        elif name in _BACKOFF_KEYS:
+            backoff[_BACKOFF_KEYS[name]] = _duration(raw, value)
+        else:
+            config[key] = value
+    if backoff:
+        retry["backoff"] = backoff
+    return StoreOptions(config, client, retry)
+
+
+def merge_options(hadoop: Mapping[str, str], explicit: Mapping[str, str]) -> dict[str, str]:
+    """Complete a user's own options with those of Hadoop; the user's win, however they are spelt.
+
+    >>> merge_options(
+    ...     {"aws_access_key_id": "h", "aws_session_token": "h", "aws_region": "eu-west-1"},
+    ...     {"AWS_ACCESS_KEY_ID": "mine", "AWS_SECRET_ACCESS_KEY": "mine"},
+    ... )
+    {'aws_region': 'eu-west-1', 'AWS_ACCESS_KEY_ID': 'mine', 'AWS_SECRET_ACCESS_KEY': 'mine'}
+    """
+    stated = {_bare(key) for key in explicit}
+    taken = [group for group in _GROUPS if any(map(group.fullmatch, stated))]
+
+    def is_stated(name: str) -> bool:
+        return name in stated or any(group.fullmatch(name) for group in taken)
+
+    kept = {key: value for key, value in hadoop.items() if not is_stated(_bare(key))}
+    return {**kept, **explicit}
+
+
+def options_from_hadoop(uri: str, get: Getter) -> dict[str, str]:
+    """Translate a Hadoop configuration into the options of the store that `uri` is in.
+
+    Args:
+        uri: a table or file; its bucket or account decides which settings apply.
+        get: gives the value of a configuration key or None, such as the `get` of a dictionary.
+
+    >>> conf = {"fs.s3a.access.key": "k", "fs.s3a.bucket.lake.access.key": "for lake"}
+    >>> options_from_hadoop("s3a://lake/orders", conf.get)
+    {'aws_access_key_id': 'for lake'}
+    """
+
+    def trimmed(key: str) -> str | None:
+        return (get(key) or "").strip() or None
+
+    scheme, separator, rest = uri.partition("://")
+    place = rest.partition("/")[0]
+    if separator and scheme in ("s3", "s3a", "s3n"):
+        return _s3_options(
+            place, lambda key: trimmed(f"fs.s3a.bucket.{place}.{key}") or trimmed(f"fs.s3a.{key}")
+        )
+    if separator and scheme == "gs":
+        return _gcs_options(trimmed)
+    if separator and scheme in ("abfs", "abfss", "az"):
+        return _azure_options(place, trimmed)
+    return {}
+
+
+def _s3_options(bucket: str, get: Getter) -> dict[str, str]:
+    names = {
+        "aws_access_key_id": "access.key",
+        "aws_secret_access_key": "secret.key",
+        "aws_session_token": "session.token",
+    }
+    options = {name: value for name, key in names.items() if (value := get(key))}
+    # By its order Hadoop tries anonymous access first, or after the providers that found no key.
+    providers = [name.strip() for name in (get("aws.credentials.provider") or "").split(",")]
+    anonymous = [
+        name.endswith(("AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"))
+        for name in providers
+    ]
+    if anonymous[0] or (any(anonymous) and "aws_access_key_id" not in options):
+        options = {"aws_skip_signature": "true"}
+    if endpoint := get("endpoint"):
+        options |= _s3_endpoint_options(bucket, endpoint, get)
+    if region := get("endpoint.region"):
+        options["aws_region"] = region
+    return options
+
+
+def _s3_endpoint_options(bucket: str, endpoint: str, get: Getter) -> dict[str, str]:
+    if "://" not in endpoint:
+        secure = (get("connection.ssl.enabled") or "true").lower() != "false"
+        endpoint = f"{'https' if secure else 'http'}://{endpoint}"
+    url = urlsplit(endpoint)
+    if aws := _AWS_HOST.fullmatch(url.netloc):
+        # Amazon's own hosts follow from the region.
+        return {"aws_region": aws["region"]} if aws["region"] else {}
+    options = {"allow_http": "true"} if url.scheme == "http" else {}
+    path_style = (get("path.style.access") or "false").lower() == "true"
+    if not (path_style or "." in bucket or _is_machine(url.hostname or "")):
+        # obstore takes an endpoint as it is, also where the bucket is to be part of the host.
+        endpoint = f"{url.scheme}://{bucket}.{url.netloc}{url.path}"
+        options["aws_virtual_hosted_style_request"] = "true"
+    return {"aws_endpoint": endpoint.rstrip("/")} | options
+
+
+def _is_machine(host: str) -> bool:
+    """Tell whether a host cannot have a bucket's name put before it, as Amazon's SDK does."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
+def _gcs_options(get: Getter) -> dict[str, str]:
+    if (get("fs.gs.auth.type") or "").upper() == "UNAUTHENTICATED":
+        return {"google_skip_signature": "true"}
+    tail = "auth.service.account.json.keyfile"
+    keyfile = get(f"fs.gs.{tail}") or get(f"google.cloud.{tail}")
+    return {"google_service_account": keyfile} if keyfile else {}
+
+
+def _azure_options(place: str, get: Getter) -> dict[str, str]:
+    container, _, host = place.rpartition("@")
+
+    def scoped(key: str) -> str | None:
+        narrow = (f"{key}.{container}.{host}", f"{key}.{host}") if container else ()
+        return next((value for name in (*narrow, key) if (value := get(name))), None)
+
+    def shared_key() -> dict[str, str | None]:
+        return {"azure_storage_account_key": scoped("fs.azure.account.key")}
+
+    def sas() -> dict[str, str | None]:
+        return {"azure_storage_sas_token": scoped("fs.azure.sas.fixed.token")}
+
+    def oauth() -> dict[str, str | None]:
+        # https://login.microsoftonline.com/<tenant>/oauth2/token
+        url = urlsplit(scoped("fs.azure.account.oauth2.client.endpoint") or "")
+        return {
+            "azure_client_id": scoped("fs.azure.account.oauth2.client.id"),
+            "azure_client_secret": scoped("fs.azure.account.oauth2.client.secret"),
+            "azure_tenant_id": url.path.strip("/").partition("/")[0],
+            "azure_authority_host": url.netloc and f"{url.scheme}://{url.netloc}",
+        }
+
+    kinds = {"sharedkey": shared_key, "sas": sas, "oauth": oauth}
+    wanted = (scoped("fs.azure.account.auth.type") or "").lower()
+    chosen = [kinds[wanted]] if wanted in kinds else list(kinds.values())
+    return {name: value for kind in chosen for name, value in kind().items() if value}
+
+
+def _bare(key: str) -> str:
+    """Reduce the spellings of one option (AWS_REGION, aws_region, region) to one."""
+    name = key.lower()
+    return next((name[len(start) :] for start in _PREFIXES if name.startswith(start)), name)
+
+
+def _refuse_unsafe(name: str, value: str) -> None:
+    if name == "conditional_put" and value.lower() != "etag":
+        raise UnsupportedFeatureError(
+            f"conditional_put={value!r} would let two commits overwrite each other",
+            feature="conditional_put",
+            hint="leave the option away: delvec puts if absent by etag, as S3 itself does",
+        )
+    if name == "s3_locking_provider" and value:
+        raise UnsupportedFeatureError(
+            f"a table whose writers lock through {value!r} cannot be written safely by conditional "
+            "puts: neither side would see the other's commits",
+            feature="aws_s3_locking_provider",
+            hint="let all writers of the table use conditional puts, then leave the option away",
+        )
+
+
+def _number(key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"option {key} must be a number, not {value!r}") from error
+
+
+def _duration(key: str, value: str) -> timedelta:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
+    if match is None or match[2] not in {*_UNITS, ""}:
+        raise InvalidArgumentError(
+            f"option {key} must be a duration, not {value!r}", hint="write it as 500ms, 10s or 3m"
+        )
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2] or "s"])

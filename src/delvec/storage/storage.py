@@ -1,0 +1,204 @@
+"""The one class through which everything else reads and writes table files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from delvec.errors import InvalidArgumentError, ObjectNotFoundError
+from delvec.storage.bucket import Bucket
+from delvec.storage.counts import Counter
+from delvec.storage.disk import Disk
+from delvec.storage.failures import explained
+from delvec.storage.location import checked_key, locate
+from delvec.storage.options import merge_options, options_from_hadoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from delvec.storage.counts import FileInfo, RequestCounts
+
+    Span = tuple[int, int]
+    Data = bytes | bytearray | memoryview
+
+__all__ = ["Storage"]
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Objects below one root, on local disk or in an object store.
+
+    It is immutable and can be pickled: a copy carries the root and the options, opens its own
+    connection where it arrives, and counts its own requests. Threads may share it.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> folder = TemporaryDirectory()
+    >>> storage = Storage.open(folder.name)
+    >>> storage.write("a/1.bin", b"0123456789")
+    >>> storage.write_if_absent("a/2.bin", b"")
+    >>> storage.read_ranges("a/1.bin", [(0, 2), (8, 2)])
+    (b'01', b'89')
+    >>> [info.key for info in storage.list("a", start_from="2")]
+    ['a/2.bin']
+    >>> storage.delete(["a/2.bin", "never there"])
+    >>> storage.exists("a/2.bin")
+    False
+    >>> storage.requests.puts, storage.requests.gets
+    (2, 1)
+    >>> folder.cleanup()
+    """
+
+    root: str
+    _options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    _counter: Counter = field(default_factory=Counter, repr=False, compare=False)
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        storage_options: Mapping[str, object] | None = None,
+        *,
+        hadoop: Callable[[str], str | None] | None = None,
+    ) -> Storage:
+        """Open a path, or a `file:`, `s3:`, `s3a:`, `s3n:`, `gs:`, `abfss:`, `abfs:` or `az:` URI.
+
+        No request is made. Paths and the keys in URIs of object stores are literal, only `file:`
+        URIs are percent-decoded.
+
+        Args:
+            uri: the root; it need not exist.
+            storage_options: obstore's options, in any of its or deltalake's spellings.
+            hadoop: gives values of a Hadoop configuration, for what the options leave open.
+        """
+        location = locate(os.fspath(uri))
+        options = {key: _text(value) for key, value in (storage_options or {}).items()}
+        if hadoop is not None:
+            options = merge_options(options_from_hadoop(location.root, hadoop), options)
+        storage = cls(location.root, tuple(sorted(options.items())))
+        storage._backend  # noqa: B018 - refuse wrong options here and not at the first read
+        return storage
+
+    @property
+    def requests(self) -> RequestCounts:
+        """The requests made so far, by this object alone."""
+        return self._counter.counts
+
+    def uri_of(self, key: str) -> str:
+        """Give the full name of a key, unescaped.
+
+        >>> Storage.open("s3a://lake/orders/", {"region": "eu-west-1"}).uri_of("part=a%20b/1")
+        's3a://lake/orders/part=a%20b/1'
+        """
+        return f"{self.root.rstrip('/')}/{checked_key(key)}"
+
+    def read(self, key: str) -> bytes:
+        """Read a whole object: one GET."""
+        with explained(self.uri_of(key)):
+            return self._backend.read(key)
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Read exactly `length` bytes from `start` on: one GET. See `read_ranges`."""
+        return self.read_ranges(key, [(start, length)])[0]
+
+    def read_ranges(self, key: str, ranges: Iterable[Span]) -> tuple[bytes, ...]:
+        """Read several (start, length) ranges of one object, in the order asked for.
+
+        Ranges at most 1 MiB apart share a GET, the GETs run side by side; local disk opens the file
+        once. Lengths are held against the object's size before anything is read into memory. An
+        empty range costs nothing.
+
+        Raises:
+            TruncatedError: a range reaches beyond the end of the object.
+        """
+        spans = [(start, start + length) for start, length in ranges]
+        if any(not 0 <= start <= end for start, end in spans):
+            raise InvalidArgumentError(f"a range of {self.uri_of(key)} is negative")
+        with explained(self.uri_of(key)):
+            wanted = [span for span in spans if span[0] < span[1]]
+            found = iter(self._backend.read_spans(key, wanted) if wanted else ())
+        return tuple(next(found) if start < end else b"" for start, end in spans)
+
+    def stat(self, key: str) -> FileInfo:
+        """Tell size, time of change and etag: one HEAD."""
+        with explained(self.uri_of(key)):
+            return self._backend.stat(key)
+
+    def size(self, key: str) -> int:
+        """Tell the size in bytes: one HEAD."""
+        return self.stat(key).size
+
+    def exists(self, key: str) -> bool:
+        """Tell whether there is an object of that name; a folder is none. One HEAD."""
+        try:
+            self.stat(key)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def write(self, key: str, data: Data) -> None:
+        """Put an object, replacing what was there; readers see the old or the new, never a mix.
+
+        One PUT up to 32 MiB, beyond that one per 16 MiB and two more.
+        """
+        with explained(self.uri_of(key)):
+            self._backend.put(key, memoryview(data).cast("B"), replace=True)
+
+    def write_if_absent(self, key: str, data: Data) -> None:
+        """Put an object unless there is one of that name; of several writers exactly one succeeds.
+
+        One PUT, atomic: a writer that dies leaves the whole object or none. On an object store a
+        put whose reply got lost may be sent again and then meets itself, so who gets
+        `ObjectExistsError` and must know should compare what is there.
+
+        Raises:
+            ObjectExistsError: the name is taken.
+        """
+        with explained(self.uri_of(key)):
+            self._backend.put(key, memoryview(data).cast("B"), replace=False)
+
+    def list(
+        self, folder: str = "", *, start_from: str | None = None, recursive: bool = False
+    ) -> Iterator[FileInfo]:
+        """List the files of a folder, or of all below it, sorted by key (by code point).
+
+        Keys are relative to the root, hidden files included; a folder that is not there is empty.
+        Pages are fetched as they are consumed. In S3, markers that Hadoop leaves for the folders
+        below may appear as files of no bytes.
+
+        Args:
+            folder: where to list, the root by default.
+            start_from: leave out names (relative to the folder) that sort before this one.
+            recursive: descend into the folders below.
+        """
+        folder = folder.rstrip("/")
+        prefix = f"{checked_key(folder)}/" if folder else ""
+        floor = prefix + checked_key(start_from) if start_from else ""
+
+        def listed() -> Iterator[FileInfo]:
+            with explained(f"{self.root.rstrip('/')}/{prefix}"):
+                yield from self._backend.list(prefix, floor, recursive=recursive)
+
+        return listed()
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; those that are not there are fine. S3 takes 1000 per request."""
+        checked = [checked_key(key) for key in keys]
+        with explained(self.root):
+            if checked:
+                self._backend.delete(checked)
+
+    @cached_property
+    def _backend(self) -> Disk | Bucket:
+        location = locate(self.root)
+        if location.scheme == "file":
+            return Disk(location, self._counter)
+        return Bucket(location, dict(self._options), self._counter)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Storage, (self.root, self._options)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import delvec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+DELTA_SPARK = "io.delta:delta-spark_4.1_2.13:4.4.0"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark with both real engines, delta-spark and Iceberg; the first test that asks starts it."""
+    session = delvec.session(
+        tmp_path_factory.mktemp("warehouse"),
+        master="local[2]",
+        packages=[DELTA_SPARK],
+        conf={
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            "spark.databricks.delta.snapshotPartitions": "1",
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The folder of tables that other engines wrote."""
+    folder = os.environ.get("DELVEC_GOLDEN")
+    if not folder:
+        pytest.skip("DELVEC_GOLDEN is not set: no folder of tables that other engines wrote")
+    return Path(folder)

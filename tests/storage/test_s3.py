@@ -1,0 +1,331 @@
+"""`delvec.storage` against an S3 server on loopback."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from delvec.errors import (
+    InvalidArgumentError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    TruncatedError,
+)
+from delvec.storage import RequestCounts, Storage
+from tests.storage.s3_server import MISSING, find_server, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.storage.s3_server import S3Server
+
+pytestmark = pytest.mark.s3
+
+PROGRAM = find_server()
+if PROGRAM is None:
+    pytest.skip(MISSING, allow_module_level=True)
+
+MIB = 1 << 20
+ODD_NAMES = [
+    *("a b", "a%20b", "100%", "a#b", "a#1", "a?b", "a+b", "a[b]", "a*b", "a&b", "~x", "x%2Fy"),
+    *("é☃", ".hidden", "_under", "c=x:y/f", "part=a%20b/f", "p='q'", "a=b;c,d", "..x", "x."),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    assert PROGRAM is not None
+    with running_server(PROGRAM, tmp_path_factory.mktemp("s3")) as running:
+        running.create_bucket("lake")
+        yield running
+
+
+@pytest.fixture
+def storage(server: S3Server) -> Storage:
+    return Storage.open(f"s3://lake/{uuid4().hex}/my table/", server.storage_options)
+
+
+def keys(storage: Storage, folder: str = "", **options: str | bool) -> list[str]:
+    return [info.key for info in storage.list(folder, **options)]  # type: ignore[arg-type]
+
+
+def test_what_is_written_is_read_back(storage: Storage, server: S3Server) -> None:
+    storage.write("a/1.bin", b"old")
+    storage.write("a/1.bin", bytearray(b"0123456789"))
+    assert storage.read("a/1.bin") == b"0123456789"
+    assert storage.read_range("a/1.bin", 3, 4) == b"3456"
+    assert storage.size("a/1.bin") == 10
+    assert storage.exists("a/1.bin")
+    assert not storage.exists("a")
+    path = server.folder / storage.uri_of("a/1.bin").removeprefix("s3://")
+    assert path.read_bytes() == b"0123456789"
+
+
+def test_stat_agrees_with_the_listing(storage: Storage) -> None:
+    storage.write("f", b"abc")
+    (listed,) = storage.list()
+    assert listed.modified_ms // 1000 == storage.stat("f").modified_ms // 1000
+    assert listed[:2] == storage.stat("f")[:2] == ("f", 3)
+    assert listed.etag == storage.stat("f").etag
+
+
+def test_an_empty_object_is_an_object(storage: Storage) -> None:
+    storage.write_if_absent("empty", b"")
+    assert storage.read("empty") == b""
+    assert storage.read_range("empty", 0, 0) == b""
+
+
+def test_a_large_object_goes_up_in_parts(storage: Storage, server: S3Server) -> None:
+    data = bytes(range(256)) * (33 * MIB // 256)
+    before = server.requests()
+    storage.write("large", data)
+    assert storage.read("large") == data
+    done = server.requests() - before
+    assert done["s3_UploadPart"] == 3
+    assert storage.requests.puts == 5 == sum(done.values()) - done["s3_GetObject"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_names_are_literal(storage: Storage, server: S3Server, name: str) -> None:
+    storage.write_if_absent(name, name.encode())
+    assert storage.read(name) == name.encode()
+    assert storage.exists(name)
+    assert keys(storage, recursive=True) == [name]
+    assert keys(storage, start_from=name, recursive=True) == [name]
+    folder = server.folder / storage.root.removeprefix("s3://")
+    assert [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()] == [name]
+    storage.delete([name])
+    assert keys(storage, recursive=True) == []
+
+
+@pytest.mark.parametrize("key", ["../x", "/x", "", "a//b", "a/./b", "a\\b", "a\0b", "a/"])
+def test_keys_that_leave_the_root_are_refused(storage: Storage, key: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="cannot be a key"):
+        storage.read(key)
+
+
+@pytest.mark.parametrize("key", ["a\nb", "a\udcffb"])
+def test_keys_that_object_stores_cannot_hold_are_refused(storage: Storage, key: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="no name for an object"):
+        storage.write(key, b"")
+
+
+def test_of_racing_writers_exactly_one_wins(storage: Storage) -> None:
+    def race(name: str, writer: int) -> int | None:
+        try:
+            storage.write_if_absent(name, bytes([writer]) * 1000)
+        except ObjectExistsError:
+            return None
+        return writer
+
+    names = [f"{number:020}.json" for number in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        for name in names:
+            outcomes = list(pool.map(race, [name] * 4, range(4)))
+            (winner,) = [writer for writer in outcomes if writer is not None]
+            assert storage.read(name) == bytes([winner]) * 1000
+    assert storage.requests.puts == 160
+
+
+def test_the_loser_of_a_put_if_absent_changes_nothing(storage: Storage) -> None:
+    storage.write_if_absent("f", b"first")
+    with pytest.raises(ObjectExistsError, match="exists already") as caught:
+        storage.write_if_absent("f", b"second")
+    assert caught.value.uri == storage.uri_of("f")
+    assert storage.read("f") == b"first"
+
+
+def test_close_ranges_share_a_request_and_far_ones_do_not(
+    storage: Storage, server: S3Server
+) -> None:
+    data = bytes(i % 251 for i in range(4 * MIB))
+    storage.write("f", data)
+    for ranges, gets in [
+        ([(10, 5), (0, 3), (12, 1), (10, 5)], 1),
+        ([(0, 10), (3 * MIB, 10)], 2),
+        ([(0, 10), (0, 0), (3 * MIB, 10), (MIB // 2, 7), (4 * MIB - 1, 1)], 2),
+        ([(5, 0)], 0),
+        ([], 0),
+    ]:
+        before, seen = storage.requests, server.requests()
+        assert storage.read_ranges("f", ranges) == tuple(data[s : s + n] for s, n in ranges)
+        assert (storage.requests - before).gets == gets
+        assert (server.requests() - seen)["s3_GetObject"] == gets
+
+
+@pytest.mark.parametrize(
+    "forged", [(90, 11), (100, 1), (101, 5), (0, 2**40), (0, 2**62), (2**62, 2**62), (5, 2**70)]
+)
+def test_a_range_beyond_the_end_raises(storage: Storage, forged: tuple[int, int]) -> None:
+    storage.write("f", b"x" * 100)
+    for ranges in ([forged], [(0, 5), forged], [(2, 1), (2 * MIB, 3), forged]):
+        with pytest.raises(TruncatedError, match="the file has 100") as caught:
+            storage.read_ranges("f", ranges)
+        assert caught.value.path == storage.uri_of("f")
+
+
+def test_a_forged_length_is_not_downloaded(storage: Storage) -> None:
+    storage.write("f", b"x" * MIB)
+    with pytest.raises(TruncatedError):
+        storage.read_range("f", 1, 2**62)
+    assert storage.requests.bytes_read == 0
+
+
+def test_a_negative_range_is_refused(storage: Storage) -> None:
+    with pytest.raises(InvalidArgumentError, match="negative"):
+        storage.read_range("f", -1, 5)
+
+
+def test_a_folder_is_listed_in_order_and_without_what_is_below(storage: Storage) -> None:
+    names = ["B", "a-b", "a.b", "a/b", "a/c/d", "a0", "a/", "é"]
+    for name in names:
+        storage.write(f"dir/{name.rstrip('/')}" + "x" * name.endswith("/"), b"x")
+    everything = sorted(f"dir/{name}" for name in [*names[:-2], "ax", "é"])
+    assert keys(storage, recursive=True) == everything
+    assert keys(storage, "dir", recursive=True) == everything
+    flat = [key for key in everything if key.count("/") == 1]
+    assert keys(storage, "dir") == keys(storage, "dir/") == flat
+    assert keys(storage) == []
+    assert keys(storage, "none") == keys(storage, "di") == []
+
+
+def test_listing_from_a_name_includes_it_and_leaps_over_folders(
+    storage: Storage, server: S3Server
+) -> None:
+    log = [f"_delta_log/{version:020}.json" for version in range(12)]
+    sidecars = [f"_delta_log/_sidecars/{number}" for number in range(30)]
+    rest = ["_delta_log/_last_checkpoint", "_delta_log/_staged_commits/1", "_delta_log/z"]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: storage.write(key, b"x"), [*log, *sidecars, *rest]))
+    tail = [*log[10:], "_delta_log/_last_checkpoint", "_delta_log/z"]
+    before = server.requests()
+    assert keys(storage, "_delta_log", start_from=f"{10:020}.json") == tail
+    assert (server.requests() - before)["s3_ListObjectsV2"] == storage.requests.lists == 3
+    assert keys(storage, "_delta_log", start_from=f"{10:020}.") == tail
+    assert keys(storage, "_delta_log", start_from=f"{9:020}.jsonx") == tail
+    assert keys(storage, "_delta_log", start_from="zz") == []
+    assert keys(storage, "_delta_log", start_from=".a")[:2] == log[:2]
+    below = keys(storage, "_delta_log", start_from="_sidecars/3", recursive=True)
+    assert below == sorted([*(s for s in sidecars if s >= "_delta_log/_sidecars/3"), *rest[1:]])
+
+
+def test_a_listing_is_fetched_page_by_page(storage: Storage) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: storage.write(f"{number:05}", b"x"), range(1005)))
+    listing = storage.list(recursive=True)
+    assert storage.requests.lists == 0
+    assert next(listing).key == "00000"
+    assert storage.requests.lists == 1
+    assert len(list(listing)) == 1004
+    assert storage.requests.lists == 2
+    storage.delete(info.key for info in storage.list())
+    assert storage.requests.deletes == 2
+    assert keys(storage) == []
+
+
+def test_deleting_what_is_not_there_is_fine(storage: Storage) -> None:
+    storage.write("a", b"")
+    storage.delete([])
+    storage.delete(["none", "a", "no/such/folder"])
+    assert not storage.exists("a")
+
+
+def test_what_is_absent_is_not_found(storage: Storage) -> None:
+    for attempt in (storage.read, storage.size, lambda key: storage.read_range(key, 0, 1)):
+        with pytest.raises(ObjectNotFoundError, match="does not exist") as caught:
+            attempt("none")
+        assert caught.value.uri == storage.uri_of("none")
+
+
+def test_requests_are_counted_as_the_server_counts_them(storage: Storage, server: S3Server) -> None:
+    before = server.requests()
+    storage.write("a", b"12345")
+    storage.write_if_absent("b", b"1")
+    storage.read("a")
+    storage.read_range("a", 1, 2)
+    storage.size("a")
+    keys(storage)
+    keys(storage, recursive=True)
+    storage.delete(["a", "b"])
+    assert server.requests() - before == Counter(
+        s3_PutObject=2, s3_GetObject=2, s3_HeadObject=1, s3_ListObjectsV2=2, s3_DeleteObjects=1
+    )
+    assert storage.requests == RequestCounts(
+        gets=2, heads=1, puts=2, lists=2, deletes=1, bytes_read=7, bytes_written=6
+    )
+
+
+@pytest.mark.parametrize("wrong", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
+def test_wrong_credentials_are_named_as_such(server: S3Server, wrong: str) -> None:
+    options = {**server.storage_options, wrong: "something-else"}
+    storage = Storage.open("s3://lake/t", options)
+    for attempt in (
+        lambda: storage.read("f"),
+        lambda: storage.write("f", b""),
+        lambda: storage.write_if_absent("f", b""),
+        lambda: list(storage.list()),
+        lambda: list(storage.list(recursive=True)),
+        lambda: storage.delete(["f"]),
+    ):
+        with pytest.raises(StorageError, match=r"Hint: .* credentials") as caught:
+            attempt()
+        assert type(caught.value) is StorageError
+        assert "something-else" not in str(caught.value)
+
+
+def test_an_absent_bucket_is_not_an_absent_object(server: S3Server) -> None:
+    storage = Storage.open("s3://no-such-bucket/t", server.storage_options)
+    with pytest.raises(StorageError, match="bucket does not exist") as caught:
+        storage.read("f")
+    assert not isinstance(caught.value, ObjectNotFoundError)
+
+
+def test_an_endpoint_without_tls_must_be_allowed(server: S3Server) -> None:
+    options = {**server.storage_options, "AWS_ALLOW_HTTP": "false"}
+    with pytest.raises(StorageError, match="Hint: for an endpoint without TLS set allow_http"):
+        Storage.open("s3://lake/t", options).read("f")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_a_hadoop_configuration_gives_a_working_connection(server: S3Server, scheme: str) -> None:
+    conf = server.hadoop_configuration
+    storage = Storage.open(f"{scheme}://lake/hadoop", hadoop=conf.get)
+    storage.write(scheme, b"1")
+    assert storage.read(scheme) == b"1"
+    assert storage.uri_of("f") == f"{scheme}://lake/hadoop/f"
+
+
+def test_explicit_options_win_over_those_of_hadoop(server: S3Server) -> None:
+    conf = server.hadoop_configuration
+    good = {"access_key_id": server.access_key, "aws_secret_access_key": server.secret_key}
+    wrong = {**conf, "fs.s3a.access.key": "x", "fs.s3a.session.token": "x"}
+    Storage.open("s3a://lake/explicit", good, hadoop=wrong.get).write("f", b"")
+    bad = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    with pytest.raises(StorageError, match="credentials"):
+        Storage.open("s3a://lake/explicit", bad, hadoop=conf.get).write("f", b"")
+
+
+def test_a_pickled_copy_works_and_counts_for_itself(storage: Storage) -> None:
+    storage.write("f", b"abc")
+    copy = pickle.loads(pickle.dumps(storage))  # noqa: S301 - our own bytes
+    assert copy == storage
+    assert copy.requests == RequestCounts()
+    assert copy.read("f") == b"abc"
+    assert storage.requests.gets == 0
+
+
+def test_the_root_of_a_bucket_can_be_the_root(server: S3Server) -> None:
+    server.create_bucket("whole")
+    storage = Storage.open("s3://whole", server.storage_options)
+    storage.write("a", b"1")
+    storage.write("b/c", b"2")
+    assert storage.uri_of("a") == "s3://whole/a"
+    assert keys(storage) == ["a"]
+    assert keys(storage, recursive=True) == ["a", "b/c"]
+    assert keys(storage, start_from="b", recursive=True) == ["b/c"]
