@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "delta_parts", "drawn", "frame_parts", "puffin_parts"]
 
-_BYTES_PER_LINE = 12
+_WIDTH = 3 * 12  # twelve bytes, each as two digits and a space
 _LINES_PER_PART = 4
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some bytes, what they are, and a colour to tell them by."""
+    """Some bytes, what they are, a colour to tell them by, and whether they can be read as text."""
 
     data: bytes
     meaning: str
     style: str
+    is_text: bool = False
 
 
 def frame_parts(frame: bytes) -> Iterator[Part]:
@@ -57,7 +58,9 @@ def puffin_parts(data: bytes, frame: bytes) -> Iterator[Part]:
     yield Part(data[:4], "PFA1: a Puffin file", "blue")
     yield from frame_parts(data[4:footer])
     yield Part(data[footer : footer + 4], "PFA1: here the footer begins", "blue")
-    yield Part(data[footer + 4 : -12], "JSON: where the vector is, of which file", "white")
+    yield Part(
+        data[footer + 4 : -12], "JSON: where the vector is, of which file", "white", is_text=True
+    )
     yield Part(data[-12:-8], f"length of the JSON: {len(data) - footer - 16}", "blue")
     yield Part(data[-8:-4], "flags: not compressed", "blue")
     yield Part(data[-4:], "PFA1", "blue")
@@ -71,15 +74,15 @@ def drawn(parts: Iterable[Part]) -> Table:
     table.add_column("meaning")
     position = 0
     for part in parts:
-        table.add_row(str(position), Text(_hex(part.data), part.style), part.meaning)
+        table.add_row(str(position), Text(_lines(part), part.style), part.meaning)
         position += len(part.data)
     return table
 
 
-def _hex(data: bytes) -> str:
-    starts = range(0, len(data), _BYTES_PER_LINE)
-    lines = [data[start : start + _BYTES_PER_LINE].hex(" ") for start in starts]
-    if len(lines) > _LINES_PER_PART:
-        left = len(data) - (_LINES_PER_PART - 1) * _BYTES_PER_LINE
-        lines = [*lines[: _LINES_PER_PART - 1], f"… {left:,} bytes more"]
+def _lines(part: Part) -> str:
+    """The bytes in lines of one width: hexadecimal, or as the text that they are."""
+    text = part.data.decode() if part.is_text else part.data.hex(" ") + " "
+    lines = [text[start : start + _WIDTH] for start in range(0, len(text), _WIDTH)]
+    if len(lines) > _LINES_PER_PART and not part.is_text:
+        lines = [*lines[: _LINES_PER_PART - 1], "…"]
     return "\n".join(lines)

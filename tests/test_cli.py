@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from delvec import __version__, errors
+from delvec.cli import main
+from delvec.cli.exits import ExitCode, exit_code
+from delvec.vector import Bitmap, DeletionVector, EqualityDeleteVector, pack, puffin
+from delvec.vector.puffin import Blob
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def test_help_lists_the_commands_and_exit_codes() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    for word in ("demo", "inspect", "--version", "Exit codes"):
+        assert word in result.output
+    assert run("-h").output == result.output
+
+
+def test_every_command_takes_json_and_help() -> None:
+    for name in main.list_commands(None):  # type: ignore[arg-type]
+        result = run(name, "--help")
+        assert result.exit_code == 0
+        assert "--json" in result.output
+
+
+def test_version() -> None:
+    assert run("--version").output == f"delvec {__version__}\n"
+
+
+def test_the_installed_command_runs() -> None:
+    command = [str(Path(sys.executable).parent / "delvec"), "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"delvec {__version__}\n"
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    assert run("nonsense").exit_code == ExitCode.USAGE
+
+
+def test_demo_tells_the_story() -> None:
+    result = run("demo")
+    assert result.exit_code == 0
+    for text in (
+        "Six of 30 rows are deleted",
+        '"sizeInBytes": 44, "cardinality": 6',
+        "d1 d3 39 64",
+        "CRC-32",
+        "PFA1: a Puffin file",
+        "JSON: where the vector is, of which file",
+        '{"blobs":[{"type": "deletion-vector-',
+        "52 bytes of Delta's file and 52 of Puffin's: the same",
+        "rows 3 4 7 11 18 29",
+        "checksum of the vector does not match in deletion_vector_",
+        "5,000,000",
+    ):
+        assert text in result.output
+
+
+def test_demo_as_json_and_with_its_files_kept(tmp_path: Path) -> None:
+    result = run("demo", "--json", "--folder", str(tmp_path / "demo"))
+    assert result.exit_code == 0
+    document = json.loads(result.output)
+    assert document["same_bytes"] is True
+    assert document["deleted_rows"] == [3, 4, 7, 11, 18, 29]
+    for side in ("delta", "iceberg"):
+        file = tmp_path / "demo" / document[side]["file"]
+        assert file.read_bytes().hex() == document[side]["bytes"]
+        inspected = json.loads(run("inspect", "--json", str(file)).output)
+        assert [entry["cardinality"] for entry in inspected["entries"]] == [6]
+
+
+@pytest.fixture
+def delta_file(tmp_path: Path) -> Path:
+    [file] = pack([Bitmap([0, 9]), Bitmap(range(1000))])
+    path = tmp_path / "dv.bin"
+    path.write_bytes(file.data)
+    return path
+
+
+def test_inspect_shows_a_delta_file(delta_file: Path) -> None:
+    result = run("inspect", str(delta_file))
+    assert result.exit_code == 0
+    assert "Delta deletion vector file, 84 bytes, 2 entries" in result.output
+    assert "1,002 values; all sound" in result.output
+    document = json.loads(run("inspect", "--json", f"file://{delta_file}").output)
+    assert document["entries"] == [
+        {"offset": 1, "bytes": 44, "type": "vector", "cardinality": 2, "min": 0, "max": 9},
+        {"offset": 45, "bytes": 39, "type": "vector", "cardinality": 1000, "min": 0, "max": 999},
+    ]
+
+
+def test_inspect_names_the_vector_that_is_damaged_and_shows_the_others(delta_file: Path) -> None:
+    data = bytearray(delta_file.read_bytes())
+    data[20] ^= 1
+    delta_file.write_bytes(data)
+    result = run("inspect", str(delta_file))
+    assert result.exit_code == ExitCode.DAMAGED
+    assert "checksum of the vector does not match" in result.output
+    assert "1,000 values; 1 damaged" in result.output
+    result = run("inspect", "--json", str(delta_file))
+    assert result.exit_code == ExitCode.DAMAGED
+    assert json.loads(result.output)["damaged"] == 1
+
+
+def test_inspect_shows_a_puffin_file_with_all_kinds_of_blobs(tmp_path: Path) -> None:
+    blobs = [
+        DeletionVector(Bitmap([5]), "s3://lake/[odd] name.parquet").to_blob(),
+        EqualityDeleteVector(Bitmap([100, 500]), 3).to_blob(),
+        Blob("apache-datasketches-theta-v1", b"sketch"),
+    ]
+    path = tmp_path / "x.puffin"
+    path.write_bytes(puffin.encode(blobs).data)
+    result = run("inspect", str(path))
+    assert result.exit_code == 0
+    for text in ("s3://lake/[odd] name.parquet", "field 3", "apache-datasketches-theta-v1"):
+        assert text in result.output
+    wrong = blobs[0].data[:-1] + bytes([blobs[0].data[-1] ^ 1])
+    broken = Blob(blobs[0].type, wrong, blobs[0].fields, blobs[0].properties)
+    path.write_bytes(puffin.encode([broken]).data)
+    assert run("inspect", str(path)).exit_code == ExitCode.DAMAGED
+
+
+def test_errors_become_messages_and_exit_codes(tmp_path: Path) -> None:
+    missing = run("inspect", str(tmp_path / "nothing.bin"))
+    assert missing.exit_code == ExitCode.NOT_FOUND
+    assert "Error:" in missing.output
+    assert "nothing.bin does not exist" in missing.output
+    (tmp_path / "text.bin").write_bytes(b"hello")
+    wrong = run("inspect", "--json", str(tmp_path / "text.bin"))
+    assert wrong.exit_code == ExitCode.DAMAGED
+    error = json.loads(wrong.output)["error"]
+    assert error["type"] == "FormatError"
+    assert error["expected"] == "version 1"
+    assert error["path"].endswith("text.bin")
+    (tmp_path / "empty").write_bytes(b"")
+    assert run("inspect", str(tmp_path / "empty")).exit_code == ExitCode.DAMAGED
+
+
+def test_hints_are_shown() -> None:
+    result = run("inspect", "ftp://host/file.bin")
+    assert result.exit_code == ExitCode.UNSUPPORTED
+    assert "Hint: use a path, or a URI with file, s3" in result.output
+
+
+def test_storage_options_are_pairs() -> None:
+    result = run("inspect", "x", "--option", "region")
+    assert result.exit_code == ExitCode.USAGE
+    assert "KEY=VALUE" in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.DelvecError("x"), 1),
+        (errors.PlanError("x"), 1),
+        (errors.ObjectNotFoundError("x"), 3),
+        (errors.TableNotFoundError("x"), 3),
+        (errors.ChecksumError("x"), 4),
+        (errors.UnsupportedFeatureError("x"), 5),
+        (errors.ConflictError("x"), 6),
+        (errors.VerificationError("x"), 7),
+    ],
+)
+def test_exit_codes_mean_something(error: errors.DelvecError, code: int) -> None:
+    assert exit_code(error) == code

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from delvec import errors
+from delvec.errors import DelvecError, FormatError, located
+
+ALL = [
+    kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, DelvecError)
+]
+FACTS = {
+    "path": "dv.bin",
+    "offset": 1,
+    "expected": 36,
+    "found": 35,
+    "table": "t",
+    "uri": "s3://b/k",
+    "feature": "x",
+    "needed_by": "y",
+    "version": 7,
+    "files": ("a", "b"),
+    "dependency": "g:a:v",
+}
+BUILTINS = {
+    errors.FormatError: ValueError,
+    errors.InvalidArgumentError: ValueError,
+    errors.TableNotFoundError: LookupError,
+    errors.StorageError: OSError,
+    errors.ObjectNotFoundError: FileNotFoundError,
+    errors.ObjectExistsError: FileExistsError,
+    errors.UnsupportedFeatureError: NotImplementedError,
+    errors.MissingDependencyError: ImportError,
+}
+
+
+def make(kind: type[DelvecError]) -> DelvecError:
+    names = inspect.signature(kind).parameters
+    facts = {name: value for name, value in FACTS.items() if name in names}
+    return kind("it went wrong", hint="run `delvec check`", **facts)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_errors_cross_processes_with_their_facts(kind: type[DelvecError]) -> None:
+    error = make(kind)
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert type(copy) is kind
+    assert vars(copy) == vars(error)
+    assert str(copy) == str(error)
+    assert str(pickle.loads(pickle.dumps(kind("bare")))) == "bare"  # noqa: S301
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_errors_tell_what_and_end_in_a_hint(kind: type[DelvecError]) -> None:
+    text = str(make(kind))
+    assert text.startswith("it went wrong")
+    assert text.endswith("\nHint: run `delvec check`")
+    assert "Hint" not in str(kind("it went wrong"))
+
+
+def test_all_errors_are_exported_and_are_the_builtin_that_fits() -> None:
+    assert {kind.__name__ for kind in ALL} == set(errors.__all__)
+    for kind, builtin in BUILTINS.items():
+        assert issubclass(kind, builtin)
+
+
+def test_a_format_error_gathers_where_as_it_unwinds() -> None:
+    with pytest.raises(FormatError) as failure, located("dv.bin", 100), located(offset=10):
+        raise FormatError("bad", offset=3)
+    assert (failure.value.path, failure.value.offset) == ("dv.bin", 113)
+    with pytest.raises(FormatError) as failure, located("outer", 100), located("inner", 10):
+        raise FormatError("bad")
+    assert (failure.value.path, failure.value.offset) == ("inner", 10)

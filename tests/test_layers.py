@@ -1,0 +1,123 @@
+"""The direction of the arrows: who may import what, and what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import delvec
+
+SOURCE = Path(delvec.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def name_of(file: Path) -> str:
+    parts = file.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def imports_of(file: Path) -> set[str]:
+    """All modules that a file imports, inside functions too; type-checking imports included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def imports_any(file: Path, *names: str) -> set[str]:
+    return {
+        imported
+        for imported in imports_of(file)
+        if any(imported == name or imported.startswith(f"{name}.") for name in names)
+    }
+
+
+@pytest.mark.parametrize("file", MODULES, ids=name_of)
+def test_modules_import_downwards_only(file: Path) -> None:
+    name = name_of(file)
+    if not name.startswith("delvec.cli"):
+        assert not imports_any(file, "delvec.cli", "click", "rich"), "nobody imports the command"
+    if name.startswith("delvec.vector"):
+        others = {
+            other for other in imports_any(file, "delvec") if not other.startswith("delvec.vector")
+        }
+        allowed = ("delvec.errors", "delvec._version")
+        assert all(other.startswith(allowed) for other in others - {"delvec"}), others
+        assert not imports_any(file, "obstore", "pyspark", "os", "io", "pathlib")
+    if name.startswith("delvec.storage"):
+        assert not imports_any(file, "pyspark", "delvec.vector", "delvec.spark")
+    if not name.startswith("delvec.storage"):
+        assert not imports_any(file, "obstore"), "only the storage package talks to stores"
+    if not name.startswith(("delvec.spark", "delvec.iceberg", "delvec.datasource")):
+        runtime = [
+            line for line in file.read_text().splitlines() if line.startswith(("import", "from"))
+        ]
+        assert not any("pyspark" in line for line in runtime)
+
+
+def test_only_one_module_says_jvm() -> None:
+    users = {
+        name_of(file)
+        for file in MODULES
+        for node in ast.walk(ast.parse(file.read_text()))
+        if (isinstance(node, ast.Attribute) and node.attr == "_jvm")
+        or (isinstance(node, ast.Constant) and node.value == "_jvm")
+    }
+    assert users == {"delvec.spark.jvm"}
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_the_core_imports_neither_spark_nor_stores() -> None:
+    loaded = modules_after("import delvec.vector")
+    assert "pyroaring" in loaded
+    assert not loaded & {"pyspark", "py4j", "obstore", "pyarrow", "rich", "click"}
+
+
+def test_importing_delvec_is_light_and_starts_no_jvm() -> None:
+    loaded = modules_after("import delvec")
+    assert not loaded & {"pyspark", "py4j", "obstore", "pyarrow", "numpy", "rich", "click"}
+    code = """
+import subprocess, sys
+started = []
+subprocess.Popen.__init__ = lambda self, *args, **kwargs: started.append(args)
+import delvec
+from delvec import Bitmap, errors, vector
+assert 'pyspark' not in sys.modules
+delvec.session, delvec.configure
+assert 'pyspark' in sys.modules
+from pyspark import SparkContext
+assert SparkContext._gateway is None and not started
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_command_does_not_import_spark() -> None:
+    code = """
+import sys
+from click.testing import CliRunner
+from delvec.cli import main
+for arguments in (["--help"], ["--version"], ["demo", "--json"]):
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+assert 'pyspark' not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_all_public_names_exist_and_nothing_else_is_offered() -> None:
+    assert dir(delvec) == sorted(delvec.__all__)
+    for name in delvec.__all__:
+        assert getattr(delvec, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = delvec.nothing
