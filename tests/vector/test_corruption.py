@@ -149,6 +149,18 @@ def test_every_flipped_bit_of_a_frame_is_noticed() -> None:
             decode_frame(bytes(bad))
 
 
+def test_a_large_frame_is_checked_as_a_small_one_is() -> None:
+    bitmap = Bitmap(np.random.default_rng(1).integers(0, 10**9, 600_000))
+    good = encode_frame(bitmap)
+    assert len(good) > 1 << 20
+    assert decode_frame(good, cardinality=bitmap.cardinality) == bitmap
+    for at in (9, 30, len(good) // 2, len(good) - 6, len(good) - 1):
+        with pytest.raises(ChecksumError):
+            decode_frame(corrupt(good, at))
+    with pytest.raises(FormatError, match="wrong number of values"):
+        decode_frame(good, cardinality=1)
+
+
 def test_a_wrong_cardinality_is_refused() -> None:
     with pytest.raises(FormatError, match="expected 3, found 2"):
         decode_frame(frame([1, 2]), cardinality=3)

@@ -1,0 +1,157 @@
+"""The vector core: encoding, decoding, copying, and what it costs to start the command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyroaring import BitMap64
+
+from benchmarks.runner import Contest, Peer, benchmark
+from delvec.vector import Bitmap, blobs, copy_frames, decode_frame, encode_frame, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+MILLION = 1_000_000
+COUNT = 10 * MILLION
+BARE_AT_MOST = 1.3
+COPY_AT_MOST = 5.0
+
+
+def dense() -> NDArray[np.int64]:
+    """Every second row of 20 million."""
+    return np.arange(0, 2 * COUNT, 2)
+
+
+def scattered() -> NDArray[np.int64]:
+    """Ten million rows at random of a billion."""
+    return np.unique(np.random.default_rng(1).integers(0, 1000 * MILLION, COUNT))
+
+
+def clustered() -> NDArray[np.int64]:
+    """Ten thousand runs of a thousand rows, over a billion."""
+    starts = np.arange(0, 1000 * MILLION, 100_000)
+    return (starts[:, None] + np.arange(1000)).reshape(-1)
+
+
+SHAPES = {"dense": dense, "scattered": scattered, "clustered": clustered}
+
+
+def bare_encode(positions: NDArray[np.int64]) -> bytes:
+    """The fastest that pyroaring alone can: the numbers by pointer, no frame, no CRC."""
+    buffer = array("Q")
+    buffer.frombytes(positions.data.cast("B"))
+    bitmap = BitMap64(buffer, optimize=False)
+    bitmap.run_optimize()
+    return bitmap.serialize()
+
+
+def packed(positions: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """The same rows as one bit each."""
+    mask = np.zeros(int(positions[-1]) + 1, dtype=np.bool_)
+    mask[positions] = True
+    return np.packbits(mask, bitorder="little")
+
+
+def encode(shape: Callable[[], NDArray[np.int64]]) -> Contest:
+    positions = shape()
+
+    def agree(ours: bytes, bare: bytes, bits: NDArray[np.uint8]) -> None:
+        assert ours[8:-4] == bare
+        assert int(np.bitwise_count(bits).sum()) == len(positions)
+
+    return Contest(
+        lambda: encode_frame(Bitmap(positions)),
+        [
+            Peer("bare pyroaring", lambda: bare_encode(positions), BARE_AT_MOST),
+            Peer("numpy packbits", lambda: packed(positions)),
+        ],
+        agree,
+    )
+
+
+def decode(shape: Callable[[], NDArray[np.int64]]) -> Contest:
+    positions = shape()
+    frame = encode_frame(Bitmap(positions))
+    bare, bits = frame[8:-4], packed(positions)
+
+    def agree(*results: NDArray[np.int64]) -> None:
+        assert all(np.array_equal(result, positions) for result in results)
+
+    return Contest(
+        lambda: decode_frame(frame, cardinality=len(positions)).to_numpy(),
+        [
+            Peer(
+                "bare pyroaring",
+                lambda: np.frombuffer(BitMap64.deserialize(bare).to_array(), dtype=np.int64),
+                BARE_AT_MOST,
+            ),
+            Peer(
+                "numpy packbits",
+                lambda: np.flatnonzero(np.unpackbits(bits, bitorder="little")),
+            ),
+        ],
+        agree,
+    )
+
+
+for shape_name, make in SHAPES.items():
+    benchmark(f"core/encode/{shape_name}")(lambda make=make: encode(make))  # type: ignore[misc]
+    benchmark(f"core/decode/{shape_name}")(lambda make=make: decode(make))  # type: ignore[misc]
+
+
+@benchmark("core/repack")
+def repack() -> Contest:
+    """100,000 small vectors from Delta's file to Puffin, footer included."""
+    count = 100_000
+    rng = np.random.default_rng(2)
+    vectors = [Bitmap(rng.integers(0, 100_000, rng.integers(1, 8))) for _ in range(count)]
+    [file] = pack(vectors, target_size=1 << 30)
+    offsets = np.array([descriptor.offset for descriptor in file.descriptors])
+    sizes = np.array([descriptor.size_in_bytes for descriptor in file.descriptors])
+    cardinalities = np.array([descriptor.cardinality for descriptor in file.descriptors])
+    names = [
+        f"s3://lake/orders/day={i % 28 + 1:02d}/part-{i:05d}.c000.parquet" for i in range(count)
+    ]
+    spans = list(zip(offsets.tolist(), (sizes + 8).tolist(), strict=True))
+    view = memoryview(file.data)
+
+    def ours() -> bytes:
+        frames = copy_frames(file.data, offsets, sizes)
+        return blobs.file_of_frames(frames, names, cardinalities)[0]
+
+    def copy() -> bytes:
+        out = bytearray(b"PFA1")
+        for start, length in spans:
+            out += view[start : start + length]
+        return bytes(out)
+
+    def agree(repacked: bytes, copied: bytes) -> None:
+        assert repacked.startswith(copied)
+
+    return Contest(ours, [Peer("copying the bytes", copy, COPY_AT_MOST)], agree)
+
+
+@benchmark("command/start")
+def start() -> Contest:
+    """`delvec --version`, against a bare Python and one that imports what any command needs."""
+    command = str(Path(sys.executable).with_name("delvec"))
+
+    def run(*arguments: str) -> Callable[[], object]:
+        return lambda: subprocess.run(arguments, check=True, capture_output=True)
+
+    return Contest(
+        run(command, "--version"),
+        [
+            Peer("python -c pass", run(sys.executable, "-c", "pass")),
+            Peer("python -c 'import click'", run(sys.executable, "-c", "import click")),
+        ],
+        rounds=15,
+    )
