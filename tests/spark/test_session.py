@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from delvec.errors import UnsupportedFeatureError
 from delvec.spark import jvm
+from delvec.spark.stores import open_storage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,9 +104,36 @@ def test_classes_of_added_jars_are_found(spark: SparkSession) -> None:
     assert not jvm.class_exists(spark, "no.such.Class")
 
 
-def test_a_connect_client_is_refused() -> None:
+def test_storage_takes_the_credentials_of_the_session(spark: SparkSession) -> None:
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    settings = {
+        "access.key": "key of the session",
+        "secret.key": "s",
+        "endpoint.region": "eu-west-1",
+    }
+    for name, value in settings.items():
+        configuration.set(f"fs.s3a.{name}", value)
+    try:
+        storage = open_storage(spark, "s3a://lake/orders")
+        own = {"AWS_ACCESS_KEY_ID": "mine", "AWS_SECRET_ACCESS_KEY": "mine"}
+        mine = open_storage(spark, "s3a://lake/orders", own)
+    finally:
+        for name in settings:
+            configuration.unset(f"fs.s3a.{name}")
+    assert dict(storage._options) == {
+        "aws_access_key_id": "key of the session",
+        "aws_secret_access_key": "s",
+        "aws_region": "eu-west-1",
+    }
+    assert dict(mine._options) == own | {"aws_region": "eu-west-1"}
+    assert "key of the session" not in repr(storage)
+
+
+def test_a_connect_client_is_refused_where_a_jvm_is_needed(tmp_path: Path) -> None:
     class ConnectSession:
         """As pyspark.sql.connect.session.SparkSession, which has no JVM."""
 
+    client: Any = ConnectSession()
     with pytest.raises(UnsupportedFeatureError, match="Spark Connect"):
-        jvm.view_of(ConnectSession())  # type: ignore[arg-type]
+        jvm.view_of(client)
+    assert open_storage(client, tmp_path).root == str(tmp_path)

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["class_exists", "hadoop_setting", "view_of"]
+__all__ = ["class_exists", "hadoop_setting", "is_classic", "view_of"]
+
+
+def is_classic(spark: SparkSession) -> bool:
+    """Tell whether the session has a JVM of its own, as all have but Spark Connect clients."""
+    return getattr(spark, "_jvm", None) is not None
 
 
 def view_of(spark: SparkSession) -> Any:  # noqa: ANN401
@@ -20,14 +25,13 @@ def view_of(spark: SparkSession) -> Any:  # noqa: ANN401
     Raises:
         UnsupportedFeatureError: The session is a Spark Connect client, which has no JVM of its own.
     """
-    view = getattr(spark, "_jvm", None)
-    if view is None:
+    if not is_classic(spark):
         raise UnsupportedFeatureError(
             "this needs a classic Spark session; a Spark Connect client has no JVM of its own",
             feature="Spark Connect",
-            hint='read with spark.read.format("delvec"), or start a session by delvec.session()',
+            hint="start a classic session, for example by delvec.session()",
         )
-    return view
+    return spark._jvm  # noqa: SLF001
 
 
 def class_exists(spark: SparkSession, name: str) -> bool:

@@ -1,0 +1,30 @@
+"""Storage with the credentials that a Spark session has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delvec.spark import jvm
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["open_storage"]
+
+
+def open_storage(
+    spark: SparkSession,
+    uri: str | os.PathLike[str],
+    storage_options: Mapping[str, object] | None = None,
+) -> Storage:
+    """Open a path or URI as the session would reach it.
+
+    What `storage_options` leave open (keys, endpoint, region) is taken from the session's Hadoop
+    configuration, where Spark itself finds it. A Spark Connect client has none to look into.
+    """
+    hadoop = jvm.hadoop_setting(spark) if jvm.is_classic(spark) else None
+    return Storage.open(uri, storage_options, hadoop=hadoop)
