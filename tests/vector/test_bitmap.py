@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import operator
 import pickle
+from array import array
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from pyroaring import BitMap64
 
 from delvec.errors import InvalidArgumentError
 from delvec.vector import Bitmap
-from delvec.vector.bitmap import PAGE_BITS, PAGE_BYTES
+from delvec.vector.build import PAGE_BITS, PAGE_BYTES
 
 # Around the edges of pages, containers and buckets, and anywhere.
 EDGES = [0, PAGE_BITS, 1 << 16, 1 << 32, 3 << 32, 1 << 48, (1 << 63) - 70_000]
@@ -137,6 +139,49 @@ def test_pages_of_spark_become_their_positions(
     assert Bitmap.from_pages(buckets, matrix).to_bytes() == wanted.to_bytes()
 
 
+stretches = st.lists(
+    st.tuples(
+        st.integers(0, 3_000_000),  # how far on it begins
+        st.integers(1, 400_000),  # how long it is
+        st.sampled_from([0.0005, 0.01, 0.0626, 0.3, 1.0]),  # around 1/16 arrays become bitsets
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(
+    stretches=stretches,
+    start=st.sampled_from([0, 65_535, 2**32 - 200_000, 2**40, 15 * 2**32, 2**63 - 2**26]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_ascending_numbers_are_laid_out_as_croaring_would(
+    stretches: list[tuple[int, int, float]], start: int, seed: int
+) -> None:
+    rng, position, parts = np.random.default_rng(seed), start, []
+    for gap, length, density in stretches:
+        position += gap
+        parts.append(position + np.flatnonzero(rng.random(length) < density))
+        position += length
+    numbers = np.concatenate(parts)
+    by_croaring = BitMap64(array("Q", numbers.tolist()))
+    bitmap = Bitmap(numbers)
+    assert np.array_equal(bitmap.to_numpy(), numbers)
+    assert bitmap.to_bytes() == by_croaring.serialize()
+    assert Bitmap(numbers[::-1]) == bitmap  # not ascending: handed over
+    assert Bitmap(np.repeat(numbers[:5000], 2)) == Bitmap(numbers[:5000])
+
+
+@pytest.mark.parametrize("step", [1, 2, 15, 16, 17, 1000])
+def test_numbers_over_several_blocks_and_buckets(step: int) -> None:
+    """Three million numbers are three blocks; the step decides what their containers become."""
+    numbers = 2**32 - 1_500_000 + np.arange(0, 3_000_000 * step, step)
+    bitmap = Bitmap(numbers)
+    assert bitmap.cardinality == 3_000_000
+    assert np.array_equal(bitmap.to_numpy(), numbers)
+
+
 @given(values=st.sets(st.integers(0, 400)), length=st.integers(0, 300))
 def test_words_hold_one_bit_per_row_lowest_first(values: set[int], length: int) -> None:
     words = Bitmap(sorted(values)).to_words(length)
@@ -144,6 +189,12 @@ def test_words_hold_one_bit_per_row_lowest_first(values: set[int], length: int) 
     found = {p for p in range(length) if int(words[p // 64]) >> (p % 64) & 1}
     assert found == {value for value in values if value < length}
     assert all(int(word) < 2**64 for word in words)
+
+
+def test_keys_scattered_over_thousands_of_buckets() -> None:
+    keys = np.sort(np.random.default_rng(4).integers(0, 2**63 - 1, 20_000))
+    assert np.array_equal(Bitmap(keys).to_numpy(), keys)
+    assert Bitmap.from_bytes(Bitmap(keys).to_bytes()) == Bitmap(keys)
 
 
 def test_words_are_made_window_by_window() -> None:

@@ -70,23 +70,25 @@ class Output(ABC):
 
 
 class TextOutput(Output):
-    """For people: rich on a terminal, plain in a pipe."""
+    """For people: rich on a terminal, plain in a pipe. What follows a heading is set in."""
 
     def __init__(self) -> None:
+        self._indent = 0
         self._console = Console(highlight=False)
         self._errors = Console(highlight=False, stderr=True)
 
     def heading(self, text: str) -> None:
         """Print the text in bold after an empty line."""
         self._console.print(f"\n[bold]{text}[/bold]")
+        self._indent = 3
 
     def note(self, text: str) -> None:
-        """Print the sentence, set in a little."""
+        """Print the sentence."""
         self.draw(text)
 
     def draw(self, picture: RenderableType) -> None:
-        """Print it, set in a little."""
-        self._console.print(Padding(picture, (0, 0, 0, 3), expand=False))
+        """Print it."""
+        self._console.print(Padding(picture, (0, 0, 0, self._indent), expand=False))
 
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
         """Print a table, numbers to the right."""

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from array import array
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from pyroaring import BitMap64
 
 from delvec.errors import InvalidArgumentError
-from delvec.vector import portable
+from delvec.vector import build, portable
+from delvec.vector.build import PAGE_BITS, PAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["PAGE_BITS", "PAGE_BYTES", "Bitmap"]
-
-PAGE_BITS: Final = 32_768
-PAGE_BYTES: Final = PAGE_BITS // 8
+__all__ = ["Bitmap"]
 
 _LIMIT: Final = 2**63
-_MAX_ARRAY: Final = 4096  # Roaring holds a container as sorted values up to this many
-_EXPANDED_AT_ONCE: Final = 4096  # containers, at most 4,096 values of 8 bytes in each: 128 MiB
 _WINDOW: Final = 1 << 24  # rows whose mask is held at once while words are made
-_BUCKET_HEADER: Final = Struct("<III")  # key, cookie, container count
-_COOKIE_WITHOUT_RUNS: Final = 12346
 
 
 class Bitmap:
@@ -48,7 +40,7 @@ class Bitmap:
     _bits: BitMap64
 
     def __init__(self, values: ArrayLike = ()) -> None:
-        self._bits = _from_values(_checked(values, "values"))
+        self._bits = build.from_numbers(_checked(values, "values"))
 
     @classmethod
     def from_ranges(cls, starts: ArrayLike, stops: ArrayLike) -> Bitmap:
@@ -92,7 +84,7 @@ class Bitmap:
                 f"{len(indexes)} pages take {len(indexes) * PAGE_BYTES} bytes, got {matrix.size}",
                 hint="pass the pages of bitmap_construct_agg, 4,096 bytes each",
             )
-        return _wrap(_from_pages(indexes, matrix.reshape(-1, PAGE_BYTES)))
+        return _wrap(build.from_pages(indexes, matrix.reshape(-1, PAGE_BYTES)))
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Bitmap:
@@ -247,7 +239,9 @@ def _checked(
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or high > limit:
         raise InvalidArgumentError(f"{what} must lie in 0 to {limit}, got {low} to {high}")
-    return numbers.astype(np.uint64, copy=False)
+    if numbers.dtype == np.int64:  # the usual case; none is negative, so the bits can stay
+        return numbers.view(np.uint64)
+    return numbers.astype(np.uint64)
 
 
 def _check_window(start: int, stop: int) -> None:
@@ -259,77 +253,3 @@ def _as_bytes(pages: Any) -> NDArray[np.uint8]:  # noqa: ANN401
     if isinstance(pages, np.ndarray):
         return np.ascontiguousarray(pages).view(np.uint8).reshape(-1)
     return np.frombuffer(pages, dtype=np.uint8)
-
-
-def _from_values(numbers: NDArray[np.uint64]) -> BitMap64:
-    # CRoaring takes array.array by pointer; from any other buffer each number becomes an object.
-    buffer = array("Q")
-    buffer.frombytes(np.ascontiguousarray(numbers).data.cast("B"))
-    return BitMap64(buffer, optimize=False)
-
-
-def _from_pages(indexes: NDArray[np.uint64], pages: NDArray[np.uint8]) -> BitMap64:
-    """Unite pages of 32,768 bits; full ones are copied as Roaring bitsets, never expanded."""
-    indexes, pages = _united(indexes, pages)
-    keys, slots = np.unique(indexes >> np.uint64(1), return_inverse=True)
-    halves = np.zeros((len(keys), 2, PAGE_BYTES), dtype=np.uint8)
-    halves[slots, indexes & np.uint64(1)] = pages
-    bitsets = halves.reshape(len(keys), 2 * PAGE_BYTES)
-    counts = np.bitwise_count(bitsets.view(np.uint64)).sum(axis=1, dtype=np.int64)
-    dense = counts > _MAX_ARRAY
-    bits = _from_bitsets(keys[dense], counts[dense], bitsets[dense])
-    sparse = np.flatnonzero(~dense & (counts > 0))
-    for first in range(0, len(sparse), _EXPANDED_AT_ONCE):
-        chosen = sparse[first : first + _EXPANDED_AT_ONCE]
-        ones = _ones(bitsets[chosen].reshape(-1))
-        bits |= _from_values(
-            keys[chosen][ones >> 16] << np.uint64(16) | (ones & 0xFFFF).view(np.uint64)
-        )
-    return bits
-
-
-def _ones(octets: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The numbers of the bits that are set; only bytes that hold one are expanded."""
-    used = np.flatnonzero(octets)
-    hits = np.flatnonzero(np.unpackbits(octets[used], bitorder="little"))
-    numbers: NDArray[np.int64] = used[hits >> 3] * 8 + (hits & 7)
-    return numbers
-
-
-def _united(
-    indexes: NDArray[np.uint64], pages: NDArray[np.uint8]
-) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-    """Sort pages by index and unite those that share one."""
-    order = np.argsort(indexes, kind="stable")
-    indexes, pages = indexes[order], pages[order]
-    unique, firsts = np.unique(indexes, return_index=True)
-    if len(unique) < len(indexes):
-        pages = np.bitwise_or.reduceat(pages, firsts, axis=0)
-    return unique, pages
-
-
-def _from_bitsets(
-    keys: NDArray[np.uint64], counts: NDArray[np.int64], bitsets: NDArray[np.uint8]
-) -> BitMap64:
-    """Build from containers of 65,536 bits that each hold over 4,096 values, keys ascending."""
-    high = (keys >> np.uint64(16)).astype(np.uint32)
-    buckets, firsts = np.unique(high, return_index=True)
-    bounds = [*firsts.tolist(), len(keys)]
-    parts = [len(buckets).to_bytes(8, "little")]
-    for bucket, first, last in zip(buckets.tolist(), bounds, bounds[1:], strict=False):
-        count = last - first
-        header = np.empty((count, 2), dtype="<u2")
-        header[:, 0] = keys[first:last] & np.uint64(0xFFFF)
-        header[:, 1] = counts[first:last] - 1
-        offsets = _containers_begin(count) + np.arange(count, dtype="<u4") * bitsets.shape[1]
-        parts += [
-            _BUCKET_HEADER.pack(bucket, _COOKIE_WITHOUT_RUNS, count),
-            header.tobytes(),
-            offsets.astype("<u4").tobytes(),
-            bitsets[first:last].tobytes(),
-        ]
-    return BitMap64.deserialize(b"".join(parts))
-
-
-def _containers_begin(count: int) -> int:
-    return 8 + 8 * count  # cookie and count, then a header and an offset per container

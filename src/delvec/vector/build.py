@@ -1,0 +1,166 @@
+"""Fast ways into CRoaring: whole containers at a time, by way of the portable bytes.
+
+Handing numbers over one by one costs CRoaring some 18 ns each. Numbers that ascend already, and
+pages of bits, are cut at the borders of containers (65,536 values) by numpy instead, laid out as
+the bytes that CRoaring would write, and decoded (and validated) from there: 3 to 5 times faster
+for ten million positions, 20 times for pages that are full.
+"""
+
+from __future__ import annotations
+
+from array import array
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from pyroaring import BitMap64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["PAGE_BITS", "PAGE_BYTES", "from_numbers", "from_pages"]
+
+PAGE_BITS: Final = 32_768
+PAGE_BYTES: Final = PAGE_BITS // 8
+
+_CONTAINER_BYTES: Final = 2 * PAGE_BYTES
+_MAX_ARRAY: Final = 4096  # Roaring holds a container as sorted values up to this many
+_BLOCK: Final = 1 << 20  # numbers laid out at once: what fits a cache is twice as fast
+_WORTH_IT: Final = 4096  # numbers from which numpy's fixed costs are made up for
+_MAX_BUCKETS: Final = 16  # each costs a dozen calls of numpy; scattered keys have thousands
+_EXPANDED_AT_ONCE: Final = 4096  # containers, at most 4,096 values of 8 bytes in each: 128 MiB
+_BUCKET_HEADER: Final = Struct("<III")  # key, cookie, container count
+_COOKIE_WITHOUT_RUNS: Final = 12346
+_LOW: Final = np.uint64(0xFFFF)
+_BITS_OF_LOW: Final = np.uint64(16)
+
+
+def from_numbers(numbers: NDArray[np.uint64]) -> BitMap64:
+    """Build from numbers in any order; those that ascend are laid out, others handed over."""
+    if len(numbers) < _WORTH_IT or not (numbers[1:] > numbers[:-1]).all():
+        return _handed_over(numbers)
+    if int(numbers[-1] >> np.uint64(32)) - int(numbers[0] >> np.uint64(32)) >= _MAX_BUCKETS:
+        return _handed_over(numbers)
+    bits = BitMap64()
+    for block in _blocks(numbers):
+        bits |= _laid_out(block)
+    return bits
+
+
+def from_pages(indexes: NDArray[np.uint64], pages: NDArray[np.uint8]) -> BitMap64:
+    """Unite pages of bits, page i beginning at number 32,768 * i; full ones are never expanded."""
+    indexes, pages = _united(indexes, pages)
+    keys, slots = np.unique(indexes >> np.uint64(1), return_inverse=True)
+    halves = np.zeros((len(keys), 2, PAGE_BYTES), dtype=np.uint8)
+    halves[slots, indexes & np.uint64(1)] = pages
+    bitsets = halves.reshape(len(keys), _CONTAINER_BYTES)
+    counts = np.bitwise_count(bitsets.view(np.uint64)).sum(axis=1, dtype=np.int64)
+    dense = counts > _MAX_ARRAY
+    bits = _bitsets(keys[dense], counts[dense], bitsets[dense])
+    sparse = np.flatnonzero(~dense & (counts > 0))
+    for first in range(0, len(sparse), _EXPANDED_AT_ONCE):
+        chosen = sparse[first : first + _EXPANDED_AT_ONCE]
+        ones = _ones(bitsets[chosen].reshape(-1))
+        bits |= from_numbers(keys[chosen][ones >> _BITS_OF_LOW] << _BITS_OF_LOW | ones & _LOW)
+    return bits
+
+
+def _handed_over(numbers: NDArray[np.uint64]) -> BitMap64:
+    # CRoaring takes array.array by pointer; from any other buffer each number becomes an object.
+    buffer = array("Q")
+    buffer.frombytes(np.ascontiguousarray(numbers).data.cast("B"))
+    return BitMap64(buffer, optimize=False)
+
+
+def _blocks(numbers: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
+    """Cut ascending numbers into blocks that end where a container ends."""
+    start = 0
+    while start < len(numbers):
+        stop = start + _BLOCK
+        if stop < len(numbers):
+            border = numbers[stop] >> _BITS_OF_LOW << _BITS_OF_LOW
+            stop = start + int(np.searchsorted(numbers[start:stop], border))
+        yield numbers[start:stop]
+        start = stop
+
+
+def _laid_out(numbers: NDArray[np.uint64]) -> BitMap64:
+    keys = numbers >> _BITS_OF_LOW
+    starts = np.concatenate(([0], np.flatnonzero(keys[1:] != keys[:-1]) + 1))
+    counts = np.diff(starts, append=len(numbers))
+    keys = keys[starts]
+    dense = counts > _MAX_ARRAY
+    if not dense.any():
+        return _arrays(keys, counts, numbers)
+    in_dense = np.repeat(dense, counts)
+    bits = _arrays(keys[~dense], counts[~dense], numbers[~in_dense])
+    places = np.repeat(np.arange(np.count_nonzero(dense)) << 16, counts[dense])
+    places |= (numbers[in_dense] & _LOW).view(np.int64)
+    mask = np.zeros(np.count_nonzero(dense) << 16, dtype=np.bool_)
+    mask[places] = True
+    bitsets = np.packbits(mask, bitorder="little").reshape(-1, _CONTAINER_BYTES)
+    return bits | _bitsets(keys[dense], counts[dense], bitsets)
+
+
+def _arrays(
+    keys: NDArray[np.uint64], counts: NDArray[np.int64], numbers: NDArray[np.uint64]
+) -> BitMap64:
+    """Build containers of at most 4,096 values each, from these values, ascending."""
+    return _decoded(keys, counts, 2 * counts, numbers.astype("<u2").view(np.uint8))
+
+
+def _bitsets(
+    keys: NDArray[np.uint64], counts: NDArray[np.int64], bitsets: NDArray[np.uint8]
+) -> BitMap64:
+    """Build containers of more than 4,096 values each, from their 65,536 bits."""
+    sizes = np.full(len(keys), _CONTAINER_BYTES)
+    return _decoded(keys, counts, sizes, bitsets.reshape(-1))
+
+
+def _decoded(
+    keys: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    bodies: NDArray[np.uint8],
+) -> BitMap64:
+    """Decode containers: keys ascending, numbers of values, sizes, and bytes back to back."""
+    buckets, firsts = np.unique(keys >> np.uint64(32 - 16), return_index=True)
+    bounds = [*firsts.tolist(), len(keys)]
+    ends = np.concatenate(([0], np.cumsum(sizes)))
+    parts: list[bytes | memoryview] = [len(buckets).to_bytes(8, "little")]
+    for index, bucket in enumerate(buckets.tolist()):
+        first, last = bounds[index], bounds[index + 1]
+        header = np.empty((last - first, 2), dtype="<u2")
+        header[:, 0] = keys[first:last] & _LOW
+        header[:, 1] = counts[first:last] - 1
+        # A container's offset counts from the cookie, behind which are 8 bytes for each of them.
+        offsets = 8 + 8 * (last - first) + ends[first:last] - ends[first]
+        parts += [
+            _BUCKET_HEADER.pack(bucket, _COOKIE_WITHOUT_RUNS, last - first),
+            header.tobytes(),
+            offsets.astype("<u4").tobytes(),
+            bodies[ends[first] : ends[last]].data,
+        ]
+    return BitMap64.deserialize(b"".join(parts))
+
+
+def _ones(octets: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The numbers of the bits that are set; only bytes that hold one are expanded."""
+    used = np.flatnonzero(octets)
+    hits = np.flatnonzero(np.unpackbits(octets[used], bitorder="little"))
+    numbers: NDArray[np.int64] = used[hits >> 3] * 8 + (hits & 7)
+    return numbers.view(np.uint64)
+
+
+def _united(
+    indexes: NDArray[np.uint64], pages: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+    """Sort pages by index and unite those that share one."""
+    order = np.argsort(indexes, kind="stable")
+    indexes, pages = indexes[order], pages[order]
+    unique, firsts = np.unique(indexes, return_index=True)
+    if len(unique) < len(indexes):
+        pages = np.bitwise_or.reduceat(pages, firsts, axis=0)
+    return unique, pages

@@ -1,0 +1,85 @@
+"""The README's examples do what it says they do."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from delvec.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+def blocks(language: str) -> Iterator[str]:
+    for match in re.finditer(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE):
+        yield match[1]
+
+
+def tidy(text: str) -> list[str]:
+    """Lines without the blanks that rich puts after them."""
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def test_the_examples_print_what_the_readme_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = "\n".join(blocks("pycon"))
+    test = doctest.DocTestParser().get_doctest(session, {}, "README.md", "README.md", 0)
+    assert len(test.examples) > 15
+    problems: list[str] = []
+    doctest.DocTestRunner().run(test, out=problems.append)
+    assert not problems, "".join(problems)
+
+    commands = [block.partition("\n") for block in blocks("console")]
+    assert commands
+    for line, _, shown in commands:
+        prompt, *words = shlex.split(line)
+        assert prompt == "$"
+        assert words.pop(0) == "delvec"
+        result = CliRunner().invoke(main, words, env={"COLUMNS": "110", "NO_COLOR": "1"})
+        assert tidy(result.output) == tidy(shown)
+
+
+@pytest.mark.spark
+def test_the_spark_example_runs(tmp_path: Path) -> None:
+    [code] = blocks("python")
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "closed" in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
+    text = page.read_text()
+    headings = {
+        re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in headings, target
+        elif not target.startswith("https://"):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_targets_that_the_pages_name_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = {target for page in PAGES for target in re.findall(r"make ([a-z-]+)", page.read_text())}
+    assert {"demo", "test", "bench", "lint"} <= named
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
