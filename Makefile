@@ -7,10 +7,10 @@ PY := .venv/bin/python
 setup = scripts/setup.sh $(1)
 setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
 
-.PHONY: help install demo test test-core test-slow lint format bench clean
+.PHONY: help install demo test test-core test-slow s3-server lint format bench clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
 install: ## Set up .venv with everything for development, and find Java 17 or 21
 	@$(call setup_java,dev) && echo "ready: .venv/bin/delvec, with Java in $$JAVA_HOME"
@@ -28,6 +28,9 @@ test-core: ## Run the tests that need no JVM (ARGS: options of pytest)
 test-slow: ## Run the slow tests (SLOW_EXAMPLES=5000 bounds the randomised ones)
 	@$(call setup_java,test) && \
 	{ $(if $(SLOW_EXAMPLES),DELVEC_SLOW_EXAMPLES=$(SLOW_EXAMPLES)) $(PY) -m pytest -m slow $(ARGS) || test $$? -eq 5; }
+
+s3-server: ## Build the server that the S3 tests run against, with Go (minutes, once)
+	GOBIN=$(CURDIR)/.cache/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 lint: ## Check style, formatting and types
 	@$(call setup,dev)

@@ -1,7 +1,6 @@
 """An S3 server on loopback for tests: versitygw, with a folder as its backend.
 
-The program is looked for on PATH, in `.venv/bin` and in `.cache/bin`. With DELVEC_BUILD_S3_SERVER=1
-and Go at hand it is built into `.cache/bin`, which takes minutes the first time.
+The program is looked for on PATH and in `.cache/bin`, where `make s3-server` puts it.
 """
 
 from __future__ import annotations
@@ -21,11 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
-MISSING = (
-    "no versitygw on PATH, in .venv/bin or .cache/bin; set DELVEC_BUILD_S3_SERVER=1 to build it "
-    f"with Go, or run: GOBIN={REPOSITORY}/.cache/bin go install {MODULE}"
-)
+MISSING = "no S3 server (versitygw) on PATH or in .cache/bin; `make s3-server` builds one with Go"
 
 
 @dataclass(frozen=True)
@@ -68,15 +63,9 @@ class S3Server:
 
 
 def find_server() -> str | None:
-    """Find the program, or build it where that is wanted and possible."""
-    own = REPOSITORY / ".cache" / "bin"
-    places = [os.environ.get("PATH", ""), str(REPOSITORY / ".venv" / "bin"), str(own)]
-    found = shutil.which("versitygw", path=os.pathsep.join(places))
-    go = shutil.which("go")
-    if found or not go or os.environ.get("DELVEC_BUILD_S3_SERVER") != "1":
-        return found
-    subprocess.run([go, "install", MODULE], check=True, env={**os.environ, "GOBIN": str(own)})
-    return str(own / "versitygw")
+    """Find the program."""
+    places = [os.environ.get("PATH", ""), str(REPOSITORY / ".cache" / "bin")]
+    return shutil.which("versitygw", path=os.pathsep.join(places))
 
 
 @contextmanager
