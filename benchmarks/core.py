@@ -115,17 +115,17 @@ def repack() -> Contest:
     vectors = [Bitmap(rng.integers(0, 100_000, rng.integers(1, 8))) for _ in range(count)]
     [file] = pack(vectors, target_size=1 << 30)
     offsets = np.array([descriptor.offset for descriptor in file.descriptors])
-    sizes = np.array([descriptor.size_in_bytes for descriptor in file.descriptors])
+    lengths = np.array([descriptor.size_in_bytes + 8 for descriptor in file.descriptors])
     cardinalities = np.array([descriptor.cardinality for descriptor in file.descriptors])
     names = [
         f"s3://lake/orders/day={i % 28 + 1:02d}/part-{i:05d}.c000.parquet" for i in range(count)
     ]
-    spans = list(zip(offsets.tolist(), (sizes + 8).tolist(), strict=True))
+    spans = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
     view = memoryview(file.data)
 
     def ours() -> bytes:
-        frames = copy_frames(file.data, offsets, sizes)
-        return blobs.file_of_frames(frames, names, cardinalities)[0]
+        frames = copy_frames(file.data, offsets, lengths)
+        return blobs.from_frames(frames, names, cardinalities)[0]
 
     def copy() -> bytes:
         out = bytearray(b"PFA1")

@@ -29,11 +29,11 @@ from delvec.vector import (
     delta_file,
     encode_frame,
     pack,
+    portable,
     puffin,
     z85,
 )
-from delvec.vector.blobs import decode_deletion_vector, decode_equality_delete_vector
-from delvec.vector.frame import KEYS, decode_payload, frame_payload
+from delvec.vector.frame import KEYS, POSITIONS, decode_payload, frame_payload
 from delvec.vector.puffin import Blob, read_blob, read_footer, reader_of
 from tests.vector import lz4
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 Decoder = tuple[str, "Callable[[bytes], object]", list[bytes]]
 
+_MAGICS = (POSITIONS, KEYS, bytes.fromhex("d0d33964"))
 MEMORY_HEADROOM = 512 << 20  # all inputs are under 64 KiB
 _EXTREMES = [
     0,
@@ -94,7 +95,7 @@ def _json(data: bytes) -> Any:  # noqa: ANN401
 
 def _descriptor(data: bytes) -> object:
     value = _json(data)
-    descriptor = Descriptor.from_json(value if isinstance(value, dict) else {})
+    descriptor = Descriptor.from_json(value)
     path, span = descriptor.file_path, descriptor.file_range
     inline = descriptor.decode() if descriptor.storage_type == "i" else None
     return path, span, inline, Descriptor.from_json(descriptor.to_json())
@@ -110,9 +111,9 @@ def _puffin(data: bytes) -> object:
     for blob in footer.blobs:
         content = read_blob(read, blob)
         if blob.type == "deletion-vector-v1":
-            decode_deletion_vector(blob, content)
+            DeletionVector.from_blob(blob, content)
         elif blob.type == "equality-delete-vector-v1":
-            decode_equality_delete_vector(blob, content)
+            EqualityDeleteVector.from_blob(blob, content)
     return footer
 
 
@@ -135,7 +136,7 @@ def _footer(blobs: list[Blob]) -> bytes:
 
 def _copy(data: bytes) -> object:
     spans = list(delta_file.frame_ranges(data))
-    return copy_frames(data, [start for start, _ in spans], [length - 8 for _, length in spans])
+    return copy_frames(data, [start for start, _ in spans], [length for _, length in spans])
 
 
 _BLOBS = _blobs()
@@ -174,6 +175,16 @@ def decoders() -> list[Decoder]:
         ("footer", _with_footer, footers),
         ("compressed footer", lambda data: _with_footer(data, flags=1), squeezed),
     ]
+
+
+def _check_value(bitmap: Bitmap, data: bytes) -> None:
+    """What was accepted is a whole and proper bitmap: nothing in the input was passed over."""
+    values = bitmap.to_numpy() if len(bitmap) < 10**6 else np.empty(0, np.int64)
+    assert (np.diff(values) > 0).all()
+    assert Bitmap.from_bytes(bitmap.to_bytes()) == bitmap
+    if data[:4] not in _MAGICS and len(data) >= 8:  # the bare form, of which all must be used
+        count = int.from_bytes(data[:8], "little")
+        assert portable._end_of_buckets(memoryview(data), count) == len(data)
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
@@ -215,7 +226,9 @@ def run(count: int, seed: int) -> Counter[str]:
         name, decode, samples = targets[number % len(targets)]
         data = damaged(chance.choice(samples), chance)
         try:
-            decode(data)
+            value = decode(data)
+            if isinstance(value, Bitmap):
+                _check_value(value, data)
         except FormatError as error:
             str(error)  # must print, too
             seen[f"{name}: {type(error).__name__}"] += 1

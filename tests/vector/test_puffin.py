@@ -12,6 +12,7 @@ from delvec.vector import (
     Bitmap,
     DeletionVector,
     EqualityDeleteVector,
+    Frames,
     blobs,
     compression,
     copy_frames,
@@ -20,7 +21,6 @@ from delvec.vector import (
     pack,
     puffin,
 )
-from delvec.vector.blobs import decode_deletion_vector, decode_equality_delete_vector
 from delvec.vector.puffin import Blob, BlobMetadata, read_blob, read_footer, reader_of
 from tests.vector import lz4
 
@@ -121,6 +121,7 @@ def test_compressed_footers_and_blobs_are_read(codec: str) -> None:
         (file_with(b"\x28\xb5\x2f\xfd\x20\5", flags=1), FormatError, "damaged zstd frame"),
         (file_with(b"{"), FormatError, "not JSON"),
         (file_with(b"\xff"), FormatError, "not JSON"),
+        (file_with('{"blobs":[]}'.encode("utf-16")), FormatError, "not JSON"),
         (file_with(b"[" * 100_000), FormatError, "not JSON"),
         (file_with(b"[]"), FormatError, "lists no blobs"),
         (file_with(b'{"blobs":{}}'), FormatError, "lists no blobs"),
@@ -222,7 +223,7 @@ def test_a_deletion_vector_blob_has_what_iceberg_demands() -> None:
         None,
         {"referenced-data-file": DATA_FILE, "cardinality": "5"},
     )
-    assert decode_deletion_vector(blob, read_blob(reader_of(file.data), blob)) == vector
+    assert DeletionVector.from_blob(blob, read_blob(reader_of(file.data), blob)) == vector
 
 
 @pytest.mark.parametrize("spec", [None, 0, 7])
@@ -231,12 +232,12 @@ def test_an_equality_delete_vector_blob_round_trips(keys: list[int], spec: int |
     vector = EqualityDeleteVector(Bitmap(keys), field_id=1, partition_spec_id=spec)
     file = puffin.encode([vector.to_blob()])
     [blob] = footer_of(file.data).blobs
-    assert decode_equality_delete_vector(blob, read_blob(reader_of(file.data), blob)) == vector
+    assert EqualityDeleteVector.from_blob(blob, read_blob(reader_of(file.data), blob)) == vector
     assert (blob.type, blob.fields) == ("equality-delete-vector-v1", (1,))
     assert blob.properties["cardinality"] == str(len(keys))
     assert ("value-min" in blob.properties) == bool(keys)
     with pytest.raises(FormatError):
-        decode_deletion_vector(blob, read_blob(reader_of(file.data), blob))
+        DeletionVector.from_blob(blob, read_blob(reader_of(file.data), blob))
 
 
 def changed(blob: Blob, **properties: str | None) -> BlobMetadata:
@@ -266,24 +267,24 @@ def test_an_equality_delete_vector_is_checked_against_its_properties(
 ) -> None:
     blob = EqualityDeleteVector(Bitmap([100, 500, 1000]), 1).to_blob()
     with pytest.raises(FormatError, match=message):
-        decode_equality_delete_vector(changed(blob, **properties), blob.data)
+        EqualityDeleteVector.from_blob(changed(blob, **properties), blob.data)
 
 
 def test_a_deletion_vector_is_checked_against_its_properties() -> None:
     blob = DeletionVector(Bitmap([1]), DATA_FILE).to_blob()
     with pytest.raises(FormatError, match="lacks the property referenced-data-file"):
-        decode_deletion_vector(changed(blob, referenced_data_file=None), blob.data)
+        DeletionVector.from_blob(changed(blob, referenced_data_file=None), blob.data)
     with pytest.raises(FormatError, match="expected 2, found 1"):
-        decode_deletion_vector(changed(blob, cardinality="2"), blob.data)
+        DeletionVector.from_blob(changed(blob, cardinality="2"), blob.data)
     with pytest.raises(FormatError, match="wrong length of the blob"):
-        decode_deletion_vector(changed(blob), blob.data + b"z")
+        DeletionVector.from_blob(changed(blob), blob.data + b"z")
     packed = BlobMetadata(blob.type, blob.fields, -1, -1, 4, 42, "zstd", blob.properties)
     with pytest.raises(FormatError, match="must not be compressed"):
-        decode_deletion_vector(packed, blob.data)
+        DeletionVector.from_blob(packed, blob.data)
 
 
 @pytest.mark.parametrize(
-    "names", [["a", "b", "c"], ['with "quotes"', "back\\slash", "é and \n"], ["", "\x7f", "%20"]]
+    "names", [["a", "b", "c"], ['with "quotes"', "back\\slash", "é and \n"], ["\x7f", " ", "%20"]]
 )
 def test_vectors_travel_from_delta_to_puffin_and_back_by_copying(names: list[str]) -> None:
     vectors = [Bitmap([0, 9]), Bitmap(range(10_000)), Bitmap([2**33])]
@@ -291,22 +292,22 @@ def test_vectors_travel_from_delta_to_puffin_and_back_by_copying(names: list[str
     order = [2, 0, 1]  # any order, not only that of the file
     descriptors = [source.descriptors[index] for index in order]
     frames = copy_frames(
-        source.data, [d.offset or 0 for d in descriptors], [d.size_in_bytes for d in descriptors]
+        source.data, *zip(*(descriptor.file_range for descriptor in descriptors), strict=True)
     )
     cardinalities = [d.cardinality for d in descriptors]
-    data, offsets = blobs.file_of_frames(frames, names, cardinalities)
+    data, offsets = blobs.from_frames(frames, names, cardinalities)
     footer = footer_of(data)
     assert [blob.offset for blob in footer.blobs] == offsets.tolist()
     assert [blob.length for blob in footer.blobs] == frames.lengths.tolist()
-    decoded = [decode_deletion_vector(b, read_blob(reader_of(data), b)) for b in footer.blobs]
+    decoded = [DeletionVector.from_blob(b, read_blob(reader_of(data), b)) for b in footer.blobs]
     assert decoded == [
         DeletionVector(vectors[index], name) for index, name in zip(order, names, strict=True)
     ]
     one_by_one = puffin.encode([vector.to_blob() for vector in decoded])
     assert footer_of(one_by_one.data).blobs == footer.blobs
 
-    back = copy_frames(data, offsets, frames.lengths - 8)
-    file = delta_file.file_of_frames(back, cardinalities, prefix="ab")
+    back = copy_frames(data, offsets, frames.lengths)
+    file = delta_file.from_frames(back, cardinalities, prefix="ab")
     assert file.path.startswith("ab/deletion_vector_")
     for descriptor, vector in zip(file.descriptors, decoded, strict=True):
         start, length = descriptor.file_range
@@ -315,17 +316,51 @@ def test_vectors_travel_from_delta_to_puffin_and_back_by_copying(names: list[str
 
 
 def test_no_vectors_make_an_empty_file() -> None:
-    data, offsets = blobs.file_of_frames(copy_frames(b"", [], []), [], [])
+    data, offsets = blobs.from_frames(copy_frames(b"", [], []), [], [])
     assert footer_of(data).blobs == ()
     assert len(offsets) == 0
 
 
 def test_columns_of_different_length_are_refused() -> None:
-    frames = copy_frames(encode_frame(Bitmap([1])), [0], [34])
-    with pytest.raises(InvalidArgumentError, match="1 frames, 2 data files"):
-        blobs.file_of_frames(frames, ["a", "b"], [1])
+    frames = copy_frames(encode_frame(Bitmap([1])), [0], [42])
+    with pytest.raises(InvalidArgumentError, match="1 vectors need as many data files, got 2"):
+        blobs.from_frames(frames, ["a", "b"], [1])
     with pytest.raises(InvalidArgumentError, match="1 frames but 0 cardinalities"):
-        delta_file.file_of_frames(frames, [])
+        delta_file.from_frames(frames, [])
+
+
+@pytest.mark.parametrize(
+    ("names", "counts", "message"),
+    [
+        (["a", None, "c"], [1, 1, 1], "3 vectors need as many data files, got 2"),
+        (["a", "b", "c"], [1, None, 1], "3 vectors need as many cardinalities, got 2"),
+        (["a", "", "c"], [1, 1, 1], "no name of a data file"),
+        (["a", "b", "c"], [1, 0, 1], "or no rows"),
+        (["a", "b", "c"], ["x", "y", "z"], "cardinalities must be of type int64"),
+        (["a", "\ud800", "c"], [1, 1, 1], "data files must be of type large_string"),
+        (["a", "b"], [1, 1, 1], "got 2"),
+    ],
+)
+def test_no_vector_is_left_out_of_a_footer(names: Any, counts: Any, message: str) -> None:  # noqa: ANN401
+    frames = Frames.join([encode_frame(Bitmap([1]))] * 3)
+    with pytest.raises(InvalidArgumentError, match=message):
+        blobs.from_frames(frames, names, counts)
+
+
+def test_columns_may_be_arrow_or_numpy() -> None:
+    frames = Frames.join([encode_frame(Bitmap([1]))] * 3)
+    expected, _ = blobs.from_frames(frames, ["a", "b", "c"], [1, 1, 1])
+    pieces = pa.chunked_array([["a"], ["b", "c"]])
+    assert blobs.from_frames(frames, pieces, np.array([1, 1, 1]))[0] == expected
+    assert blobs.from_frames(frames, pa.array(["a", "b", "c"]), pa.array([1, 1, 1]))[0] == expected
+
+
+@pytest.mark.parametrize(("field", "spec"), [(-1, None), (1, -1)])
+def test_an_equality_delete_vector_that_could_not_be_read_is_not_written(
+    field: int, spec: int | None
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="ids are not negative"):
+        EqualityDeleteVector(Bitmap([1]), field, spec).to_blob()
 
 
 def test_files_are_begun_anew_at_the_target_size_and_keep_the_order() -> None:

@@ -21,7 +21,6 @@ from delvec.vector import (
     puffin,
     z85,
 )
-from delvec.vector.blobs import decode_deletion_vector, decode_equality_delete_vector
 from delvec.vector.frame import KEYS, MAX_POSITION
 from delvec.vector.puffin import read_blob, read_footer, reader_of
 
@@ -86,16 +85,16 @@ def test_delta_files(vectors: list[Bitmap], target: int, prefix: str) -> None:
     assert decoded == vectors
 
 
-@given(st.lists(st.tuples(bitmaps(), st.text(max_size=20)), max_size=4))
+@given(st.lists(st.tuples(bitmaps(empty=False), st.text(min_size=1, max_size=20)), max_size=4))
 def test_puffin_files_of_positions(vectors: list[tuple[Bitmap, str]]) -> None:
     wanted = [DeletionVector(bitmap, name) for bitmap, name in vectors]
     data = puffin.encode([vector.to_blob() for vector in wanted]).data
     listed = read_footer(reader_of(data), len(data)).blobs
-    found = [decode_deletion_vector(blob, read_blob(reader_of(data), blob)) for blob in listed]
+    found = [DeletionVector.from_blob(blob, read_blob(reader_of(data), blob)) for blob in listed]
     assert found == wanted
-    frames = copy_frames(data, [blob.offset for blob in listed], [b.length - 8 for b in listed])
+    frames = copy_frames(data, [blob.offset for blob in listed], [b.length for b in listed])
     names, counts = [v.data_file for v in wanted], [len(v.positions) for v in wanted]
-    copied, _ = blobs.file_of_frames(frames, names, counts)
+    copied, _ = blobs.from_frames(frames, names, counts)
     assert read_footer(reader_of(copied), len(copied)).blobs == listed
 
 
@@ -104,7 +103,7 @@ def test_puffin_files_of_keys(keys: Bitmap, field_id: int, spec_id: int | None) 
     wanted = EqualityDeleteVector(keys, field_id, spec_id)
     data = puffin.encode([wanted.to_blob()]).data
     [blob] = read_footer(reader_of(data), len(data)).blobs
-    assert decode_equality_delete_vector(blob, read_blob(reader_of(data), blob)) == wanted
+    assert EqualityDeleteVector.from_blob(blob, read_blob(reader_of(data), blob)) == wanted
 
 
 @given(st.uuids())

@@ -18,7 +18,6 @@ from delvec.cli.output import Column
 from delvec.errors import ChecksumError
 from delvec.storage import Storage
 from delvec.vector import Bitmap, DeletionVector, encode_frame, pack, puffin
-from delvec.vector.blobs import decode_deletion_vector
 from delvec.vector.puffin import read_blob, read_footer, reader_of
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _compare(
     data = storage.read(_PUFFIN_FILE)
     [blob] = read_footer(reader_of(data), len(data)).blobs
     in_puffin = read_blob(reader_of(data), blob)
-    rows = decode_deletion_vector(blob, in_puffin).positions.to_numpy().tolist()
+    rows = DeletionVector.from_blob(blob, in_puffin).positions.to_numpy().tolist()
     same = in_puffin == in_delta
     answer = "[bold green]the same[/bold green]" if same else "[bold red]different[/bold red]"
     output.note(f"{len(in_delta)} bytes of Delta's file and {len(in_puffin)} of Puffin's: {answer}")

@@ -17,8 +17,8 @@ from delvec.vector import Bitmap, delta_file, puffin
 from delvec.vector.blobs import (
     DELETION_VECTOR,
     EQUALITY_DELETE_VECTOR,
-    decode_deletion_vector,
-    decode_equality_delete_vector,
+    DeletionVector,
+    EqualityDeleteVector,
 )
 from delvec.vector.frame import decode_frame
 
@@ -120,10 +120,10 @@ def _puffin(storage: Storage, name: str, size: int) -> Iterator[_Entry]:
     for blob in puffin.read_footer(read, size).blobs:
         try:
             if blob.type == DELETION_VECTOR:
-                vector = decode_deletion_vector(blob, puffin.read_blob(read, blob))
+                vector = DeletionVector.from_blob(blob, puffin.read_blob(read, blob))
                 of, bitmap = vector.data_file, vector.positions
             elif blob.type == EQUALITY_DELETE_VECTOR:
-                keys = decode_equality_delete_vector(blob, puffin.read_blob(read, blob))
+                keys = EqualityDeleteVector.from_blob(blob, puffin.read_blob(read, blob))
                 of, bitmap = f"field {keys.field_id}", keys.keys
             else:
                 yield _Entry(blob.offset, blob.length, blob.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from delvec.vector import build, portable
 from delvec.vector.build import PAGE_BITS, PAGE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -44,7 +45,7 @@ class Bitmap:
 
     @classmethod
     def from_ranges(cls, starts: ArrayLike, stops: ArrayLike) -> Bitmap:
-        """Build from half-open ranges; they may touch, overlap or be empty.
+        """Build from half-open ranges; they may touch, overlap or be empty. Loops over ranges.
 
         >>> Bitmap.from_ranges([0, 100], [500, 102])
         Bitmap(500 values in 0..499, 27 B)
@@ -54,6 +55,8 @@ class Bitmap:
             raise InvalidArgumentError(
                 f"ranges need as many stops as starts, got {len(lasts)} and {len(firsts)}"
             )
+        if (lasts < firsts).any():
+            raise InvalidArgumentError("a range ends before it starts")
         bits = BitMap64()
         for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
             bits.add_range(first, last)
@@ -69,7 +72,7 @@ class Bitmap:
 
         Args:
             buckets: One bucket number per page, 1 or more.
-            pages: The pages back to back as one buffer, or an array of shape (n, 4096).
+            pages: The pages back to back as one buffer, as numpy bytes, or as an Arrow column.
 
         >>> page = bytes([0b1001]) + bytes(4095)
         >>> Bitmap.from_pages([1, 3], page * 2).to_numpy()
@@ -78,13 +81,8 @@ class Bitmap:
         indexes = _checked(buckets, "buckets") - np.uint64(1)
         if (indexes >= np.uint64(_LIMIT // PAGE_BITS)).any():
             raise InvalidArgumentError(f"bucket numbers run from 1 to {_LIMIT // PAGE_BITS}")
-        matrix = _as_bytes(pages)
-        if matrix.size != len(indexes) * PAGE_BYTES:
-            raise InvalidArgumentError(
-                f"{len(indexes)} pages take {len(indexes) * PAGE_BYTES} bytes, got {matrix.size}",
-                hint="pass the pages of bitmap_construct_agg, 4,096 bytes each",
-            )
-        return _wrap(build.from_pages(indexes, matrix.reshape(-1, PAGE_BYTES)))
+        octets = _page_bytes(pages, len(indexes))
+        return _wrap(build.from_pages(indexes, octets.reshape(-1, PAGE_BYTES)))
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Bitmap:
@@ -185,13 +183,15 @@ class Bitmap:
         return _wrap(self._bits - other._bits)
 
     def __contains__(self, value: int) -> bool:
-        return 0 <= value < _LIMIT and value in self._bits
+        number = index(value)
+        return 0 <= number < _LIMIT and number in self._bits
 
     def __len__(self) -> int:
         return len(self._bits)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._bits)
+        # Over a copy: run_optimize, when the bitmap is encoded meanwhile, moves the containers.
+        return iter(self._bits.copy())
 
     def __eq__(self, other: object) -> bool:
         return self._bits == other._bits if isinstance(other, Bitmap) else NotImplemented
@@ -224,18 +224,17 @@ def _wrap(bits: BitMap64) -> Bitmap:
     return bitmap
 
 
-def _checked(
-    values: ArrayLike | Iterable[int], what: str, limit: int = _LIMIT - 1
-) -> NDArray[np.uint64]:
+def _checked(values: ArrayLike, what: str, limit: int = _LIMIT - 1) -> NDArray[np.uint64]:
     """Give `values` as a flat array of unsigned numbers, refusing what is not in [0, limit]."""
-    numbers = np.asarray(values)
+    numbers = _as_integers(values)
+    if numbers is None:
+        raise InvalidArgumentError(
+            f"{what} must be a flat sequence of integers from 0 to {limit},"
+            f" got {getattr(values, 'dtype', type(values).__name__)}",
+            hint="pass a list, a range or a numpy array of an integer type",
+        )
     if numbers.size == 0:
         return np.empty(0, dtype=np.uint64)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise InvalidArgumentError(
-            f"{what} must be a flat sequence of integers from 0 to 2**63 - 1,"
-            f" got {numbers.dtype} of shape {numbers.shape}"
-        )
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or high > limit:
         raise InvalidArgumentError(f"{what} must lie in 0 to {limit}, got {low} to {high}")
@@ -244,12 +243,54 @@ def _checked(
     return numbers.astype(np.uint64)
 
 
+def _as_integers(values: ArrayLike) -> NDArray[Any] | None:
+    if isinstance(values, np.ma.MaskedArray):
+        return None  # what is masked would be taken for a value
+    try:
+        numbers = np.asarray(values)
+        if numbers.dtype.kind == "f" and not isinstance(values, np.ndarray):
+            numbers = np.array(values, dtype=object)  # numpy makes floats of large integers
+    except ValueError:
+        return None  # a list of lists of different lengths
+    if numbers.ndim != 1:
+        return None
+    if numbers.dtype.kind in "iu" or numbers.size == 0:
+        return numbers
+    exact = numbers.dtype == object and all(type(number) is int for number in numbers)
+    return numbers if exact else None
+
+
 def _check_window(start: int, stop: int) -> None:
-    if not 0 <= start <= stop < _LIMIT:
+    if not 0 <= start <= stop <= _LIMIT:
         raise InvalidArgumentError(f"not a window of positions: {start} to {stop}")
 
 
-def _as_bytes(pages: Any) -> NDArray[np.uint8]:  # noqa: ANN401
-    if isinstance(pages, np.ndarray):
-        return np.ascontiguousarray(pages).view(np.uint8).reshape(-1)
-    return np.frombuffer(pages, dtype=np.uint8)
+def _page_bytes(pages: Any, count: int) -> NDArray[np.uint8]:  # noqa: ANN401
+    """Give the bytes of `count` pages without copying them."""
+    if hasattr(pages, "combine_chunks"):  # an Arrow column, which may be in pieces
+        pages = pages.combine_chunks()
+    if hasattr(pages, "buffers"):
+        octets, sizes = _arrow_bytes(pages)
+    elif isinstance(pages, np.ndarray):
+        octets, sizes = np.ascontiguousarray(pages).reshape(-1), set()
+    else:
+        octets, sizes = np.frombuffer(pages, dtype=np.uint8), set()
+    if octets.dtype != np.uint8 or octets.size != count * PAGE_BYTES or sizes - {PAGE_BYTES}:
+        raise InvalidArgumentError(
+            f"{count} pages take {count * PAGE_BYTES} bytes, got {octets.size} of {octets.dtype}",
+            hint="pass the pages of bitmap_construct_agg, 4,096 bytes each",
+        )
+    return octets
+
+
+def _arrow_bytes(column: Any) -> tuple[NDArray[np.uint8], set[int]]:  # noqa: ANN401
+    """The bytes of an Arrow column of binaries, and the sizes that these have."""
+    if column.null_count or str(column.type) not in ("binary", "large_binary"):
+        raise InvalidArgumentError(
+            f"pages must be binary and not null, got {column.type} with {column.null_count} nulls"
+        )
+    _, bounds, data = column.buffers()
+    width = np.int32 if str(column.type) == "binary" else np.int64
+    ends = np.frombuffer(bounds or bytes(8), dtype=width)[column.offset :][: len(column) + 1]
+    octets = np.frombuffer(data or b"", dtype=np.uint8)
+    return octets[ends[0] : ends[-1]], set(np.diff(ends).tolist())

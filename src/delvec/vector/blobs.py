@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quote
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -41,9 +41,7 @@ __all__ = [
     "EQUALITY_DELETE_VECTOR",
     "DeletionVector",
     "EqualityDeleteVector",
-    "decode_deletion_vector",
-    "decode_equality_delete_vector",
-    "file_of_frames",
+    "from_frames",
 ]
 
 DELETION_VECTOR: Final = "deletion-vector-v1"
@@ -59,6 +57,19 @@ class DeletionVector:
 
     positions: Bitmap
     data_file: str
+
+    @classmethod
+    def from_blob(cls, blob: BlobMetadata, data: bytes | memoryview) -> DeletionVector:
+        """Decode a blob and check it against its properties.
+
+        Raises:
+            FormatError: With the offset in the Puffin file.
+        """
+        with located(offset=blob.offset):
+            _require_plain(blob, DELETION_VECTOR, data)
+            data_file = _required(blob, "referenced-data-file")
+            positions = decode_frame(data, cardinality=_number(blob, "cardinality"))
+            return cls(positions, data_file)
 
     def to_blob(self) -> Blob:
         """Encode as a blob."""
@@ -85,8 +96,31 @@ class EqualityDeleteVector:
     field_id: int
     partition_spec_id: int | None = None
 
+    @classmethod
+    def from_blob(cls, blob: BlobMetadata, data: bytes | memoryview) -> EqualityDeleteVector:
+        """Decode a blob and check it against its properties.
+
+        Raises:
+            FormatError: With the offset in the Puffin file.
+        """
+        with located(offset=blob.offset):
+            _require_plain(blob, EQUALITY_DELETE_VECTOR, data)
+            field_id = _number(blob, "equality-field-id")
+            _require_equal("fields of the blob", [field_id], list(blob.fields))
+            _require_equal("value-encoding", _NON_NEGATIVE, _required(blob, "value-encoding"))
+            keys = decode_frame(data, magic=KEYS, cardinality=_number(blob, "cardinality"))
+            for name, bound in (("value-min", keys.min), ("value-max", keys.max)):
+                if name in blob.properties:
+                    _require_equal(name, bound, _number(blob, name))
+            has_spec = "partition-spec-id" in blob.properties
+            return cls(keys, field_id, _number(blob, "partition-spec-id") if has_spec else None)
+
     def to_blob(self) -> Blob:
         """Encode as a blob."""
+        if self.field_id < 0 or (self.partition_spec_id or 0) < 0:
+            raise InvalidArgumentError(
+                f"ids are not negative, got field {self.field_id}, spec {self.partition_spec_id}"
+            )
         properties = {
             "equality-field-id": str(self.field_id),
             "cardinality": str(self.keys.cardinality),
@@ -101,56 +135,21 @@ class EqualityDeleteVector:
         )
 
 
-def decode_deletion_vector(blob: BlobMetadata, data: bytes | memoryview) -> DeletionVector:
-    """Decode a deletion-vector-v1 blob and check it against its properties.
-
-    Raises:
-        FormatError: With the offset in the Puffin file.
-    """
-    with located(None, blob.offset):
-        _require_plain(blob, DELETION_VECTOR, data)
-        data_file = _required(blob, "referenced-data-file")
-        positions = decode_frame(data, cardinality=_number(blob, "cardinality"))
-        return DeletionVector(positions, data_file)
-
-
-def decode_equality_delete_vector(
-    blob: BlobMetadata, data: bytes | memoryview
-) -> EqualityDeleteVector:
-    """Decode an equality-delete-vector-v1 blob and check it against its properties.
-
-    Raises:
-        FormatError: With the offset in the Puffin file.
-    """
-    with located(None, blob.offset):
-        _require_plain(blob, EQUALITY_DELETE_VECTOR, data)
-        field_id = _number(blob, "equality-field-id")
-        _require_equal("fields of the blob", [field_id], list(blob.fields))
-        _require_equal("value-encoding", _NON_NEGATIVE, _required(blob, "value-encoding"))
-        keys = decode_frame(data, magic=KEYS, cardinality=_number(blob, "cardinality"))
-        for name, bound in (("value-min", keys.min), ("value-max", keys.max)):
-            if name in blob.properties:
-                _require_equal(name, bound, _number(blob, name))
-        has_spec = "partition-spec-id" in blob.properties
-        spec = _number(blob, "partition-spec-id") if has_spec else None
-        return EqualityDeleteVector(keys, field_id, spec)
-
-
-def file_of_frames(
+def from_frames(
     frames: Frames, data_files: Sequence[str], cardinalities: Sequence[int] | NDArray[np.int64]
 ) -> tuple[bytes, NDArray[np.int64]]:
     """Make a Puffin file of deletion vectors that are encoded already, such as Delta's.
 
-    Works on columns and makes no object per vector: a file may hold 100,000.
+    Works on columns (lists, numpy or Arrow) and makes no object per vector: a file may hold
+    100,000.
 
     Returns:
         The file's bytes, and each vector's offset in it; lengths are those of `frames`.
+
+    Raises:
+        InvalidArgumentError: A vector has no data file, an empty name, or no rows. Left out of the
+            footer it would be lost for those who read by it, and its rows would come back.
     """
-    if not len(frames.offsets) == len(data_files) == len(cardinalities):
-        raise InvalidArgumentError(
-            f"{len(frames.offsets)} frames, {len(data_files)} data files and"
-            f" {len(cardinalities)} cardinalities do not go together"
-        )
     offsets = frames.offsets + np.int64(HEADER_SIZE)
     entries = _footer_entries(offsets, frames.lengths, data_files, cardinalities)
     return puffin.assemble((frames.data,), entries), offsets
@@ -166,21 +165,22 @@ def _footer_entries(
     import pyarrow as pa  # noqa: PLC0415  (slow to import; small files do without)
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    def text(numbers: Sequence[int] | NDArray[np.int64]) -> pa.Array:
-        return pa.array(numbers, pa.int64()).cast(pa.large_string())
-
+    names = _column(data_files, pa.large_string(), len(offsets), "data files")
+    counts = _column(cardinalities, pa.int64(), len(offsets), "cardinalities")
+    if len(names) and (not pc.min(pc.binary_length(names)).as_py() or pc.min(counts).as_py() < 1):
+        raise InvalidArgumentError("a vector has no name of a data file, or no rows")
     columns = [
         (
             f',{{"type":"{DELETION_VECTOR}","fields":[{_POSITION_FIELD}],'
             '"snapshot-id":-1,"sequence-number":-1,"offset":'
         ),
-        text(offsets),
+        pa.array(offsets).cast(pa.large_string()),
         ',"length":',
-        text(lengths),
+        pa.array(lengths).cast(pa.large_string()),
         ',"properties":{"referenced-data-file":"',
-        _escaped(pa.array(data_files, pa.large_string())),
+        _escaped(names),
         '","cardinality":"',
-        text(cardinalities),
+        counts.cast(pa.large_string()),
         '"}}',
         "",  # between them
     ]
@@ -189,6 +189,23 @@ def _footer_entries(
     _, bounds, text_of_all = joined.buffers()
     end = int(np.frombuffer(bounds, dtype=np.int64)[len(joined)])
     return memoryview(text_of_all)[1:end]  # without the comma before the first
+
+
+def _column(values: Any, kind: pa.DataType, length: int, what: str) -> pa.Array:  # noqa: ANN401
+    """The values as one Arrow array of that type and length, none of them null."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        column = values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+    except (pa.ArrowException, UnicodeError) as error:
+        raise InvalidArgumentError(f"{what} must be of type {kind}: {error}") from error
+    if column.null_count or len(column) != length:
+        raise InvalidArgumentError(
+            f"{length} vectors need as many {what}, got {len(column) - column.null_count}"
+        )
+    return column
 
 
 def _escaped(texts: pa.LargeStringArray) -> pa.LargeStringArray:

@@ -13,8 +13,8 @@ from delvec.errors import FormatError
 
 __all__ = ["MAX_EXPANSION", "decompress", "detect"]
 
-MAX_EXPANSION: Final = 255
-"""The most that LZ4 can compress; a Zstandard frame beyond it is refused as a bomb."""
+MAX_EXPANSION: Final = 64
+"""What is compressed more than this is refused as a bomb; footers of many paths reach some 20."""
 
 _MAGICS: Final = {b"\x04\x22\x4d\x18": "lz4", b"\x28\xb5\x2f\xfd": "zstd"}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from delvec.vector.bitmap import Bitmap
 
-__all__ = ["TARGET_SIZE", "VectorFile", "file_of_frames", "frame_ranges", "pack"]
+__all__ = ["TARGET_SIZE", "VectorFile", "frame_ranges", "from_frames", "pack"]
 
 TARGET_SIZE: Final = 2 * 1024 * 1024
 """Where delta-spark, too, begins the next file."""
@@ -54,7 +54,7 @@ def pack(
     """
     frames: list[bytes] = []
     cardinalities: list[int] = []
-    size = 1
+    size, target_size = 1, min(target_size, _MAX_FILE)
     for vector in vectors:
         if not vector:
             raise InvalidArgumentError(
@@ -71,7 +71,7 @@ def pack(
         yield _file(frames, cardinalities, prefix)
 
 
-def file_of_frames(
+def from_frames(
     frames: Frames, cardinalities: Sequence[int], *, prefix: str = "", uuid: UUID | None = None
 ) -> VectorFile:
     """Make a file of frames that are encoded already, such as those copied out of Puffin."""
@@ -83,22 +83,17 @@ def file_of_frames(
         raise InvalidArgumentError(
             f"{len(frames.data)} bytes of vectors do not fit one file of {_MAX_FILE} bytes"
         )
-    uuid = uuid or uuid4()
+    first = Descriptor.relative(
+        uuid or uuid4(), prefix=prefix, offset=1, size_in_bytes=0, cardinality=0
+    )
+    offsets, sizes = 1 + frames.offsets, frames.lengths - FRAME_OVERHEAD
     descriptors = tuple(
-        Descriptor.relative(
-            uuid,
-            prefix=prefix,
-            offset=1 + offset,
-            size_in_bytes=length - FRAME_OVERHEAD,
-            cardinality=cardinality,
-        )
-        for offset, length, cardinality in zip(
-            frames.offsets.tolist(), frames.lengths.tolist(), cardinalities, strict=True
+        Descriptor("u", first.path_or_inline, offset, size, cardinality)
+        for offset, size, cardinality in zip(
+            offsets.tolist(), sizes.tolist(), cardinalities, strict=True
         )
     )
-    name = f"deletion_vector_{uuid}.bin"
-    path = f"{prefix}/{name}" if prefix else name
-    return VectorFile(path, bytes([_VERSION]) + frames.data, descriptors)
+    return VectorFile(str(first.file_path), bytes([_VERSION]) + frames.data, descriptors)
 
 
 def frame_ranges(data: bytes | memoryview, *, path: str | None = None) -> Iterator[tuple[int, int]]:
@@ -131,4 +126,4 @@ def frame_ranges(data: bytes | memoryview, *, path: str | None = None) -> Iterat
 
 
 def _file(frames: list[bytes], cardinalities: list[int], prefix: str) -> VectorFile:
-    return file_of_frames(Frames.join(frames), cardinalities, prefix=prefix)
+    return from_frames(Frames.join(frames), cardinalities, prefix=prefix)

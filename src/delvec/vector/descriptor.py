@@ -14,18 +14,23 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#deletion-vector-descri
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final, Literal, cast
+from urllib.parse import unquote
 from uuid import UUID
 
 from delvec.errors import FormatError, InvalidArgumentError, located
 from delvec.vector import z85
 from delvec.vector.bitmap import Bitmap
-from delvec.vector.frame import FRAME_OVERHEAD, decode_frame, decode_payload, frame_payload
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from delvec.vector.frame import (
+    FRAME_OVERHEAD,
+    decode_frame,
+    decode_payload,
+    encode_frame,
+    frame_payload,
+)
 
 __all__ = ["Descriptor", "StorageType"]
 
@@ -35,13 +40,21 @@ _UUID_CHARACTERS: Final = 20
 _FIRST_OFFSET: Final = 1  # of a container file, after its version byte
 _INT_LIMIT: Final = 2**31
 _LONG_LIMIT: Final = 2**63
+_INLINE: Final = "an inline deletion vector"
+# Engines write a few letters and digits, if anything.
+_PREFIX: Final = re.compile(r"([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?")
+_URI: Final = re.compile(
+    r"((?P<scheme>[a-z][a-z0-9+.-]*):)?(//(?P<authority>[^/?#]*))?(?P<path>/[^?#\s]*)"
+)
+_AUTHORITY: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]*(@[A-Za-z0-9][A-Za-z0-9._-]*)?")
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HINTS: Final = {
     "r": "relative-path vectors belong to the table feature adaptiveMetadata, which delvec does"
     " not read"
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Descriptor:
     """Where a vector is, how large, and how many rows it marks.
 
@@ -61,7 +74,8 @@ class Descriptor:
         cls, uuid: UUID, *, prefix: str = "", offset: int, size_in_bytes: int, cardinality: int
     ) -> Descriptor:
         """Describe a vector in a file of the table: the one form that every engine reads."""
-        _check_prefix(prefix)
+        if not _PREFIX.fullmatch(prefix):
+            raise InvalidArgumentError(f"a prefix is made of letters and digits, got {prefix!r}")
         return cls("u", prefix + z85.encode(uuid.bytes), offset, size_in_bytes, cardinality)
 
     @classmethod
@@ -71,6 +85,8 @@ class Descriptor:
         Raises:
             FormatError: A field is missing, of the wrong type or out of bounds.
         """
+        if not isinstance(value, Mapping):
+            raise FormatError("a deletion vector is not an object", found=repr(value)[:40])
         kind = value.get("storageType")
         if kind not in ("u", "p", "i"):
             raise FormatError(
@@ -112,9 +128,10 @@ class Descriptor:
     def file_path(self) -> str | None:
         """The file that holds the vector; None if it is inline.
 
-        Relative to the table's root for `u`. For `p` absolute and percent-decoded: a plain path on
-        local disk, else a URI. Checked against climbing out by `..`; whether an absolute path may
-        be followed is for the reader of the table to decide.
+        Relative to the table's root for `u`. For `p` absolute and percent-decoded, as `Storage`
+        takes names: a plain path on local disk, else scheme, bucket and the key as it is. Checked
+        against climbing out by `..`; whether an absolute path may be followed is for the reader of
+        the table to decide.
         """
         if self.storage_type == "i":
             return None
@@ -130,7 +147,12 @@ class Descriptor:
                 expected=f"{_UUID_CHARACTERS} characters",
                 found=f"{len(text)} characters",
             )
-        _check_prefix(prefix)
+        if not _PREFIX.fullmatch(prefix):
+            raise FormatError(
+                "folder of a deletion vector may lead out of the table",
+                expected="letters and digits",
+                found=repr(prefix)[:80],
+            )
         name = f"deletion_vector_{UUID(bytes=z85.decode(text, 16))}.bin"
         return f"{prefix}/{name}" if prefix else name
 
@@ -153,10 +175,10 @@ class Descriptor:
         Raises:
             FormatError: With the path and the offset in the file.
         """
-        if self.cardinality == 0 and self.size_in_bytes == 0:
+        if self._is_empty:
             return Bitmap()
         if self.storage_type == "i":
-            with located("an inline deletion vector"):
+            with located(_INLINE):
                 return decode_payload(
                     self.inline_payload(), cardinality=self.cardinality, allow_native=True
                 )
@@ -165,24 +187,35 @@ class Descriptor:
             raise InvalidArgumentError(
                 f"the vector is in {self.file_path}: pass the {length} bytes from {start} on"
             )
-        with located(self.file_path, start):
-            if len(frame) != length:
-                raise FormatError(
-                    "vector cut short" if len(frame) < length else "too many bytes for a vector",
-                    offset=0,
-                    expected=f"{length} bytes",
-                    found=f"{len(frame)} bytes",
-                )
+        if len(frame) != length:
+            raise FormatError(
+                "vector cut short" if len(frame) < length else "too many bytes for a vector",
+                path=self.file_path,
+                offset=start,
+                expected=f"{length} bytes",
+                found=f"{len(frame)} bytes",
+            )
+        try:
             return decode_frame(frame, cardinality=self.cardinality, allow_native=True)
+        except FormatError:
+            with located(self.file_path, start):  # only now: to know the path costs as much
+                raise
 
     def inline_payload(self) -> bytes:
         """Give the payload of an inline vector, whichever way its text was padded."""
         return z85.decode(self.path_or_inline, self.size_in_bytes)
 
     def inline_frame(self) -> bytes:
-        """Give an inline vector as the frame that a file would hold, without decoding it."""
-        with located("an inline deletion vector"):
+        """Give an inline vector as the frame that a Puffin file holds."""
+        if self._is_empty:
+            return encode_frame(Bitmap())
+        with located(_INLINE):
             return frame_payload(self.inline_payload())
+
+    @property
+    def _is_empty(self) -> bool:
+        """Whether this is delta-spark's notion of no vector, which has no bytes at all."""
+        return self.cardinality == 0 and self.size_in_bytes == 0
 
 
 def _integer(value: Mapping[str, Any], name: str, limit: int) -> int:
@@ -196,32 +229,31 @@ def _integer(value: Mapping[str, Any], name: str, limit: int) -> int:
     )
 
 
-def _check_prefix(prefix: str) -> None:
-    """Refuse a folder that could lead out of the table; engines write a few letters and digits."""
-    if prefix and (not prefix.isascii() or not prefix.isprintable() or _climbs(prefix)):
-        raise FormatError(
-            "folder of a deletion vector leads out of the table",
-            expected="plain folder names",
-            found=repr(prefix),
-        )
-
-
-def _climbs(path: str) -> bool:
-    return "\\" in path or not {"", ".", ".."}.isdisjoint(path.split("/"))
-
-
 def _absolute_path(encoded: str) -> str:
-    try:
-        scheme, authority, path, query, fragment = urlsplit(encoded)
-    except ValueError as error:
-        raise FormatError("path of a deletion vector is not a URI", found=repr(encoded)) from error
-    decoded = unquote(path)
-    if not path.startswith("/") or query or fragment or _climbs(decoded[1:]) or "\0" in decoded:
+    """Decode the path of type `p`, refusing whatever two readers could take for two files."""
+    parts = _URI.fullmatch(encoded)
+    path = _percent_decoded(parts["path"]) if parts else None
+    if not parts or path is None or not {"", ".", ".."}.isdisjoint(path[1:].split("/")):
         raise FormatError(
             "path of a deletion vector is not absolute and plain",
-            expected="a percent-encoded absolute path without `.` and `..`",
-            found=repr(encoded),
+            expected="a percent-encoded absolute path without `.`, `..` and empty parts",
+            found=repr(encoded)[:200],
         )
-    if scheme in ("", "file"):
-        return decoded
-    return f"{scheme}://{authority}{decoded}"
+    scheme, authority = parts["scheme"], parts["authority"] or ""
+    if scheme in (None, "file"):
+        if authority not in ("", "localhost"):
+            raise FormatError("path of a deletion vector is on another host", found=authority)
+        return path
+    if not _AUTHORITY.fullmatch(authority):
+        raise FormatError("path of a deletion vector names no bucket", found=repr(encoded)[:200])
+    return f"{scheme}://{authority}{path}"
+
+
+def _percent_decoded(path: str) -> str | None:
+    if _BAD_ESCAPE.search(path):
+        return None
+    try:
+        decoded = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        return None
+    return decoded if decoded.isprintable() and "\\" not in decoded else None

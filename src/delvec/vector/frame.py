@@ -49,6 +49,7 @@ __all__ = [
     "decode_payload",
     "encode_frame",
     "frame_payload",
+    "portable_frame",
 ]
 
 POSITIONS: Final = bytes.fromhex("d1d33964")
@@ -87,9 +88,15 @@ def encode_frame(bitmap: Bitmap, magic: bytes = POSITIONS) -> bytes:
 
 
 def frame_payload(payload: bytes | memoryview) -> bytes:
-    """Put length and CRC around a payload that has neither, such as Delta's inline vectors."""
-    _require_magic(memoryview(payload), POSITIONS, offset=0)
-    return _framed(payload)
+    """Put length and CRC around a payload that has neither, such as Delta's inline vectors.
+
+    A payload in Delta's native layout is encoded anew, since nobody reads that from a Puffin file.
+    """
+    view = memoryview(payload)
+    if bytes(view[:_MAGIC_SIZE]) == _NATIVE_MAGIC:
+        return encode_frame(decode_payload(view, allow_native=True))
+    _require_magic(view, POSITIONS, offset=0)
+    return _framed(view)
 
 
 def decode_frame(
@@ -164,7 +171,7 @@ def check_frame(data: bytes | memoryview, *, magic: bytes = POSITIONS) -> memory
     return payload
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Frames:
     """Frames back to back in one buffer.
 
@@ -182,8 +189,16 @@ class Frames:
         lengths = np.array([len(part) for part in parts], dtype=np.int64)
         return cls(b"".join(parts), np.cumsum(lengths) - lengths, lengths)
 
+    @classmethod
+    def concat(cls, many: Iterable[Frames]) -> Frames:
+        """Put frames of several files together, in order."""
+        parts = list(many)
+        lengths = np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)])
+        data = b"".join(part.data for part in parts)
+        return cls(data, np.cumsum(lengths) - lengths, lengths)
 
-def copy_frames(source: bytes | memoryview, offsets: ArrayLike, sizes: ArrayLike) -> Frames:
+
+def copy_frames(source: bytes | memoryview, offsets: ArrayLike, lengths: ArrayLike) -> Frames:
     """Copy frames out of a file's bytes, each checked as by `check_frame`, none decoded.
 
     Works on whole columns: one CRC call per frame is the only step that is not vectorised, and
@@ -191,18 +206,30 @@ def copy_frames(source: bytes | memoryview, offsets: ArrayLike, sizes: ArrayLike
 
     Args:
         source: The bytes that hold the frames.
-        offsets: Where each frame's length field is.
-        sizes: The payload size that each frame's descriptor promises.
+        offsets: Where each frame begins, as `Descriptor.file_range` and Puffin's footer say.
+        lengths: How long each whole frame is, as they say, too.
 
     Raises:
         FormatError: For the first frame that is wrong, with its offset in `source`.
     """
     view = memoryview(source)
-    starts = np.asarray(offsets, dtype=np.int64)
-    lengths = np.asarray(sizes, dtype=np.int64) + FRAME_OVERHEAD
-    _check_frames(view, starts, lengths)
-    after = np.cumsum(lengths)
-    return Frames(_gather(view, starts, lengths), after - lengths, lengths)
+    starts, sizes = _integers(offsets, "offsets"), _integers(lengths, "lengths")
+    _check_frames(view, starts, sizes)
+    return Frames(_gather(view, starts, sizes), np.cumsum(sizes) - sizes, sizes)
+
+
+def portable_frame(frame: bytes | memoryview) -> bytes:
+    """Give the frame as Iceberg reads it: itself, or anew if it is in Delta's native layout."""
+    payload, checksum = _taken_apart(memoryview(frame))
+    _require_checksum(checksum, crc32(payload))
+    return frame_payload(payload)
+
+
+def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
+    numbers = np.asarray(values)
+    if numbers.size and (numbers.ndim != 1 or numbers.dtype.kind not in "iu"):
+        raise InvalidArgumentError(f"{what} must be a flat sequence of integers")
+    return numbers.reshape(-1).astype(np.int64)
 
 
 def _framed(*parts: bytes | memoryview) -> bytes:
@@ -321,7 +348,7 @@ def _native_to_portable(body: memoryview) -> memoryview:
 def _check_frames(view: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
     """Check many frames of one buffer; the first wrong one is checked again to name its fault."""
     if starts.shape != lengths.shape:
-        raise InvalidArgumentError(f"{len(starts)} offsets but {len(lengths)} sizes")
+        raise InvalidArgumentError(f"{len(starts)} offsets but {len(lengths)} lengths")
     size = len(view)
     inside = (starts >= 0) & (lengths >= FRAME_OVERHEAD + _EMPTY_PAYLOAD) & (lengths <= size)
     inside &= starts <= size - lengths

@@ -11,8 +11,8 @@ below the largest, others leave the gaps out. Specification:
 https://github.com/RoaringBitmap/RoaringFormatSpec
 
 CRoaring does the decoding, bounds-checked and validated; `decode` adds what it does not look at:
-bytes after the end, a count that cannot be, keys of 2**31 and more. Nothing is allocated by a count
-that the input claims: memory grows with the length of the input only.
+bytes after the end, a count that cannot be, keys of 2**31 and more, empty buckets. Nothing is
+allocated by a count that the input claims: memory grows with the length of the input only.
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ def decode(data: memoryview) -> BitMap64:
     except ValueError as error:
         _end_of_buckets(data, count)  # names what CRoaring only calls undecodable
         raise FormatError(f"invalid Roaring container ({error})", offset=0) from error
-    # Equal sizes leave no room for empty buckets or trailing bytes; else walk and see which it is.
-    if bits.__sizeof__() != len(data):
+    if not _is_all_of(bits, data, count):
         end = _end_of_buckets(data, count)
         if end != len(data):
             raise FormatError(
@@ -107,6 +106,21 @@ def roaring_end(data: memoryview, start: int) -> int:
             end += 2 * cardinality if cardinality <= _MAX_ARRAY else _BITSET_SIZE
         _require(data, end, "Roaring container")
     return end
+
+
+def _is_all_of(bits: BitMap64, data: memoryview, count: int) -> bool:
+    """Tell quickly that `data` holds nothing that CRoaring did not look at.
+
+    It tells nothing of bytes behind the last bucket. There are none, and no empty buckets, where
+    what CRoaring would write is as long as what it read; only a bucket that is announced as one
+    with runs and has none could be written longer, and hide them.
+    """
+    if count == 1 and bits.__sizeof__() == len(data):
+        cookie: int = _U32.unpack_from(data, _COUNT.size + 4)[0]
+        flags = _COUNT.size + 8
+        containers = (cookie >> 16) + 1
+        return cookie == _COOKIE_WITHOUT_RUNS or any(data[flags : flags + (containers + 7) // 8])
+    return bits.__sizeof__() == len(data) and bits.serialize() == data
 
 
 def _read_count(data: memoryview) -> int:

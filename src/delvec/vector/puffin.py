@@ -48,6 +48,7 @@ HEADER_SIZE: Final = 4
 _MAGIC: Final = b"PFA1"
 _TRAILER: Final = 12  # payload size, flags, magic
 _COMPRESSED: Final = 1
+_MAX_FOOTER: Final = 2**31 - 1
 _FIRST_READ: Final = 8 * 1024  # fits the footer of most files
 _INHERITED: Final = -1  # snapshot and sequence number come from the manifest
 
@@ -133,7 +134,7 @@ def assemble(
     # Kept in pieces: the entries of a large file are tens of megabytes, copied once.
     payload = (b'{"blobs":[', entries, f'],"properties":{described}}}'.encode())
     size = sum(map(len, payload))
-    if size >= 2**31:
+    if size > _MAX_FOOTER:
         raise InvalidArgumentError(f"a footer of {size} bytes is too long for one Puffin file")
     trailer = size.to_bytes(4, "little") + bytes(4) + _MAGIC
     return b"".join((_MAGIC, *parts, _MAGIC, *payload, trailer))
@@ -147,6 +148,8 @@ def reader_of(data: bytes | memoryview) -> ReadRange:
 
 def read_footer(read: ReadRange, file_size: int) -> Footer:
     """Read what the file holds: one read of the tail, a second one if the footer is long.
+
+    The magic at the file's beginning is looked at only where that read reaches it.
 
     Args:
         read: Gives `length` bytes from `start`.
@@ -244,7 +247,7 @@ def _parse_footer(data: memoryview, begin: int, file_size: int) -> Footer:
             )
         payload = _decompressed(payload, codec, begin + HEADER_SIZE)
     try:
-        content = json.loads(bytes(payload))
+        content = json.loads(bytes(payload).decode())
     except (ValueError, RecursionError) as error:
         raise FormatError(
             f"footer of a Puffin file is not JSON ({error})", offset=begin + HEADER_SIZE
