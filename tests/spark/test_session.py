@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from delvec.errors import UnsupportedFeatureError
 from delvec.spark import jvm
+from delvec.spark.session import iceberg_coordinate
 from delvec.spark.stores import open_storage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
 def run(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -58,33 +60,100 @@ def test_without_iceberg_a_session_needs_no_jar_and_says_so_when_asked_for_it(
 ) -> None:
     code = """
 import delvec
-spark = delvec.session(iceberg=False)
+spark = delvec.session(iceberg=False, app_name="first")
 assert not spark.conf.get("spark.jars.packages", "")
 print(spark.range(5).count())
 spark.sparkContext._jvm.java.lang.System.err.println("a later word of the JVM")
-try:
-    delvec.session()
-except delvec.errors.MissingDependencyError as error:
-    print(error.dependency)
-    print(error.hint)
+for _ in range(2):
+    try:
+        delvec.session(master="local[7]", app_name="second")
+    except delvec.errors.MissingDependencyError as error:
+        print(error.dependency, error.hint)
+    print(spark.sparkContext.appName, spark.conf.get("spark.sql.catalog.lake", "no catalog"))
+    spark.stop()
+    spark = delvec.session(iceberg=False, app_name="third")
 """
     done = run(code, tmp_path)
     assert done.returncode == 0, done.stderr
-    count, dependency, hint = done.stdout.splitlines()
+    count, first, unchanged, second, _ = done.stdout.splitlines()
     assert count == "5"
-    assert dependency.startswith("org.apache.iceberg:iceberg-spark-runtime-4.")
-    assert "iceberg=False" in hint
+    assert first.startswith("org.apache.iceberg:iceberg-spark-runtime-4.")
+    assert "new Python process" in first
+    assert second == first  # stopping Spark does not stop its JVM
+    assert unchanged == "first no catalog"
     assert "a later word of the JVM" in done.stderr  # only the start is quiet
 
 
-def test_a_start_that_fails_shows_what_the_jvm_said(tmp_path: Path) -> None:
+def test_a_start_that_fails_tells_what_the_jvm_said(tmp_path: Path) -> None:
     code = """
 import delvec
-delvec.session(iceberg=False, conf={"spark.driver.memory": "nonsense"})
+try:
+    delvec.session(iceberg=False, conf={"spark.driver.memory": "nonsense"})
+except delvec.errors.EngineError as error:
+    print(error)
 """
     done = run(code, tmp_path)
-    assert done.returncode != 0
-    assert "nonsense" in done.stderr
+    assert done.returncode == 0
+    assert done.stdout.startswith("Spark's JVM did not start\n")
+    assert "nonsense" in done.stdout
+    assert "Hint: Spark needs Java 17 or 21" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_second_session_joins_the_first_or_is_refused(tmp_path: Path) -> None:
+    code = """
+import threading
+import delvec
+spark = delvec.session("wa", app_name="mine", master="local[1]")
+assert delvec.session("wa", master="local[3]").sparkContext.master == "local[1]"
+other = []
+thread = threading.Thread(target=lambda: other.append(delvec.session("wa")))
+thread.start()
+thread.join()
+assert other[0].sparkContext is spark.sparkContext
+try:
+    delvec.session("wb")
+except delvec.errors.InvalidArgumentError as error:
+    print(error)
+delvec.session("wb", catalog="second").sql("CREATE TABLE second.db.t (id BIGINT) USING iceberg")
+spark.stop()
+delvec.session("wb").sql("CREATE TABLE lake.db.u (id BIGINT) USING iceberg")
+"""
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "has its catalog lake in" in done.stdout
+    assert (tmp_path / "wb" / "db" / "t").is_dir()
+    assert (tmp_path / "wb" / "db" / "u").is_dir()
+
+
+def test_what_spark_submit_was_told_stays(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("""
+import delvec
+spark = delvec.session("not here")
+print(spark.sparkContext.master, spark.sparkContext.appName)
+print(spark.conf.get("spark.sql.extensions"))
+spark.sql("CREATE TABLE lake.db.t (id BIGINT) USING iceberg")
+""")
+    folder = tmp_path / "mine"
+    command = [
+        str(Path(sys.executable).with_name("spark-submit")),
+        *("--master", "local[1]", "--name", "mine", "--packages", iceberg_coordinate()),
+        *("--conf", "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension"),
+        *("--conf", "spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog"),
+        *("--conf", "spark.sql.catalog.lake.type=hadoop"),
+        *("--conf", f"spark.sql.catalog.lake.warehouse={folder}"),
+        str(tmp_path / "app.py"),
+    ]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == [
+        "local[1] mine",
+        f"io.delta.sql.DeltaSparkSessionExtension,{ICEBERG_EXTENSIONS}",
+    ]
+    assert (folder / "db" / "t").is_dir()
 
 
 def test_settings_of_the_hadoop_configuration_can_be_read(spark: SparkSession) -> None:
@@ -98,10 +167,11 @@ def test_settings_of_the_hadoop_configuration_can_be_read(spark: SparkSession) -
         configuration.unset("fs.s3a.access.key")
 
 
-def test_classes_of_added_jars_are_found(spark: SparkSession) -> None:
-    assert jvm.class_exists(spark, "org.apache.iceberg.spark.SparkCatalog")
-    assert jvm.class_exists(spark, "io.delta.tables.DeltaTable")
-    assert not jvm.class_exists(spark, "no.such.Class")
+@pytest.mark.usefixtures("spark")
+def test_classes_of_added_jars_are_found() -> None:
+    assert jvm.class_exists("org.apache.iceberg.spark.SparkCatalog")
+    assert jvm.class_exists("io.delta.tables.DeltaTable")
+    assert not jvm.class_exists("no.such.Class")
 
 
 def test_storage_takes_the_credentials_of_the_session(spark: SparkSession) -> None:

@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 
 import delvec
 from delvec.errors import UnsupportedFeatureError
+from delvec.spark import jvm
 from delvec.spark.session import iceberg_coordinate
+from delvec.spark.settings import setting
 
 RUNTIME = iceberg_coordinate("4.1.0")
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -18,8 +20,11 @@ EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE"):
+    names = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE", "MASTER")
+    for name in names:
         monkeypatch.delenv(name, raising=False)
+    # As in a process of its own: other tests may have started a JVM in this one.
+    monkeypatch.setattr(jvm, "is_running", lambda: False)
 
 
 def options(builder: SparkSession.Builder) -> dict[str, str]:
@@ -105,7 +110,65 @@ def test_packages_of_the_submit_arguments_are_taken_over(monkeypatch: pytest.Mon
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
     builder = delvec.configure(SparkSession.builder)
     assert options(builder)["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
-    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--conf 'spark.x=1 2' --name n pyspark-shell"
+    rest = "--conf 'spark.x=1 2' --name n pyspark-shell"
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == f"--packages a:b:1,{RUNTIME} {rest}"
+    again = delvec.configure(SparkSession.builder)
+    assert options(again)["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--packages a:b:1 pyspark-shell",
+        "--packages=a:b:1 pyspark-shell",
+        "--conf spark.jars.packages=a:b:1 pyspark-shell",
+        "--conf=spark.jars.packages=a:b:1 pyspark-shell",
+        "-c spark.jars.packages=a:b:1 pyspark-shell",
+        "--packages a:b:1 --conf spark.jars.packages=e:f:3 pyspark-shell",
+    ],
+)
+def test_packages_are_seen_in_every_form_of_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, arguments: str
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    after = options(delvec.configure(SparkSession.builder))
+    assert after["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
+    assert "e:f:3" not in os.environ["PYSPARK_SUBMIT_ARGS"]
+
+
+def test_other_settings_are_seen_in_every_form_of_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "my.conf"
+    file.write_text("spark.sql.catalog.lake my.Catalog\n")
+    monkeypatch.setenv(
+        "PYSPARK_SUBMIT_ARGS",
+        "--master=local[1] --jars /x/iceberg-spark-runtime-4.1.jar --conf=spark.sql.extensions=my.E"
+        f" --name mine --properties-file {file} pyspark-shell",
+    )
+    builder = SparkSession.builder
+    assert setting(builder, "spark.master") == "local[1]"
+    assert setting(builder, "spark.app.name") == "mine"
+    after = options(delvec.configure(builder, warehouse="w"))
+    assert after["spark.sql.extensions"] == f"my.E,{EXTENSIONS}"
+    assert "spark.jars.packages" not in after  # the jar is there
+    assert "spark.sql.catalog.lake.type" not in after
+
+
+def test_the_master_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER", "local[3]")
+    assert setting(SparkSession.builder, "spark.master") == "local[3]"
+
+
+@pytest.mark.parametrize("line", ["k v", "k=v", "k = v", "k:v", "k: v", "  k   v  ", "k \\\n   v"])
+def test_a_defaults_file_is_a_file_of_java_properties(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    (tmp_path / "conf").mkdir()
+    text = f"! no\n# no\n\n{line}\nother \xe9\n"
+    (tmp_path / "conf" / "spark-defaults.conf").write_bytes(text.encode("latin-1"))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert setting(SparkSession.builder, "k") == "v"
 
 
 def test_settings_of_the_defaults_file_are_kept(
@@ -134,6 +197,9 @@ def test_a_warehouse_may_be_a_uri_or_a_relative_path() -> None:
 
 
 def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = SparkSession.builder.config("spark.remote", "sc://127.0.0.1")
+    with pytest.raises(UnsupportedFeatureError, match="Spark Connect"):
+        delvec.configure(remote)
     monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1")
     with pytest.raises(UnsupportedFeatureError, match="Spark Connect"):
         delvec.configure(SparkSession.builder)

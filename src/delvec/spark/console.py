@@ -1,76 +1,101 @@
 """A quiet start of Spark's JVM.
 
-A JVM that resolves packages prints some fifty lines before it says anything of interest, and it
-writes straight to the process's standard error. Here its output goes through a pipe: what comes
-before the session is up is held back and shown only if the start fails; what comes later passes.
+A JVM that resolves packages prints some fifty lines before it says anything of interest. Here its
+standard error goes through a pipe: what comes before the session is up is held back, and told if
+the start fails; what comes later passes on to where standard error was.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import contextmanager
-from threading import Lock, Thread
+from select import select
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from types import TracebackType
 
-__all__ = ["quiet_start"]
+    from typing_extensions import Self
+
+__all__ = ["QuietStart"]
 
 _STDERR = 2
-_HELD_AT_MOST = 1 << 20
+_HELD_AT_MOST = 1 << 16
+_LAST_LINES = 15
 
 
-class _Relay:
-    """Carries what the JVM writes to where standard error was, from `open` on."""
+class QuietStart:
+    """Hands out a `sink` for the standard error of a process that is started in the block.
 
-    def __init__(self, source: int, target: int) -> None:
-        self._source, self._target = source, target
+    What the process writes is held until the block ends, and shown then only if it failed. The
+    reader behind it must outlive everything: a JVM whose pipe nobody empties stands still.
+    """
+
+    def __init__(self) -> None:
+        self._source, self.sink = os.pipe()
+        try:
+            self._target: int | None = os.dup(_STDERR)
+        except OSError:
+            self._target = None  # no standard error to speak of, as in some GUI hosts
         self._held = bytearray()
-        self._open = False
+        self._is_open = False
+        self._drained, self._ended = Event(), Event()
         self._lock = Lock()
-        # A daemon: it lives as long as the JVM does, which is as long as this process.
-        Thread(target=self._run, name="delvec-jvm-stderr", daemon=True).start()
+        self._reader = Thread(target=self._relay, name="delvec-jvm-stderr", daemon=True)
 
-    def _run(self) -> None:
+    def __enter__(self) -> Self:
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._let_go()
+        with self._lock:
+            if error is not None:
+                self._pass_on(bytes(self._held))
+            self._held.clear()
+            self._is_open = True
+        self._ended.set()
+
+    def last_words(self) -> str:
+        """Give the last lines of a process that has ended, and forget the others."""
+        self._let_go()
+        self._drained.wait(timeout=5)
+        with self._lock:
+            lines = self._held.decode(errors="replace").splitlines()
+            self._held.clear()
+        return "\n".join(lines[-_LAST_LINES:])
+
+    def _let_go(self) -> None:
+        """Close our end: when the process closes its own, the reader comes to an end."""
+        if self.sink >= 0:
+            os.close(self.sink)
+            self.sink = -1
+
+    def _relay(self) -> None:
         while chunk := os.read(self._source, 1 << 16):
             with self._lock:
-                if self._open:
-                    os.write(self._target, chunk)
+                if self._is_open:
+                    self._pass_on(chunk)
                 else:
                     self._held += chunk
                     del self._held[:-_HELD_AT_MOST]
+        os.close(self._source)
+        self._drained.set()
+        self._ended.wait()  # the block may yet show what was held
+        if self._target is not None:
+            os.close(self._target)
 
-    def open(self, *, show_held: bool) -> None:
-        with self._lock:
-            if show_held:
-                os.write(self._target, self._held)
-            self._held.clear()
-            self._open = True
-
-
-@contextmanager
-def quiet_start() -> Iterator[None]:
-    """Hold back what a JVM prints that is started in the block; show it if the block fails.
-
-    Does nothing where there is no standard error to speak of, as in some GUI hosts.
-    """
-    try:
-        sys.stderr.flush()
-        original = os.dup(_STDERR)
-    except (AttributeError, OSError, ValueError):
-        yield
-        return
-    source, sink = os.pipe()
-    os.dup2(sink, _STDERR)
-    os.close(sink)
-    relay = _Relay(source, original)
-    try:
-        yield
-    except BaseException:
-        os.dup2(original, _STDERR)
-        relay.open(show_held=True)
-        raise
-    os.dup2(original, _STDERR)
-    relay.open(show_held=False)
+    def _pass_on(self, chunk: bytes) -> None:
+        """Write all of it, waiting where the other side is slow; drop it where that is gone."""
+        while chunk and self._target is not None:
+            try:
+                chunk = chunk[os.write(self._target, chunk) :]
+            except BlockingIOError:  # noqa: PERF203  (a pipe that somebody made non-blocking)
+                select([], [self._target], [])
+            except OSError:
+                return

@@ -2,16 +2,83 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from delvec.errors import UnsupportedFeatureError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+from delvec.errors import EngineError, UnsupportedFeatureError
+from delvec.spark.console import QuietStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-__all__ = ["class_exists", "hadoop_setting", "is_classic", "view_of"]
+__all__ = [
+    "class_exists",
+    "hadoop_setting",
+    "has_context",
+    "is_classic",
+    "is_running",
+    "started",
+    "started_with",
+    "view_of",
+]
+
+# The settings that `started` gave the JVM of this process, which keeps them for life.
+_started_here: set[str] = set()
+
+
+def is_running() -> bool:
+    """Tell whether there is a JVM: one that was started here, or spark-submit's."""
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001
+        SparkContext._ensure_initialized()  # noqa: SLF001
+    return SparkContext._gateway is not None  # noqa: SLF001
+
+
+def has_context() -> bool:
+    """Tell whether Spark itself runs in the JVM."""
+    return SparkContext._active_spark_context is not None  # noqa: SLF001
+
+
+def started_with(key: str) -> str:
+    """Look up a setting in the context that runs, else in what the JVM was started with.
+
+    What an earlier session of delvec started it with is no wish of the user's for the next one.
+    """
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    if context is None and key in _started_here:
+        return ""
+    conf = SparkConf() if context is None else context.getConf()
+    return conf.get(key) or ""
+
+
+@contextmanager
+def started(options: Mapping[str, object], *, quiet: bool) -> Iterator[None]:
+    """Start the JVM, as PySpark does when it is first needed; what it says in the block is held.
+
+    Raises:
+        EngineError: It did not start; with the last lines of what it said.
+    """
+    conf = SparkConf()
+    for key, value in options.items():
+        conf.set(key, str(value))
+    with QuietStart() if quiet else nullcontext() as console:
+        arguments = {"stderr": console.sink} if console else {}
+        try:
+            gateway = launch_gateway(conf, arguments)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            said = console.last_words() if console else ""
+            raise EngineError(
+                f"Spark's JVM did not start\n{said}".rstrip(),
+                hint="Spark needs Java 17 or 21: is JAVA_HOME set to one?",
+            ) from error
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
+        _started_here.update(options)
+        yield
 
 
 def is_classic(spark: SparkSession) -> bool:
@@ -34,9 +101,9 @@ def view_of(spark: SparkSession) -> Any:  # noqa: ANN401
     return spark._jvm  # noqa: SLF001
 
 
-def class_exists(spark: SparkSession, name: str) -> bool:
-    """Tell whether the session's JVM can load a class, jars added by `spark.jars` included."""
-    jvm = view_of(spark)
+def class_exists(name: str) -> bool:
+    """Tell whether the JVM that runs can load a class, those of added packages included."""
+    jvm: Any = SparkContext._jvm  # noqa: SLF001
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     return loader.getResource(name.replace(".", "/") + ".class") is not None
 

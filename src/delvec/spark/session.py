@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Final
 import pyspark
 from pyspark.sql import SparkSession
 
-from delvec.errors import MissingDependencyError, UnsupportedFeatureError
+from delvec.errors import (
+    InvalidArgumentError,
+    MissingDependencyError,
+    UnsupportedFeatureError,
+)
 from delvec.spark import jvm
-from delvec.spark.console import quiet_start
-from delvec.spark.settings import PACKAGES, listed, setting, take_over_submitted_packages
+from delvec.spark.settings import PACKAGES, listed, setting, submit_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -61,32 +64,66 @@ def session(
 
     Raises:
         UnsupportedFeatureError: Iceberg has no runtime for this Spark.
-        MissingDependencyError: The session has no Iceberg runtime, since it ran already.
+        MissingDependencyError: A JVM runs already, and without the Iceberg runtime.
+        InvalidArgumentError: The session that runs has the catalog in another warehouse.
     """
-    builder = SparkSession.builder.appName(app_name)
-    if master or not setting(builder, "spark.master"):
-        builder = builder.master(master or "local[*]")
-    if quiet:
-        builder = builder.config("spark.log.level", "ERROR")
-        builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = SparkSession.builder
     for key, value in (conf or {}).items():
         builder = builder.config(key, value)
+    if not jvm.has_context():
+        builder = _with_context(builder, app_name, master, quiet=quiet)
     builder = configure(
         builder, warehouse=warehouse, catalog=catalog, iceberg=iceberg, packages=packages
     )
+    options = builder._options  # noqa: SLF001
+    with nullcontext() if jvm.is_running() else jvm.started(options, quiet=quiet):
+        if iceberg:
+            _require_iceberg()
+            _require_same_warehouse(catalog, os.fspath(warehouse))
+        return builder.getOrCreate()
+
+
+def _with_context(
+    builder: SparkSession.Builder, app_name: str, master: str | None, *, quiet: bool
+) -> SparkSession.Builder:
+    """Add what decides how Spark itself runs, where the user has not said so already."""
+    wanted = {"spark.app.name": app_name, "spark.master": "local[*]"}
+    if quiet:
+        wanted |= {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+    if master:
+        builder = builder.master(master)
+    for key, value in wanted.items():
+        if not setting(builder, key):
+            builder = builder.config(key, value)
     if setting(builder, "spark.master").startswith("local"):
         # Workers must run the Python that has delvec; PySpark takes any `python3` of the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    starts_jvm = SparkSession.getActiveSession() is None
-    with quiet_start() if quiet and starts_jvm else nullcontext():
-        spark = builder.getOrCreate()
-    if iceberg and not jvm.class_exists(spark, _ICEBERG_CATALOG):
-        raise MissingDependencyError(
-            "the Spark session that runs already has no Iceberg runtime",
-            dependency=iceberg_coordinate(),
-            hint="spark.stop() it and start it by delvec.session(), or pass iceberg=False",
+    return builder
+
+
+def _require_iceberg() -> None:
+    """Packages are added when a JVM starts; one that runs without them stays without."""
+    if jvm.class_exists(_ICEBERG_CATALOG):
+        return
+    coordinate = iceberg_coordinate()
+    raise MissingDependencyError(
+        "the JVM of this process runs already, and without the Iceberg runtime",
+        dependency=coordinate,
+        hint="begin with delvec.session() in a new Python process (restart the kernel), or pass"
+        f" iceberg=False; under spark-submit add --packages {coordinate}",
+    )
+
+
+def _require_same_warehouse(catalog: str, warehouse: str) -> None:
+    """Spark opens a catalog once: a second warehouse of the same name would go unheard."""
+    key = f"spark.sql.catalog.{catalog}.warehouse"
+    current = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001
+    there = current.conf.get(key, "") if current and jvm.has_context() else ""
+    if there and there != _absolute(warehouse):
+        raise InvalidArgumentError(
+            f"the session that runs has its catalog {catalog} in {there}, not in {warehouse}",
+            hint="pass that warehouse, or another name for the catalog",
         )
-    return spark
 
 
 def configure(
@@ -99,8 +136,8 @@ def configure(
 ) -> SparkSession.Builder:
     """Add what delvec needs to a builder of one's own; nothing that is set already is lost.
 
-    Packages and extensions join those of the builder, of `PYSPARK_SUBMIT_ARGS` and of
-    `spark-defaults.conf`. A catalog of that name stays, and so does another Iceberg runtime.
+    Packages and extensions join those of the builder, of spark-submit, of `PYSPARK_SUBMIT_ARGS`
+    and of `spark-defaults.conf`. A catalog of that name stays, and so does another Iceberg runtime.
 
         builder = delvec.configure(SparkSession.builder.appName("mine"), warehouse="warehouse")
         spark = builder.getOrCreate()
@@ -138,7 +175,7 @@ def configure(
             builder = builder.config(key, value)
     if wanted_packages:
         builder = builder.config(PACKAGES, ",".join(wanted_packages))
-        take_over_submitted_packages()
+        submit_packages(wanted_packages)
     if extensions:
         builder = builder.config(_EXTENSIONS, ",".join(extensions))
     return builder
@@ -163,13 +200,15 @@ def iceberg_coordinate(spark_version: str = pyspark.__version__) -> str:
 
 
 def _hadoop_catalog(name: str, warehouse: str) -> dict[str, str]:
-    if not _HAS_SCHEME.match(warehouse):
-        warehouse = str(Path(warehouse).resolve())
     return {
         f"spark.sql.catalog.{name}": _ICEBERG_CATALOG,
         f"spark.sql.catalog.{name}.type": "hadoop",
-        f"spark.sql.catalog.{name}.warehouse": warehouse,
+        f"spark.sql.catalog.{name}.warehouse": _absolute(warehouse),
     }
+
+
+def _absolute(warehouse: str) -> str:
+    return warehouse if _HAS_SCHEME.match(warehouse) else str(Path(warehouse).resolve())
 
 
 def _joined(values: Iterable[str], more: Iterable[str]) -> list[str]:

@@ -5,25 +5,48 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from delvec.spark import jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PACKAGES", "listed", "setting", "take_over_submitted_packages"]
+__all__ = ["PACKAGES", "listed", "setting", "submit_packages"]
 
 PACKAGES: Final = "spark.jars.packages"
 
 _SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
-_SHORTHANDS: Final = {"--packages": PACKAGES, "--master": "spark.master", "--jars": "spark.jars"}
+_OPTIONS: Final = {
+    "--conf": "",
+    "-c": "",
+    "--packages": PACKAGES,
+    "--master": "spark.master",
+    "--name": "spark.app.name",
+    "--jars": "spark.jars",
+    "--remote": "spark.remote",
+    "--properties-file": "--properties-file",
+}
+# One entry of a Java properties file: key, then blanks, `=` or `:`, then the value.
+_PROPERTY: Final = re.compile(r"([^\s=:]+)\s*[=:\s]\s*(.*)")
 
 
 def setting(builder: SparkSession.Builder, key: str) -> str:
-    """Look where Spark looks, in its order: builder, submit arguments, spark-defaults.conf."""
+    """Look where Spark looks, in its order; empty if it is set nowhere.
+
+    These are the builder, what a JVM that runs already was started with (as under spark-submit),
+    the arguments in PYSPARK_SUBMIT_ARGS, the properties file and the environment.
+    """
     options: dict[str, object] = builder._options  # noqa: SLF001
-    return str(options.get(key) or _submitted().get(key) or _defaults().get(key) or "")
+    if options.get(key):
+        return str(options[key])
+    if jvm.is_running():
+        return jvm.started_with(key)
+    arguments = _submitted()
+    file = arguments.get("--properties-file") or _defaults_file()
+    environment = {"spark.master": os.environ.get("MASTER", "")}
+    return arguments.get(key) or _properties(file).get(key) or environment.get(key) or ""
 
 
 def listed(builder: SparkSession.Builder, key: str) -> list[str]:
@@ -31,41 +54,52 @@ def listed(builder: SparkSession.Builder, key: str) -> list[str]:
     return [value.strip() for value in setting(builder, key).split(",") if value.strip()]
 
 
-def take_over_submitted_packages() -> None:
-    """Drop the packages from PYSPARK_SUBMIT_ARGS; there they would win over the builder's."""
-    arguments, kept = _submit_arguments(), []
-    while arguments:
-        if len(arguments) > 1 and _parsed(arguments[0], arguments[1])[0] == PACKAGES:
-            del arguments[:2]
-        else:
-            kept.append(arguments.pop(0))
-    if _SUBMIT_ARGUMENTS in os.environ:
-        os.environ[_SUBMIT_ARGUMENTS] = shlex.join(kept)
-
-
-def _submit_arguments() -> list[str]:
-    return shlex.split(os.environ.get(_SUBMIT_ARGUMENTS, ""))
+def submit_packages(packages: list[str]) -> None:
+    """Put packages into PYSPARK_SUBMIT_ARGS if it names any; they would win over a builder's."""
+    pairs = _parsed(shlex.split(os.environ.get(_SUBMIT_ARGUMENTS, "")))
+    if all(key != PACKAGES for key, _, _ in pairs):
+        return
+    kept = [word for key, _, words in pairs if key != PACKAGES for word in words]
+    os.environ[_SUBMIT_ARGUMENTS] = shlex.join(["--packages", ",".join(packages), *kept])
 
 
 def _submitted() -> dict[str, str]:
-    words = _submit_arguments()
-    return dict(_parsed(word, after) for word, after in pairwise(words))
+    pairs = _parsed(shlex.split(os.environ.get(_SUBMIT_ARGUMENTS, "")))
+    # An option of its own, such as --packages, wins over --conf, wherever it stands.
+    pairs.sort(key=lambda pair: pair[2][0].partition("=")[0] not in ("--conf", "-c"))
+    return {key: value for key, value, _ in pairs if key}
 
 
-def _parsed(option: str, value: str) -> tuple[str, str]:
-    if option == "--conf":
-        key, _, content = value.partition("=")
-        return key, content
-    return _SHORTHANDS.get(option, option), value
+def _parsed(words: list[str]) -> list[tuple[str, str, list[str]]]:
+    """Give (key, value, words) for each option; the words of others have no key."""
+    pairs, rest = [], list(words)
+    while rest:
+        option, sign, value = rest[0].partition("=")
+        if option not in _OPTIONS:
+            pairs.append(("", "", [rest.pop(0)]))
+            continue
+        used = [rest.pop(0)]
+        if not sign and rest:
+            used.append(rest.pop(0))
+            value = used[1]
+        key = _OPTIONS[option]
+        if not key:
+            key, _, value = value.partition("=")
+        pairs.append((key, value, used))
+    return pairs
 
 
-def _defaults() -> dict[str, str]:
+def _defaults_file() -> str:
     folder = os.environ.get("SPARK_CONF_DIR")
     if not folder and "SPARK_HOME" in os.environ:
         folder = f"{os.environ['SPARK_HOME']}/conf"
-    file = Path(folder or ".", "spark-defaults.conf")
-    if not folder or not file.is_file():
+    return f"{folder}/spark-defaults.conf" if folder else ""
+
+
+def _properties(file: str) -> dict[str, str]:
+    if not file or not Path(file).is_file():
         return {}
-    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    pairs = [re.split(r"[\s=]+", line, maxsplit=1) for line in lines if not line.startswith("#")]
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    text = Path(file).read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in re.sub(r"\\\r?\n\s*", "", text).splitlines()]
+    found = [_PROPERTY.fullmatch(line) for line in lines if not line.startswith(("#", "!"))]
+    return {entry[1]: entry[2] for entry in found if entry}
