@@ -27,8 +27,6 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-Side = "Callable[[], object]"
-
 
 @dataclass(frozen=True)
 class Peer:
@@ -154,4 +152,4 @@ def report(results: Sequence[Result], facts: dict[str, Any], file: Path) -> None
     file.write_text(json.dumps(document, indent=2) + "\n")
     console.print(f"written to {file}")
     if missed := [f"{result.benchmark} / {result.peer}" for result in results if result.missed]:
-        sys.stderr.write(f"over the promised ratio: {', '.join(missed)}\n")
+        sys.exit(f"over the promised ratio: {', '.join(missed)}")

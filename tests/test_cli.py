@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from click.testing import CliRunner, Result
@@ -59,7 +60,7 @@ def test_demo_tells_the_story() -> None:
         "PFA1: a Puffin file",
         "JSON: where the vector is, of which file",
         '{"blobs":[{"type": "deletion-vector-',
-        "52 bytes of Delta's file and 52 of Puffin's: the same",
+        "52 bytes of Delta's file, 52 of Puffin's: the same",
         "rows 3 4 7 11 18 29",
         "checksum of the vector does not match in deletion_vector_",
         "5,000,000",
@@ -106,7 +107,7 @@ def test_inspect_names_the_vector_that_is_damaged_and_shows_the_others(delta_fil
     delta_file.write_bytes(data)
     result = run("inspect", str(delta_file))
     assert result.exit_code == ExitCode.DAMAGED
-    assert "checksum of the vector does not match" in result.output
+    assert "checksum of the vector does not match at byte 1" in result.output
     assert "1,000 values; 1 damaged" in result.output
     result = run("inspect", "--json", str(delta_file))
     assert result.exit_code == ExitCode.DAMAGED
@@ -141,10 +142,73 @@ def test_errors_become_messages_and_exit_codes(tmp_path: Path) -> None:
     assert wrong.exit_code == ExitCode.DAMAGED
     error = json.loads(wrong.output)["error"]
     assert error["type"] == "FormatError"
-    assert error["expected"] == "version 1"
     assert error["path"].endswith("text.bin")
-    (tmp_path / "empty").write_bytes(b"")
-    assert run("inspect", str(tmp_path / "empty")).exit_code == ExitCode.DAMAGED
+    assert error["found"] == "68 65 6c 6c"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "found an empty file"),
+        (b"PAR1" + bytes(100), "found a Parquet file"),
+        (b"PFA1", "too short for a Puffin file in {path} at byte 0"),
+        (b"\x01\0\0\0", "file ends inside a vector in {path} at byte 1"),
+    ],
+)
+def test_files_of_other_kinds_are_named(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    result = run("inspect", str(path))
+    assert result.exit_code == ExitCode.DAMAGED
+    assert message.format(path=path) in result.output.replace("\n", " ")
+
+
+def test_a_large_file_of_another_kind_stays_unread(tmp_path: Path) -> None:
+    for head in (b"PAR1", b"\x01"):
+        with (tmp_path / "large").open("wb") as file:
+            file.write(head)
+            file.truncate(1 << 40)
+        assert run("inspect", str(tmp_path / "large")).exit_code == ExitCode.DAMAGED
+
+
+def test_a_folder_is_named_as_one(tmp_path: Path) -> None:
+    for name in (str(tmp_path), f"{tmp_path}/", "."):
+        result = run("inspect", name)
+        assert result.exit_code == ExitCode.USAGE
+        assert "is a folder" in result.output
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["[red].bin", "[id=7].bin", "a:x:b.bin", "sp ace.bin", "100%20.bin", "é.bin", "a\x1b[1m"],
+)
+def test_odd_names_are_shown_as_they_are(delta_file: Path, name: str) -> None:
+    path = delta_file.with_name(name)
+    path.write_bytes(delta_file.read_bytes())
+    result = run("inspect", str(path))
+    assert result.exit_code == 0
+    shown = name.replace("\x1b", "\\x1b")
+    assert f"{shown}: Delta deletion vector file" in result.output
+    assert "\x1b" not in result.output
+    uri = path.as_uri()
+    assert json.loads(run("inspect", "--json", uri).output)["bytes"] == 84
+
+
+def test_blobs_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
+    blob = DeletionVector(Bitmap([5]), "s3://lake/\x1b[2J:x:[bold]\nnext").to_blob()
+    path = tmp_path / "x.puffin"
+    path.write_bytes(puffin.encode([blob]).data)
+    result = run("inspect", str(path))
+    assert "s3://lake/\\x1b[2J:x:[bold]\\nnext" in result.output
+
+
+def test_vectors_in_the_native_layout_are_shown(tmp_path: Path) -> None:
+    roaring = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")
+    payload = bytes.fromhex("d0d33964 01000000") + len(roaring).to_bytes(4, "little") + roaring
+    frame = len(payload).to_bytes(4, "big") + payload + crc32(payload).to_bytes(4, "big")
+    (tmp_path / "old.bin").write_bytes(b"\x01" + frame)
+    result = run("inspect", "--json", str(tmp_path / "old.bin"))
+    assert [entry["max"] for entry in json.loads(result.output)["entries"]] == [1]
 
 
 def test_hints_are_shown() -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from delvec._version import __version__
 
 if TYPE_CHECKING:
-    from delvec import errors, vector
+    from delvec import errors, storage, vector
     from delvec.errors import DelvecError
     from delvec.spark.session import configure, session
     from delvec.vector import Bitmap
@@ -33,6 +33,7 @@ __all__ = [
     "configure",
     "errors",
     "session",
+    "storage",
     "vector",
 ]
 

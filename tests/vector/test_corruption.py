@@ -427,7 +427,7 @@ def test_frames_of_several_files_are_put_together() -> None:
 
 def test_limits_of_the_formats_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = [Bitmap([1]), Bitmap([2, 3])]
-    monkeypatch.setattr(delta_file, "_MAX_FILE", 60)
+    monkeypatch.setattr(delta_file, "MAX_FILE_SIZE", 60)
     assert len(list(pack(vectors, target_size=1 << 40))) == 2
     with pytest.raises(InvalidArgumentError, match="do not fit one file"):
         delta_file.from_frames(Frames.join(map(encode_frame, vectors)), [1, 2])

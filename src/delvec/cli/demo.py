@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-from rich.markup import escape
 from rich.text import Text
 
 from delvec.cli.anatomy import delta_parts, drawn, puffin_parts
@@ -49,7 +48,7 @@ def command(output: Output, folder: str | None) -> None:
     kept = (
         f"The files are in {folder}:" if folder else "`delvec demo --folder demo` keeps the files;"
     )
-    output.note(f"{kept} `delvec inspect FILE` shows what is in one.")
+    output.note(kept, " `delvec inspect FILE` shows what is in one.")
 
 
 def _delete_rows(output: Output) -> Bitmap:
@@ -60,7 +59,7 @@ def _delete_rows(output: Output) -> Bitmap:
         picture.append(f"{row}" if dead else "·", "bold red" if dead else "green")
         picture.append(" ")
     output.draw(picture)
-    output.note(f"Where they are is a deletion vector: [bold]{deleted}[/bold]")
+    output.note("Where they are is a deletion vector: ", (str(deleted), "bold"))
     return deleted
 
 
@@ -71,7 +70,7 @@ def _write_delta(
     [file] = pack([deleted])
     storage.write_if_absent(file.path, file.data)
     descriptor = file.descriptors[0]
-    output.note(f"log   {escape(json.dumps(descriptor.to_json()))}")
+    output.note(f"log   {json.dumps(descriptor.to_json())}")
     output.note(f"file  {file.path}\n")
     output.draw(drawn(delta_parts(file.data)))
     result["delta"] = {"file": file.path, "descriptor": descriptor.to_json()}
@@ -100,8 +99,8 @@ def _compare(
     in_puffin = read_blob(reader_of(data), blob)
     rows = DeletionVector.from_blob(blob, in_puffin).positions.to_numpy().tolist()
     same = in_puffin == in_delta
-    answer = "[bold green]the same[/bold green]" if same else "[bold red]different[/bold red]"
-    output.note(f"{len(in_delta)} bytes of Delta's file and {len(in_puffin)} of Puffin's: {answer}")
+    answer = ("the same", "bold green") if same else ("different", "bold red")
+    output.note(f"{len(in_delta)} bytes of Delta's file, {len(in_puffin)} of Puffin's: ", answer)
     output.note(f"read back from Puffin: rows {' '.join(map(str, rows))}")
     result |= {"same_bytes": same, "deleted_rows": rows}
 
@@ -116,7 +115,7 @@ def _damage(
     try:
         descriptor.decode(bytes(damaged))
     except ChecksumError as error:
-        output.note(f"one bit flipped: [red]{escape(error.describe())}[/red]")
+        output.note("one bit flipped: ", (error.describe(), "red"))
         result["damage"] = error.describe()
 
 

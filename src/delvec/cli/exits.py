@@ -8,6 +8,7 @@ from delvec.errors import (
     ConflictError,
     DelvecError,
     FormatError,
+    InvalidArgumentError,
     ObjectNotFoundError,
     TableNotFoundError,
     UnsupportedFeatureError,
@@ -31,6 +32,7 @@ class ExitCode(IntEnum):
 
 
 _BY_ERROR: tuple[tuple[type[DelvecError], ExitCode], ...] = (
+    (InvalidArgumentError, ExitCode.USAGE),
     (ObjectNotFoundError, ExitCode.NOT_FOUND),
     (TableNotFoundError, ExitCode.NOT_FOUND),
     (FormatError, ExitCode.DAMAGED),

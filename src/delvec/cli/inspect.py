@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ import click
 
 from delvec.cli.exits import ExitCode
 from delvec.cli.main import command as delvec_command
-from delvec.cli.output import Column
-from delvec.errors import FormatError
+from delvec.cli.output import Column, visible
+from delvec.errors import FormatError, InvalidArgumentError, located
 from delvec.storage import Storage
 from delvec.vector import Bitmap, delta_file, puffin
 from delvec.vector.blobs import (
@@ -58,7 +59,12 @@ class _Entry:
 @delvec_command("inspect")
 @click.argument("file")
 @click.option(
-    "--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="Storage option."
+    "--option",
+    "-o",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the object store, such as region=eu-west-1.",
 )
 def command(output: Output, file: str, options: tuple[str, ...]) -> None:
     """Show what is in FILE, a Delta `.bin` or an Iceberg Puffin file, and check it.
@@ -66,34 +72,54 @@ def command(output: Output, file: str, options: tuple[str, ...]) -> None:
     FILE is a path or a URI. Every vector is decoded and held against its checksum and what the
     file says of it. Exit code 4 if one is damaged.
     """
-    folder, _, name = file.rpartition("/")
-    storage = Storage.open(folder or ("/" if file.startswith("/") else "."), _pairs(options))
-    size = storage.size(name)
-    head = storage.read_range(name, 0, min(4, size))
-    is_puffin = head == b"PFA1"
-    entries = list(_puffin(storage, name, size) if is_puffin else _delta(storage.read(name), file))
-    kind = "Puffin file" if is_puffin else "Delta deletion vector file"
-    damaged = sum(entry.error is not None for entry in entries)
+    if os.path.isdir(file):  # noqa: PTH112  (also for what is a URI and no path)
+        raise InvalidArgumentError(f"{file} is a folder", hint="name a .bin or .puffin file in it")
+    storage, key = Storage.open_file(file, _pairs(options))
+    size = storage.size(key)
+    head = storage.read_range(key, 0, min(4, size))
+    with located(file):
+        kind, entries = _read(storage, key, size, head)
+    _show(output, file, kind, size, entries)
+    if any(entry.error for entry in entries):
+        sys.exit(ExitCode.DAMAGED)
 
-    output.note(f"[bold]{file}[/bold]: {kind}, {size:,} bytes, {len(entries)} entries")
-    shown = [
-        column for column in _COLUMNS if any(getattr(e, column.key) is not None for e in entries)
-    ]
-    if entries:
-        output.table(shown, [asdict(entry) for entry in entries])
-    state = f"[red]{damaged} damaged[/red]" if damaged else "[green]all sound[/green]"
-    output.note(f"{sum(entry.cardinality or 0 for entry in entries):,} values; {state}")
+
+def _read(storage: Storage, key: str, size: int, head: bytes) -> tuple[str, list[_Entry]]:
+    """Tell by the first bytes what the file is: a large one of another kind stays unread."""
+    if head == b"PFA1":
+        return "Puffin file", list(_puffin(storage, key, size))
+    if head[:1] == b"\x01" and size <= delta_file.MAX_FILE_SIZE:
+        return "Delta deletion vector file", list(_delta(storage.read(key)))
+    known = {b"PAR1": "a Parquet file", b"": "an empty file"}
+    raise FormatError(
+        "not a file of deletion vectors",
+        offset=0,
+        expected="version 1 of Delta's, or PFA1",
+        found=known.get(head, head.hex(" ")),
+        hint="name a .bin file that a Delta log points to, or a Puffin file of Iceberg",
+    )
+
+
+def _show(output: Output, file: str, kind: str, size: int, entries: list[_Entry]) -> None:
+    count = "1 entry" if len(entries) == 1 else f"{len(entries):,} entries"
+    output.note((visible(file), "bold"), f": {kind}, {size:,} bytes, {count}")
+    rows = [asdict(entry) for entry in entries]
+    used = [column for column in _COLUMNS if any(row[column.key] is not None for row in rows)]
+    if rows:
+        output.table(used, rows)
+    damaged = sum(entry.error is not None for entry in entries)
+    total = sum(entry.cardinality or 0 for entry in entries)
+    state = (f"{damaged} damaged", "bold red") if damaged else ("all sound", "green")
+    output.note(f"{total:,} values; ", state)
     output.result(
         {
             "file": file,
             "kind": kind,
             "bytes": size,
             "damaged": damaged,
-            "entries": [{k: v for k, v in asdict(e).items() if v is not None} for e in entries],
+            "entries": [{k: v for k, v in row.items() if v is not None} for row in rows],
         }
     )
-    if damaged:
-        sys.exit(ExitCode.DAMAGED)
 
 
 def _pairs(options: tuple[str, ...]) -> dict[str, str]:
@@ -103,19 +129,20 @@ def _pairs(options: tuple[str, ...]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def _delta(data: bytes, path: str) -> Iterator[_Entry]:
-    for offset, length in delta_file.frame_ranges(data, path=path):
+def _delta(data: bytes) -> Iterator[_Entry]:
+    for offset, length in delta_file.frame_ranges(data):
         try:
-            bitmap = decode_frame(data[offset : offset + length], allow_native=True)
+            with located(offset=offset):
+                bitmap = decode_frame(data[offset : offset + length], allow_native=True)
         except FormatError as error:  # noqa: PERF203  (the next vector may be sound)
             yield _Entry(offset, length, "vector", error=error.describe())
         else:
             yield _entry(offset, length, "vector", None, bitmap)
 
 
-def _puffin(storage: Storage, name: str, size: int) -> Iterator[_Entry]:
+def _puffin(storage: Storage, key: str, size: int) -> Iterator[_Entry]:
     def read(start: int, length: int) -> bytes:
-        return storage.read_range(name, start, length)
+        return storage.read_range(key, start, length)
 
     for blob in puffin.read_footer(read, size).blobs:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
 
     from delvec.errors import DelvecError
 
-__all__ = ["Column", "JsonOutput", "Output", "TextOutput"]
+__all__ = ["Column", "JsonOutput", "Output", "TextOutput", "visible"]
+
+_WIDTH_IN_A_PIPE = 200  # nobody there breaks lines, so we should not either
+
+
+def visible(value: object) -> str:
+    """Show a value on one line: names in tables and files may hold control characters."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value)
+    )
 
 
 @dataclass(frozen=True)
@@ -32,25 +42,20 @@ class Column:
     title: str
     style: str = ""
 
-    def text(self, value: Any) -> str:  # noqa: ANN401
-        """Show a value: numbers with separators, nothing for None."""
-        if value is None:
-            return ""
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return escape(str(value))
-        return f"{value:,}"
-
 
 class Output(ABC):
-    """What a command tells. A result is told once; the rest is for people."""
+    """What a command tells. A result is told once; the rest is for people.
+
+    Texts are plain, not markup: they hold names that come from anywhere.
+    """
 
     @abstractmethod
     def heading(self, text: str) -> None:
         """Begin a part of what people read."""
 
     @abstractmethod
-    def note(self, text: str) -> None:
-        """Tell people a sentence; may hold rich's markup."""
+    def note(self, *parts: str | tuple[str, str]) -> None:
+        """Tell people a sentence, made of texts and of (text, style) pairs."""
 
     @abstractmethod
     def draw(self, picture: RenderableType) -> None:
@@ -74,31 +79,37 @@ class TextOutput(Output):
 
     def __init__(self) -> None:
         self._indent = 0
-        self._console = Console(highlight=False)
-        self._errors = Console(highlight=False, stderr=True)
+        self._console, self._errors = _console(), _console(stderr=True)
 
     def heading(self, text: str) -> None:
         """Print the text in bold after an empty line."""
-        self._console.print(f"\n[bold]{text}[/bold]")
+        self._console.print()
+        self._console.print(Text(text, "bold"))
         self._indent = 3
 
-    def note(self, text: str) -> None:
+    def note(self, *parts: str | tuple[str, str]) -> None:
         """Print the sentence."""
-        self.draw(text)
+        self.draw(Text.assemble(*parts))
 
     def draw(self, picture: RenderableType) -> None:
         """Print it."""
         self._console.print(Padding(picture, (0, 0, 0, self._indent), expand=False))
 
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
-        """Print a table, numbers to the right."""
+        """Print a table, numbers to the right and never broken."""
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for column in columns:
             numeric = all(isinstance(row.get(column.key), int | float | None) for row in rows)
             justify: Any = "right" if numeric else "left"
-            table.add_column(column.title, style=column.style, justify=justify, overflow="fold")
+            table.add_column(
+                column.title,
+                style=column.style,
+                justify=justify,
+                overflow="fold",
+                no_wrap=numeric,
+            )
         for row in rows:
-            table.add_row(*(column.text(row.get(column.key)) for column in columns))
+            table.add_row(*(Text(_cell(row.get(column.key))) for column in columns))
         self.draw(table)
 
     def result(self, value: Mapping[str, Any]) -> None:
@@ -106,9 +117,10 @@ class TextOutput(Output):
 
     def error(self, error: DelvecError) -> None:
         """Print what went wrong and the hint to standard error."""
-        self._errors.print(f"[bold red]Error:[/bold red] {escape(error.describe())}")
+        lines = "\n".join(map(visible, error.describe().splitlines()))
+        self._errors.print(Text.assemble(("Error: ", "bold red"), lines))
         if error.hint:
-            self._errors.print(f"[bold yellow]Hint:[/bold yellow] {escape(error.hint)}")
+            self._errors.print(Text.assemble(("Hint: ", "bold yellow"), error.hint))
 
 
 class JsonOutput(Output):
@@ -117,7 +129,7 @@ class JsonOutput(Output):
     def heading(self, text: str) -> None:
         """Print nothing."""
 
-    def note(self, text: str) -> None:
+    def note(self, *parts: str | tuple[str, str]) -> None:
         """Print nothing."""
 
     def draw(self, picture: RenderableType) -> None:
@@ -135,3 +147,22 @@ class JsonOutput(Output):
         """Print a document with the facts of the error."""
         facts = {key: value for key, value in vars(error).items() if value not in (None, (), "")}
         self.result({"error": {"type": type(error).__name__, **facts, "message": error.describe()}})
+
+
+def _console(*, stderr: bool = False) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")  # a terminal without our dots still gets the rest
+    console = Console(highlight=False, emoji=False, markup=False, stderr=stderr)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDTH_IN_A_PIPE
+    return console
+
+
+def _cell(value: object) -> str:
+    """Show a value: numbers with separators, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:,}"
+    return visible(value)

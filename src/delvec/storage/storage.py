@@ -80,6 +80,26 @@ class Storage:
         storage._backend  # noqa: B018 - refuse wrong options here and not at the first read
         return storage
 
+    @classmethod
+    def open_file(
+        cls,
+        uri: str | os.PathLike[str],
+        storage_options: Mapping[str, object] | None = None,
+        *,
+        hadoop: Callable[[str], str | None] | None = None,
+    ) -> tuple[Storage, str]:
+        """Open the folder that a single file is in, and give the file's key there.
+
+        >>> Storage.open_file("file:///lake/a%20b.bin")
+        (Storage(root='/lake'), 'a b.bin')
+        """
+        location = locate(os.fspath(uri))
+        folder, _, name = location.path.rpartition("/")
+        if not name:
+            raise InvalidArgumentError(f"{os.fspath(uri)!r} names no file")
+        root = location._replace(path=folder or ("/" if location.scheme == "file" else "")).root
+        return cls.open(root, storage_options, hadoop=hadoop), checked_key(name)
+
     @property
     def requests(self) -> RequestCounts:
         """The requests made so far, by this object alone."""

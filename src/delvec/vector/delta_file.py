@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
     from delvec.vector.bitmap import Bitmap
 
-__all__ = ["TARGET_SIZE", "VectorFile", "frame_ranges", "from_frames", "pack"]
+__all__ = ["MAX_FILE_SIZE", "TARGET_SIZE", "VectorFile", "frame_ranges", "from_frames", "pack"]
 
 TARGET_SIZE: Final = 2 * 1024 * 1024
 """Where delta-spark, too, begins the next file."""
 
+MAX_FILE_SIZE: Final = 2**31 - 1
+"""Offsets in the log are signed 32-bit integers."""
+
 _VERSION: Final = 1
-_MAX_FILE: Final = 2**31 - 1  # offsets in the log are signed 32-bit integers
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def pack(
     """
     frames: list[bytes] = []
     cardinalities: list[int] = []
-    size, target_size = 1, min(target_size, _MAX_FILE)
+    size, target_size = 1, min(target_size, MAX_FILE_SIZE)
     for vector in vectors:
         if not vector:
             raise InvalidArgumentError(
@@ -79,9 +81,9 @@ def from_frames(
         raise InvalidArgumentError(
             f"{len(frames.offsets)} frames but {len(cardinalities)} cardinalities"
         )
-    if 1 + len(frames.data) > _MAX_FILE:
+    if 1 + len(frames.data) > MAX_FILE_SIZE:
         raise InvalidArgumentError(
-            f"{len(frames.data)} bytes of vectors do not fit one file of {_MAX_FILE} bytes"
+            f"{len(frames.data)} bytes of vectors do not fit one file of {MAX_FILE_SIZE} bytes"
         )
     first = Descriptor.relative(
         uuid or uuid4(), prefix=prefix, offset=1, size_in_bytes=0, cardinality=0
