@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 
 from benchmarks.runner import Contest, Peer, benchmark
 from delvec.vector import Bitmap, blobs, copy_frames, decode_frame, encode_frame, pack
+from delvec.vector.build import PAGE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,6 +106,59 @@ def decode(shape: Callable[[], NDArray[np.int64]]) -> Contest:
 for shape_name, make in SHAPES.items():
     benchmark(f"core/encode/{shape_name}")(lambda make=make: encode(make))  # type: ignore[misc]
     benchmark(f"core/decode/{shape_name}")(lambda make=make: decode(make))  # type: ignore[misc]
+
+
+def rows_hit(share: float) -> tuple[NDArray[np.bool_], Bitmap]:
+    """Rows of a file of 20 million that a delete hits, as a mask and as a bitmap."""
+    mask = np.random.default_rng(3).random(2 * COUNT) < share
+    return mask, Bitmap(np.flatnonzero(mask))
+
+
+def pages(share: float) -> Contest:
+    """Pages as Spark aggregates them, to a bitmap."""
+    mask, bitmap = rows_hit(share)
+    count = -(-len(mask) // PAGE_BITS)
+    octets = np.packbits(np.pad(mask, (0, count * PAGE_BITS - len(mask))), bitorder="little")
+    buckets = np.arange(1, count + 1)
+
+    def bare() -> BitMap64:
+        buffer = array("Q")
+        buffer.frombytes(np.flatnonzero(np.unpackbits(octets, bitorder="little")).data.cast("B"))
+        return BitMap64(buffer, optimize=False)
+
+    def agree(ours: Bitmap, theirs: BitMap64) -> None:
+        assert ours == bitmap
+        assert ours.to_bytes() == bytes(_optimised(theirs).serialize())
+
+    return Contest(
+        lambda: Bitmap.from_pages(buckets, octets), [Peer("numpy and pyroaring", bare)], agree
+    )
+
+
+def words(share: float) -> Contest:
+    """A bitmap to the words that a scan looks bits up in."""
+    mask, bitmap = rows_hit(share)
+    bits = BitMap64.deserialize(bitmap.to_bytes())
+
+    def bare() -> NDArray[np.uint64]:
+        dead = np.zeros(len(mask), dtype=np.bool_)
+        dead[np.frombuffer(bits.to_array(), dtype=np.int64)] = True
+        return np.packbits(dead, bitorder="little").view(np.uint64)
+
+    def agree(ours: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> None:
+        assert np.array_equal(ours, theirs)
+
+    return Contest(lambda: bitmap.to_words(len(mask)), [Peer("pyroaring and numpy", bare)], agree)
+
+
+def _optimised(bits: BitMap64) -> BitMap64:
+    bits.run_optimize()
+    return bits
+
+
+for percent in (1, 50):
+    benchmark(f"core/pages/{percent}%")(lambda share=percent / 100: pages(share))  # type: ignore[misc]
+    benchmark(f"core/words/{percent}%")(lambda share=percent / 100: words(share))  # type: ignore[misc]
 
 
 @benchmark("core/repack")

@@ -202,11 +202,49 @@ def test_keys_scattered_over_thousands_of_buckets() -> None:
     assert Bitmap.from_bytes(Bitmap(keys).to_bytes()) == Bitmap(keys)
 
 
-def test_words_are_made_window_by_window() -> None:
-    length = (1 << 24) + 130
-    values = [0, (1 << 24) - 1, 1 << 24, length - 1]
-    words = Bitmap(values).to_words(length)
-    assert np.flatnonzero(words).tolist() == [value // 64 for value in values]
+@given(
+    stretches=stretches,
+    runs=st.lists(ranges, max_size=5),
+    window=st.tuples(st.integers(0, 3_000_000), st.integers(0, 3_000_000)),
+    optimised=st.booleans(),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_masks_and_words_of_all_kinds_of_containers(
+    stretches: list[tuple[int, int, float]],
+    runs: list[tuple[int, int]],
+    window: tuple[int, int],
+    *,
+    optimised: bool,
+    seed: int,
+) -> None:
+    rng, position, mask = np.random.default_rng(seed), 0, np.zeros(6_000_000, dtype=np.bool_)
+    for gap, length, density in stretches:
+        position += gap // 8
+        piece = mask[position : position + length]
+        piece |= rng.random(len(piece)) < density
+        position += length
+    for first, last in runs:
+        mask[first % 5_000_000 : first % 5_000_000 + last - first] = True
+    bitmap = Bitmap(np.flatnonzero(mask))
+    if optimised:
+        bitmap.to_bytes()
+    start, stop = min(window), max(window)
+    assert np.array_equal(bitmap.to_mask(start, stop), mask[start:stop])
+    words = bitmap.to_words(stop)
+    bits = np.unpackbits(words.view(np.uint8), count=stop, bitorder="little")
+    assert np.array_equal(bits.view(np.bool_), mask[:stop])
+    assert not np.unpackbits(words.view(np.uint8), bitorder="little")[stop:].any()
+
+
+def test_masks_over_borders_of_buckets_and_far_out() -> None:
+    edge = 2**32
+    bitmap = Bitmap.from_ranges([edge - 3, 5 * edge + 100_000], [edge + 2, 5 * edge + 300_000])
+    assert np.flatnonzero(bitmap.to_mask(edge - 10, edge + 10)).tolist() == [7, 8, 9, 10, 11]
+    assert bitmap.to_mask(5 * edge, 5 * edge + 400_000).sum() == 200_000
+    assert not bitmap.to_mask(2 * edge, 2 * edge + 100).any()
+    assert not Bitmap().to_mask(7, 9).any()
+    assert len(bitmap.to_mask(9, 9)) == 0
 
 
 def test_merging_run_optimises_again() -> None:

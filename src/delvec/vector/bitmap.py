@@ -9,7 +9,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from delvec.errors import InvalidArgumentError
-from delvec.vector import build, portable
+from delvec.vector import build, expand, portable
 from delvec.vector.build import PAGE_BITS, PAGE_BYTES
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Bitmap"]
 
 _LIMIT: Final = 2**63
-_WINDOW: Final = 1 << 24  # rows whose mask is held at once while words are made
 
 
 class Bitmap:
@@ -138,9 +137,10 @@ class Bitmap:
         array([False,  True,  True, False])
         """
         _check_window(start, stop)
-        mask = np.zeros(stop - start, dtype=np.bool_)
-        mask[self._window(start, stop) - start] = True
-        return mask
+        aligned = start >> 16 << 16
+        octets = expand.to_octets(self._bits, aligned, stop)
+        mask = np.unpackbits(octets, count=stop - aligned, bitorder="little")
+        return mask[start - aligned :].view(np.bool_)
 
     def to_words(self, length: int) -> NDArray[np.uint64]:
         """Give the numbers 0 to `length` - 1 as bits of 64-bit words, lowest bit first.
@@ -151,13 +151,8 @@ class Bitmap:
         array([9, 1], dtype=uint64)
         """
         _check_window(0, length)
-        words = np.zeros(-(-length // 64), dtype="<u8")
-        octets = words.view(np.uint8)
-        for start in range(0, length, _WINDOW):
-            stop = min(start + _WINDOW, length)
-            packed = np.packbits(self.to_mask(start, stop), bitorder="little")
-            octets[start // 8 : start // 8 + len(packed)] = packed
-        return words
+        words = expand.to_octets(self._bits, 0, length).view("<u8")
+        return words[: -(-length // 64)].astype(np.uint64, copy=False)
 
     def isdisjoint(self, other: Bitmap) -> bool:
         """Tell whether the two share no value."""
@@ -209,13 +204,6 @@ class Bitmap:
         return (
             f"Bitmap({self.cardinality:,} {values} in {self.min}..{self.max}, {self.byte_size:,} B)"
         )
-
-    def _window(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The values in [start, stop), without expanding the rest."""
-        if start >= stop or self.max is None or self.max < start:
-            return np.empty(0, dtype=np.int64)
-        inside = self._bits & BitMap64(range(start, min(stop, self.max + 1)))
-        return np.frombuffer(inside.to_array(), dtype=np.int64)
 
 
 def _wrap(bits: BitMap64) -> Bitmap:
