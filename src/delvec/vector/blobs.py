@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from delvec.vector.bitmap import Bitmap
-    from delvec.vector.frame import Frames
+    from delvec.vector.frames import Frames
 
 __all__ = [
     "DELETION_VECTOR",

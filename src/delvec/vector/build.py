@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from pyroaring import BitMap64
 
+from delvec.vector.portable import BITSET_SIZE, COOKIE_WITHOUT_RUNS, MAX_ARRAY
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,14 +27,11 @@ __all__ = ["PAGE_BITS", "PAGE_BYTES", "from_numbers", "from_pages"]
 PAGE_BITS: Final = 32_768
 PAGE_BYTES: Final = PAGE_BITS // 8
 
-_CONTAINER_BYTES: Final = 2 * PAGE_BYTES
-_MAX_ARRAY: Final = 4096  # Roaring holds a container as sorted values up to this many
 _BLOCK: Final = 1 << 20  # numbers laid out at once: what fits a cache is twice as fast
 _WORTH_IT: Final = 4096  # numbers from which numpy's fixed costs are made up for
 _MAX_BUCKETS: Final = 16  # each costs a dozen calls of numpy; scattered keys have thousands
 _EXPANDED_AT_ONCE: Final = 4096  # containers, at most 4,096 values of 8 bytes in each: 128 MiB
 _BUCKET_HEADER: Final = Struct("<III")  # key, cookie, container count
-_COOKIE_WITHOUT_RUNS: Final = 12346
 _LOW: Final = np.uint64(0xFFFF)
 _BITS_OF_LOW: Final = np.uint64(16)
 
@@ -55,9 +54,9 @@ def from_pages(indexes: NDArray[np.uint64], pages: NDArray[np.uint8]) -> BitMap6
     keys, slots = np.unique(indexes >> np.uint64(1), return_inverse=True)
     halves = np.zeros((len(keys), 2, PAGE_BYTES), dtype=np.uint8)
     halves[slots, indexes & np.uint64(1)] = pages
-    bitsets = halves.reshape(len(keys), _CONTAINER_BYTES)
+    bitsets = halves.reshape(len(keys), BITSET_SIZE)
     counts = np.bitwise_count(bitsets.view(np.uint64)).sum(axis=1, dtype=np.int64)
-    dense = counts > _MAX_ARRAY
+    dense = counts > MAX_ARRAY
     bits = _bitsets(keys[dense], counts[dense], bitsets[dense])
     sparse = np.flatnonzero(~dense & (counts > 0))
     for first in range(0, len(sparse), _EXPANDED_AT_ONCE):
@@ -91,7 +90,7 @@ def _laid_out(numbers: NDArray[np.uint64]) -> BitMap64:
     starts = np.concatenate(([0], np.flatnonzero(keys[1:] != keys[:-1]) + 1))
     counts = np.diff(starts, append=len(numbers))
     keys = keys[starts]
-    dense = counts > _MAX_ARRAY
+    dense = counts > MAX_ARRAY
     if not dense.any():
         return _arrays(keys, counts, numbers)
     in_dense = np.repeat(dense, counts)
@@ -100,7 +99,7 @@ def _laid_out(numbers: NDArray[np.uint64]) -> BitMap64:
     places |= (numbers[in_dense] & _LOW).view(np.int64)
     mask = np.zeros(np.count_nonzero(dense) << 16, dtype=np.bool_)
     mask[places] = True
-    bitsets = np.packbits(mask, bitorder="little").reshape(-1, _CONTAINER_BYTES)
+    bitsets = np.packbits(mask, bitorder="little").reshape(-1, BITSET_SIZE)
     return bits | _bitsets(keys[dense], counts[dense], bitsets)
 
 
@@ -115,7 +114,7 @@ def _bitsets(
     keys: NDArray[np.uint64], counts: NDArray[np.int64], bitsets: NDArray[np.uint8]
 ) -> BitMap64:
     """Build containers of more than 4,096 values each, from their 65,536 bits."""
-    sizes = np.full(len(keys), _CONTAINER_BYTES)
+    sizes = np.full(len(keys), BITSET_SIZE)
     return _decoded(keys, counts, sizes, bitsets.reshape(-1))
 
 
@@ -138,7 +137,7 @@ def _decoded(
         # A container's offset counts from the cookie, behind which are 8 bytes for each of them.
         offsets = 8 + 8 * (last - first) + ends[first:last] - ends[first]
         parts += [
-            _BUCKET_HEADER.pack(bucket, _COOKIE_WITHOUT_RUNS, last - first),
+            _BUCKET_HEADER.pack(bucket, COOKIE_WITHOUT_RUNS, last - first),
             header.tobytes(),
             offsets.astype("<u4").tobytes(),
             bodies[ends[first] : ends[last]].data,

@@ -14,7 +14,8 @@ from uuid import UUID, uuid4
 
 from delvec.errors import FormatError, InvalidArgumentError, TruncatedError, located
 from delvec.vector.descriptor import Descriptor
-from delvec.vector.frame import FRAME_OVERHEAD, Frames, encode_frame
+from delvec.vector.frame import FRAME_OVERHEAD, encode_frame
+from delvec.vector.frames import Frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from pyroaring import BitMap64
 
+from delvec.vector.portable import BITSET_SIZE, COOKIE_WITHOUT_RUNS, MAX_ARRAY, OFFSETS_FROM
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -21,11 +23,7 @@ __all__ = ["to_octets"]
 _COUNT: Final = Struct("<Q")
 _KEY_AND_COOKIE: Final = Struct("<II")
 _U32: Final = Struct("<I")
-_COOKIE_WITHOUT_RUNS: Final = 12346
-_OFFSETS_FROM: Final = 4  # with runs, an offset table exists from this many containers up
-_CONTAINER_BITS: Final = 1 << 16
-_CONTAINER_BYTES: Final = _CONTAINER_BITS // 8
-_MAX_ARRAY: Final = 4096
+_CONTAINER_BITS: Final = 8 * BITSET_SIZE
 # Up to these, going through a container's 65,536 bits one by one costs more.
 _FEW_VALUES: Final = 512
 _FEW_RUNS: Final = 64
@@ -37,7 +35,7 @@ def to_octets(bits: BitMap64, start: int, stop: int) -> NDArray[np.uint8]:
     `start` must be a multiple of 65,536. Takes an eighth of a byte for each number of the window
     and the encoded size of what is in it.
     """
-    octets = np.zeros(-(-(stop - start) // _CONTAINER_BITS) * _CONTAINER_BYTES, dtype=np.uint8)
+    octets = np.zeros(-(-(stop - start) // _CONTAINER_BITS) * BITSET_SIZE, dtype=np.uint8)
     if not bits or bits.min() >= stop or bits.max() < start:
         return octets
     inside = bits
@@ -54,7 +52,7 @@ def _expand_bucket(data: memoryview, position: int, octets: NDArray[np.uint8], s
     """Set the bits of one bucket of sound bytes, and give where the next one begins."""
     key, cookie = _KEY_AND_COOKIE.unpack_from(data, position)
     cookie_at = position + 4
-    if cookie == _COOKIE_WITHOUT_RUNS:
+    if cookie == COOKIE_WITHOUT_RUNS:
         count: int = _U32.unpack_from(data, cookie_at + 4)[0]
         header, is_run = cookie_at + 8, np.zeros(count, dtype=np.uint8)
     else:
@@ -64,19 +62,19 @@ def _expand_bucket(data: memoryview, position: int, octets: NDArray[np.uint8], s
         is_run = np.unpackbits(flags, count=count, bitorder="little")
     keys, less = np.frombuffer(data, dtype="<u2", count=2 * count, offset=header).reshape(-1, 2).T
     bodies = header + 4 * count
-    if cookie == _COOKIE_WITHOUT_RUNS or count >= _OFFSETS_FROM:
+    if cookie == COOKIE_WITHOUT_RUNS or count >= OFFSETS_FROM:
         bodies += 4 * count
-    places = ((key << 16) + keys.astype(np.int64)) * _CONTAINER_BYTES - start // 8
+    places = ((key << 16) + keys.astype(np.int64)) * BITSET_SIZE - start // 8
     at, sparse = bodies, []
     for place, cardinality, runs in zip(
         places.tolist(), (less.astype(np.int64) + 1).tolist(), is_run.tolist(), strict=True
     ):
-        target = octets[place : place + _CONTAINER_BYTES]
+        target = octets[place : place + BITSET_SIZE]
         if runs:
             at = _fill_runs(data, at, target)
-        elif cardinality > _MAX_ARRAY:
-            target[:] = np.frombuffer(data, np.uint8, _CONTAINER_BYTES, at)
-            at += _CONTAINER_BYTES
+        elif cardinality > MAX_ARRAY:
+            target[:] = np.frombuffer(data, np.uint8, BITSET_SIZE, at)
+            at += BITSET_SIZE
         else:
             lows = np.frombuffer(data, "<u2", cardinality, at)
             at += 2 * cardinality

@@ -7,19 +7,16 @@
 Delta calls it an on-disk deletion vector
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#deletion-vector-file-storage-format),
 Iceberg a deletion-vector-v1 blob (https://iceberg.apache.org/puffin-spec/). Because they are the
-same bytes, a frame is carried from one to the other by copying it: `copy_frames`.
+same bytes, a frame is carried from one to the other by copying it: see `frames`.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
-
-import numpy as np
 
 from delvec.errors import (
     ChecksumError,
@@ -33,18 +30,15 @@ from delvec.vector import portable
 from delvec.vector.bitmap import Bitmap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import ArrayLike, NDArray
+    from collections.abc import Iterator
 
 __all__ = [
+    "EMPTY_PAYLOAD",
     "FRAME_OVERHEAD",
     "KEYS",
     "MAX_POSITION",
     "POSITIONS",
-    "Frames",
     "check_frame",
-    "copy_frames",
     "decode_frame",
     "decode_payload",
     "encode_frame",
@@ -62,6 +56,9 @@ blobs for position vectors, merge them and lose the deletes; this way it refuses
 FRAME_OVERHEAD: Final = 8
 """What a frame adds to its payload: length and CRC."""
 
+EMPTY_PAYLOAD: Final = 12
+"""The smallest payload: magic and a bucket count of 0."""
+
 MAX_POSITION: Final = (2**31 - 2) << 32 | 0x8000_0000
 """The largest row position that every engine can hold (Iceberg's Java bitmap sets the limit)."""
 
@@ -71,7 +68,6 @@ _LARGE: Final = 1 << 20
 _LENGTH: Final = Struct(">I")
 _U32: Final = Struct("<I")
 _MAGIC_SIZE: Final = 4
-_EMPTY_PAYLOAD: Final = _MAGIC_SIZE + 8  # magic and a bucket count of 0
 
 
 def encode_frame(bitmap: Bitmap, magic: bytes = POSITIONS) -> bytes:
@@ -161,61 +157,14 @@ def check_frame(data: bytes | memoryview, *, magic: bytes = POSITIONS) -> memory
     payload, checksum = _taken_apart(memoryview(data))
     _require_checksum(checksum, crc32(payload))
     _require_magic(payload, magic, offset=_LENGTH.size)
-    if len(payload) < _EMPTY_PAYLOAD:
+    if len(payload) < EMPTY_PAYLOAD:
         raise TruncatedError(
             "vector without a bitmap",
             offset=_LENGTH.size,
-            expected=f"at least {_EMPTY_PAYLOAD} bytes",
+            expected=f"at least {EMPTY_PAYLOAD} bytes",
             found=f"{len(payload)} bytes",
         )
     return payload
-
-
-@dataclass(frozen=True, eq=False)
-class Frames:
-    """Frames back to back in one buffer.
-
-    `offsets` and `lengths` span whole frames: length field to CRC.
-    """
-
-    data: bytes
-    offsets: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-
-    @classmethod
-    def join(cls, frames: Iterable[bytes]) -> Frames:
-        """Put frames together that are encoded already."""
-        parts = list(frames)
-        lengths = np.array([len(part) for part in parts], dtype=np.int64)
-        return cls(b"".join(parts), np.cumsum(lengths) - lengths, lengths)
-
-    @classmethod
-    def concat(cls, many: Iterable[Frames]) -> Frames:
-        """Put frames of several files together, in order."""
-        parts = list(many)
-        lengths = np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)])
-        data = b"".join(part.data for part in parts)
-        return cls(data, np.cumsum(lengths) - lengths, lengths)
-
-
-def copy_frames(source: bytes | memoryview, offsets: ArrayLike, lengths: ArrayLike) -> Frames:
-    """Copy frames out of a file's bytes, each checked as by `check_frame`, none decoded.
-
-    Works on whole columns: one CRC call per frame is the only step that is not vectorised, and
-    neighbours are copied together.
-
-    Args:
-        source: The bytes that hold the frames.
-        offsets: Where each frame begins, as `Descriptor.file_range` and Puffin's footer say.
-        lengths: How long each whole frame is, as they say, too.
-
-    Raises:
-        FormatError: For the first frame that is wrong, with its offset in `source`.
-    """
-    view = memoryview(source)
-    starts, sizes = _integers(offsets, "offsets"), _integers(lengths, "lengths")
-    _check_frames(view, starts, sizes)
-    return Frames(_gather(view, starts, sizes), np.cumsum(sizes) - sizes, sizes)
 
 
 def portable_frame(frame: bytes | memoryview) -> bytes:
@@ -223,13 +172,6 @@ def portable_frame(frame: bytes | memoryview) -> bytes:
     payload, checksum = _taken_apart(memoryview(frame))
     _require_checksum(checksum, crc32(payload))
     return frame_payload(payload)
-
-
-def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
-    numbers = np.asarray(values)
-    if numbers.size and (numbers.ndim != 1 or numbers.dtype.kind not in "iu"):
-        raise InvalidArgumentError(f"{what} must be a flat sequence of integers")
-    return numbers.reshape(-1).astype(np.int64)
 
 
 def _framed(*parts: bytes | memoryview) -> bytes:
@@ -343,55 +285,3 @@ def _native_to_portable(body: memoryview) -> memoryview:
             found=f"{len(body)} bytes",
         )
     return memoryview(b"".join(parts))
-
-
-def _check_frames(view: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-    """Check many frames of one buffer; the first wrong one is checked again to name its fault."""
-    if starts.shape != lengths.shape:
-        raise InvalidArgumentError(f"{len(starts)} offsets but {len(lengths)} lengths")
-    size = len(view)
-    inside = (starts >= 0) & (lengths >= FRAME_OVERHEAD + _EMPTY_PAYLOAD) & (lengths <= size)
-    inside &= starts <= size - lengths
-    _refuse_first(view, starts, lengths, ~inside)
-    if len(starts) == 0:
-        return
-    begins, ends = starts + _LENGTH.size, starts + lengths - _LENGTH.size
-    spans = zip(begins.tolist(), ends.tolist(), strict=True)
-    found = [crc32(view[begin:end]) for begin, end in spans]
-    # The big-endian number at every byte, aligned or not; only those asked for are looked at.
-    numbers = np.ndarray((size - 3,), dtype=">u4", buffer=view, strides=(1,))
-    wrong = numbers[starts] != lengths - FRAME_OVERHEAD
-    wrong |= numbers[begins] != int.from_bytes(POSITIONS, "big")
-    wrong |= numbers[ends] != np.array(found, dtype=np.uint32)
-    _refuse_first(view, starts, lengths, wrong)
-
-
-def _refuse_first(
-    view: memoryview,
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    wrong: NDArray[np.bool_],
-) -> None:
-    if not wrong.any():
-        return
-    index = int(np.argmax(wrong))
-    start, length = int(starts[index]), int(lengths[index])
-    if start < 0 or length < FRAME_OVERHEAD or start + length > len(view):
-        raise TruncatedError(
-            "vector lies outside its file",
-            offset=start,
-            expected=f"{length} bytes",
-            found=f"{max(0, len(view) - max(start, 0))} bytes",
-        )
-    with located(offset=start):
-        check_frame(view[start : start + length])
-    raise AssertionError(f"frame at {start} is sound after all")
-
-
-def _gather(view: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> bytes:
-    if len(starts) == 0:
-        return b""
-    breaks = np.flatnonzero(starts[1:] != (starts + lengths)[:-1]) + 1
-    firsts = starts[np.concatenate(([0], breaks))].tolist()
-    lasts = (starts + lengths)[np.concatenate((breaks - 1, [len(starts) - 1]))].tolist()
-    return b"".join([view[first:last] for first, last in zip(firsts, lasts, strict=True)])

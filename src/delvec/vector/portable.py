@@ -18,28 +18,40 @@ allocated by a count that the input claims: memory grows with the length of the 
 from __future__ import annotations
 
 from struct import Struct
-from typing import cast
+from typing import Final, cast
 
 from pyroaring import BitMap64
 
 from delvec.errors import FormatError, MagicError, TruncatedError
 
-__all__ = ["MAX_BUCKETS", "MIN_BUCKET_SIZE", "decode", "roaring_end"]
+__all__ = [
+    "BITSET_SIZE",
+    "COOKIE_WITHOUT_RUNS",
+    "COOKIE_WITH_RUNS",
+    "MAX_ARRAY",
+    "MAX_BUCKETS",
+    "MIN_BUCKET_SIZE",
+    "OFFSETS_FROM",
+    "decode",
+    "roaring_end",
+]
 
-MAX_BUCKETS = 2**31 - 1
-MIN_BUCKET_SIZE = 12  # key, cookie and container count of an empty bitmap
+MAX_BUCKETS: Final = 2**31 - 1
+MIN_BUCKET_SIZE: Final = 12  # key, cookie and container count of an empty bitmap
+
+# Of the 32-bit form: what its first number is, and what its containers of 65,536 values hold.
+COOKIE_WITHOUT_RUNS: Final = 12346
+COOKIE_WITH_RUNS: Final = 12347
+OFFSETS_FROM: Final = 4  # with runs, an offset table exists from this many containers up
+MAX_ARRAY: Final = 4096  # a container with more values is a bitset
+BITSET_SIZE: Final = 8192
 
 _COUNT = Struct("<Q")
 _U32 = Struct("<I")
 _U16 = Struct("<H")
 _KEY_AND_CARDINALITY = Struct("<HH")
 
-_COOKIE_WITHOUT_RUNS = 12346
-_COOKIE_WITH_RUNS = 12347
-_OFFSETS_FROM = 4  # with runs, an offset table exists from this many containers up
 _MAX_CONTAINERS = 1 << 16
-_MAX_ARRAY = 4096  # a container with more values is a bitset
-_BITSET_SIZE = 8192
 
 
 def decode(data: memoryview) -> BitMap64:
@@ -71,22 +83,22 @@ def decode(data: memoryview) -> BitMap64:
 def roaring_end(data: memoryview, start: int) -> int:
     """Find where the 32-bit Roaring bitmap that begins at `start` ends."""
     cookie: int = _unpack(_U32, data, start, "Roaring cookie")[0]
-    if cookie == _COOKIE_WITHOUT_RUNS:
+    if cookie == COOKIE_WITHOUT_RUNS:
         count: int = _unpack(_U32, data, start + 4, "Roaring container count")[0]
         flags, header = b"", start + 8
         offsets = 4 * count
-    elif cookie & 0xFFFF == _COOKIE_WITH_RUNS:
+    elif cookie & 0xFFFF == COOKIE_WITH_RUNS:
         count = (cookie >> 16) + 1
         header = start + 4 + (count + 7) // 8
         _require(data, header, "Roaring run flags")
         flags = bytes(data[start + 4 : header])
-        offsets = 4 * count if count >= _OFFSETS_FROM else 0
+        offsets = 4 * count if count >= OFFSETS_FROM else 0
     else:
         raise MagicError(
             "not a Roaring bitmap",
             offset=start,
-            expected=f"cookie {_COOKIE_WITHOUT_RUNS} or {_COOKIE_WITH_RUNS}",
-            found=cookie & 0xFFFF if cookie & 0xFFFF == _COOKIE_WITH_RUNS else cookie,
+            expected=f"cookie {COOKIE_WITHOUT_RUNS} or {COOKIE_WITH_RUNS}",
+            found=cookie & 0xFFFF if cookie & 0xFFFF == COOKIE_WITH_RUNS else cookie,
         )
     if count > _MAX_CONTAINERS:
         raise FormatError(
@@ -103,7 +115,7 @@ def roaring_end(data: memoryview, start: int) -> int:
             end += 2 + 4 * runs
         else:
             cardinality = _KEY_AND_CARDINALITY.unpack_from(data, header + 4 * index)[1] + 1
-            end += 2 * cardinality if cardinality <= _MAX_ARRAY else _BITSET_SIZE
+            end += 2 * cardinality if cardinality <= MAX_ARRAY else BITSET_SIZE
         _require(data, end, "Roaring container")
     return end
 
@@ -119,7 +131,7 @@ def _is_all_of(bits: BitMap64, data: memoryview, count: int) -> bool:
         cookie: int = _U32.unpack_from(data, _COUNT.size + 4)[0]
         flags = _COUNT.size + 8
         containers = (cookie >> 16) + 1
-        return cookie == _COOKIE_WITHOUT_RUNS or any(data[flags : flags + (containers + 7) // 8])
+        return cookie == COOKIE_WITHOUT_RUNS or any(data[flags : flags + (containers + 7) // 8])
     return bits.__sizeof__() == len(data) and bits.serialize() == data
 
 
