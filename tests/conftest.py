@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import delvec
 
@@ -12,6 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+# No deadlines: how fast a machine is must not decide a test. In CI the examples stay the same.
+settings.register_profile(
+    "delvec",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.load_profile("delvec")
 
 DELTA_SPARK = "io.delta:delta-spark_4.1_2.13:4.4.0"
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import pickle
 from array import array
 
@@ -110,7 +111,15 @@ class BitmapAgainstSet(RuleBasedStateMachine):
 
 
 TestBitmapAgainstSet = BitmapAgainstSet.TestCase
-TestBitmapAgainstSet.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestBitmapAgainstSet.settings = settings(max_examples=40, stateful_step_count=15)
+
+
+@pytest.mark.slow
+class TestBitmapAgainstSetForLong(BitmapAgainstSet.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(
+        max_examples=int(os.environ.get("DELVEC_SLOW_EXAMPLES") or 20_000) // 10,
+        stateful_step_count=40,
+    )
 
 
 @given(
@@ -121,7 +130,7 @@ TestBitmapAgainstSet.settings = settings(max_examples=40, stateful_step_count=15
     ),
     repeat=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pages_of_spark_become_their_positions(
     pages: dict[int, tuple[int, float]], *, repeat: bool
 ) -> None:
@@ -161,7 +170,7 @@ stretches = st.lists(
     start=st.sampled_from([0, 65_535, 2**32 - 200_000, 2**40, 15 * 2**32, 2**63 - 2**26]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_ascending_numbers_are_laid_out_as_croaring_would(
     stretches: list[tuple[int, int, float]], start: int, seed: int
 ) -> None:
@@ -209,7 +218,7 @@ def test_keys_scattered_over_thousands_of_buckets() -> None:
     optimised=st.booleans(),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_masks_and_words_of_all_kinds_of_containers(
     stretches: list[tuple[int, int, float]],
     runs: list[tuple[int, int]],
