@@ -14,6 +14,8 @@ from delvec.errors import UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.session import iceberg_coordinate
 from delvec.spark.stores import open_storage
+from delvec.storage import Storage
+from delvec.vector import Bitmap, decode_frame, encode_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,6 +199,20 @@ def test_storage_takes_the_credentials_of_the_session(spark: SparkSession) -> No
     }
     assert dict(mine._options) == own | {"aws_region": "eu-west-1"}
     assert "key of the session" not in repr(storage)
+
+
+def test_storage_and_bitmaps_travel_to_workers(spark: SparkSession, tmp_path: Path) -> None:
+    storage = Storage.open(tmp_path)
+    for number in range(4):
+        storage.write(f"{number}.bin", encode_frame(Bitmap([number])))
+    base = Bitmap([100])
+
+    def decode(number: int) -> Bitmap:
+        return decode_frame(storage.read(f"{number}.bin")) | base
+
+    found = spark.sparkContext.parallelize(range(4), 2).map(decode).collect()
+    assert found == [Bitmap([number, 100]) for number in range(4)]
+    assert storage.requests.gets == 0  # each copy counts its own
 
 
 def test_a_connect_client_is_refused_where_a_jvm_is_needed(tmp_path: Path) -> None:
