@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -32,10 +33,11 @@ child = 'import sys; print("early", file=sys.stderr, flush=True); sys.stdin.read
 command = [sys.executable, "-c", child]
 with QuietStart() as console:
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=console.sink)
-    time.sleep(0.5)
+    while b"early" not in console._held:
+        time.sleep(0.01)
     {inside}
 process.communicate(b"\\n")
-time.sleep(0.5)
+console._reader.join()
 """
 
 
@@ -96,6 +98,7 @@ def test_no_file_stays_open_when_the_process_is_gone() -> None:
     def count() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
+    gc.collect()  # what other tests left is not ours
     before = count()
     for _ in range(10):
         with QuietStart() as console, spawn(LINES, console.sink) as process:
@@ -103,4 +106,4 @@ def test_no_file_stays_open_when_the_process_is_gone() -> None:
     deadline = time.monotonic() + 10  # the readers end in their own time
     while count() > before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert count() == before
+    assert count() <= before

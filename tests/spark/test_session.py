@@ -108,6 +108,7 @@ import threading
 import delvec
 spark = delvec.session("wa", app_name="mine", master="local[1]")
 assert delvec.session("wa", master="local[3]").sparkContext.master == "local[1]"
+assert delvec.session().conf.get("spark.sql.catalog.lake.warehouse").endswith("/wa")
 other = []
 thread = threading.Thread(target=lambda: other.append(delvec.session("wa")))
 thread.start()
@@ -123,7 +124,7 @@ delvec.session("wb").sql("CREATE TABLE lake.db.u (id BIGINT) USING iceberg")
 """
     done = run(code, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "has its catalog lake in" in done.stdout
+    assert "the catalog lake is configured already, in" in done.stdout
     assert (tmp_path / "wb" / "db" / "t").is_dir()
     assert (tmp_path / "wb" / "db" / "u").is_dir()
 
@@ -131,7 +132,11 @@ delvec.session("wb").sql("CREATE TABLE lake.db.u (id BIGINT) USING iceberg")
 def test_what_spark_submit_was_told_stays(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("""
 import delvec
-spark = delvec.session("not here")
+spark = delvec.session()
+try:
+    delvec.session("elsewhere")
+except delvec.errors.InvalidArgumentError as error:
+    print(error.message)
 print(spark.sparkContext.master, spark.sparkContext.appName)
 print(spark.conf.get("spark.sql.extensions"))
 spark.sql("CREATE TABLE lake.db.t (id BIGINT) USING iceberg")
@@ -152,6 +157,7 @@ spark.sql("CREATE TABLE lake.db.t (id BIGINT) USING iceberg")
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == [
+        f"the catalog lake is configured already, in {folder}, not in elsewhere",
         "local[1] mine",
         f"io.delta.sql.DeltaSparkSessionExtension,{ICEBERG_EXTENSIONS}",
     ]

@@ -35,9 +35,9 @@ _HAS_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 
 def session(
-    warehouse: str | os.PathLike[str] = "warehouse",
+    warehouse: str | os.PathLike[str] | None = None,
     *,
-    app_name: str = "delvec",
+    app_name: str | None = None,
     master: str | None = None,
     catalog: str = "lake",
     iceberg: bool = True,
@@ -53,8 +53,9 @@ def session(
         spark.sql("CREATE TABLE lake.db.orders (id BIGINT) USING iceberg")
 
     Args:
-        warehouse: The folder or URI of the Iceberg catalog; made when first written to.
-        app_name: The name that Spark's UI shows.
+        warehouse: The folder or URI of the Iceberg catalog, made when first written to; the folder
+            `warehouse` unless the catalog is configured already.
+        app_name: The name that Spark's UI shows; `delvec` unless one is configured.
         master: Where to run; all cores of this machine unless the environment says otherwise.
         catalog: The name of the Iceberg catalog (of Hadoop type) in the warehouse.
         iceberg: False starts without any jar, for work on Delta tables alone.
@@ -65,33 +66,40 @@ def session(
     Raises:
         UnsupportedFeatureError: Iceberg has no runtime for this Spark.
         MissingDependencyError: A JVM runs already, and without the Iceberg runtime.
-        InvalidArgumentError: The session that runs has the catalog in another warehouse.
+        InvalidArgumentError: The catalog is configured already, and with another warehouse.
     """
     builder = SparkSession.builder
     for key, value in (conf or {}).items():
         builder = builder.config(key, value)
     if not jvm.has_context():
         builder = _with_context(builder, app_name, master, quiet=quiet)
+    if iceberg and warehouse is not None:
+        _require_no_other_warehouse(builder, catalog, os.fspath(warehouse))
     builder = configure(
-        builder, warehouse=warehouse, catalog=catalog, iceberg=iceberg, packages=packages
+        builder,
+        warehouse="warehouse" if warehouse is None else warehouse,
+        catalog=catalog,
+        iceberg=iceberg,
+        packages=packages,
     )
     options = builder._options  # noqa: SLF001
     with nullcontext() if jvm.is_running() else jvm.started(options, quiet=quiet):
         if iceberg:
             _require_iceberg()
-            _require_same_warehouse(catalog, os.fspath(warehouse))
         return builder.getOrCreate()
 
 
 def _with_context(
-    builder: SparkSession.Builder, app_name: str, master: str | None, *, quiet: bool
+    builder: SparkSession.Builder, app_name: str | None, master: str | None, *, quiet: bool
 ) -> SparkSession.Builder:
     """Add what decides how Spark itself runs, where the user has not said so already."""
-    wanted = {"spark.app.name": app_name, "spark.master": "local[*]"}
+    wanted = {"spark.app.name": "delvec", "spark.master": "local[*]"}
     if quiet:
         wanted |= {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     if master:
         builder = builder.master(master)
+    if app_name:
+        builder = builder.appName(app_name)
     for key, value in wanted.items():
         if not setting(builder, key):
             builder = builder.config(key, value)
@@ -114,15 +122,22 @@ def _require_iceberg() -> None:
     )
 
 
-def _require_same_warehouse(catalog: str, warehouse: str) -> None:
-    """Spark opens a catalog once: a second warehouse of the same name would go unheard."""
-    key = f"spark.sql.catalog.{catalog}.warehouse"
-    current = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001
-    there = current.conf.get(key, "") if current and jvm.has_context() else ""
-    if there and there != _absolute(warehouse):
+def _require_no_other_warehouse(
+    builder: SparkSession.Builder, catalog: str, warehouse: str
+) -> None:
+    """A catalog that is configured stays as it is: another warehouse would go unheard."""
+    name = f"spark.sql.catalog.{catalog}"
+    session = SparkSession._instantiatedSession if jvm.has_context() else None  # noqa: SLF001
+
+    def configured(key: str) -> str:
+        return (session.conf.get(key, "") if session else "") or setting(builder, key)
+
+    there = configured(f"{name}.warehouse")
+    if configured(name) and there != _absolute(warehouse):
         raise InvalidArgumentError(
-            f"the session that runs has its catalog {catalog} in {there}, not in {warehouse}",
-            hint="pass that warehouse, or another name for the catalog",
+            f"the catalog {catalog} is configured already, in {there or 'no warehouse'},"
+            f" not in {warehouse}",
+            hint="leave the warehouse away to use that one, or name another catalog",
         )
 
 
