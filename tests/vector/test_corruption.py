@@ -469,6 +469,7 @@ def test_a_prefix_of_ones_own_is_checked() -> None:
 
 # A bucket that is announced with runs and has none is shorter than CRoaring would write it.
 UNFLAGGED = bytes.fromhex("3b300000 00 0000 0000 0100")
+FLAGGED_BEYOND = UNFLAGGED[:4] + b"\x02" + UNFLAGGED[5:]  # for a second container, and has one
 FOUR_UNFLAGGED = (
     bytes.fromhex("3b300300 00")
     + b"".join(pack_struct("<HH", key, 0) for key in range(4))
@@ -481,6 +482,7 @@ FOUR_UNFLAGGED = (
     ("body", "message"),
     [
         (buckets((0, UNFLAGGED)) + b"TRAILNG", "bytes after the last bucket"),
+        (buckets((0, FLAGGED_BEYOND)) + b"TRAILNG", "bytes after the last bucket"),
         (
             buckets(
                 *((key, FOUR_UNFLAGGED) for key in range(4)),

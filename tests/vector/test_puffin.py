@@ -307,7 +307,8 @@ def test_vectors_travel_from_delta_to_puffin_and_back_by_copying(names: list[str
     assert footer_of(one_by_one.data).blobs == footer.blobs
 
     back = copy_frames(data, offsets, frames.lengths)
-    file = delta_file.from_frames(back, cardinalities, prefix="ab")
+    file = delta_file.from_frames(back, np.array(cardinalities), prefix="ab")
+    assert json.dumps([descriptor.to_json() for descriptor in file.descriptors])
     assert file.path.startswith("ab/deletion_vector_")
     for descriptor, vector in zip(file.descriptors, decoded, strict=True):
         start, length = descriptor.file_range

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
+import numpy as np
+
 from delvec.errors import FormatError, InvalidArgumentError, TruncatedError, located
 from delvec.vector.descriptor import Descriptor
 from delvec.vector.frame import FRAME_OVERHEAD, encode_frame
@@ -19,6 +21,8 @@ from delvec.vector.frames import Frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from delvec.vector.bitmap import Bitmap
 
@@ -75,7 +79,11 @@ def pack(
 
 
 def from_frames(
-    frames: Frames, cardinalities: Sequence[int], *, prefix: str = "", uuid: UUID | None = None
+    frames: Frames,
+    cardinalities: Sequence[int] | NDArray[np.int64],
+    *,
+    prefix: str = "",
+    uuid: UUID | None = None,
 ) -> VectorFile:
     """Make a file of frames that are encoded already, such as those copied out of Puffin."""
     if len(cardinalities) != len(frames.offsets):
@@ -90,12 +98,9 @@ def from_frames(
         uuid or uuid4(), prefix=prefix, offset=1, size_in_bytes=0, cardinality=0
     )
     offsets, sizes = 1 + frames.offsets, frames.lengths - FRAME_OVERHEAD
-    descriptors = tuple(
-        Descriptor("u", first.path_or_inline, offset, size, cardinality)
-        for offset, size, cardinality in zip(
-            offsets.tolist(), sizes.tolist(), cardinalities, strict=True
-        )
-    )
+    counts = np.asarray(cardinalities, dtype=np.int64)  # a log holds Python's integers only
+    columns = zip(offsets.tolist(), sizes.tolist(), counts.tolist(), strict=True)
+    descriptors = tuple(Descriptor("u", first.path_or_inline, *column) for column in columns)
     return VectorFile(str(first.file_path), bytes([_VERSION]) + frames.data, descriptors)
 
 

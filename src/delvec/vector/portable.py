@@ -29,14 +29,12 @@ __all__ = [
     "COOKIE_WITHOUT_RUNS",
     "COOKIE_WITH_RUNS",
     "MAX_ARRAY",
-    "MAX_BUCKETS",
     "MIN_BUCKET_SIZE",
     "OFFSETS_FROM",
     "decode",
     "roaring_end",
 ]
 
-MAX_BUCKETS: Final = 2**31 - 1
 MIN_BUCKET_SIZE: Final = 12  # key, cookie and container count of an empty bitmap
 
 # Of the 32-bit form: what its first number is, and what its containers of 65,536 values hold.
@@ -51,6 +49,7 @@ _U32 = Struct("<I")
 _U16 = Struct("<H")
 _KEY_AND_CARDINALITY = Struct("<HH")
 
+_MAX_BUCKETS = 2**31 - 1
 _MAX_CONTAINERS = 1 << 16
 
 
@@ -98,7 +97,7 @@ def roaring_end(data: memoryview, start: int) -> int:
             "not a Roaring bitmap",
             offset=start,
             expected=f"cookie {COOKIE_WITHOUT_RUNS} or {COOKIE_WITH_RUNS}",
-            found=cookie & 0xFFFF if cookie & 0xFFFF == COOKIE_WITH_RUNS else cookie,
+            found=cookie,
         )
     if count > _MAX_CONTAINERS:
         raise FormatError(
@@ -123,23 +122,23 @@ def roaring_end(data: memoryview, start: int) -> int:
 def _is_all_of(bits: BitMap64, data: memoryview, count: int) -> bool:
     """Tell quickly that `data` holds nothing that CRoaring did not look at.
 
-    It tells nothing of bytes behind the last bucket. There are none, and no empty buckets, where
-    what CRoaring would write is as long as what it read; only a bucket that is announced as one
-    with runs and has none could be written longer, and hide them.
+    It passes over bytes behind the last bucket, and over empty buckets. Where it would write as
+    many bytes as it read there is room for neither, if the input is one bucket without runs; one
+    that is announced with runs and has none would be written longer, and could hide them. Of all
+    others the very bytes are compared, which takes about a third of the time that decoding did.
     """
-    if count == 1 and bits.__sizeof__() == len(data):
-        cookie: int = _U32.unpack_from(data, _COUNT.size + 4)[0]
-        flags = _COUNT.size + 8
-        containers = (cookie >> 16) + 1
-        return cookie == COOKIE_WITHOUT_RUNS or any(data[flags : flags + (containers + 7) // 8])
-    return bits.__sizeof__() == len(data) and bits.serialize() == data
+    if bits.__sizeof__() != len(data):
+        return False
+    cookie_at = _COUNT.size + _U32.size
+    without_runs = count == 1 and _U32.unpack_from(data, cookie_at)[0] == COOKIE_WITHOUT_RUNS
+    return without_runs or bits.serialize() == data
 
 
 def _read_count(data: memoryview) -> int:
     count: int = _unpack(_COUNT, data, 0, "bucket count")[0]
-    if count > MAX_BUCKETS:
+    if count > _MAX_BUCKETS:
         raise FormatError(
-            "impossible bucket count", offset=0, expected=f"at most {MAX_BUCKETS}", found=count
+            "impossible bucket count", offset=0, expected=f"at most {_MAX_BUCKETS}", found=count
         )
     if _COUNT.size + count * MIN_BUCKET_SIZE > len(data):
         raise TruncatedError(
