@@ -67,6 +67,31 @@ def test_what_is_written_is_read_back(storage: Storage, server: S3Server) -> Non
     assert path.read_bytes() == b"0123456789"
 
 
+def test_an_input_makes_a_request_for_each_read_and_none_for_what_was_prefetched(
+    storage: Storage,
+) -> None:
+    data = bytes(range(256)) * 20_000
+    storage.write("f", data)
+    before = storage.requests
+    with storage.open_input("f", size=len(data)) as file:
+        assert storage.requests == before
+        assert (file.seek(-10, 2), file.read(20)) == (len(data) - 10, data[-10:])
+        file.prefetch([(100, 1000), (3 * MIB, 500)])
+        file.seek(3 * MIB)
+        assert file.read(500) == data[3 * MIB :][:500]
+        file.seek(100)
+        assert file.read(1000) == data[100:1100]
+    spent = storage.requests - before
+    assert (spent.gets, spent.heads, spent.bytes_read) == (3, 0, 1510)
+    with storage.open_input("f") as file:
+        assert file.size() == len(data)
+    assert storage.requests.heads == before.heads + 1
+    with storage.open_input("f", size=len(data) + 1) as file, pytest.raises(TruncatedError):
+        file.read()
+    with storage.open_input("gone", size=10) as file, pytest.raises(ObjectNotFoundError):
+        file.read()
+
+
 def test_stat_agrees_with_the_listing(storage: Storage) -> None:
     storage.write("f", b"abc")
     (listed,) = storage.list()

@@ -15,7 +15,9 @@ from pathlib import Path
 from threading import Barrier
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from delvec.errors import (
     DelvecError,
@@ -207,6 +209,7 @@ def test_keys_that_leave_the_root_are_refused(storage: Storage, key: str) -> Non
     attempts: list[Callable[[], object]] = [
         lambda: storage.read(key),
         lambda: storage.read_range(key, 0, 1),
+        lambda: storage.open_input(key),
         lambda: storage.stat(key),
         lambda: storage.exists(key),
         lambda: storage.write(key, b""),
@@ -221,6 +224,57 @@ def test_keys_that_leave_the_root_are_refused(storage: Storage, key: str) -> Non
         with pytest.raises(InvalidArgumentError, match="cannot be a key"):
             storage.list(start_from=key)
     assert storage.requests == RequestCounts()
+
+
+def test_an_input_is_a_seekable_file_and_counts_as_one_get(storage: Storage) -> None:
+    storage.write("f", b"0123456789")
+    before = storage.requests
+    with storage.open_input("f") as file:
+        assert (file.size(), file.readable(), file.seekable(), file.writable()) == (10, 1, 1, 0)
+        assert (file.read(3), file.tell()) == (b"012", 3)
+        assert (file.seek(-2, os.SEEK_END), file.read(5), file.read()) == (8, b"89", b"")
+        assert (file.seek(4), file.seek(1, os.SEEK_CUR), file.read()) == (4, 5, b"56789")
+        assert (file.seek(50), file.read(1)) == (50, b"")
+        file.seek(0)
+        assert file.readinto(buffer := bytearray(4)) == 4
+        assert (bytes(buffer), file.readall()) == (b"0123", b"456789")
+        for wrong in ((-1, 0), (-11, 2), (0, 7)):
+            with pytest.raises(InvalidArgumentError, match="cannot seek"):
+                file.seek(*wrong)
+    assert file.closed
+    file.close()
+    with pytest.raises(ValueError, match="closed"):
+        file.read()
+    spent = storage.requests - before
+    assert (spent.gets, spent.heads, spent.bytes_read) == (1, 0, 20)
+
+
+def test_an_input_serves_what_was_prefetched(storage: Storage) -> None:
+    storage.write("f", bytes(range(100)))
+    with storage.open_input("f", size=100) as file:
+        file.prefetch([(10, 20), (50, 10), (70, 0)])
+        assert storage.requests.bytes_read == 30
+        file.seek(12)
+        assert file.read(18) == bytes(range(12, 30))
+        file.prefetch([(10, 5), (60, 5)])
+        assert storage.requests.bytes_read == 35
+        file.seek(58)
+        assert file.read(4) == bytes(range(58, 62))
+        assert storage.requests.bytes_read == 39
+
+
+def test_an_input_reads_parquet_and_fails_in_our_words(storage: Storage) -> None:
+    table = pa.table({"a": range(1000)})
+    Path(storage.root).mkdir()
+    parquet.write_table(table, Path(storage.root, "f"))
+    with storage.open_input("f") as file:
+        assert parquet.ParquetFile(file, pre_buffer=True).read() == table
+    with pytest.raises(ObjectNotFoundError, match="none does not exist"):
+        storage.open_input("none")
+    with storage.open_input("f") as file:
+        os.truncate(Path(storage.root, "f"), 10)
+        with pytest.raises(TruncatedError, match="ends before the bytes"):
+            parquet.ParquetFile(file)
 
 
 def test_put_if_absent_keeps_what_is_there(storage: Storage) -> None:

@@ -11,6 +11,7 @@ import click
 
 from delvec.cli.exits import ExitCode
 from delvec.cli.main import command as delvec_command
+from delvec.cli.options import storage_options
 from delvec.cli.output import Column, visible
 from delvec.errors import FormatError, InvalidArgumentError, located
 from delvec.storage import Storage
@@ -58,15 +59,8 @@ class _Entry:
 
 @delvec_command("inspect")
 @click.argument("file")
-@click.option(
-    "--option",
-    "-o",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting of the object store, such as region=eu-west-1.",
-)
-def command(output: Output, file: str, options: tuple[str, ...]) -> None:
+@storage_options
+def command(output: Output, file: str, options: dict[str, str]) -> None:
     """Show what is in FILE, a Delta `.bin` or an Iceberg Puffin file, and check it.
 
     FILE is a path or a URI. Every vector is decoded and held against its checksum and what the
@@ -74,7 +68,7 @@ def command(output: Output, file: str, options: tuple[str, ...]) -> None:
     """
     if os.path.isdir(file):  # noqa: PTH112  (also for what is a URI and no path)
         raise InvalidArgumentError(f"{file} is a folder", hint="name a .bin or .puffin file in it")
-    storage, key = Storage.open_file(file, _pairs(options))
+    storage, key = Storage.open_file(file, options)
     size = storage.size(key)
     head = storage.read_range(key, 0, min(4, size))
     with located(file):
@@ -120,13 +114,6 @@ def _show(output: Output, file: str, kind: str, size: int, entries: list[_Entry]
             "entries": [{k: v for k, v in row.items() if v is not None} for row in rows],
         }
     )
-
-
-def _pairs(options: tuple[str, ...]) -> dict[str, str]:
-    pairs = [option.partition("=") for option in options]
-    if bad := [key for key, sign, _ in pairs if not sign]:
-        raise click.BadParameter(f"{bad[0]!r} is not of the form KEY=VALUE", param_hint="--option")
-    return {key: value for key, _, value in pairs}
 
 
 def _delta(data: bytes) -> Iterator[_Entry]:

@@ -41,6 +41,7 @@ class Column:
     key: str
     title: str
     style: str = ""
+    is_unbroken: bool = False
 
 
 class Output(ABC):
@@ -106,7 +107,7 @@ class TextOutput(Output):
                 style=column.style,
                 justify=justify,
                 overflow="fold",
-                no_wrap=numeric,
+                no_wrap=numeric or column.is_unbroken,
             )
         for row in rows:
             table.add_row(*(Text(_cell(row.get(column.key))) for column in columns))

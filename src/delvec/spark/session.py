@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyspark
 from pyspark.sql import SparkSession
 
+from delvec.datasource import DelvecDataSource
 from delvec.errors import (
     InvalidArgumentError,
     MissingDependencyError,
@@ -86,7 +87,10 @@ def session(
     with nullcontext() if jvm.is_running() else jvm.started(options, quiet=quiet):
         if iceberg:
             _require_iceberg()
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    # Spark finds it by itself where its workers can import `pyspark_delvec`; this is for the rest.
+    spark.dataSource.register(DelvecDataSource)
+    return spark
 
 
 def _with_context(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,9 @@ class Bucket:
             with ThreadPoolExecutor(min(8, len(merged))) as pool:
                 blocks = list(pool.map(lambda span: self._read_span(key, span), merged))
         return [_cut(merged, blocks, span) for span in spans]
+
+    def open(self, key: str, size: int | None) -> _Object:
+        return _Object(self, key, self.stat(key).size if size is None else size)
 
     def stat(self, key: str) -> FileInfo:
         self._counter.add(heads=1)
@@ -176,6 +180,21 @@ class Bucket:
     def _info(self, meta: ObjectMeta) -> FileInfo:
         age = (meta["last_modified"] - _EPOCH) // timedelta(milliseconds=1)
         return FileInfo(meta["path"][len(self._prefix) :], meta["size"], age, meta["e_tag"])
+
+
+@dataclass(frozen=True)
+class _Object:
+    """An object that is read piece by piece."""
+
+    bucket: Bucket
+    key: str
+    size: int
+
+    def read_spans(self, spans: Sequence[Span]) -> Sequence[bytes]:
+        return self.bucket.read_spans(self.key, spans)
+
+    def close(self) -> None:
+        """Do nothing: between two requests nothing is open."""
 
 
 def _open_store(location: Location, options: Mapping[str, str]) -> S3Store | GCSStore | AzureStore:

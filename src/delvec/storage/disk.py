@@ -16,7 +16,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -51,14 +52,19 @@ class Disk:
 
     def read(self, key: str) -> bytes:
         with self._opened(key) as (file, size):
-            return self._pread(file, key, (0, size))
+            return self.pread(file, key, (0, size))
 
     def read_spans(self, key: str, spans: Sequence[Span]) -> Sequence[bytes]:
         with self._opened(key) as (file, size):
             for start, end in spans:
                 if end > size:
                     raise truncated(str(self._root / key), (start, end), size)
-            return [self._pread(file, key, span) for span in spans]
+            return [self.pread(file, key, span) for span in spans]
+
+    def open(self, key: str, _size: int | None = None) -> _OpenFile:
+        with ExitStack() as stack:
+            file, size = stack.enter_context(self._opened(key))
+            return _OpenFile(self, key, file, size, stack.pop_all())
 
     def stat(self, key: str) -> FileInfo:
         self._counter.add(heads=1)
@@ -147,7 +153,7 @@ class Disk:
         finally:
             os.close(file)
 
-    def _pread(self, file: int, key: str, span: Span) -> bytes:
+    def pread(self, file: int, key: str, span: Span) -> bytes:
         start, end = span
         parts = []
         while start < end:  # One call gives 2 GiB at most.
@@ -158,6 +164,23 @@ class Disk:
             start += len(part)
         self._counter.add(bytes_read=end - span[0])
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@dataclass(frozen=True)
+class _OpenFile:
+    """A file that is read piece by piece."""
+
+    disk: Disk
+    key: str
+    file: int
+    size: int
+    stack: ExitStack
+
+    def read_spans(self, spans: Sequence[Span]) -> Sequence[bytes]:
+        return [self.disk.pread(self.file, self.key, span) for span in spans]
+
+    def close(self) -> None:
+        self.stack.close()
 
 
 def _drop_checksum(path: Path) -> None:

@@ -12,6 +12,7 @@ from delvec.storage.bucket import Bucket
 from delvec.storage.counts import Counter
 from delvec.storage.disk import Disk
 from delvec.storage.failures import explained
+from delvec.storage.input_file import InputFile
 from delvec.storage.location import checked_key, locate
 from delvec.storage.options import merge_options, options_from_hadoop
 
@@ -100,6 +101,10 @@ class Storage:
         root = location._replace(path=folder or ("/" if location.scheme == "file" else "")).root
         return cls.open(root, storage_options, hadoop=hadoop), checked_key(name)
 
+    def open_elsewhere(self, uri: str) -> tuple[Storage, str]:
+        """Open the folder of another file with the options of this one; see `open_file`."""
+        return Storage.open_file(uri, dict(self._options))
+
     @property
     def requests(self) -> RequestCounts:
         """The requests made so far, by this object alone."""
@@ -139,6 +144,20 @@ class Storage:
             wanted = [span for span in spans if span[0] < span[1]]
             found = iter(self._backend.read_spans(key, wanted) if wanted else ())
         return tuple(next(found) if start < end else b"" for start, end in spans)
+
+    def open_input(self, key: str, size: int | None = None) -> InputFile:
+        """Open an object as a seekable, read-only file, as `pyarrow.parquet` takes one.
+
+        On local disk this counts as one GET, whatever is read then. In an object store every read
+        is a GET, none is made here, and an object that is not there is found out by the first.
+
+        Args:
+            key: the object.
+            size: its size in bytes, if known: that spares the HEAD of an object store.
+        """
+        uri = self.uri_of(key)
+        with explained(uri):
+            return InputFile(self._backend.open(key, size), uri)
 
     def stat(self, key: str) -> FileInfo:
         """Tell size, time of change and etag: one HEAD."""

@@ -1,0 +1,166 @@
+"""`delvec files`: the data files of a table, and how many rows of each are deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import numpy as np
+import pyarrow.compute as pc
+
+from delvec.cli.figures import bar, counted, percent, shortened, size, used_columns
+from delvec.cli.main import command as delvec_command
+from delvec.cli.options import storage_options
+from delvec.cli.output import Column, JsonOutput, visible
+from delvec.delta.history import version_at
+from delvec.delta.listing import files_table
+from delvec.delta.locations import is_absolute
+from delvec.delta.snapshot import open_snapshot
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    from delvec.cli.output import Output
+    from delvec.delta.fileset import FileSet
+    from delvec.delta.snapshot import Snapshot
+
+__all__ = ["command"]
+
+_COLUMNS: Final = [
+    Column("path", "file"),
+    Column("partition", "partition", "cyan"),
+    Column("row_count", "rows"),
+    Column("deleted_rows", "deleted", "bold"),
+    Column("share", "share", "red", is_unbroken=True),
+    Column("vector", "vector", is_unbroken=True),
+    Column("size", "size", is_unbroken=True),
+]
+_WHERE: Final = {"u": "file", "p": "absolute", "i": "inline"}
+_PATH_WIDTH: Final = 40
+_PARTITION_WIDTH: Final = 32
+
+
+@delvec_command("files")
+@click.argument("table")
+@click.option("--version", type=click.IntRange(min=0), help="As of this version.")
+@click.option("--timestamp", help="As of this time, such as 2024-01-31 10:00; UTC unless it says.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="Show so many files, 0 for all. JSON holds all of them.",
+)
+@storage_options
+def command(
+    output: Output,
+    table: str,
+    version: int | None,
+    timestamp: str | None,
+    limit: int,
+    options: dict[str, str],
+) -> None:
+    """Show the data files of TABLE, those with most deleted rows first.
+
+    TABLE is the path or URI of a Delta table. The log alone is read.
+    """
+    if version is not None and timestamp is not None:
+        raise click.UsageError("give --version or --timestamp, not both")
+    storage = Storage.open(table, options)
+    if timestamp is not None:
+        version = version_at(storage, timestamp)
+    snapshot = open_snapshot(storage, version)
+    files = snapshot.files
+    order = np.lexsort((np.arange(len(files)), -files.deleted_rows))
+    total = _total(files)
+    if not isinstance(output, JsonOutput):  # a million files are listed for whom it helps
+        _show(output, snapshot, order[:limit] if limit else order, total)
+        return
+    output.result(
+        {
+            "table": snapshot.table,
+            "version": snapshot.version,
+            "total": total,
+            "files": _documents(files, order, statistics=True),
+        }
+    )
+
+
+def _total(files: FileSet) -> dict[str, int | None]:
+    counts = files.row_counts
+    return {
+        "files": len(files),
+        "bytes": int(files.sizes.sum()),
+        "row_count": None if counts.null_count else pc.sum(counts, min_count=0).as_py(),
+        "deleted_rows": int(files.deleted_rows.sum()),
+        "files_with_vectors": int(files.has_vector.sum()),
+        "files_without_row_count": counts.null_count,
+    }
+
+
+def _show(
+    output: Output, snapshot: Snapshot, order: np.typing.NDArray[np.int64], total: dict[str, Any]
+) -> None:
+    output.note((visible(snapshot.table), "bold"), f": version {snapshot.version:,}")
+    rows = [_row(file) for file in _documents(snapshot.files, order, statistics=False)]
+    width = max((len(row["size"]) for row in rows), default=0)
+    for row in rows:
+        row["size"] = row["size"].rjust(width)
+    if rows:
+        output.table(used_columns(_COLUMNS, rows), rows)
+    if left := total["files"] - len(rows):
+        output.note((f"… and {counted(left, 'file')} more; --limit 0 shows all", "dim"))
+    output.note(_sentence(total))
+    if missing := total["files_without_row_count"]:
+        output.note(
+            (f"The log has no statistics of {counted(missing, 'file')}: ", "yellow"),
+            "how many rows are in there only the data can tell.",
+        )
+
+
+def _sentence(total: dict[str, Any]) -> str:
+    parts = [counted(total["files"], "file"), size(total["bytes"])]
+    deleted, vectors = total["deleted_rows"], counted(total["files_with_vectors"], "vector")
+    if total["row_count"] is not None:
+        parts.append(counted(total["row_count"], "row"))
+        if deleted:
+            share = percent(deleted, total["row_count"])
+            parts.append(f"{deleted:,} of them deleted ({share}) by {vectors}")
+    elif deleted:
+        parts.append(f"{counted(deleted, 'row')} deleted by {vectors}")
+    return ", ".join(parts) + ("" if deleted else "; no row is deleted by a vector")
+
+
+def _row(file: dict[str, Any]) -> dict[str, Any]:
+    """Give what people see of a file."""
+    rows, deleted, kind = (file[key] for key in ("row_count", "deleted_rows", "vector"))
+    values = file["partition_values"].items()
+    partition = " ".join(f"{name}={'null' if text is None else text}" for name, text in values)
+    path = file["path"]
+    # The folder says the partition again, and takes the room of what tells files apart.
+    name = path.rpartition("/")[2] if partition and not is_absolute(path) else path
+    return {
+        "path": shortened(name, _PATH_WIDTH),
+        "partition": shortened(partition, _PARTITION_WIDTH),
+        "row_count": rows,
+        "deleted_rows": deleted or None,
+        "share": f"{bar(deleted, rows)} {percent(deleted, rows):>7}" if deleted and rows else None,
+        "vector": f"{_WHERE.get(kind, kind)} {size(file['vector_bytes'] or 0)}" if kind else None,
+        "size": size(file["size"]),
+    }
+
+
+def _documents(
+    files: FileSet, order: np.typing.NDArray[np.int64], *, statistics: bool
+) -> list[dict[str, Any]]:
+    """Give what the log says of files, in an order."""
+    ascending = np.sort(order)
+    chosen, back = files.select(ascending), np.searchsorted(ascending, order)
+    documents: list[dict[str, Any]] = (
+        files_table(chosen, statistics=statistics).take(back).to_pylist()
+    )
+    descriptors = chosen.vectors.take(back).to_pylist()
+    for document, descriptor in zip(documents, descriptors, strict=True):
+        document["partition_values"] = dict(document["partition_values"])
+        document["modified"] = document["modified"].isoformat(timespec="milliseconds")
+        document["descriptor"] = descriptor
+    return documents

@@ -1,0 +1,128 @@
+"""`delvec history`: what was done to a table, newest first."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delvec.cli.figures import counted, shortened, used_columns
+from delvec.cli.main import command as delvec_command
+from delvec.cli.options import storage_options
+from delvec.cli.output import Column, visible
+from delvec.delta.history import history
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delvec.cli.output import Output
+
+__all__ = ["command"]
+
+_COLUMNS: Final = [
+    Column("version", "version", "bold"),
+    Column("when", "when (UTC)", "dim", is_unbroken=True),
+    Column("operation", "operation", "cyan"),
+    Column("parameters", "parameters"),
+    Column("rows", "rows"),
+    Column("vectors", "vectors", "bold"),
+    Column("engine", "engine", "dim"),
+]
+_ROWS: Final = {
+    "deleted": ("numDeletedRows", "numTargetRowsDeleted"),
+    "updated": ("numUpdatedRows", "numTargetRowsUpdated"),
+    "inserted": ("numTargetRowsInserted",),
+    "copied": ("numCopiedRows", "numTargetRowsCopied"),
+    "written": ("numOutputRows", "numAddedRows"),
+}
+_VECTORS: Final = {
+    "added": ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded"),
+    "updated": ("numDeletionVectorsUpdated", "numTargetDeletionVectorsUpdated"),
+    "removed": ("numDeletionVectorsRemoved", "numTargetDeletionVectorsRemoved"),
+}
+_NOTHING: Final = ("", "[]", "{}", "null", None)
+_WIDTH: Final = 44
+
+
+@delvec_command("history")
+@click.argument("table")
+@click.option("--limit", type=click.IntRange(min=1), help="The newest so many commits.")
+@storage_options
+def command(output: Output, table: str, limit: int | None, options: dict[str, str]) -> None:
+    """Show what was done to TABLE: the commits still in its log, newest first.
+
+    TABLE is the path or URI of a Delta table.
+    """
+    storage = Storage.open(table, options)
+    commits = [_document(row) for row in history(storage, limit).to_pylist()]
+    _show(output, storage.root, commits, limit)
+    output.result({"table": storage.root, "commits": commits})
+
+
+def _document(row: dict[str, Any]) -> dict[str, Any]:
+    """Give what programs are told of a commit: every field that it has."""
+    maps = ("operationParameters", "operationMetrics")
+    row |= {name: dict(row[name]) for name in maps if row[name] is not None}
+    row["timestamp"] = row["timestamp"].isoformat(timespec="milliseconds")
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _show(output: Output, table: str, commits: list[dict[str, Any]], limit: int | None) -> None:
+    output.note((visible(table), "bold"), f": {counted(len(commits), 'commit')}")
+    rows = [_row(commit) for commit in commits]
+    if rows:
+        output.table(used_columns(_COLUMNS, rows), rows)
+    oldest = commits[-1]["version"] if commits else None
+    if oldest and len(commits) == limit:
+        output.note(("Older commits are left out.", "dim"))
+    elif oldest:
+        output.note((f"Commits before version {oldest:,} were cleaned up.", "dim"))
+
+
+def _row(commit: dict[str, Any]) -> dict[str, Any]:
+    """Give what people see of a commit."""
+    metrics = {_camel(name): text for name, text in commit.get("operationMetrics", {}).items()}
+    return {
+        "version": commit["version"],
+        "when": commit["timestamp"][:19].replace("T", " "),
+        "operation": commit.get("operation"),
+        "parameters": _parameters(commit.get("operationParameters", {})),
+        "rows": _figures(metrics, _ROWS),
+        "vectors": _figures(metrics, _VECTORS),
+        "engine": shortened(commit.get("engineInfo", ""), _WIDTH),
+    }
+
+
+def _camel(name: str) -> str:
+    """Spell a name as delta-spark does; delta-rs writes `num_deleted_rows`."""
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+
+
+def _parameters(parameters: Mapping[str, str | None]) -> str:
+    """Tell the parameters that say something, what was looked for first."""
+    telling = {name: text for name, text in parameters.items() if text not in _NOTHING}
+    predicate = _predicate(telling.pop("predicate", ""))
+    told = [f"where {predicate}"] if predicate else []
+    told += [f"{name}={text}" for name, text in telling.items()]
+    return shortened(", ".join(told), _WIDTH)
+
+
+def _predicate(text: str) -> str:
+    """Take a predicate out of the JSON list that delta-spark wraps it in."""
+    try:
+        parts = json.loads(text)
+    except ValueError:
+        return text
+    return " and ".join(map(str, parts)) if isinstance(parts, list) else text
+
+
+def _figures(metrics: Mapping[str, str | None], wanted: Mapping[str, tuple[str, ...]]) -> str:
+    told = []
+    for word, names in wanted.items():
+        texts = [metrics.get(name) or "" for name in names]
+        if count := next((int(text) for text in texts if text.isdecimal() and int(text)), 0):
+            told.append(f"{count:,} {word}")
+    return ", ".join(told)

@@ -1,0 +1,97 @@
+"""The rows of a version, read by tasks: each loads the vectors of its own files, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from delvec.datasource.batches import for_spark
+from delvec.datasource.splits import plan_splits
+from delvec.delta.arrow_read import read_file
+from delvec.delta.reading import matching_files
+from delvec.delta.vectors import load_vectors
+from delvec.errors import DelvecError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from delvec.datasource.options import ReadOptions
+    from delvec.datasource.splits import Piece
+    from delvec.delta.scan import Scan
+    from delvec.delta.snapshot import Snapshot
+
+__all__ = ["PiecesPartition", "RowsReader"]
+
+_VECTORS_AT_ONCE: Final = 64
+
+
+@dataclass(repr=False)
+class PiecesPartition(InputPartition):
+    """What one task reads."""
+
+    pieces: tuple[Piece, ...]
+
+
+class RowsReader(DataSourceReader):
+    """Plans on the driver, reads in tasks; the scan and the storage travel, the log does not."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        options: ReadOptions,
+        scan: Scan,
+        columns: Sequence[str],
+        names: Sequence[str],
+    ) -> None:
+        self._snapshot: Snapshot | None = snapshot
+        self._options = options
+        self._storage = snapshot.storage
+        self._scan = scan
+        self._columns = list(columns)
+        self._names = list(names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_snapshot": None}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Divide the files that can match among tasks."""
+        try:
+            return self._planned()
+        except UnsupportedFeatureError as error:
+            # It is a NotImplementedError, which Spark takes for: there are no partitions.
+            raise DelvecError(error.describe(), hint=error.hint) from error
+
+    def _planned(self) -> list[InputPartition]:
+        if self._snapshot is None:
+            raise AssertionError("the read is planned before it travels")
+        files = matching_files(self._snapshot, self._scan.predicate, self._scan.time_zone)
+        if self._options.only_vectored:
+            files = files.select(files.has_vector)
+        splits = plan_splits(self._storage, files.data_files(), self._options.split_bytes)
+        # Of no partitions Spark makes one that nobody planned.
+        return [PiecesPartition(tuple(pieces)) for pieces in splits or [[]]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the files of one task, a batch at a time."""
+        if not isinstance(partition, PiecesPartition):
+            raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
+        return self._batches(partition.pieces)
+
+    def _batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(pieces), _VECTORS_AT_ONCE):
+            window = pieces[start : start + _VECTORS_AT_ONCE]
+            vectors = load_vectors(self._storage, [piece.file for piece in window])
+            for piece, vector in zip(window, vectors, strict=True):
+                batches = read_file(
+                    self._storage,
+                    piece.file,
+                    self._scan,
+                    vector=vector,
+                    row_groups=piece.row_groups,
+                )
+                for batch in batches:
+                    yield for_spark(batch, self._columns, self._names)

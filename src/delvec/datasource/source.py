@@ -1,0 +1,104 @@
+"""The class that Spark makes for each `spark.read.format("delvec")`.
+
+Spark calls it in Python processes of its own, on the driver's machine: one makes it and asks for
+the schema, another plans the read. There is no session in them: what they need comes as options.
+
+It has no `pushFilters`, on purpose. Up to Spark 4.3 the plan of a read belongs to the relation and
+not to the query: after `df.where("id < 3").count()` a plain `df.count()` would count 3 rows, and of
+two filters in one query the last would serve both. What the option `filters` says belongs to the
+relation as well, and so is safe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSource
+
+from delvec.errors import UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+    from delvec.datasource.opened import Opened
+
+__all__ = ["DelvecDataSource"]
+
+
+class DelvecDataSource(DataSource):
+    """A Delta table, without its deleted rows.
+
+        spark.read.format("delvec").option("versionAsOf", 3).load("/lake/orders")
+        spark.sql("CREATE TEMPORARY VIEW orders USING delvec OPTIONS (path '/lake/orders')")
+
+    A DataFrame or view stays at the version that was the newest when it was made.
+
+    Options, in any case:
+        path: The table.
+        versionAsOf: The version; the newest by default.
+        timestampAsOf: Or the version that was current at that time, ISO 8601.
+        columns: Names with commas between them, or a JSON list. `_file` and `_pos` are the full
+            name of a row's file and its position there.
+        filters: A JSON list such as `[["day", "=", "2026-01-31"], ["id", "in", [1, 2]]]`, all of
+            which must hold, or a list of such lists, one of which must. Files and row groups that
+            cannot match are not read.
+        view: `rows` by default; `files`, `vectors` (one row for each file with a vector),
+            `positions` (every deleted row) or `history`.
+        splitBytes: How much of the table a task reads, such as `64m`; at most 128 MiB by default,
+            less for small tables.
+        timeZone: Of times that name none: in timestampAsOf, and in values of partitions.
+        storage.*: Keys and endpoints of the object store, such as `storage.aws_region`; what they
+            leave open is taken from the environment. The session's Hadoop configuration is out of
+            reach here.
+    """
+
+    # The version that schema() saw: it travels with the pickled object to whoever plans the read.
+    _version: int | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name of the format."""
+        return "delvec"
+
+    def schema(self) -> StructType:
+        """Read the columns from the table's log."""
+        return self._opened().schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Plan the read of the columns that Spark wants."""
+        return self._opened().reader(schema)
+
+    def _opened(self) -> Opened:
+        # Here, so that who registers this class or looks formats up does not load Arrow.
+        from delvec.datasource.opened import Opened  # noqa: PLC0415
+        from delvec.datasource.options import parse_options  # noqa: PLC0415
+
+        opened = Opened.open(parse_options(self.options), self._version)
+        self._version = opened.snapshot.version
+        return opened
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
+        """Refuse to write."""
+        raise UnsupportedFeatureError(
+            'format("delvec") reads only',
+            feature="writing through the data source API",
+            hint="write through delvec.DeltaTable.for_path(spark, path)",
+        )
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: FBT001, N802
+        """Refuse to write."""
+        self.writer(schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802
+        """Refuse to stream."""
+        raise UnsupportedFeatureError(
+            'format("delvec") cannot be streamed: a stream would miss rows that vectors delete',
+            feature="streaming reads",
+            hint='read in batches with spark.read.format("delvec"), or what has changed between two'
+            " versions with delvec.DeltaTable.for_path(spark, path).changes(start_version)",
+        )
+
+    def simpleStreamReader(self, schema: StructType) -> Any:  # noqa: ANN401, N802
+        """Refuse to stream."""
+        self.streamReader(schema)

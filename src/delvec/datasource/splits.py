@@ -1,0 +1,103 @@
+"""Cutting the files of a version into parts of like size, one for each task."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from delvec.delta.parquet_data import open_data_file
+from delvec.delta.schema import StructType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from delvec.delta.files import DataFile
+    from delvec.storage import Storage
+
+__all__ = ["MAX_SPLIT_BYTES", "Piece", "pack", "plan_splits"]
+
+MAX_SPLIT_BYTES: Final = 128 << 20  # Spark's spark.sql.files.maxPartitionBytes
+OPEN_COST: Final = 4 << 20  # and its spark.sql.files.openCostInBytes
+_REQUESTS_AT_ONCE: Final = 16
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A data file, or some of its row groups."""
+
+    file: DataFile
+    row_groups: tuple[int, ...] | None
+    bytes: int
+
+
+def plan_splits(
+    storage: Storage, files: Sequence[DataFile], split_bytes: int | None
+) -> list[list[Piece]]:
+    """Give each task its pieces: small files together, large ones cut between row groups.
+
+    Footers are read of files above the limit only.
+
+    Args:
+        storage: The table's.
+        files: What to read.
+        split_bytes: Of one task; by default as Spark does it, by the cores of this machine.
+    """
+    limit = split_bytes or _default_limit(files)
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "delvec-footers") as pool:
+        cut = pool.map(lambda file: _cut(storage, file, limit), files)
+        pieces = [piece for some in cut for piece in some]
+    # A file costs something to open, too; but what the user states is about bytes alone.
+    cost = 0 if split_bytes else OPEN_COST
+    return pack(pieces, lambda piece: piece.bytes + cost, limit)
+
+
+def pack(items: Sequence[Item], weight: Callable[[Item], int], limit: int) -> list[list[Item]]:
+    """Put items into groups that weigh up to a limit, or hold one item; the heaviest first.
+
+    >>> pack([1, 9, 5, 3, 2], int, 6)
+    [[9], [5], [3, 2, 1]]
+    """
+    groups: list[list[Item]] = []
+    room = 0
+    for item in sorted(items, key=weight, reverse=True):
+        if not groups or weight(item) > room:
+            groups.append([])
+            room = limit
+        groups[-1].append(item)
+        room -= weight(item)
+    return groups
+
+
+def _default_limit(files: Sequence[DataFile]) -> int:
+    total = sum(file.size + OPEN_COST for file in files)
+    return min(MAX_SPLIT_BYTES, max(OPEN_COST, total // (os.cpu_count() or 1)))
+
+
+def _cut(storage: Storage, file: DataFile, limit: int) -> Iterator[Piece]:
+    if file.size <= limit:
+        return iter([Piece(file, None, file.size)])
+    with open_data_file(storage, file, StructType(()), mapping_mode="none") as data:
+        metadata = data.parquet.metadata
+        sizes = [_group_bytes(metadata.row_group(i)) for i in range(metadata.num_row_groups)]
+    return iter(list(_runs(file, sizes, limit)))
+
+
+def _group_bytes(group: object) -> int:
+    columns = range(group.num_columns)  # type: ignore[attr-defined]
+    return sum(group.column(i).total_compressed_size for i in columns)  # type: ignore[attr-defined]
+
+
+def _runs(file: DataFile, sizes: Sequence[int], limit: int) -> Iterator[Piece]:
+    """Keep row groups that follow each other together."""
+    start, held = 0, 0
+    for group, size in enumerate(sizes):
+        if held and held + size > limit:
+            yield Piece(file, tuple(range(start, group)), held)
+            start, held = group, 0
+        held += size
+    if start < len(sizes):
+        yield Piece(file, tuple(range(start, len(sizes))), held)

@@ -1,0 +1,77 @@
+"""Which files a table may name: those below its root, and others on the same kind of store."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from delvec.errors import FormatError
+
+if TYPE_CHECKING:
+    from delvec.storage import Storage
+
+__all__ = ["full_name", "is_absolute", "open_listed_file", "require_same_store", "spark_path"]
+
+_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
+
+
+def is_absolute(path: str) -> bool:
+    """Tell whether a decoded path names a file by itself, wherever the table is."""
+    scheme, sign, _ = path.partition("://")
+    return path.startswith("/") or (bool(sign) and scheme.replace("+", "").isalnum())
+
+
+def open_listed_file(storage: Storage, path: str) -> tuple[Storage, str]:
+    """Give the storage and the key of a file that the table names.
+
+    Absolute paths are part of the format: shallow clones share the files of their source. They are
+    followed on the same kind of store only: a table in a bucket cannot make anybody read the disk.
+
+    Raises:
+        FormatError: The path leads elsewhere.
+    """
+    if not is_absolute(path):
+        return storage, path
+    require_same_store(storage.root, path)
+    folder, _, name = path.rpartition("/")
+    return _opened(storage, folder or "/"), name
+
+
+def require_same_store(root: str, path: str) -> None:
+    """Refuse an absolute path that is on another kind of store than the table."""
+    kinds = [_kind(root), _kind(path)]
+    if kinds[0] != kinds[1]:
+        raise FormatError(
+            "the table names a file on another kind of store",
+            path=root,
+            expected=f"a path on {kinds[0]}",
+            found=repr(path),
+        )
+
+
+def full_name(root: str, path: str) -> str:
+    """Name a file in full, unescaped, as `Storage.uri_of` does."""
+    return path if is_absolute(path) else f"{root.rstrip('/')}/{path}"
+
+
+def spark_path(root: str, path: str) -> str:
+    """Name a file of a table as Hadoop's `Path` takes it: in full, unescaped.
+
+    On the table's own store its scheme is used, since the session may know `s3a` only.
+    """
+    name = full_name(root, path).rstrip("/")
+    if "://" not in root:
+        return f"file:{name}"
+    scheme, sign, rest = name.partition("://")
+    return root.partition("://")[0] + sign + rest if _kind(root) == _kind(scheme + sign) else name
+
+
+def _kind(uri: str) -> str:
+    scheme = uri.partition("://")[0].lower() if "://" in uri else "file"
+    return _SAME_STORE.get(scheme, scheme)
+
+
+@lru_cache(maxsize=256)
+def _opened(storage: Storage, folder: str) -> Storage:
+    """Open a folder once: many files of a clone are in few folders."""
+    return storage.open_elsewhere(f"{folder}/any")[0]

@@ -1,0 +1,224 @@
+"""The files in `_delta_log`, and which of them make up a version of the table.
+
+<20 digits>.json                            a commit
+<20 digits>.<20 digits>.compacted.json      the commits from one version to another in one file
+<20 digits>.checkpoint.parquet              a checkpoint: the whole state up to a version
+<20 digits>.checkpoint.<n>.<of>.parquet     one part of a checkpoint (10 digits each)
+<20 digits>.checkpoint.<uuid>.json|parquet  a checkpoint of the second kind, with sidecars
+_last_checkpoint                            where to begin; a hint that may be missing or wrong
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError, TableNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delvec.storage import FileInfo, Storage
+
+__all__ = [
+    "LOG",
+    "Checkpoint",
+    "LogFile",
+    "LogListing",
+    "Segment",
+    "commit_key",
+    "find_segment",
+    "list_commits",
+    "list_log",
+]
+
+LOG: Final = "_delta_log"
+_LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_COMPACTED: Final = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
+_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_CHECKPOINT: Final = re.compile(
+    rf"(\d{{20}})\.checkpoint(?:\.(\d{{10}})\.(\d{{10}})|\.({_UUID}))?\.(json|parquet)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of actions, in JSON: one commit, or the commits `first` to `last` compacted."""
+
+    first: int
+    last: int
+    key: str
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The files that hold the state of one version; several if it was written in parts."""
+
+    version: int
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What has to be read for one version: a checkpoint, if there is one, and what came after."""
+
+    version: int
+    checkpoint: Checkpoint | None
+    files: tuple[LogFile, ...]
+    modified_ms: int
+
+
+@dataclass(slots=True)
+class LogListing:
+    """The files of a log by what they are; a checkpoint that lacks a part is left out."""
+
+    commits: dict[int, LogFile]
+    compacted: dict[int, list[LogFile]]
+    checkpoints: list[Checkpoint]
+
+
+def commit_key(version: int) -> str:
+    """Name the file of a commit."""
+    return f"{LOG}/{version:020d}.json"
+
+
+def find_segment(storage: Storage, version: int | None = None) -> Segment:
+    """Find what makes up a version, by default the newest.
+
+    Costs one GET for the hint and one listing from there on; without a usable hint the whole log is
+    listed.
+
+    Raises:
+        TableNotFoundError: There is no log.
+        FormatError: Commits are missing between those that are there.
+        InvalidArgumentError: The version is not there, or not any more.
+    """
+    if version is not None and version < 0:
+        raise InvalidArgumentError(f"a version is 0 or more, got {version}")
+    hint = _hinted_version(storage)
+    listing = None
+    if hint is not None and (version is None or hint <= version):
+        listing = list_log(storage, hint)
+        if not any(found.version >= hint for found in listing.checkpoints):
+            listing = None  # the hint points to what is not there: trust the listing alone
+    if listing is None:
+        listing = list_log(storage)
+    if not listing.commits and not listing.checkpoints:
+        raise TableNotFoundError(
+            f"{storage.root} is no Delta table: it has no commits in {LOG}",
+            table=storage.root,
+            hint="is the path that of the table's folder, the one that holds _delta_log?",
+        )
+    return _segment(storage, listing, version)
+
+
+def list_commits(storage: Storage, start: int = 0) -> list[LogFile]:
+    """List the commits that are still there from a version on, oldest first."""
+    return [commit for _, commit in sorted(list_log(storage, start).commits.items())]
+
+
+def _hinted_version(storage: Storage) -> int | None:
+    try:
+        hint = json.loads(storage.read(_LAST_CHECKPOINT))
+    except (ObjectNotFoundError, ValueError):
+        return None  # only a hint: without it, or with a damaged one, the listing decides
+    version = hint.get("version") if isinstance(hint, dict) else None
+    return version if type(version) is int and version >= 0 else None
+
+
+def list_log(storage: Storage, start: int = 0) -> LogListing:
+    """List the log from a version on."""
+    listing = LogListing({}, {}, [])
+    parts: dict[tuple[int, int], dict[int, str]] = {}
+    for info in storage.list(LOG, start_from=f"{start:020d}"):
+        name = info.key.rpartition("/")[2]
+        if found := _COMMIT.fullmatch(name):
+            version = int(found[1])
+            listing.commits[version] = LogFile(version, version, info.key, info.modified_ms)
+        elif found := _COMPACTED.fullmatch(name):
+            _add_compacted(listing, found, info)
+        elif found := _CHECKPOINT.fullmatch(name):
+            _add_checkpoint(listing, parts, found, info)
+    for (version, count), numbered in parts.items():
+        if set(numbered) == set(range(1, count + 1)):  # all parts, or it does not count
+            keys = tuple(numbered[number] for number in range(1, count + 1))
+            listing.checkpoints.append(Checkpoint(version, keys))
+    return listing
+
+
+def _add_compacted(listing: LogListing, found: re.Match[str], info: FileInfo) -> None:
+    first, last = int(found[1]), int(found[2])
+    if first < last:
+        file = LogFile(first, last, info.key, info.modified_ms)
+        listing.compacted.setdefault(first, []).append(file)
+
+
+def _add_checkpoint(
+    listing: LogListing,
+    parts: dict[tuple[int, int], dict[int, str]],
+    found: re.Match[str],
+    info: FileInfo,
+) -> None:
+    version, part, count, uuid, suffix = found.groups()
+    if part is not None:
+        parts.setdefault((int(version), int(count)), {})[int(part)] = info.key
+    elif info.size and (uuid is not None or suffix == "parquet"):
+        # An empty file is what a writer leaves that died before it wrote a byte.
+        listing.checkpoints.append(Checkpoint(int(version), (info.key,)))
+
+
+def _segment(storage: Storage, listing: LogListing, version: int | None) -> Segment:
+    newest = max([*listing.commits, *(found.version for found in listing.checkpoints)])
+    wanted = newest if version is None else version
+    if wanted > newest:
+        raise InvalidArgumentError(
+            f"{storage.root} has no version {wanted}; the newest is {newest}",
+            hint="`delvec history` lists the versions",
+        )
+    usable = [found for found in listing.checkpoints if found.version <= wanted]
+    checkpoint = max(usable, key=lambda found: (found.version, -len(found.keys)), default=None)
+    start = 0 if checkpoint is None else checkpoint.version + 1
+    files = _covering(storage, listing, start, wanted, is_latest=version is None)
+    last = listing.commits.get(wanted)
+    modified = last.modified_ms if last else storage.stat(checkpoint.keys[0]).modified_ms  # type: ignore[union-attr]
+    return Segment(wanted, checkpoint, tuple(files), modified)
+
+
+def _covering(
+    storage: Storage, listing: LogListing, start: int, wanted: int, *, is_latest: bool
+) -> Iterable[LogFile]:
+    """Choose the fewest files that cover the versions `start` to `wanted`."""
+    chosen = []
+    while start <= wanted:
+        fitting = [file for file in listing.compacted.get(start, ()) if file.last <= wanted]
+        if start in listing.commits:
+            fitting.append(listing.commits[start])
+        if not fitting:
+            raise _missing(storage, listing, start, wanted, is_latest=is_latest)
+        chosen.append(max(fitting, key=lambda file: file.last))
+        start = chosen[-1].last + 1
+    return chosen
+
+
+def _missing(
+    storage: Storage, listing: LogListing, start: int, wanted: int, *, is_latest: bool
+) -> Exception:
+    oldest = min([*listing.commits, *(found.version for found in listing.checkpoints)])
+    readable = [found.version for found in listing.checkpoints if found.version > wanted]
+    if start == 0 and not is_latest and oldest > 0 and readable:
+        return InvalidArgumentError(
+            f"version {wanted} of {storage.root} cannot be read any more: its commits were cleaned"
+            f" up; the oldest that can is {min(readable)}",
+            hint="`delvec history` lists the versions",
+        )
+    return FormatError(
+        f"the log of {storage.root} lacks the commit of version {start}",
+        path=storage.uri_of(commit_key(start)),
+        expected=f"all commits from {start} to {wanted}",
+        found="no file",
+        hint="restore the file from a copy; without it nobody can tell which rows are deleted",
+    )

@@ -1,0 +1,144 @@
+"""Which files are live: the newest word on each (path, vector) decides.
+
+The order of actions inside a commit means nothing. Everything is done on Arrow columns; memory
+grows with the files that are live (some 200 bytes each), time with the actions that are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.paths import canonical
+from delvec.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Batch", "live_rows", "require_one_vector_each", "vector_ids"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one file of the log says of data files; a checkpoint has no removes that matter."""
+
+    uri: str
+    add_paths: pa.Array
+    add_vectors: pa.Array
+    remove_paths: pa.Array | None = None
+    remove_vectors: pa.Array | None = None
+
+
+def vector_ids(vectors: pa.Array) -> pa.Array:
+    """Give Delta's unique id of each vector, null where a file has none."""
+    kind, text, offset = (
+        pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset")
+    )
+    at = pc.binary_join_element_wise("@", offset.cast(pa.string()), "")
+    return pc.binary_join_element_wise(kind, text, pc.coalesce(at, ""), "")
+
+
+def live_rows(
+    commits: Sequence[Batch], checkpoint: Sequence[Batch], root: str
+) -> tuple[list[NDArray[np.int64]], list[pa.Array]]:
+    """Find the adds that are live: their rows in each batch, commits first, and their paths.
+
+    Args:
+        commits: The files of the log after the checkpoint, newest first.
+        checkpoint: The parts of the checkpoint.
+        root: The table, for errors and to complete paths.
+    """
+    spoken = [_keys_of(batch, root) for batch in commits]
+    said = pa.concat_arrays([_NONE, *(key for keys in spoken for key in (keys.adds, keys.removes))])
+    rows, paths = _newest(spoken, said)
+    for batch in checkpoint:
+        part_paths = canonical(batch.add_paths, root)
+        alive = np.ones(len(part_paths), dtype=np.bool_)
+        if len(said):
+            gone = pc.is_in(_keys(part_paths, batch.add_vectors), value_set=said)
+            alive = ~gone.to_numpy(zero_copy_only=False)
+        kept = np.flatnonzero(alive)
+        rows.append(kept)
+        paths.append(part_paths if len(kept) == len(part_paths) else part_paths.take(kept))
+    return rows, paths
+
+
+def require_one_vector_each(paths: pa.Array, root: str) -> None:
+    """Refuse a table in which one data file is live twice, as with two vectors.
+
+    That is what a writer leaves that removed a file without naming its vector. Every engine would
+    read the rows twice.
+    """
+    inside = f"{root.rstrip('/')}/"
+    within = pc.starts_with(paths, inside)
+    if pc.any(within).as_py():
+        paths = pc.if_else(within, pc.utf8_slice_codeunits(paths, len(inside)), paths)
+    if pc.count_distinct(paths).as_py() == len(paths):
+        return
+    counted = paths.value_counts()
+    twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
+    raise FormatError(
+        "a data file is live more than once: its rows would be read twice",
+        path=root,
+        expected="one entry, with one deletion vector or none",
+        found=f"{twice[0].as_py()!r}" + (f" and {len(twice) - 1} more" if len(twice) > 1 else ""),
+        hint="a writer removed the file without naming its vector; the version before still reads"
+        " rightly",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    paths: pa.Array
+    adds: pa.Array
+    removes: pa.Array
+
+
+_NONE = pa.array([], pa.string())
+
+
+def _keys_of(batch: Batch, root: str) -> _Keys:
+    paths = canonical(batch.add_paths, root)
+    adds = _keys(paths, batch.add_vectors)
+    removes = _NONE
+    if batch.remove_paths is not None and len(batch.remove_paths):
+        removes = _keys(canonical(batch.remove_paths, root), batch.remove_vectors)
+        both = adds.filter(pc.is_in(adds, value_set=removes))
+        if len(both):
+            raise FormatError(
+                "one commit adds and removes the same file with the same vector",
+                path=batch.uri,
+                found=repr(both[0].as_py().partition("\0")[0]),
+                hint="the order inside a commit means nothing, so nobody can tell what was meant",
+            )
+    return _Keys(paths, adds, removes)
+
+
+def _keys(paths: pa.Array, vectors: pa.Array) -> pa.Array:
+    if vectors.null_count == len(vectors):
+        return paths
+    return pc.binary_join_element_wise(paths, vector_ids(vectors), "\0", null_handling="skip")
+
+
+def _newest(
+    spoken: Sequence[_Keys], said: pa.Array
+) -> tuple[list[NDArray[np.int64]], list[pa.Array]]:
+    """Give for each batch, newest first, the rows whose add is the first word on its key."""
+    codes = said.dictionary_encode().indices.to_numpy()
+    first = np.empty(len(said), dtype=np.int64)
+    order = np.arange(len(said))
+    first[codes[::-1]] = order[::-1]  # the last to be written here is the newest
+    is_first = first[codes] == order
+    rows, paths, start = [], [], 0
+    for keys in spoken:
+        kept = np.flatnonzero(is_first[start : start + len(keys.adds)])
+        rows.append(kept)
+        paths.append(keys.paths.take(kept))
+        start += len(keys.adds) + len(keys.removes)
+    return rows, paths

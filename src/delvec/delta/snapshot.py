@@ -1,0 +1,220 @@
+"""One version of a Delta table: its protocol, its metadata, its live files."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.actions import JsonActions, adds_schema
+from delvec.delta.checkpoints import ParquetActions, sidecar_key
+from delvec.delta.fileset import FileSet
+from delvec.delta.log_files import Segment, find_segment
+from delvec.delta.metadata import Metadata
+from delvec.delta.protocol import Protocol
+from delvec.delta.replay import Batch, live_rows, require_one_vector_each
+from delvec.errors import FormatError, located
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from delvec.storage import Storage
+
+__all__ = ["Snapshot", "open_snapshot"]
+
+_REQUESTS_AT_ONCE: Final = 16
+
+
+class _JsonAdds:
+    """The adds and removes of a JSON file, with their statistics."""
+
+    def __init__(self, actions: JsonActions, partition_names: Sequence[str]) -> None:
+        table = actions.table(partition_names)
+        add, remove = (table.column(name).combine_chunks() for name in ("add", "remove"))
+        self._actions = actions
+        self._lines = np.flatnonzero(add.is_valid().to_numpy(zero_copy_only=False))
+        self._adds = add.take(self._lines)
+        self.removes = remove.drop_null()
+        self.uri = actions.uri
+
+    def adds(self, partition_names: Sequence[str]) -> pa.Table:
+        schema = adds_schema(partition_names)
+        columns = [pc.struct_field(self._adds, name) for name in schema.names]
+        return pa.table(columns, schema=schema)
+
+    def json_statistics(self) -> pa.Array | None:
+        return pc.struct_field(self._adds, "stats")
+
+    def parsed_statistics(self, *path: str) -> pa.Array | None:  # noqa: ARG002
+        return None
+
+    def action(self, row: int) -> dict[str, Any]:
+        return self._actions.action(int(self._lines[row]))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A version of a table. Opening reads what is small; the files are read when asked for.
+
+    Grows with the table's files, not with its rows: some 200 bytes for each live file, and what
+    statistics a query asks for.
+    """
+
+    storage: Storage
+    segment: Segment
+    protocol: Protocol
+    metadata: Metadata
+    transactions: Mapping[str, int]
+    domains: Mapping[str, str]
+    _commits: tuple[JsonActions, ...] = field(repr=False)
+    _checkpoint: tuple[JsonActions | ParquetActions, ...] = field(repr=False)
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self.segment.version
+
+    @property
+    def table(self) -> str:
+        """The path or URI of the table."""
+        return self.storage.root
+
+    @cached_property
+    def files(self) -> FileSet:
+        """The live files.
+
+        Raises:
+            FormatError: The log is damaged, or says of one file two things at once.
+        """
+        names = [field.physical_name for field in self.metadata.partition_fields]
+        commits = [_JsonAdds(actions, names) for actions in self._commits]
+        parts = [
+            actions if isinstance(actions, ParquetActions) else _JsonAdds(actions, names)
+            for actions in self._checkpoint
+        ]
+        sources = [(source, source.adds(names)) for source in (*commits, *parts)]
+        batches = [_batch(source, adds) for source, adds in sources]
+        rows, paths = live_rows(batches[: len(commits)], batches[len(commits) :], self.table)
+        all_paths = pa.concat_arrays(paths) if paths else pa.array([], pa.string())
+        require_one_vector_each(all_paths, self.table)
+        live = [
+            adds.drop_columns(["path"]).take(kept)
+            for (_, adds), kept in zip(sources, rows, strict=True)
+        ]
+        counts = [len(kept) for kept in rows]
+        return FileSet(
+            self.metadata,
+            self.table,
+            all_paths,
+            pa.concat_tables(live),
+            tuple(source for source, _ in sources),
+            np.repeat(np.arange(len(rows), dtype=np.int32), counts),
+            np.concatenate(rows) if rows else np.empty(0, dtype=np.int64),
+        )
+
+
+def _batch(source: Any, adds: pa.Table) -> Batch:  # noqa: ANN401
+    removes = getattr(source, "removes", None)
+    paths, vectors = (adds.column(name).combine_chunks() for name in ("path", "deletionVector"))
+    if removes is None or not len(removes):
+        return Batch(source.uri, paths, vectors)
+    return Batch(
+        source.uri,
+        paths,
+        vectors,
+        pc.struct_field(removes, "path"),
+        pc.struct_field(removes, "deletionVector"),
+    )
+
+
+def open_snapshot(storage: Storage, version: int | None = None) -> Snapshot:
+    """Open a version, by default the newest, and refuse what cannot be read rightly.
+
+    Raises:
+        TableNotFoundError: There is no table.
+        UnsupportedFeatureError: The table needs what delvec does not know.
+        FormatError: The log is damaged.
+    """
+    segment = find_segment(storage, version)
+    keys = [file.key for file in reversed(segment.files)]
+    commits = _side_by_side(lambda key: _json(storage, key), keys)
+    state = _State()
+    for actions in commits:
+        state.hear(actions.others(), actions.uri)
+    parts: list[JsonActions | ParquetActions] = []
+    for key in segment.checkpoint.keys if segment.checkpoint else ():
+        part = _json(storage, key) if key.endswith(".json") else ParquetActions(storage, key)
+        sidecars = state.hear(part.others(), part.uri)
+        parts += [
+            part,
+            *(ParquetActions(storage, sidecar_key(path, part.uri)) for path in sidecars),
+        ]
+    protocol, metadata = state.required(storage.root)
+    protocol.require_readable(storage.root)
+    metadata.require_readable(storage.root)
+    domains = {name: text for name, text in state.domains.items() if text is not None}
+    return Snapshot(
+        storage,
+        segment,
+        protocol,
+        metadata,
+        state.transactions,
+        domains,
+        tuple(commits),
+        tuple(parts),
+    )
+
+
+@dataclass
+class _State:
+    """What the small actions say; the first to speak is the newest and wins."""
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    transactions: dict[str, int] = field(default_factory=dict)
+    domains: dict[str, str | None] = field(default_factory=dict)
+
+    def hear(self, actions: Iterable[dict[str, Any]], uri: str) -> list[str]:
+        """Take what is new from the actions of one file; give the sidecars that they name."""
+        sidecars = []
+        # Inside a file the last wins, should there be two.
+        for action in reversed(list(actions)):
+            with located(uri):
+                if (value := action.get("protocol")) and self.protocol is None:
+                    self.protocol = Protocol.from_json(value)
+                if (value := action.get("metaData")) and self.metadata is None:
+                    self.metadata = Metadata.from_json(value)
+            if value := action.get("txn"):
+                self.transactions.setdefault(value["appId"], value["version"])
+            if value := action.get("domainMetadata"):
+                text = None if value.get("removed") else value.get("configuration")
+                self.domains.setdefault(value["domain"], text)
+            if value := action.get("sidecar"):
+                sidecars.append(value["path"])
+        return sidecars
+
+    def required(self, table: str) -> tuple[Protocol, Metadata]:
+        if self.protocol is None or self.metadata is None:
+            missing = "protocol" if self.protocol is None else "metaData"
+            raise FormatError(
+                f"the log of {table} has no {missing}",
+                path=table,
+                expected=f"one {missing} action in the first commit or the checkpoint",
+            )
+        return self.protocol, self.metadata
+
+
+def _json(storage: Storage, key: str) -> JsonActions:
+    return JsonActions(storage.uri_of(key), storage.read(key))
+
+
+def _side_by_side(read: Callable[[str], JsonActions], keys: Sequence[str]) -> list[JsonActions]:
+    if len(keys) <= 1:
+        return [read(key) for key in keys]
+    with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(keys)), "delvec-log") as pool:
+        return list(pool.map(read, keys))

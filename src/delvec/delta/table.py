@@ -1,0 +1,368 @@
+"""A Delta table, from Python."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from delvec.delta.filters import parse_filters
+from delvec.delta.history import history, version_at
+from delvec.delta.listing import files_table
+from delvec.delta.log_files import find_segment
+from delvec.delta.predicate import Always
+from delvec.delta.reading import arrow_scan, count_rows, is_understood, read_batches
+from delvec.delta.snapshot import open_snapshot
+from delvec.errors import InvalidArgumentError, TableNotFoundError
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from typing import TypeAlias
+
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from delvec.delta.predicate import Predicate
+    from delvec.delta.protocol import Protocol
+    from delvec.delta.schema import StructType
+    from delvec.delta.snapshot import Snapshot
+
+    # SQL or a column of Spark; or tuples as pyarrow and deltalake take them, without Spark.
+    Where: TypeAlias = str | Column | Sequence[object]
+
+__all__ = ["DeltaTable", "TableDetail"]
+
+
+@dataclass(frozen=True)
+class TableDetail:
+    """What a table is, in one place."""
+
+    location: str
+    id: str | None
+    name: str | None
+    description: str | None
+    version: int
+    created_ms: int | None
+    partition_columns: tuple[str, ...]
+    properties: Mapping[str, str]
+    min_reader_version: int
+    min_writer_version: int
+    features: tuple[str, ...]
+    files: int
+    bytes: int
+    rows: int | None
+    deleted_rows: int
+    files_with_vectors: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Give a document for programs."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class DeltaTable:
+    """A handle on a table: each call looks at the newest version, unless one is named.
+
+    With a Spark session rows come as DataFrames; without, the log, the vectors and Arrow tables
+    work all the same.
+
+        t = delvec.DeltaTable.for_path(spark, "/lake/orders")
+        t.to_df().where("day = '2026-01-31' and amount > 100").show()
+        t.to_df(version=3).count()
+
+        t = delvec.DeltaTable.for_path(None, "/lake/orders")    # no JVM
+        t.to_arrow([("day", "=", date(2026, 1, 31))], columns=["id"])
+    """
+
+    storage: Storage
+    spark: SparkSession | None = None
+    _latest: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
+    _lock: Any = field(default_factory=Lock, repr=False, compare=False)
+
+    @classmethod
+    def for_path(
+        cls,
+        spark: SparkSession | None,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, object] | None = None,
+    ) -> DeltaTable:
+        """Open the table in a folder.
+
+        Args:
+            spark: The session that reads; None for what needs none.
+            path: A path or URI, see `Storage.open`.
+            storage_options: Keys and endpoints, in obstore's spellings or deltalake's; what they
+                leave open is taken from the session's Hadoop configuration.
+
+        Raises:
+            TableNotFoundError: There is no Delta table.
+            UnsupportedFeatureError: The table needs what delvec does not know.
+        """
+        if spark is None:
+            storage = Storage.open(path, storage_options)
+        else:
+            from delvec.spark.stores import open_storage  # noqa: PLC0415
+
+            storage = open_storage(spark, path, storage_options)
+        table = cls(storage, spark)
+        table.snapshot()
+        return table
+
+    @classmethod
+    def for_name(cls, spark: SparkSession, identifier: str) -> DeltaTable:
+        """Open a table that the session's catalog knows, or `` delta.`/path` ``.
+
+        Raises:
+            TableNotFoundError: The catalog has no such table, or it is not a Delta table.
+        """
+        from delvec.spark.catalogs import location_of  # noqa: PLC0415
+
+        return cls.for_path(spark, location_of(spark, identifier))
+
+    @staticmethod
+    def is_delta_table(
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, object] | None = None,
+        *,
+        spark: SparkSession | None = None,
+    ) -> bool:
+        """Tell whether a folder holds a Delta table, readable or not."""
+        storage = Storage.open(path, storage_options)
+        if spark is not None:
+            from delvec.spark.stores import open_storage  # noqa: PLC0415
+
+            storage = open_storage(spark, path, storage_options)
+        try:
+            find_segment(storage)
+        except TableNotFoundError:
+            return False
+        return True
+
+    def snapshot(
+        self, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> Snapshot:
+        """Open a version: the newest, one by its number, or the one that was current at a time.
+
+        Raises:
+            InvalidArgumentError: There is no such version, or both are given.
+        """
+        if version is not None and timestamp is not None:
+            raise InvalidArgumentError("a version and a timestamp: name one of them")
+        if timestamp is not None:
+            version = version_at(self.storage, timestamp, time_zone=self.time_zone)
+        if version is not None:
+            return open_snapshot(self.storage, version)
+        with self._lock:
+            segment = find_segment(self.storage)
+            if not self._latest or self._latest[0].segment != segment:
+                self._latest[:] = [open_snapshot(self.storage)]
+            return self._latest[0]
+
+    @property
+    def time_zone(self) -> str:
+        """The zone of timestamps that name none: the session's, UTC without one."""
+        if self.spark is None:
+            return "UTC"
+        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self.snapshot().version
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the newest version."""
+        return self.snapshot().metadata.schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns that the files are divided by."""
+        return self.snapshot().metadata.partition_columns
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, such as `delta.enableDeletionVectors`."""
+        return self.snapshot().metadata.configuration
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol that readers and writers must know."""
+        return self.snapshot().protocol
+
+    def detail(
+        self, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> TableDetail:
+        """Sum the table up."""
+        snapshot = self.snapshot(version, timestamp)
+        files, metadata, protocol = snapshot.files, snapshot.metadata, snapshot.protocol
+        deleted = int(files.deleted_rows.sum())
+        known = not files.row_counts.null_count
+        return TableDetail(
+            location=snapshot.table,
+            id=metadata.id,
+            name=metadata.name,
+            description=metadata.description,
+            version=snapshot.version,
+            created_ms=metadata.created_ms,
+            partition_columns=metadata.partition_columns,
+            properties=dict(metadata.configuration),
+            min_reader_version=protocol.min_reader_version,
+            min_writer_version=protocol.min_writer_version,
+            features=tuple(sorted(protocol.features)),
+            files=len(files),
+            bytes=int(files.sizes.sum()),
+            rows=int(files.row_counts.to_numpy().sum()) - deleted if known else None,
+            deleted_rows=deleted,
+            files_with_vectors=int(files.has_vector.sum()),
+        )
+
+    def arrow_history(self, limit: int | None = None) -> pa.Table:
+        """List the commits that are still in the log, newest first."""
+        return history(self.storage, limit)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """List the commits that are still in the log, newest first, as a DataFrame."""
+        return self._session("history()", "arrow_history()").createDataFrame(
+            self.arrow_history(limit)
+        )
+
+    def arrow_files(
+        self, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> pa.Table:
+        """List the data files: path, partition values, rows, deleted rows, vector, statistics."""
+        return files_table(self.snapshot(version, timestamp).files)
+
+    def files(
+        self, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> DataFrame:
+        """List the data files as a DataFrame; see `arrow_files`."""
+        return self._session("files()", "arrow_files()").createDataFrame(
+            self.arrow_files(version, timestamp)
+        )
+
+    def to_df(
+        self,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        where: str | Column | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
+        """Read a version as a DataFrame; lazy, on Spark's own Parquet reader.
+
+        A plain `.where(...)` on it leaves files out by their partition values and statistics, and
+        only the vectors of files that are read are loaded. `delvec.explain(df)` tells what a query
+        reads.
+
+        Args:
+            version: The version; the newest by default.
+            timestamp: Or the version that was current at that time.
+            where: The same as `.where(where)`.
+            columns: The same as `.select(*columns)`; here `_file` and `_pos` are allowed, the full
+                name of a row's file and its position there.
+        """
+        from delvec.spark.scan import scan  # noqa: PLC0415
+
+        session = self._session("to_df()", "to_arrow()")
+        snapshot = self.snapshot(version, timestamp)
+        if where is None:
+            return scan(session, snapshot, columns)
+        whole = scan(session, snapshot, None).where(where)
+        return whole if columns is None else self._with_columns(snapshot, where, columns)
+
+    def _with_columns(
+        self, snapshot: Snapshot, where: str | Column, columns: Sequence[str]
+    ) -> DataFrame:
+        """Filter by columns that need not be among those that are wanted."""
+        from delvec.spark.scan import scan  # noqa: PLC0415
+
+        own = snapshot.metadata.schema.names
+        added = [name for name in columns if name not in own and name in ("_file", "_pos")]
+        session = self._session("to_df()", "to_arrow()")
+        return scan(session, snapshot, [*own, *added]).where(where).select(*columns)
+
+    def to_batches(
+        self,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream a version as Arrow batches, read in this process, deleted rows left out.
+
+        Args:
+            where: Tuples such as `[("day", "=", "2026-01-31")]`; with a session also SQL or a
+                column of Spark.
+            columns: Which columns; `_file` and `_pos` come last if asked for.
+            version: The version; the newest by default.
+            timestamp: Or the version that was current at that time.
+        """
+        snapshot = self.snapshot(version, timestamp)
+        predicate = self._predicate(snapshot, where)
+        if not is_understood(predicate):
+            raise InvalidArgumentError(
+                f"{where!r} cannot be evaluated without Spark",
+                hint="use .to_df().where(...).toArrow(), or tuples such as [('id', '=', 1)]",
+            )
+        scan = arrow_scan(snapshot, columns=columns, predicate=predicate, time_zone=self.time_zone)
+        return read_batches(snapshot, scan)
+
+    def to_arrow(
+        self,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pa.Table:
+        """Read a version into an Arrow table; see `to_batches`. The table is in memory at once."""
+        return self.to_batches(where, columns, version=version, timestamp=timestamp).read_all()
+
+    def to_pandas(
+        self,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pd.DataFrame:
+        """Read a version into a pandas DataFrame; see `to_batches`."""
+        return self.to_arrow(where, columns, version=version, timestamp=timestamp).to_pandas()
+
+    def count(
+        self,
+        where: Where | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> int:
+        """Count rows, by the log alone where its statistics say enough."""
+        snapshot = self.snapshot(version, timestamp)
+        predicate = self._predicate(snapshot, where)
+        if is_understood(predicate):
+            return count_rows(snapshot, predicate, self.time_zone)
+        return self.to_df(snapshot.version, where=where).count()  # type: ignore[arg-type]
+
+    def _predicate(self, snapshot: Snapshot, where: Where | None) -> Predicate:
+        if where is None:
+            return Always()
+        if isinstance(where, list | tuple):
+            return parse_filters(where, snapshot.metadata.schema)
+        from delvec.spark.conditions import predicate_of  # noqa: PLC0415
+
+        session = self._session("a condition in SQL", "tuples such as [('id', '=', 1)]")
+        return predicate_of(session, snapshot.metadata.schema, where)  # type: ignore[arg-type]
+
+    def _session(self, what: str, instead: str) -> SparkSession:
+        if self.spark is None:
+            raise InvalidArgumentError(
+                f"{what} needs a Spark session, and this table was opened without one",
+                hint=f"pass a session to for_path, or use {instead}",
+            )
+        return self.spark

@@ -1,0 +1,309 @@
+"""Files of a Delta table for Spark's own Parquet reader, chosen when a query is planned.
+
+Spark hands over the filters of the query, so that a plain `.where(...)` prunes by the log. Filters
+on partition values are enforced here exactly, by Spark's own evaluator, since Spark does not apply
+them again; filters on data only leave files out that surely hold no match.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib.resources import files as resources
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from delvec.delta.locations import full_name, is_absolute, require_same_store, spark_path
+from delvec.delta.predicate import And
+from delvec.delta.skipping import may_match
+from delvec.delta.vectors import load_vectors
+from delvec.errors import DelvecError
+from delvec.spark import jvm
+from delvec.spark.catalyst import items, translate
+from delvec.spark.types import logical_path, spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+    from pyspark.sql import SparkSession
+
+    from delvec.delta.fileset import FileSet
+    from delvec.delta.predicate import Predicate
+    from delvec.delta.snapshot import Snapshot
+    from delvec.vector import Bitmap
+
+__all__ = ["FileIndex", "Hidden", "Listing", "file_lister", "vector_bits"]
+
+# What a file can bring along: its vector as bits, its number among the files, its full name.
+Hidden = Literal["vector", "number", "file"]
+
+_CLASS: Final = "delvec.FileLister"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What became of the files when a query was planned.
+
+    Attributes:
+        total: Files of the version, or of this part of it.
+        by_partition: Left out since their partition values do not match.
+        by_statistics: Left out since their statistics say that no row matches.
+        read: What is left for Spark to read.
+        bytes_read: The size of these.
+        vectors: How many of them have a vector, which was loaded.
+        vector_bytes: The bytes that the vectors take on their way to the tasks.
+    """
+
+    total: int = 0
+    by_partition: int = 0
+    by_statistics: int = 0
+    read: int = 0
+    bytes_read: int = 0
+    vectors: int = 0
+    vector_bytes: int = 0
+
+
+def vector_bits(vector: Bitmap) -> bytes:
+    """Give a vector as the scan tests it: 64-bit words, big-endian, up to its last marked row."""
+    if vector.max is None:
+        return b""
+    return vector.to_words(vector.max + 1).astype(">u8").tobytes()
+
+
+class FileIndex:
+    """A part of a version's files, as Spark asks for them: the Python half of a FileLister.
+
+    Memory on the driver grows with the files, and during a query with the vectors of those that
+    are read: one bit for each row up to the last deleted one.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        snapshot: Snapshot,
+        files: FileSet,
+        hidden: tuple[Hidden, ...],
+        time_zone: str,
+    ) -> None:
+        """Prepare the files of a scan.
+
+        Args:
+            spark: A classic session.
+            snapshot: The version that they are of.
+            files: Which of its files.
+            hidden: What each file gets as constant columns after its partition values.
+            time_zone: Of the session, for partition values that are timestamps without a zone.
+        """
+        self._spark, self._snapshot, self._files = spark, snapshot, files
+        self._hidden, self._time_zone = hidden, time_zone
+        self._lock = Lock()
+        self.last = Listing()
+        jvm.allow_calls_back(spark)
+
+    def java(self, schema: Any) -> Any:  # noqa: ANN401
+        """Make the JVM's half; `schema` is that of the constant columns, in Java."""
+        view = jvm.view_of(self._spark)
+        self._lister = file_lister(
+            self._spark,
+            view.org.apache.hadoop.fs.Path(spark_path(self._snapshot.table, "")),
+            schema,
+            int(self._files.sizes.sum()),
+            f"delvec {self._snapshot.table} version {self._snapshot.version}",
+        )
+        self._lister.ask(_Lister(self.list_files))
+        return self._lister
+
+    def list_files(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: ANN401
+        """Answer Spark: the files that the query has to read, as its own objects."""
+        partition, data = list(items(partition_filters)), list(items(data_filters))
+        chosen, listing = self._pruned(partition, data)
+        with self._lock:
+            self.last = listing
+        vectors = self._vectors(chosen)
+        if vectors:
+            size = sum(map(len, vectors))
+            listing = replace(listing, vectors=len(vectors), vector_bytes=size)
+            with self._lock:
+                self.last = listing
+        groups = self._grouped(chosen, vectors)
+        return self._lister.directories(pickle.dumps(groups, protocol=4), self._rows)
+
+    def _pruned(
+        self, partition: Sequence[Any], data: Sequence[Any]
+    ) -> tuple[NDArray[np.int64], Listing]:
+        files, count = self._files, len(self._files)
+        kept = self._matching_partitions(partition)
+        in_partitions = int(kept.sum())
+        predicate = And(tuple(self._understood(each) for each in data))
+        if data and in_partitions:
+            within = files.select(kept)
+            matching = may_match(
+                predicate, lambda column: within.bounds(column, self._time_zone), len(within)
+            )
+            kept[np.flatnonzero(kept)[~matching]] = False
+        chosen = np.flatnonzero(kept)
+        return chosen, Listing(
+            total=count,
+            by_partition=count - in_partitions,
+            by_statistics=in_partitions - len(chosen),
+            read=len(chosen),
+            bytes_read=int(files.sizes[chosen].sum()),
+        )
+
+    def _understood(self, expression: Any) -> Predicate:  # noqa: ANN401
+        return translate(expression, self._logical, self._lister.pickled)
+
+    def _logical(self, physical: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Find the table's name of a column of the scan, which is named as in the files."""
+        return logical_path(self._snapshot.metadata.schema, physical)
+
+    def _matching_partitions(self, filters: Sequence[Any]) -> NDArray[np.bool_]:
+        """Tell which files satisfy all partition filters, evaluated once per distinct values."""
+        if not filters:
+            return np.ones(len(self._files), dtype=np.bool_)
+        view = jvm.view_of(self._spark)
+        expressions = view.org.apache.spark.sql.catalyst.expressions
+        condition = filters[0]
+        for another in filters[1:]:
+            condition = expressions.And(condition, another)
+        used = list(items(condition.references()))
+        attributes = getattr(expressions, "package$AttributeSeq")(_sequence(view, used))
+        bound = expressions.BindReferences.bindReference(condition, attributes, False)
+        names = [field.physical_name for field in self._snapshot.metadata.partition_fields]
+        places = jvm.array_of(
+            self._spark, view.int, [names.index(attribute.name()) for attribute in used]
+        )
+        predicate = expressions.Predicate.createInterpreted(bound)
+        matching = np.frombuffer(self._lister.matches(predicate, self._rows, places), np.uint8)
+        chosen: NDArray[np.bool_] = matching.astype(np.bool_)[self._groups[0]]
+        return chosen
+
+    @cached_property
+    def _groups(self) -> tuple[NDArray[np.int64], list[tuple[str | None, ...]]]:
+        """Which distinct partition values each file has, and these, as texts."""
+        fields = self._snapshot.metadata.partition_fields
+        if not fields:
+            return np.zeros(len(self._files), dtype=np.int64), [()]
+        return distinct_rows([self._files.partition_texts(f.physical_name) for f in fields])
+
+    @cached_property
+    def _rows(self) -> Any:  # noqa: ANN401
+        """The distinct partition values as rows of the JVM, cast from their texts by Spark."""
+        view = jvm.view_of(self._spark)
+        expressions = view.org.apache.spark.sql.catalyst.expressions
+        types = view.org.apache.spark.sql.types
+        ansi = expressions.EvalMode.ANSI()
+        casts = [
+            expressions.Cast(
+                expressions.BoundReference(place, types.DataTypes.StringType, True),
+                types.DataType.fromJson(spark_type(field.type).json()),
+                view.scala.Option.apply(self._time_zone),
+                ansi,
+            )
+            for place, field in enumerate(self._snapshot.metadata.partition_fields)
+        ]
+        texts = [tuple(text or None for text in values) for values in self._groups[1]]
+        return self._lister.rows(
+            pickle.dumps(texts, protocol=4),
+            jvm.array_of(self._spark, expressions.Expression, casts),
+        )
+
+    def _vectors(self, chosen: NDArray[np.int64]) -> list[bytes]:
+        if "vector" not in self._hidden:
+            return []
+        loaded = load_vectors(self._snapshot.storage, self._files.data_files(chosen))
+        return [b"" if vector is None else vector_bits(vector) for vector in loaded]
+
+    def _grouped(self, chosen: NDArray[np.int64], vectors: Sequence[bytes]) -> list[Any]:
+        """Give (partition values, hidden values, files) for all that share their constants."""
+        files, root = self._files.select(chosen), self._snapshot.table
+        paths = files.paths.to_pylist()
+        for path in filter(is_absolute, paths):
+            require_same_store(root, path)
+        entries = list(
+            zip(
+                [spark_path(root, path) for path in paths],
+                files.sizes.tolist(),
+                files.modification_times.tolist(),
+                strict=True,
+            )
+        )
+        groups = self._groups[0][chosen].tolist()
+        if not self._hidden:
+            shared: dict[int, list[Any]] = {}
+            for group, entry in zip(groups, entries, strict=True):
+                shared.setdefault(group, []).append(entry)
+            return [(group, (), members) for group, members in shared.items()]
+        constants = {
+            "vector": vectors,
+            "number": chosen.tolist(),
+            "file": [full_name(root, path) for path in paths],
+        }
+        hidden = zip(*(constants[kind] for kind in self._hidden), strict=True)
+        return [
+            (group, values, [entry])
+            for group, values, entry in zip(groups, hidden, entries, strict=True)
+        ]
+
+
+def file_lister(
+    spark: SparkSession,
+    root: Any = None,  # noqa: ANN401
+    schema: Any = None,  # noqa: ANN401
+    size: int = 0,
+    name: str = "",
+) -> Any:  # noqa: ANN401
+    """Make the JVM's half of an index; without arguments one that only converts values."""
+    [constructor] = jvm.compiled(spark, _CLASS, _source()).getConstructors()
+    kind = jvm.view_of(spark).java.lang.Object
+    return constructor.newInstance(jvm.array_of(spark, kind, [root, schema, size, name]))
+
+
+class _Lister:
+    """What the JVM calls: a function of two arguments."""
+
+    def __init__(self, list_files: Callable[[Any, Any], Any]) -> None:
+        self._list_files = list_files
+
+    def apply(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: ANN401
+        """Give the files, or our error as a text: an exception would hide in a traceback."""
+        try:
+            return self._list_files(partition_filters, data_filters)
+        except DelvecError as error:
+            return str(error)
+
+    class Java:
+        """Py4J's way to say what this implements."""
+
+        implements: Final = ["java.util.function.BiFunction"]
+
+
+def distinct_rows(
+    columns: Sequence[pa.Array],
+) -> tuple[NDArray[np.int64], list[tuple[str | None, ...]]]:
+    """Number the distinct combinations of some columns; give the number of each row, and these."""
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        joined = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+        _, codes = np.unique(joined, return_inverse=True)
+    _, first = np.unique(codes, return_index=True)
+    rows = [column.take(first).to_pylist() for column in columns]
+    return codes, list(zip(*rows, strict=True))
+
+
+@cache
+def _source() -> str:
+    return resources("delvec.spark").joinpath("FileLister.java").read_text()
+
+
+def _sequence(view: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401
+    buffer = view.java.util.ArrayList()
+    for value in values:
+        buffer.add(value)
+    return view.scala.jdk.javaapi.CollectionConverters.asScala(buffer).toSeq()

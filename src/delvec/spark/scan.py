@@ -1,0 +1,314 @@
+"""A version of a Delta table as a DataFrame: Spark's Parquet reader, and a filter for the vectors.
+
+Files without a vector are one scan that knows nothing of vectors. Those with one are another, whose
+filter tests the bit of each row's position in generated code. How a vector comes to that filter:
+
+    constant   as a hidden constant column of its file, loaded when the query is planned and only
+               for files that it reads
+    join       by a broadcast join on the number of the file: where Spark reads by rows it would
+               copy the constant for every row
+    tasks      not at all: tasks of Python read these files and their vectors, where all vectors
+               together may take more than `spark.delvec.scan.vectorMemory` on the driver
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from delvec.delta.schema import StructType as DeltaStruct
+from delvec.delta.vectors import load_vectors
+from delvec.errors import InvalidArgumentError
+from delvec.spark import jvm
+from delvec.spark.file_index import FileIndex, vector_bits
+from delvec.spark.types import file_schema, leaves, spark_type, table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, SparkSession
+
+    from delvec.delta.fileset import FileSet
+    from delvec.delta.schema import Field
+    from delvec.delta.snapshot import Snapshot
+    from delvec.spark.file_index import Hidden
+
+__all__ = ["Form", "Scan", "scan"]
+
+Form = Literal["constant", "join", "tasks"]
+
+VECTOR_MEMORY: Final = "spark.delvec.scan.vectorMemory"
+_DEFAULT_MEMORY: Final = 256 << 20
+_TYPES: Final = {"vector": BinaryType(), "number": LongType(), "file": StringType()}
+_POSITIONS: Final = ("_file", "_pos")
+_WORD_BITS: Final = 64
+# A column of this name is filled by Spark's Parquet reader with the positions of the rows. The way
+# by `_metadata.row_index` ends in the same column, and makes an object for every row on top.
+_ROW_INDEX: Final = "_tmp_metadata_row_index"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a DataFrame reads, for `explain`: its parts, and the form that the vectors take."""
+
+    snapshot: Snapshot
+    form: Form | None
+    clean: FileIndex | None
+    vectored: FileIndex | None
+
+
+def scan(
+    spark: SparkSession, snapshot: Snapshot, columns: Sequence[str] | None = None
+) -> DataFrame:
+    """Read a version; lazy.
+
+    Args:
+        spark: A classic session.
+        snapshot: The version.
+        columns: The columns to give, all of the table by default; `_file` and `_pos` are the full
+            name of a row's file and its position there.
+    """
+    jvm.view_of(spark)
+    return _Reading(spark, snapshot, columns).build()[0]
+
+
+class _Reading:
+    def __init__(
+        self, spark: SparkSession, snapshot: Snapshot, columns: Sequence[str] | None
+    ) -> None:
+        self._spark, self._snapshot = spark, snapshot
+        self._schema = snapshot.metadata.schema
+        names = [field.name for field in self._schema.fields] if columns is None else list(columns)
+        self._positions = [name for name in names if name in _POSITIONS and not self._has(name)]
+        self._wanted = [name for name in names if name not in self._positions]
+        self._fields = [self._schema.field(name) for name in self._wanted]
+        self._order = [
+            name if name in self._positions else self._schema.field(name).name for name in names
+        ]
+        self._time_zone: str = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+    def _has(self, name: str) -> bool:
+        return any(field.name == name for field in self._schema.fields)
+
+    def build(self) -> tuple[DataFrame, Scan]:
+        files = self._snapshot.files
+        with_vectors = files.select(files.has_vector)
+        without = files.select(~files.has_vector)
+        form = self._form(with_vectors) if len(with_vectors) else None
+        parts, clean, vectored = [], None, None
+        if len(without) or form is None:
+            clean = self._index(without, ())
+            parts.append(self._finished(self._relation(clean, ())))
+        if form == "tasks":
+            parts.append(self._by_tasks())
+        elif form is not None:
+            hidden: Hidden = "vector" if form == "constant" else "number"
+            vectored = self._index(with_vectors, (hidden,))
+            rows = self._relation(vectored, (hidden,))
+            live = (
+                self._filtered_by_constant(rows)
+                if form == "constant"
+                else self._filtered_by_join(rows, with_vectors)
+            )
+            parts.append(self._finished(live))
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole.unionAll(part)
+        return whole, Scan(self._snapshot, form, clean, vectored)
+
+    def _form(self, files: FileSet) -> Form:
+        if self._bits_bytes(files) > memory_limit(self._spark):
+            return "tasks"
+        return "join" if self._reads_by_rows() else "constant"
+
+    def _bits_bytes(self, files: FileSet) -> int:
+        """Bound the bytes of all vectors as bits; a file of unknown rows counts by its size."""
+        rows = files.row_counts.to_numpy(zero_copy_only=False)
+        known = ~files.row_counts.is_null().to_numpy(zero_copy_only=False)
+        return int(rows[known].sum() // 8 + files.sizes[~known].sum())
+
+    def _reads_by_rows(self) -> bool:
+        """Tell whether Spark may turn columns into rows before it filters."""
+        conf = self._spark.conf
+        count = leaves(DeltaStruct(tuple(self._fields))) + len(self._positions) + 2
+        nested = any(
+            leaves(field.type) > 1 or hasattr(field.type, "element") for field in self._fields
+        )
+        return (
+            conf.get("spark.sql.parquet.enableVectorizedReader") != "true"
+            or conf.get("spark.sql.codegen.wholeStage") != "true"
+            or count > int(conf.get("spark.sql.codegen.maxFields") or 100)
+            or (
+                nested
+                and conf.get("spark.sql.parquet.enableNestedColumnVectorizedReader") != "true"
+            )
+        )
+
+    def _index(self, files: FileSet, hidden: tuple[Hidden, ...]) -> FileIndex:
+        if "_file" in self._positions:
+            hidden = (*hidden, "file")
+        return FileIndex(self._spark, self._snapshot, files, hidden, self._time_zone)
+
+    def _relation(self, index: FileIndex, hidden: tuple[Hidden, ...]) -> DataFrame:
+        """Make a relation with the files' own column names, and hidden constants after them."""
+        view, session = jvm.view_of(self._spark), self._spark._jsparkSession  # noqa: SLF001
+        metadata = self._snapshot.metadata
+        partitions = file_schema(metadata.partition_fields)
+        names = {field.name for field in metadata.partition_fields}
+        data = file_schema([field for field in self._schema.fields if field.name not in names])
+        data = StructType([*data.fields, StructField(_ROW_INDEX, LongType())])
+        if "_file" in self._positions:
+            hidden = (*hidden, "file")
+        constants = StructType(
+            [
+                *partitions.fields,
+                *(StructField(self._hidden(kind), _TYPES[kind]) for kind in hidden),
+            ]
+        )
+        sources = view.org.apache.spark.sql.execution.datasources
+        java_type = view.org.apache.spark.sql.types.DataType.fromJson
+        schema = java_type(constants.json())
+        if metadata.mapping_mode == "id":
+            session = _session_that_reads_ids(self._spark)
+        relation = sources.HadoopFsRelation(
+            index.java(schema),
+            schema,
+            java_type(data.json()),
+            view.scala.Option.empty(),
+            sources.parquet.ParquetFileFormat(),
+            view.scala.Predef.Map().empty(),
+            session,
+        )
+        java = self._spark._jsparkSession.baseRelationToDataFrame(relation)  # noqa: SLF001
+        return DataFrame(java, self._spark)
+
+    def _hidden(self, kind: str) -> str:
+        """Name a hidden column as no column of the table is named."""
+        taken = {field.physical_name.lower() for field in self._schema.fields}
+        name = f"__delvec_{kind}"
+        while name in taken:
+            name += "_"
+        return name
+
+    def _finished(self, rows: DataFrame) -> DataFrame:
+        """Give the columns that were asked for, under the names that users see."""
+        made = {
+            name: _renamed(field) for name, field in zip(self._wanted, self._fields, strict=True)
+        }
+        for name in self._positions:
+            value = functions.col(_ROW_INDEX if name == "_pos" else self._hidden("file"))
+            made[name] = value.alias(name)
+        by_name = {
+            **made,
+            **{f.name: made[n] for n, f in zip(self._wanted, self._fields, strict=True)},
+        }
+        return rows.select(*(by_name[name] for name in self._order))
+
+    def _filtered_by_constant(self, rows: DataFrame) -> DataFrame:
+        return rows.where(_is_live(self._spark, functions.col(self._hidden("vector"))))
+
+    def _filtered_by_join(self, rows: DataFrame, files: FileSet) -> DataFrame:
+        loaded = load_vectors(self._snapshot.storage, files.data_files())
+        bits = [b"" if vector is None else vector_bits(vector) for vector in loaded]
+        number, vector = self._hidden("number"), self._hidden("vector")
+        table = pa.table({"number": pa.array(range(len(bits)), pa.int64()), "bits": bits})
+        vectors = self._spark.createDataFrame(table).toDF(f"{number}_of", vector)
+        joined = rows.join(
+            functions.broadcast(vectors), functions.col(number) == vectors[f"{number}_of"], "left"
+        )
+        return joined.where(_is_live(self._spark, functions.col(vector)))
+
+    def _by_tasks(self) -> DataFrame:
+        from delvec.spark.task_scan import by_tasks  # noqa: PLC0415
+
+        return by_tasks(self._spark, self._snapshot, self._order)
+
+
+def memory_limit(spark: SparkSession) -> int:
+    """Give how many bytes of vectors a query may hold on the driver."""
+    text = spark.conf.get(VECTOR_MEMORY, None)
+    if text is None:
+        return _DEFAULT_MEMORY
+    units = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    number = text.strip().lower().removesuffix("b").rstrip("kmgi")
+    unit = text.strip().lower().removesuffix("b").removeprefix(number).removesuffix("i")
+    if not number.isdigit() or unit not in units:
+        raise InvalidArgumentError(
+            f"{VECTOR_MEMORY} is {text!r}, which is no size", hint="write 256m, or 1g"
+        )
+    return int(number) * units[unit]
+
+
+def _renamed(field: Field) -> Column:
+    column = functions.col(f"`{field.physical_name.replace('`', '``')}`")
+    named = spark_type(field.type)
+    in_files = file_schema([field]).fields[0].dataType
+    if named.simpleString() != in_files.simpleString():
+        column = column.cast(named)  # names inside a struct go by position
+    shown = table_schema([field]).fields[0]
+    return column.alias(field.name, metadata=shown.metadata)
+
+
+def _is_live(spark: SparkSession, vector: Column) -> Column:
+    """Test a row's bit: `vector` holds 64-bit words, big-endian; rows beyond them are live.
+
+    The word is read through a ByteBuffer, which checks bounds and costs nothing measurable: the
+    buffer never leaves the generated code.
+    """
+    index = functions.col(_ROW_INDEX)
+    size = functions.octet_length(vector).cast("long") * 8
+    word = _word_at(spark, vector, (functions.shiftright(index, 6) * 8).cast("int"))
+    bit = functions.getbit(word, index.bitwiseAND(functions.lit(_WORD_BITS - 1)).cast("int"))
+    missing = functions.raise_error(functions.lit("delvec: a file came without its vector"))
+    return (
+        functions.when(vector.isNull(), missing.cast("boolean"))
+        .when(index < size, bit == 0)
+        .otherwise(functions.lit(True))
+    )
+
+
+def _word_at(spark: SparkSession, octets: Column, place: Column) -> Column:
+    """Give `ByteBuffer.wrap(octets).getLong(place)` as a column."""
+    view = jvm.view_of(spark)
+    utils = view.org.apache.spark.sql.classic.ExpressionUtils
+    objects = view.org.apache.spark.sql.catalyst.expressions.objects
+    types = view.org.apache.spark.sql.types
+    buffer = view.java.lang.Class.forName("java.nio.ByteBuffer")
+
+    def listed(*columns: Column) -> Any:  # noqa: ANN401
+        values = view.java.util.ArrayList()
+        for column in columns:
+            values.add(utils.expression(column._jc))  # noqa: SLF001
+        return view.scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()
+
+    wrapped = objects.StaticInvoke(
+        buffer,
+        types.ObjectType(buffer),
+        "wrap",
+        listed(octets),
+        listed(),
+        True,
+        True,
+        True,
+        view.scala.Option.empty(),
+    )
+    long = types.DataTypes.LongType
+    word = objects.Invoke(wrapped, "getLong", long, listed(place), listed(), True, True, True)
+    return type(octets)(utils.column(word))
+
+
+def _session_that_reads_ids(spark: SparkSession) -> Any:  # noqa: ANN401
+    """Give a session that finds columns of Parquet files by their field ids.
+
+    The setting is off by default. A copy of the session has it, so that the user's own stays.
+    """
+    key = "spark.sql.parquet.fieldId.read.enabled"
+    if spark.conf.get(key) == "true":
+        return spark._jsparkSession  # noqa: SLF001
+    copy = spark._jsparkSession.cloneSession()  # noqa: SLF001
+    copy.conf().set(key, "true")
+    return copy

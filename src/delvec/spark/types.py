@@ -1,0 +1,94 @@
+"""The schema of a Delta table in PySpark's types: as the files have it, and as users see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import types as spark
+
+from delvec.delta.schema import ArrayType, MapType, PrimitiveType, StructType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delvec.delta.schema import DataType, Field
+
+__all__ = ["file_schema", "leaves", "logical_path", "spark_type", "table_schema"]
+
+_FIELD_ID: Final = "parquet.field.id"
+
+
+def spark_type(kind: DataType) -> spark.DataType:
+    """Give a type with the names that users see; everything may be null."""
+    return _typed(kind, by_file=False)
+
+
+def table_schema(fields: Sequence[Field]) -> spark.StructType:
+    """Give columns as users see them, with their comments."""
+    return spark.StructType(
+        [
+            spark.StructField(field.name, spark_type(field.type), True, _shown(field))
+            for field in fields
+        ]
+    )
+
+
+def file_schema(fields: Sequence[Field]) -> spark.StructType:
+    """Give columns as the files have them: physical names, and ids where these decide."""
+    return spark.StructType([_file_field(field) for field in fields])
+
+
+def logical_path(schema: StructType, physical: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Translate a path of physical names; None if there is no such column."""
+    names: list[str] = []
+    kind: DataType = schema
+    for name in physical:
+        fields = kind.fields if isinstance(kind, StructType) else ()
+        field = next((field for field in fields if field.physical_name == name), None)
+        if field is None:
+            return None
+        names.append(field.name)
+        kind = field.type
+    return tuple(names)
+
+
+def leaves(kind: DataType) -> int:
+    """Count fields as Spark does before it decides to read by rows."""
+    if isinstance(kind, StructType):
+        return sum(leaves(field.type) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return leaves(kind.element)
+    if isinstance(kind, MapType):
+        return leaves(kind.key) + leaves(kind.value)
+    return 1
+
+
+def _typed(kind: DataType, *, by_file: bool) -> spark.DataType:
+    if isinstance(kind, ArrayType):
+        return spark.ArrayType(_typed(kind.element, by_file=by_file))
+    if isinstance(kind, MapType):
+        key, value = (_typed(part, by_file=by_file) for part in (kind.key, kind.value))
+        return spark.MapType(key, value)
+    if isinstance(kind, StructType):
+        return file_schema(kind.fields) if by_file else table_schema(kind.fields)
+    return _primitive(kind)
+
+
+def _primitive(kind: PrimitiveType) -> spark.DataType:
+    found: spark.DataType = spark._parse_datatype_json_value(kind.name)  # noqa: SLF001
+    return found
+
+
+def _file_field(field: Field) -> spark.StructField:
+    metadata: dict[str, Any] = {} if field.field_id is None else {_FIELD_ID: field.field_id}
+    return spark.StructField(
+        field.physical_name,
+        _typed(field.type, by_file=True),
+        True,
+        metadata,
+    )
+
+
+def _shown(field: Field) -> dict[str, Any]:
+    """Keep what users wrote, such as comments; drop what only the format needs."""
+    return {key: value for key, value in field.metadata.items() if key == "comment"}

@@ -1,0 +1,10 @@
+"""The name under which Spark finds delvec's data source, so that nobody has to register it.
+
+Spark imports every module whose name starts with `pyspark_` and takes its `DefaultSource`.
+"""
+
+from __future__ import annotations
+
+from delvec.datasource import DelvecDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,261 @@
+"""Delta tables written by hand, so that anything can be wrong with them: no JVM, no engine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delvec.vector import Bitmap, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Action = dict[str, Any]
+
+__all__ = ["TableBuilder", "small_table"]
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+_VECTOR = pa.struct(
+    [
+        ("storageType", pa.string()),
+        ("pathOrInlineDv", pa.string()),
+        ("offset", pa.int32()),
+        ("sizeInBytes", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
+_CHECKPOINT = pa.schema(
+    [
+        (
+            "protocol",
+            pa.struct(
+                [
+                    ("minReaderVersion", pa.int32()),
+                    ("minWriterVersion", pa.int32()),
+                    ("readerFeatures", pa.list_(pa.string())),
+                    ("writerFeatures", pa.list_(pa.string())),
+                ]
+            ),
+        ),
+        (
+            "metaData",
+            pa.struct(
+                [
+                    ("id", pa.string()),
+                    ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
+                    ("schemaString", pa.string()),
+                    ("partitionColumns", pa.list_(pa.string())),
+                    ("configuration", _TEXTS),
+                ]
+            ),
+        ),
+        (
+            "add",
+            pa.struct(
+                [
+                    ("path", pa.string()),
+                    ("partitionValues", _TEXTS),
+                    ("size", pa.int64()),
+                    ("modificationTime", pa.int64()),
+                    ("dataChange", pa.bool_()),
+                    ("stats", pa.string()),
+                    ("deletionVector", _VECTOR),
+                ]
+            ),
+        ),
+        ("checkpointMetadata", pa.struct([("version", pa.int64())])),
+        (
+            "sidecar",
+            pa.struct(
+                [("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64())]
+            ),
+        ),
+    ]
+)
+_MAPS = ("partitionValues", "options", "configuration")
+
+
+@dataclass
+class TableBuilder:
+    """A table that grows commit by commit; every action can be changed before it is written."""
+
+    root: Path
+    protocol: Action = field(
+        default_factory=lambda: {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["deletionVectors"],
+            "writerFeatures": ["deletionVectors"],
+        }
+    )
+    fields: Mapping[str, str] = field(default_factory=lambda: {"id": "long"})
+    partition_columns: Sequence[str] = ()
+    properties: Mapping[str, str] = field(
+        default_factory=lambda: {"delta.enableDeletionVectors": "true"}
+    )
+    provider: str = "parquet"
+    version: int = -1
+
+    @property
+    def log(self) -> Path:
+        return self.root / "_delta_log"
+
+    def commit_path(self, version: int) -> Path:
+        return self.log / f"{version:020d}.json"
+
+    def metadata(self) -> Action:
+        columns = [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in self.fields.items()
+        ]
+        return {
+            "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
+            "format": {"provider": self.provider, "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": columns}),
+            "partitionColumns": list(self.partition_columns),
+            "configuration": dict(self.properties),
+        }
+
+    def create(self) -> None:
+        self.commit({"protocol": self.protocol}, {"metaData": self.metadata()})
+
+    def commit(self, *actions: Action) -> Path:
+        self.version += 1
+        self.log.mkdir(parents=True, exist_ok=True)
+        info = {"commitInfo": {"timestamp": 1_700_000_000_000, "operation": "TEST"}}
+        path = self.commit_path(self.version)
+        path.write_text("".join(json.dumps(action) + "\n" for action in (info, *actions)))
+        return path
+
+    def write_file(
+        self,
+        name: str,
+        columns: Mapping[str, Any] | pa.Table,
+        partition_values: Mapping[str, str | None] | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> Action:
+        """Write a data file; give the `add` that a commit takes, without the word."""
+        rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, path, **options)
+        return {
+            "path": name,
+            "partitionValues": dict(partition_values or {}),
+            "size": path.stat().st_size,
+            "modificationTime": 1_700_000_000_000,
+            "dataChange": True,
+            "stats": json.dumps({"numRecords": rows.num_rows}),
+        }
+
+    def write_vectors(self, *positions: Iterable[int], prefix: str = "") -> list[Action]:
+        """Write vectors into one file; give their descriptors."""
+        [file] = pack([Bitmap(list(each)) for each in positions], prefix=prefix)
+        path = self.root / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+        return [descriptor.to_json() for descriptor in file.descriptors]
+
+    def vector_path(self) -> Path:
+        """The one file of vectors."""
+        [path] = self.root.glob("**/deletion_vector_*.bin")
+        return path
+
+    def delete(self, add: Action, vector: Action) -> Action:
+        """Commit a vector for a live file as engines do; give the new add."""
+        stats = json.loads(add["stats"]) | {"tightBounds": False}
+        new = add | {"stats": json.dumps(stats), "deletionVector": vector}
+        self.commit({"remove": removed(add)}, {"add": new})
+        return new
+
+    def checkpoint(self, adds: Sequence[Action], *, parts: int = 1) -> list[Path]:
+        """Write the state as a classic checkpoint, in one part or several."""
+        rows = [{"protocol": self.protocol}, {"metaData": self.metadata()}]
+        rows += [{"add": add} for add in adds]
+        stem = f"{self.version:020d}.checkpoint"
+        names = [f"{stem}.parquet"]
+        if parts > 1:
+            names = [f"{stem}.{part:010d}.{parts:010d}.parquet" for part in range(1, parts + 1)]
+        for number, name in enumerate(names):
+            self._write_actions(self.log / name, rows[number :: len(names)])
+        return [self.log / name for name in names]
+
+    def checkpoint_with_sidecars(self, adds: Sequence[Action], *, as_json: bool) -> list[Path]:
+        """Write the state as a checkpoint of the second kind; give it and its two sidecars."""
+        sidecars = []
+        (self.log / "_sidecars").mkdir()
+        for number in range(2):
+            path = self.log / "_sidecars" / f"{UUID(int=number)}.parquet"
+            self._write_actions(path, [{"add": add} for add in adds[number::2]])
+            sidecars.append(path)
+        rows: list[Action] = [
+            {"checkpointMetadata": {"version": self.version}},
+            {"protocol": self.protocol},
+            {"metaData": self.metadata()},
+        ]
+        for path in sidecars:
+            size = path.stat().st_size
+            entry = {"path": path.name, "sizeInBytes": size, "modificationTime": 1_700_000_000_000}
+            rows.append({"sidecar": entry})
+        suffix = "json" if as_json else "parquet"
+        manifest = self.log / f"{self.version:020d}.checkpoint.{UUID(int=9)}.{suffix}"
+        if as_json:
+            manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            self._write_actions(manifest, rows)
+        return [manifest, *sidecars]
+
+    def write_hint(self, text: str | None = None) -> None:
+        hint = json.dumps({"version": self.version, "size": 1}) if text is None else text
+        (self.log / "_last_checkpoint").write_text(hint)
+
+    def drop_commits(self, *versions: int) -> None:
+        for version in versions:
+            self.commit_path(version).unlink()
+
+    @staticmethod
+    def _write_actions(path: Path, rows: Sequence[Action]) -> None:
+        pq.write_table(pa.Table.from_pylist([_with_pairs(row) for row in rows], _CHECKPOINT), path)
+
+
+def removed(add: Action) -> Action:
+    """Give the `remove` that cancels an add."""
+    kept = {name: add[name] for name in ("path", "deletionVector", "partitionValues") if name in add}
+    return kept | {"deletionTimestamp": 1_700_000_000_000, "dataChange": True}
+
+
+def _with_pairs(value: Any) -> Any:  # noqa: ANN401
+    """Turn the dictionaries that are maps into the lists of pairs that Arrow takes."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: list(item.items()) if key in _MAPS else _with_pairs(item)
+        for key, item in value.items()
+    }
+
+
+def small_table(root: Path) -> tuple[TableBuilder, list[Action]]:
+    """Make a table of three versions: two files of ten rows; then rows 0 and 9, and 3 and 4 go.
+
+    Its rows are the ids 1 to 8, 10 to 12 and 15 to 19. Both vectors are in one file.
+    """
+    table = TableBuilder(root)
+    table.create()
+    adds = [
+        table.write_file(f"part-{number}.parquet", {"id": list(range(start, start + 10))})
+        for number, start in ((0, 0), (1, 10))
+    ]
+    table.commit(*({"add": add} for add in adds))
+    vectors = table.write_vectors([0, 9], [3, 4])
+    live = [
+        add | {"deletionVector": vector, "stats": '{"numRecords": 10, "tightBounds": false}'}
+        for add, vector in zip(adds, vectors, strict=True)
+    ]
+    table.commit(*({"remove": removed(add)} for add in adds), *({"add": add} for add in live))
+    return table, live

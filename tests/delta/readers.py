@@ -1,0 +1,104 @@
+"""Every way in which delvec reads a Delta table, by name, each giving the rows as an Arrow table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import contextmanager
+from importlib.util import find_spec
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import delvec.delta.table as delta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FRAMES", "READERS", "read", "read_frame", "rows_of", "same_rows", "settings_of"]
+
+Reader = Callable[["SparkSession", "Path", int | None], "pa.Table"]
+
+
+def by_frame(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
+    return delta.DeltaTable.for_path(spark, path).to_df(version)
+
+
+def by_source(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
+    if find_spec("delvec.datasource.opened") is None:
+        pytest.skip("there is no data source yet")
+    from delvec.datasource import DelvecDataSource  # noqa: PLC0415
+
+    spark.dataSource.register(DelvecDataSource)
+    reading = spark.read.format("delvec").option("timeZone", spark.conf.get(ZONE))
+    if version is not None:
+        reading = reading.option("versionAsOf", version)
+    return reading.load(str(path))
+
+
+def by_arrow(spark: SparkSession, path: Path, version: int | None = None) -> pa.Table:
+    return delta.DeltaTable.for_path(spark, path).to_arrow(version=version)
+
+
+ZONE = "spark.sql.session.timeZone"
+FRAMES: dict[str, Callable[..., DataFrame]] = {"to_df": by_frame, "source": by_source}
+READERS: dict[str, Reader] = {
+    "to_df": lambda spark, path, version: by_frame(spark, path, version).toArrow(),
+    "to_arrow": by_arrow,
+    "source": lambda spark, path, version: by_source(spark, path, version).toArrow(),
+}
+
+
+def read(name: str, spark: SparkSession, path: Path, version: int | None = None) -> pa.Table:
+    return READERS[name](spark, path, version)
+
+
+def read_frame(name: str, spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
+    return FRAMES[name](spark, path, version)
+
+
+def rows_of(table: pa.Table) -> Counter[Any]:
+    """Give the rows as a bag of hashable values, the columns by their names in order."""
+    columns = [[_hashable(value) for value in column.to_pylist()] for column in table.columns]
+    return Counter(zip(*columns, strict=True)) if columns else Counter({(): table.num_rows})
+
+
+def same_rows(found: pa.Table, expected: pa.Table) -> bool:
+    """Compare names and rows, in whatever order; say what differs."""
+    assert found.column_names == expected.column_names
+    left, right = rows_of(found), rows_of(expected)
+    assert not (left - right), f"rows that should not be there: {list(left - right)[:5]}"
+    assert not (right - left), f"rows that are missing: {list(right - left)[:5]}"
+    return True
+
+
+def _hashable(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    if isinstance(value, dict):
+        return tuple((key, _hashable(item)) for key, item in value.items())
+    if isinstance(value, float) and isnan(value):
+        return "NaN"
+    return value
+
+
+@contextmanager
+def settings_of(spark: SparkSession, **settings: object) -> Iterator[None]:
+    """Change settings of a session for a while; `__` stands for a dot."""
+    names = {key.replace("__", "."): str(value) for key, value in settings.items()}
+    before = {name: spark.conf.get(name, None) for name in names}
+    for name, value in names.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
