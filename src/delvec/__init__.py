@@ -7,6 +7,10 @@ is: a deletion vector, a compressed bitmap of row positions in one data file.
 
     spark = delvec.session(warehouse="warehouse")    # Spark with the Iceberg catalog `lake`
 
+    table = delvec.DeltaTable.for_path(spark, "/lake/orders")
+    df = table.to_df().where("day = '2026-01-31'")   # deleted rows are gone, files are pruned
+    print(delvec.explain(df))
+
     deleted = delvec.Bitmap([3, 4, 7, 11, 18, 29])   # positions of the deleted rows
     [file] = delvec.vector.pack([deleted])           # a Delta vector file and its log entry
     file.descriptors[0].to_json()
@@ -22,16 +26,20 @@ from delvec._version import __version__
 
 if TYPE_CHECKING:
     from delvec import errors, storage, vector
+    from delvec.delta.table import DeltaTable
     from delvec.errors import DelvecError
+    from delvec.spark.explain import explain
     from delvec.spark.session import configure, session
     from delvec.vector import Bitmap
 
 __all__ = [
     "Bitmap",
+    "DeltaTable",
     "DelvecError",
     "__version__",
     "configure",
     "errors",
+    "explain",
     "session",
     "storage",
     "vector",
@@ -39,8 +47,10 @@ __all__ = [
 
 _HOMES = {
     "Bitmap": "delvec.vector",
+    "DeltaTable": "delvec.delta.table",
     "DelvecError": "delvec.errors",
     "configure": "delvec.spark.session",
+    "explain": "delvec.spark.explain",
     "session": "delvec.spark.session",
 }
 

@@ -14,7 +14,7 @@ import pytest
 import delvec.delta.table as delta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import pyarrow as pa
@@ -78,7 +78,7 @@ def same_rows(found: pa.Table, expected: pa.Table) -> bool:
 
 
 def _hashable(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(map(_hashable, value))
     if isinstance(value, dict):
         return tuple((key, _hashable(item)) for key, item in value.items())
@@ -88,12 +88,11 @@ def _hashable(value: Any) -> Any:  # noqa: ANN401
 
 
 @contextmanager
-def settings_of(spark: SparkSession, **settings: object) -> Iterator[None]:
-    """Change settings of a session for a while; `__` stands for a dot."""
-    names = {key.replace("__", "."): str(value) for key, value in settings.items()}
-    before = {name: spark.conf.get(name, None) for name in names}
-    for name, value in names.items():
-        spark.conf.set(name, value)
+def settings_of(spark: SparkSession, settings: Mapping[str, object]) -> Iterator[None]:
+    """Change settings of a session for a while."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, str(value))
     try:
         yield
     finally:

@@ -30,6 +30,10 @@ _NAMES: Final = (
 _STORAGE: Final = "storage."
 # For delvec itself: which files of the version to read.
 _FILES: Final = "_files"
+# What Spark adds of a table in its catalog.
+_CATALOG: Final = frozenset(
+    {"owner", "provider", "location", "external", "is_managed_location", "comment", "collation"}
+)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE: Final = re.compile(r"([0-9]+)\s*([kmg]?)(i?b)?", re.IGNORECASE)
 _ZONE: Final = re.compile(r".*(Z|[+-][0-9]{2}:[0-9]{2})", re.DOTALL)
@@ -68,7 +72,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
             storage_options[name[len(_STORAGE) :]] = value
         elif name.lower() in known:
             given[known[name.lower()]] = value
-        else:
+        elif name.lower() not in _CATALOG and not name.lower().startswith("option."):
             _refuse_option(name)
     return _checked(
         ReadOptions(

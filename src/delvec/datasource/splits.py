@@ -50,25 +50,32 @@ def plan_splits(
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "delvec-footers") as pool:
         cut = pool.map(lambda file: _cut(storage, file, limit), files)
         pieces = [piece for some in cut for piece in some]
-    # A file costs something to open, too; but what the user states is about bytes alone.
-    cost = 0 if split_bytes else OPEN_COST
-    return pack(pieces, lambda piece: piece.bytes + cost, limit)
+    # What the user states is about bytes alone.
+    return pack(pieces, lambda piece: piece.bytes, limit, cost=0 if split_bytes else OPEN_COST)
 
 
-def pack(items: Sequence[Item], weight: Callable[[Item], int], limit: int) -> list[list[Item]]:
+def pack(
+    items: Sequence[Item], weight: Callable[[Item], int], limit: int, *, cost: int = 0
+) -> list[list[Item]]:
     """Put items into groups that weigh up to a limit, or hold one item; the heaviest first.
+
+    Args:
+        items: What to divide.
+        weight: Of one item.
+        limit: Of a group.
+        cost: What each item takes from the room for those after it.
 
     >>> pack([1, 9, 5, 3, 2], int, 6)
     [[9], [5], [3, 2, 1]]
     """
     groups: list[list[Item]] = []
-    room = 0
+    held = 0
     for item in sorted(items, key=weight, reverse=True):
-        if not groups or weight(item) > room:
+        if not groups or held + weight(item) > limit:
             groups.append([])
-            room = limit
+            held = 0
         groups[-1].append(item)
-        room -= weight(item)
+        held += weight(item) + cost
     return groups
 
 

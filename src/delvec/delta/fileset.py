@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["AddSource", "FileSet"]
 
 # What says how far the other statistics of a file can be trusted: read with any of them.
-_OF_FILES: Final[dict[Path, pa.DataType]] = {("numRecords",): pa.int64(), ("tightBounds",): pa.bool_()}
+_OF_FILES: Final[dict[Path, pa.DataType]] = {
+    ("numRecords",): pa.int64(),
+    ("tightBounds",): pa.bool_(),
+}
 # Timestamps in statistics are cut to milliseconds, so a value may lie that much above its maximum.
 _CUT: Final = pa.scalar(1000, pa.duration("us"))
 
@@ -86,10 +89,14 @@ class FileSet:
     @cached_property
     def has_vector(self) -> NDArray[np.bool_]:
         """Which files have a vector that marks rows."""
-        rows = pc.fill_null(pc.struct_field(self.vectors, "cardinality"), 0).to_numpy()
-        # An invalid count is for the descriptor to refuse, when the vector is loaded.
+        rows, size = (
+            pc.fill_null(pc.struct_field(self.vectors, name), -1).to_numpy()
+            for name in ("cardinality", "sizeInBytes")
+        )
+        # An invalid count is for the descriptor to refuse, when the vector is loaded; a count of 0
+        # for a vector that has bytes is then held against these.
         marks: NDArray[np.bool_] = self.vectors.is_valid().to_numpy(zero_copy_only=False)
-        marked: NDArray[np.bool_] = marks & (rows != 0)
+        marked: NDArray[np.bool_] = marks & ((rows != 0) | (size != 0))
         return marked
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from delvec.delta.predicate import Predicate
     from delvec.delta.snapshot import Snapshot
 
-__all__ = ["arrow_scan", "count_rows", "is_understood", "matching_files", "read_batches"]
+__all__ = [
+    "ADDED_COLUMNS",
+    "arrow_scan",
+    "count_rows",
+    "is_understood",
+    "matching_files",
+    "read_batches",
+]
+
+# Where a row is: its file and its position there. They are given when asked for by name.
+ADDED_COLUMNS: Final = (FILE_COLUMN, POSITION_COLUMN)
 
 
 def arrow_scan(
@@ -33,7 +43,7 @@ def arrow_scan(
     own = {field.name for field in snapshot.metadata.schema.fields}
     added = {
         name
-        for name in (FILE_COLUMN, POSITION_COLUMN)
+        for name in ADDED_COLUMNS
         if columns is not None and name in columns and name not in own
     }
     return Scan(

@@ -11,7 +11,14 @@ from delvec.delta.history import history, version_at
 from delvec.delta.listing import files_table
 from delvec.delta.log_files import find_segment
 from delvec.delta.predicate import Always
-from delvec.delta.reading import arrow_scan, count_rows, is_understood, read_batches
+from delvec.delta.reading import (
+    ADDED_COLUMNS,
+    arrow_scan,
+    count_rows,
+    is_understood,
+    matching_files,
+    read_batches,
+)
 from delvec.delta.snapshot import open_snapshot
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.storage import Storage
@@ -272,19 +279,12 @@ class DeltaTable:
         snapshot = self.snapshot(version, timestamp)
         if where is None:
             return scan(session, snapshot, columns)
-        whole = scan(session, snapshot, None).where(where)
-        return whole if columns is None else self._with_columns(snapshot, where, columns)
-
-    def _with_columns(
-        self, snapshot: Snapshot, where: str | Column, columns: Sequence[str]
-    ) -> DataFrame:
-        """Filter by columns that need not be among those that are wanted."""
-        from delvec.spark.scan import scan  # noqa: PLC0415
-
+        # The condition may look at columns that are not wanted.
         own = snapshot.metadata.schema.names
-        added = [name for name in columns if name not in own and name in ("_file", "_pos")]
-        session = self._session("to_df()", "to_arrow()")
-        return scan(session, snapshot, [*own, *added]).where(where).select(*columns)
+        added = [name for name in columns or () if name not in own and name in ADDED_COLUMNS]
+        files = matching_files(snapshot, self._predicate(snapshot, where), self.time_zone)
+        found = scan(session, snapshot, [*own, *added], files).where(where)
+        return found if columns is None else found.select(*columns)
 
     def to_batches(
         self,

@@ -11,8 +11,10 @@ import pickle
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files as resources
+from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from delvec.spark.catalyst import items, translate
 from delvec.spark.types import logical_path, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -37,12 +39,14 @@ if TYPE_CHECKING:
     from delvec.delta.snapshot import Snapshot
     from delvec.vector import Bitmap
 
-__all__ = ["FileIndex", "Hidden", "Listing", "file_lister", "vector_bits"]
+__all__ = ["FileIndex", "Hidden", "Listing", "file_lister", "find_index", "vector_bits"]
 
 # What a file can bring along: its vector as bits, its number among the files, its full name.
 Hidden = Literal["vector", "number", "file"]
 
 _CLASS: Final = "delvec.FileLister"
+_NUMBERS: Final = count(1)
+_BY_NAME: Final[WeakValueDictionary[str, FileIndex]] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class Listing:
 
     Attributes:
         total: Files of the version, or of this part of it.
+        bytes_total: The size of these.
         by_partition: Left out since their partition values do not match.
         by_statistics: Left out since their statistics say that no row matches.
         read: What is left for Spark to read.
@@ -60,6 +65,7 @@ class Listing:
     """
 
     total: int = 0
+    bytes_total: int = 0
     by_partition: int = 0
     by_statistics: int = 0
     read: int = 0
@@ -99,10 +105,12 @@ class FileIndex:
             hidden: What each file gets as constant columns after its partition values.
             time_zone: Of the session, for partition values that are timestamps without a zone.
         """
-        self._spark, self._snapshot, self._files = spark, snapshot, files
-        self._hidden, self._time_zone = hidden, time_zone
+        self._spark, self.snapshot, self._files = spark, snapshot, files
+        self.hidden, self._time_zone = hidden, time_zone
         self._lock = Lock()
         self.last = Listing()
+        self.name = f"delvec scan {next(_NUMBERS)} of {snapshot.table} version {snapshot.version}"
+        _BY_NAME[self.name] = self
         jvm.allow_calls_back(spark)
 
     def java(self, schema: Any) -> Any:  # noqa: ANN401
@@ -110,12 +118,12 @@ class FileIndex:
         view = jvm.view_of(self._spark)
         self._lister = file_lister(
             self._spark,
-            view.org.apache.hadoop.fs.Path(spark_path(self._snapshot.table, "")),
+            view.org.apache.hadoop.fs.Path(spark_path(self.snapshot.table, "")),
             schema,
             int(self._files.sizes.sum()),
-            f"delvec {self._snapshot.table} version {self._snapshot.version}",
+            self.name,
         )
-        self._lister.ask(_Lister(self.list_files))
+        self._lister.ask(_Lister(self))
         return self._lister
 
     def list_files(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: ANN401
@@ -136,7 +144,7 @@ class FileIndex:
     def _pruned(
         self, partition: Sequence[Any], data: Sequence[Any]
     ) -> tuple[NDArray[np.int64], Listing]:
-        files, count = self._files, len(self._files)
+        files, total = self._files, len(self._files)
         kept = self._matching_partitions(partition)
         in_partitions = int(kept.sum())
         predicate = And(tuple(self._understood(each) for each in data))
@@ -148,8 +156,9 @@ class FileIndex:
             kept[np.flatnonzero(kept)[~matching]] = False
         chosen = np.flatnonzero(kept)
         return chosen, Listing(
-            total=count,
-            by_partition=count - in_partitions,
+            total=total,
+            bytes_total=int(files.sizes.sum()),
+            by_partition=total - in_partitions,
             by_statistics=in_partitions - len(chosen),
             read=len(chosen),
             bytes_read=int(files.sizes[chosen].sum()),
@@ -160,7 +169,7 @@ class FileIndex:
 
     def _logical(self, physical: tuple[str, ...]) -> tuple[str, ...] | None:
         """Find the table's name of a column of the scan, which is named as in the files."""
-        return logical_path(self._snapshot.metadata.schema, physical)
+        return logical_path(self.snapshot.metadata.schema, physical)
 
     def _matching_partitions(self, filters: Sequence[Any]) -> NDArray[np.bool_]:
         """Tell which files satisfy all partition filters, evaluated once per distinct values."""
@@ -174,7 +183,7 @@ class FileIndex:
         used = list(items(condition.references()))
         attributes = getattr(expressions, "package$AttributeSeq")(_sequence(view, used))
         bound = expressions.BindReferences.bindReference(condition, attributes, False)
-        names = [field.physical_name for field in self._snapshot.metadata.partition_fields]
+        names = [field.physical_name for field in self.snapshot.metadata.partition_fields]
         places = jvm.array_of(
             self._spark, view.int, [names.index(attribute.name()) for attribute in used]
         )
@@ -186,7 +195,7 @@ class FileIndex:
     @cached_property
     def _groups(self) -> tuple[NDArray[np.int64], list[tuple[str | None, ...]]]:
         """Which distinct partition values each file has, and these, as texts."""
-        fields = self._snapshot.metadata.partition_fields
+        fields = self.snapshot.metadata.partition_fields
         if not fields:
             return np.zeros(len(self._files), dtype=np.int64), [()]
         return distinct_rows([self._files.partition_texts(f.physical_name) for f in fields])
@@ -205,7 +214,7 @@ class FileIndex:
                 view.scala.Option.apply(self._time_zone),
                 ansi,
             )
-            for place, field in enumerate(self._snapshot.metadata.partition_fields)
+            for place, field in enumerate(self.snapshot.metadata.partition_fields)
         ]
         texts = [tuple(text or None for text in values) for values in self._groups[1]]
         return self._lister.rows(
@@ -214,14 +223,14 @@ class FileIndex:
         )
 
     def _vectors(self, chosen: NDArray[np.int64]) -> list[bytes]:
-        if "vector" not in self._hidden:
+        if "vector" not in self.hidden:
             return []
-        loaded = load_vectors(self._snapshot.storage, self._files.data_files(chosen))
+        loaded = load_vectors(self.snapshot.storage, self._files.data_files(chosen))
         return [b"" if vector is None else vector_bits(vector) for vector in loaded]
 
     def _grouped(self, chosen: NDArray[np.int64], vectors: Sequence[bytes]) -> list[Any]:
         """Give (partition values, hidden values, files) for all that share their constants."""
-        files, root = self._files.select(chosen), self._snapshot.table
+        files, root = self._files.select(chosen), self.snapshot.table
         paths = files.paths.to_pylist()
         for path in filter(is_absolute, paths):
             require_same_store(root, path)
@@ -234,7 +243,7 @@ class FileIndex:
             )
         )
         groups = self._groups[0][chosen].tolist()
-        if not self._hidden:
+        if not self.hidden:
             shared: dict[int, list[Any]] = {}
             for group, entry in zip(groups, entries, strict=True):
                 shared.setdefault(group, []).append(entry)
@@ -244,7 +253,7 @@ class FileIndex:
             "number": chosen.tolist(),
             "file": [full_name(root, path) for path in paths],
         }
-        hidden = zip(*(constants[kind] for kind in self._hidden), strict=True)
+        hidden = zip(*(constants[kind] for kind in self.hidden), strict=True)
         return [
             (group, values, [entry])
             for group, values, entry in zip(groups, hidden, entries, strict=True)
@@ -267,13 +276,13 @@ def file_lister(
 class _Lister:
     """What the JVM calls: a function of two arguments."""
 
-    def __init__(self, list_files: Callable[[Any, Any], Any]) -> None:
-        self._list_files = list_files
+    def __init__(self, index: FileIndex) -> None:
+        self._index = index
 
     def apply(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: ANN401
         """Give the files, or our error as a text: an exception would hide in a traceback."""
         try:
-            return self._list_files(partition_filters, data_filters)
+            return self._index.list_files(partition_filters, data_filters)
         except DelvecError as error:
             return str(error)
 
@@ -281,6 +290,11 @@ class _Lister:
         """Py4J's way to say what this implements."""
 
         implements: Final = ["java.util.function.BiFunction"]
+
+
+def find_index(name: str) -> FileIndex | None:
+    """Find the index that the JVM knows under a name."""
+    return _BY_NAME.get(name)
 
 
 def distinct_rows(

@@ -13,16 +13,19 @@ filter tests the bit of each row's position in generated code. How a vector come
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from delvec.delta.reading import ADDED_COLUMNS
 from delvec.delta.schema import StructType as DeltaStruct
 from delvec.delta.vectors import load_vectors
-from delvec.errors import InvalidArgumentError
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.file_index import FileIndex, vector_bits
 from delvec.spark.types import file_schema, leaves, spark_type, table_schema
@@ -30,6 +33,7 @@ from delvec.spark.types import file_schema, leaves, spark_type, table_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
     from pyspark.sql import Column, SparkSession
 
     from delvec.delta.fileset import FileSet
@@ -37,32 +41,27 @@ if TYPE_CHECKING:
     from delvec.delta.snapshot import Snapshot
     from delvec.spark.file_index import Hidden
 
-__all__ = ["Form", "Scan", "scan"]
+__all__ = ["VECTOR_MEMORY", "Form", "memory_limit", "scan"]
 
 Form = Literal["constant", "join", "tasks"]
 
 VECTOR_MEMORY: Final = "spark.delvec.scan.vectorMemory"
-_DEFAULT_MEMORY: Final = 256 << 20
+# Half of what Spark lets a task's message be (spark.rpc.message.maxSize).
+_TASK_BYTES: Final = 64 << 20
+_SIZE: Final = re.compile(r"(\d+)\s*(?:([bkmgt])(?:i?b)?)?")
+_SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _TYPES: Final = {"vector": BinaryType(), "number": LongType(), "file": StringType()}
-_POSITIONS: Final = ("_file", "_pos")
 _WORD_BITS: Final = 64
 # A column of this name is filled by Spark's Parquet reader with the positions of the rows. The way
 # by `_metadata.row_index` ends in the same column, and makes an object for every row on top.
 _ROW_INDEX: Final = "_tmp_metadata_row_index"
 
 
-@dataclass(frozen=True)
-class Scan:
-    """What a DataFrame reads, for `explain`: its parts, and the form that the vectors take."""
-
-    snapshot: Snapshot
-    form: Form | None
-    clean: FileIndex | None
-    vectored: FileIndex | None
-
-
 def scan(
-    spark: SparkSession, snapshot: Snapshot, columns: Sequence[str] | None = None
+    spark: SparkSession,
+    snapshot: Snapshot,
+    columns: Sequence[str] | None = None,
+    files: FileSet | None = None,
 ) -> DataFrame:
     """Read a version; lazy.
 
@@ -71,9 +70,24 @@ def scan(
         snapshot: The version.
         columns: The columns to give, all of the table by default; `_file` and `_pos` are the full
             name of a row's file and its position there.
+        files: Which of its files may be read, all by default.
     """
-    jvm.view_of(spark)
-    return _Reading(spark, snapshot, columns).build()[0]
+    if not jvm.is_classic(spark):
+        raise UnsupportedFeatureError(
+            "to_df() needs a classic Spark session; a Spark Connect client has no JVM of its own",
+            feature="Spark Connect",
+            hint='read by spark.read.format("delvec").load(path), with delvec on the server',
+        )
+    taken = [field.name for field in snapshot.metadata.schema.fields]
+    if _ROW_INDEX in taken:
+        raise UnsupportedFeatureError(
+            f"{snapshot.table} has a column {_ROW_INDEX}, a name that Spark's Parquet reader takes"
+            " for itself",
+            feature=_ROW_INDEX,
+            needed_by=snapshot.table,
+            hint="read it by to_arrow(), or rename the column",
+        )
+    return _Reading(spark, snapshot, columns).build(snapshot.files if files is None else files)
 
 
 class _Reading:
@@ -83,7 +97,7 @@ class _Reading:
         self._spark, self._snapshot = spark, snapshot
         self._schema = snapshot.metadata.schema
         names = [field.name for field in self._schema.fields] if columns is None else list(columns)
-        self._positions = [name for name in names if name in _POSITIONS and not self._has(name)]
+        self._positions = [name for name in names if name in ADDED_COLUMNS and not self._has(name)]
         self._wanted = [name for name in names if name not in self._positions]
         self._fields = [self._schema.field(name) for name in self._wanted]
         self._order = [
@@ -94,42 +108,39 @@ class _Reading:
     def _has(self, name: str) -> bool:
         return any(field.name == name for field in self._schema.fields)
 
-    def build(self) -> tuple[DataFrame, Scan]:
-        files = self._snapshot.files
+    def build(self, files: FileSet) -> DataFrame:
         with_vectors = files.select(files.has_vector)
         without = files.select(~files.has_vector)
         form = self._form(with_vectors) if len(with_vectors) else None
-        parts, clean, vectored = [], None, None
+        parts = []
         if len(without) or form is None:
-            clean = self._index(without, ())
-            parts.append(self._finished(self._relation(clean, ())))
+            parts.append(self._finished(self._relation(without, ())))
         if form == "tasks":
             parts.append(self._by_tasks())
         elif form is not None:
-            hidden: Hidden = "vector" if form == "constant" else "number"
-            vectored = self._index(with_vectors, (hidden,))
-            rows = self._relation(vectored, (hidden,))
+            rows = self._relation(with_vectors, ("vector" if form == "constant" else "number",))
             live = (
                 self._filtered_by_constant(rows)
                 if form == "constant"
                 else self._filtered_by_join(rows, with_vectors)
             )
             parts.append(self._finished(live))
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = whole.unionAll(part)
-        return whole, Scan(self._snapshot, form, clean, vectored)
+        return reduce(DataFrame.unionAll, parts)
 
     def _form(self, files: FileSet) -> Form:
-        if self._bits_bytes(files) > memory_limit(self._spark):
+        bits = _bytes_of_bits(files)
+        if bits.sum() > memory_limit(self._spark):
             return "tasks"
-        return "join" if self._reads_by_rows() else "constant"
+        if self._reads_by_rows():
+            return "join"
+        return "tasks" if self._heaviest_task(bits, files) > _TASK_BYTES else "constant"
 
-    def _bits_bytes(self, files: FileSet) -> int:
-        """Bound the bytes of all vectors as bits; a file of unknown rows counts by its size."""
-        rows = files.row_counts.to_numpy(zero_copy_only=False)
-        known = ~files.row_counts.is_null().to_numpy(zero_copy_only=False)
-        return int(rows[known].sum() // 8 + files.sizes[~known].sum())
+    def _heaviest_task(self, bits: NDArray[np.float64], files: FileSet) -> float:
+        """Bound the bytes of vectors that one task may bring, which its message has to carry."""
+        partition = _bytes_setting(self._spark, "spark.sql.files.maxPartitionBytes")
+        at_least = _bytes_setting(self._spark, "spark.sql.files.openCostInBytes")
+        density = bits / np.maximum(files.sizes, max(at_least, 1))
+        return float(max(bits.max(), density.max() * partition))
 
     def _reads_by_rows(self) -> bool:
         """Tell whether Spark may turn columns into rows before it filters."""
@@ -148,12 +159,7 @@ class _Reading:
             )
         )
 
-    def _index(self, files: FileSet, hidden: tuple[Hidden, ...]) -> FileIndex:
-        if "_file" in self._positions:
-            hidden = (*hidden, "file")
-        return FileIndex(self._spark, self._snapshot, files, hidden, self._time_zone)
-
-    def _relation(self, index: FileIndex, hidden: tuple[Hidden, ...]) -> DataFrame:
+    def _relation(self, files: FileSet, hidden: tuple[Hidden, ...]) -> DataFrame:
         """Make a relation with the files' own column names, and hidden constants after them."""
         view, session = jvm.view_of(self._spark), self._spark._jsparkSession  # noqa: SLF001
         metadata = self._snapshot.metadata
@@ -163,6 +169,7 @@ class _Reading:
         data = StructType([*data.fields, StructField(_ROW_INDEX, LongType())])
         if "_file" in self._positions:
             hidden = (*hidden, "file")
+        index = FileIndex(self._spark, self._snapshot, files, hidden, self._time_zone)
         constants = StructType(
             [
                 *partitions.fields,
@@ -228,19 +235,24 @@ class _Reading:
         return by_tasks(self._spark, self._snapshot, self._order)
 
 
+def _bytes_of_bits(files: FileSet) -> NDArray[np.float64]:
+    """Bound the bytes of each vector as bits; a file of unknown rows counts by its size."""
+    known = files.row_counts.is_valid().to_numpy(zero_copy_only=False)
+    rows = files.row_counts.fill_null(0).to_numpy()
+    return np.where(known, rows / 8, files.sizes)
+
+
 def memory_limit(spark: SparkSession) -> int:
     """Give how many bytes of vectors a query may hold on the driver."""
-    text = spark.conf.get(VECTOR_MEMORY, None)
-    if text is None:
-        return _DEFAULT_MEMORY
-    units = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-    number = text.strip().lower().removesuffix("b").rstrip("kmgi")
-    unit = text.strip().lower().removesuffix("b").removeprefix(number).removesuffix("i")
-    if not number.isdigit() or unit not in units:
-        raise InvalidArgumentError(
-            f"{VECTOR_MEMORY} is {text!r}, which is no size", hint="write 256m, or 1g"
-        )
-    return int(number) * units[unit]
+    return _bytes_setting(spark, VECTOR_MEMORY, "256m")
+
+
+def _bytes_setting(spark: SparkSession, key: str, default: str | None = None) -> int:
+    text = (spark.conf.get(key, default) if default else spark.conf.get(key)) or ""
+    parts = _SIZE.fullmatch(text.strip().lower())
+    if parts is None:
+        raise InvalidArgumentError(f"{key} is {text!r}, which is no size", hint="write 256m, or 1g")
+    return int(parts[1]) << _SHIFTS[parts[2] or "b"]
 
 
 def _renamed(field: Field) -> Column:
