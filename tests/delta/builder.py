@@ -73,7 +73,11 @@ _CHECKPOINT = pa.schema(
         (
             "sidecar",
             pa.struct(
-                [("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64())]
+                [
+                    ("path", pa.string()),
+                    ("sizeInBytes", pa.int64()),
+                    ("modificationTime", pa.int64()),
+                ]
             ),
         ),
     ]
@@ -226,7 +230,9 @@ class TableBuilder:
 
 def removed(add: Action) -> Action:
     """Give the `remove` that cancels an add."""
-    kept = {name: add[name] for name in ("path", "deletionVector", "partitionValues") if name in add}
+    kept = {
+        name: add[name] for name in ("path", "deletionVector", "partitionValues") if name in add
+    }
     return kept | {"deletionTimestamp": 1_700_000_000_000, "dataChange": True}
 
 

@@ -64,7 +64,9 @@ def test_every_table_of_the_folder_is_judged(golden: Path) -> None:
     assert {path.name for path in golden.iterdir() if path.is_dir()} == {*TABLES, FUTURE}
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "data-reader-partition-values"])
+@pytest.mark.parametrize(
+    "name", [name for name in TABLES if name != "data-reader-partition-values"]
+)
 def test_arrow_alone_reads_the_rows(golden: Path, name: str) -> None:
     table = delta.DeltaTable.for_path(None, golden / name / "delta")
     check(table.to_arrow(), golden, name)

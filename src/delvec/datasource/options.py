@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast, get_args
 
-from delvec.errors import InvalidArgumentError
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _NAMES: Final = (
 _STORAGE: Final = "storage."
 # For delvec itself: which files of the version to read.
 _FILES: Final = "_files"
-# What Spark adds of a table in its catalog.
+# What Spark adds when a table of its catalog is made.
 _CATALOG: Final = frozenset(
     {"owner", "provider", "location", "external", "is_managed_location", "comment", "collation"}
 )
@@ -72,7 +72,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
             storage_options[name[len(_STORAGE) :]] = value
         elif name.lower() in known:
             given[known[name.lower()]] = value
-        elif name.lower() not in _CATALOG and not name.lower().startswith("option."):
+        else:
             _refuse_option(name)
     return _checked(
         ReadOptions(
@@ -183,6 +183,12 @@ def _one_of(name: str, value: str, allowed: Sequence[str]) -> str:
 def _refuse_option(name: str) -> NoReturn:
     if name.lower() == "paths":
         raise InvalidArgumentError("one table at a time: load(path), not a list of paths")
+    if name.lower() in _CATALOG:
+        raise UnsupportedFeatureError(
+            "Spark does not tell a Python data source where a table of its catalog is",
+            feature="CREATE TABLE USING delvec",
+            hint="CREATE TEMPORARY VIEW orders USING delvec OPTIONS (path '/lake/orders')",
+        )
     lower = {known.lower(): known for known in _NAMES}
     near = get_close_matches(name.lower(), lower, 1)
     raise InvalidArgumentError(

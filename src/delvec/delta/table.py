@@ -20,7 +20,7 @@ from delvec.delta.reading import (
     read_batches,
 )
 from delvec.delta.snapshot import open_snapshot
-from delvec.errors import InvalidArgumentError, TableNotFoundError
+from delvec.errors import InvalidArgumentError, MissingDependencyError, TableNotFoundError
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
@@ -333,7 +333,15 @@ class DeltaTable:
         timestamp: datetime | str | None = None,
     ) -> pd.DataFrame:
         """Read a version into a pandas DataFrame; see `to_batches`."""
-        return self.to_arrow(where, columns, version=version, timestamp=timestamp).to_pandas()
+        rows = self.to_arrow(where, columns, version=version, timestamp=timestamp)
+        try:
+            return rows.to_pandas()
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(
+                "to_pandas() needs pandas",
+                dependency="pandas",
+                hint="pip install pandas, or use to_arrow()",
+            ) from error
 
     def count(
         self,
