@@ -50,7 +50,7 @@ def test_an_unknown_command_is_wrong_usage() -> None:
 
 
 def test_demo_tells_the_story() -> None:
-    result = run("demo")
+    result = run("demo", "--no-spark")
     assert result.exit_code == 0
     for text in (
         "Six of 30 rows are deleted",
@@ -69,7 +69,7 @@ def test_demo_tells_the_story() -> None:
 
 
 def test_demo_as_json_and_with_its_files_kept(tmp_path: Path) -> None:
-    result = run("demo", "--json", "--folder", str(tmp_path / "demo"))
+    result = run("demo", "--json", "--no-spark", "--folder", str(tmp_path / "demo"))
     assert result.exit_code == 0
     document = json.loads(result.output)
     assert document["same_bytes"] is True

@@ -108,7 +108,7 @@ def test_the_command_does_not_import_spark() -> None:
 import sys
 from click.testing import CliRunner
 from delvec.cli import main
-for arguments in (["--help"], ["--version"], ["demo", "--json"]):
+for arguments in (["--help"], ["--version"], ["demo", "--json", "--no-spark"]):
     assert CliRunner().invoke(main, arguments).exit_code == 0
 assert 'pyspark' not in sys.modules
 """

@@ -12,8 +12,10 @@ import numpy as np
 from rich.text import Text
 
 from delvec.cli.anatomy import delta_parts, drawn, puffin_parts
+from delvec.cli.demo_table import DAYS, write_orders
 from delvec.cli.main import command as delvec_command
 from delvec.cli.output import Column
+from delvec.delta.table import DeltaTable
 from delvec.errors import ChecksumError
 from delvec.storage import Storage
 from delvec.vector import Bitmap, DeletionVector, encode_frame, pack, puffin
@@ -33,8 +35,9 @@ _PUFFIN_FILE = "orders-deletes.puffin"
 
 @delvec_command("demo")
 @click.option("--folder", help="Keep the files that the demonstration writes, in this folder.")
-def command(output: Output, folder: str | None) -> None:
-    """Show what a deletion vector is, and how Delta and Iceberg hold the very same bytes."""
+@click.option("--spark/--no-spark", "on_spark", default=True, help="Start Spark for its part.")
+def command(output: Output, folder: str | None, *, on_spark: bool) -> None:
+    """Show what a deletion vector is, and a Delta table that is read through its vectors."""
     result: dict[str, Any] = {}
     with ExitStack() as stack:
         storage = Storage.open(folder or stack.enter_context(TemporaryDirectory()))
@@ -44,11 +47,15 @@ def command(output: Output, folder: str | None) -> None:
         _compare(output, storage, descriptor, result)
         _damage(output, storage, descriptor, result)
         _sizes(output, result)
+        path = f"{storage.root}/orders"
+        _table(output, path, result)
+        if on_spark:
+            _on_spark(output, path, result)
     output.result(result)
     kept = (
         f"The files are in {folder}:" if folder else "`delvec demo --folder demo` keeps the files;"
     )
-    output.note(kept, " `delvec inspect FILE` shows what is in one.")
+    output.note(kept, " `delvec inspect FILE` shows what is in one, `delvec files TABLE` a table.")
 
 
 def _delete_rows(output: Output) -> Bitmap:
@@ -147,3 +154,47 @@ def _sizes(output: Output, result: dict[str, Any]) -> None:
     }
     output.table([Column(key, title) for key, title in titles.items()], table)
     result["sizes"] = table
+
+
+def _table(output: Output, path: str, result: dict[str, Any]) -> None:
+    output.heading("7. A Delta table, read through its vectors; this part needs no JVM.")
+    if not DeltaTable.is_delta_table(path):  # a folder that was kept may hold it
+        write_orders(Storage.open(path))
+    table = DeltaTable.for_path(None, path)
+    files = table.arrow_files().select(["path", "row_count", "deleted_rows", "vector_bytes"])
+    rows = sorted(files.to_pylist(), key=lambda row: str(row["path"]))
+    titles = {
+        "path": "file",
+        "row_count": "rows",
+        "deleted_rows": "deleted",
+        "vector_bytes": "bytes of its vector",
+    }
+    output.table([Column(key, title) for key, title in titles.items()], rows)
+    ids = table.to_arrow([("id", "<", 10_010), ("id", ">=", 9_998)], ["id"]).column("id")
+    output.note(
+        f"version {table.version}: {table.count():,} rows, version 0: {table.count(version=0):,};"
+        f" ids around 10,000: {' '.join(map(str, sorted(ids.to_pylist())))}"
+    )
+    result["table"] = {
+        "files": rows,
+        "rows": table.count(),
+        "rows_before": table.count(version=0),
+        "ids": sorted(ids.to_pylist()),
+    }
+
+
+def _on_spark(output: Output, path: str, result: dict[str, Any]) -> None:
+    output.heading("8. The same on Spark: a plain .where(...) leaves files out, by the log.")
+    from delvec.spark.explain import explain  # noqa: PLC0415
+    from delvec.spark.session import session  # noqa: PLC0415
+
+    spark = session(iceberg=False, conf={"spark.ui.enabled": "false"})
+    condition = f"day = '{DAYS[-1]}' and amount < 250"
+    df = DeltaTable.for_path(spark, path).to_df().where(condition)
+    report = explain(df)
+    output.note(('table.to_df().where("', "dim"), condition, ('")', "dim"))
+    output.note(str(report).replace(path, "orders"))
+    count = df.count()
+    from_source = spark.read.format("delvec").load(path).where(condition).count()
+    output.note(f'{count:,} rows; the data source spark.read.format("delvec"): {from_source:,}')
+    result["spark"] = {**report.to_json(), "rows": count, "rows_of_data_source": from_source}

@@ -21,7 +21,7 @@ __all__ = ["command", "main"]
 
 # The one line of each command stands here, so that `delvec --help` imports none of them.
 _COMMANDS: Final = {
-    "demo": "Show what a deletion vector is, byte by byte.",
+    "demo": "Show what a deletion vector is, and a table that is read through some.",
     "files": "Show the data files of a table and what is deleted in each.",
     "history": "Show what was done to a table, newest first.",
     "inspect": "Show what is in a file of deletion vectors.",

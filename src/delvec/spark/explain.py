@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from html import escape
+from itertools import groupby
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import InvalidArgumentError
@@ -39,25 +41,28 @@ class ReadPart:
     form: str
     listing: Listing | None
 
+    @property
+    def title(self) -> str:
+        """What is read, in words."""
+        return self.table if self.version is None else f"{self.table}, version {self.version}"
+
     def __str__(self) -> str:
-        title = self.table if self.version is None else f"{self.table}, version {self.version}"
-        if self.listing is None:
-            return f"{title}\n  files with vectors: {_FORMS[self.form]}"
-        found = self.listing
         kind = "without vectors" if self.form == "clean" else "with vectors"
-        read = f"{_size(found.bytes_read)} of {_size(found.bytes_total)}"
+        found = self.listing
+        if found is None:
+            return f"files {kind}: {_FORMS[self.form]}"
         lines = [
-            title,
-            f"  files {kind}: {found.read:,} of {found.total:,} are read, {read}",
+            f"files {kind}: {found.read:,} of {found.total:,} are read, "
+            f"{_size(found.bytes_read)} of {_size(found.bytes_total)}"
         ]
         if found.by_partition or found.by_statistics:
-            lines.append(
-                f"  left out: {found.by_partition:,} by partition values,"
-                f" {found.by_statistics:,} by statistics"
-            )
+            reasons = f"{found.by_partition:,} by partition values, {found.by_statistics:,} by"
+            lines.append(f"  left out: {reasons} statistics")
         if found.vectors:
             lines.append(f"  vectors: {found.vectors:,}, {_size(found.vector_bytes)} as bits")
-        return "\n".join([*lines, f"  {_FORMS[self.form]}"])
+        if found.read:
+            lines.append(f"  {_FORMS[self.form]}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,10 @@ class ReadReport:
     parts: tuple[ReadPart, ...]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.parts))
+        lines = []
+        for title, parts in groupby(self.parts, key=lambda part: part.title):
+            lines += [title, *(indent(str(part), "  ") for part in parts)]
+        return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         """Give a document for programs."""
