@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SERIALIZER = CloudPickleSerializer()
+SERIALIZER = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 
 DELTA_ROWS = "id", "name", "price", "seen", "tags", "day"
 

@@ -42,11 +42,11 @@ def write_orders(storage: Storage) -> None:
         "configuration": {"delta.enableDeletionVectors": "true"},
     }
     adds = [_data_file(storage, number, day) for number, day in enumerate(DAYS)]
-    first = [{"protocol": protocol}, {"metaData": metadata}, *({"add": add} for add in adds)]
-    _commit(storage, 0, "WRITE", first)
+    actions: list[dict[str, Any]] = [{"protocol": protocol}, {"metaData": metadata}]
+    _commit(storage, 0, "WRITE", [*actions, *({"add": add} for add in adds)])
     [file] = pack([Bitmap(range(0, _ROWS, 7)), Bitmap(range(0, _ROWS, 7))])
     storage.write_if_absent(file.path, file.data)
-    actions: list[dict[str, Any]] = []
+    actions = []
     for add, descriptor in zip(adds[1:], file.descriptors, strict=True):
         stats = json.loads(add["stats"]) | {"tightBounds": False}
         vector = {"deletionVector": descriptor.to_json(), "stats": json.dumps(stats)}

@@ -1,4 +1,4 @@
-"""Arrow batches as Spark takes them: by position, and variants with a mark."""
+"""Arrow batches as Spark takes them: columns by position, under its own names."""
 
 from __future__ import annotations
 

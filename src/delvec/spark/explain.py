@@ -51,10 +51,8 @@ class ReadPart:
         found = self.listing
         if found is None:
             return f"files {kind}: {_FORMS[self.form]}"
-        lines = [
-            f"files {kind}: {found.read:,} of {found.total:,} are read, "
-            f"{_size(found.bytes_read)} of {_size(found.bytes_total)}"
-        ]
+        read = f"{_size(found.bytes_read)} of {_size(found.bytes_total)}"
+        lines = [f"files {kind}: {found.read:,} of {found.total:,} are read, {read}"]
         if found.by_partition or found.by_statistics:
             reasons = f"{found.by_partition:,} by partition values, {found.by_statistics:,} by"
             lines.append(f"  left out: {reasons} statistics")
