@@ -37,30 +37,48 @@ def test_the_examples_print_what_the_readme_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    session = "\n".join(blocks("pycon"))
-    test = doctest.DocTestParser().get_doctest(session, {}, "README.md", "README.md", 0)
-    assert len(test.examples) > 15
-    problems: list[str] = []
-    doctest.DocTestRunner().run(test, out=problems.append)
-    assert not problems, "".join(problems)
+    names: dict[str, object] = {}
+    seen = {"pycon": 0, "console": 0}
+    found = re.finditer(r"^```(pycon|console)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    for language, text in (match.groups() for match in found):
+        seen[language] += 1
+        (run_console if language == "console" else run_python)(text, names)
+    assert seen["pycon"] > 5
+    assert seen["console"] > 2
 
-    commands = [block.partition("\n") for block in blocks("console")]
-    assert commands
-    for line, _, shown in commands:
-        prompt, *words = shlex.split(line)
-        assert prompt == "$"
-        assert words.pop(0) == "delvec"
-        result = CliRunner().invoke(main, words, env={"COLUMNS": "110", "NO_COLOR": "1"})
-        assert tidy(result.output) == tidy(shown)
+
+def run_python(text: str, names: dict[str, object]) -> None:
+    test = doctest.DocTestParser().get_doctest(text, names, "README.md", "README.md", 0)
+    problems: list[str] = []
+    doctest.DocTestRunner().run(test, out=problems.append, clear_globs=False)
+    assert not problems, "".join(problems)
+    names |= test.globs
+
+
+def run_console(text: str, _: dict[str, object]) -> None:
+    line, _sign, shown = text.partition("\n")
+    prompt, *words = shlex.split(line)
+    assert prompt == "$"
+    assert words.pop(0) == "delvec"
+    result = CliRunner().invoke(main, words, env={"COLUMNS": "110", "NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    got, want = ("\n".join([*tidy(part), ""]) for part in (result.output, shown))
+    assert doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS), got
 
 
 @pytest.mark.spark
 def test_the_spark_example_runs(tmp_path: Path) -> None:
     [code] = blocks("python")
+    demo = ["demo", "--folder", str(tmp_path / "demo"), "--no-spark"]
+    assert CliRunner().invoke(main, demo).exit_code == 0
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "closed" in done.stdout
+    for shown in ("closed", "4285", "10008"):
+        assert shown in done.stdout
+    [report] = blocks("text")
+    plain = done.stdout.replace(f"{tmp_path}/", "")
+    assert report.strip() in plain
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

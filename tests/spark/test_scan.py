@@ -256,6 +256,23 @@ def _parquet_field(name: str, kind: pa.DataType, number: int) -> pa.Field:
     return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
 
 
+def test_texts_of_fixed_width_are_filled_up(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    spark.sql(f"CREATE TABLE delta.`{path}` (id INT, c CHAR(5), a ARRAY<CHAR(3)>) USING delta")
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 'ab', array('x')), (2, 'b', null)")
+    expected = spark.read.format("delta").load(path)
+    table = DeltaTable.for_path(spark, path)
+    assert sorted(table.to_df().collect()) == sorted(expected.collect())
+    assert table.to_arrow(columns=["c"]).column("c").to_pylist() == ["ab   ", "b    "]
+    for condition in ("c = 'ab'", "c > 'ab '", "c in ('b', 'x')"):
+        wanted = sorted(row.id for row in expected.where(condition).collect())
+        assert ids_of(table.to_df().where(condition)) == wanted, condition
+        assert table.to_arrow(condition, ["id"]).column("id").to_pylist() == wanted, condition
+    assert table.to_arrow([("c", "in", ["ab"])], ["id"]).column("id").to_pylist() == [1]
+    with pytest.raises(UnsupportedFeatureError, match="only Spark fills up"):
+        table.to_arrow()
+
+
 def test_tables_by_name(spark: SparkSession, orders: Path) -> None:
     assert DeltaTable.for_name(spark, f"delta.`{orders}`").count() == len(LIVE)
     spark.sql(f"CREATE TABLE delvec_named USING delta LOCATION '{orders}'")

@@ -59,13 +59,12 @@ def test_an_empty_builder_gets_runtime_extension_and_catalog(tmp_path: Path) -> 
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "hadoop",
         "spark.sql.catalog.lake.warehouse": str(tmp_path / "lake house"),
-        "spark.sql.python.filterPushdown.enabled": "true",
     }
 
 
 def test_without_iceberg_there_is_no_jar() -> None:
     builder = delvec.configure(SparkSession.builder, warehouse="w", iceberg=False)
-    assert options(builder) == {"spark.sql.python.filterPushdown.enabled": "true"}
+    assert options(builder) == {}
 
 
 def test_packages_extensions_and_catalogs_of_the_user_stay() -> None:
@@ -73,7 +72,6 @@ def test_packages_extensions_and_catalogs_of_the_user_stay() -> None:
         SparkSession.builder.config("spark.jars.packages", "a:b:1, c:d:2")
         .config("spark.sql.extensions", "my.Extensions")
         .config("spark.sql.catalog.lake", "my.Catalog")
-        .config("spark.sql.python.filterPushdown.enabled", "false")
     )
     set_by_me = dict(options(mine))
     after = options(delvec.configure(mine, warehouse="w", packages=["e:f:3", "a:b:1"]))

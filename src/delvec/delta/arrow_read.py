@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import acero
 
 from delvec.delta.parquet_data import open_data_file
@@ -20,18 +21,18 @@ from delvec.delta.schema import StructType, arrow_field, arrow_type
 from delvec.delta.skipping import ColumnBounds, may_match
 from delvec.delta.values import parse_partition_value
 from delvec.delta.vectors import load_vectors
-from delvec.errors import FormatError, InvalidArgumentError, located
+from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError, located
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import pyarrow.compute as pc
     from numpy.typing import NDArray
 
     from delvec.delta.files import DataFile
     from delvec.delta.parquet_data import ParquetData
     from delvec.delta.predicate import Column
     from delvec.delta.scan import Scan
+    from delvec.delta.schema import Field
     from delvec.storage import Storage
     from delvec.vector import Bitmap
 
@@ -99,6 +100,7 @@ class _Assembly:
     constants: Sequence[pa.Scalar | None]
     added: Sequence[pa.Scalar | None]
     given: Sequence[int]
+    widths: Sequence[int | None]
     row_filter: pc.Expression | None
 
     @classmethod
@@ -112,6 +114,7 @@ class _Assembly:
             constants=[constants.get(field.name) for field in needed],
             added=added,
             given=[*range(given), *range(len(needed), len(needed) + len(added))],
+            widths=[_char_width(field, uri) for field in needed],
             row_filter=to_arrow(scan.predicate, scan.schema) if is_filtered else None,
         )
 
@@ -121,6 +124,10 @@ class _Assembly:
         arrays = [
             next(remaining) if constant is None else _repeated(constant, count)
             for constant in self.constants
+        ]
+        arrays = [
+            array if width is None else pc.utf8_rpad(array, width)
+            for array, width in zip(arrays, self.widths, strict=True)
         ]
         arrays += [
             pa.array(positions) if constant is None else _repeated(constant, count)
@@ -135,6 +142,18 @@ class _Assembly:
             [arrays[index] for index in self.given],
             schema=pa.schema([self.schema.field(index) for index in self.given]),
         )
+
+
+def _char_width(field: Field, uri: str) -> int | None:
+    if field.char_type and field.char_width is None:
+        raise UnsupportedFeatureError(
+            f"column {field.name} of {uri} holds texts of fixed width inside {field.char_type},"
+            " which only Spark fills up",
+            feature=field.char_type,
+            needed_by=uri,
+            hint="read the table by to_df(), or without this column",
+        )
+    return field.char_width
 
 
 def _repeated(value: pa.Scalar, count: int) -> pa.Array:
@@ -196,6 +215,8 @@ def _matching_groups(
     row_counts = pa.array(np.diff(data.row_starts), pa.int64())
 
     def bounds_of(column: Column) -> ColumnBounds | None:
+        if scan.schema.field(column[0]).char_type:
+            return None  # compared with the blanks that the file lacks
         if column[0] not in constants:
             return stored(column)
         value = constants[column[0]]

@@ -154,8 +154,8 @@ class FileSet:
         if fields is None:
             return None
         names, kind = fields
-        if not isinstance(kind, PrimitiveType):
-            return None
+        if not isinstance(kind, PrimitiveType) or self.metadata.schema.field(column[0]).char_type:
+            return None  # texts of fixed width are compared with their blanks, which files lack
         if len(column) == 1 and any(f.name == column[0] for f in self.metadata.partition_fields):
             return self._partition_bounds(names[0], kind, time_zone)
         low, high, nulls = (("minValues", *names), ("maxValues", *names), ("nullCount", *names))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "CHAR_TYPE",
     "ArrayType",
     "DataType",
     "Field",
@@ -40,6 +41,8 @@ _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 _FIELD_ID: Final = "delta.columnMapping.id"
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _MAX_PRECISION: Final = 38
+CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_CHAR: Final = re.compile(r"(?<!var)char\((\d+)\)", re.IGNORECASE)
 _SIMPLE: Final = frozenset(
     {
         "string",
@@ -124,6 +127,21 @@ class Field:
     def __post_init__(self) -> None:
         if not self.physical_name:
             object.__setattr__(self, "physical_name", self.name)
+
+    @property
+    def char_type(self) -> str | None:
+        """How Spark declared a text of fixed width, such as `char(5)` or `array<char(3)>`.
+
+        Files hold such texts as they were given; readers fill them up with blanks.
+        """
+        text = str(self.metadata.get(CHAR_TYPE, ""))
+        return text if _CHAR.search(text) else None
+
+    @property
+    def char_width(self) -> int | None:
+        """The width of the texts of a `char(n)` column."""
+        found = _CHAR.fullmatch(self.char_type or "")
+        return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import pyspark
 from pyspark.sql import SparkSession
 
-from delvec.datasource import DelvecDataSource
 from delvec.errors import (
     InvalidArgumentError,
     MissingDependencyError,
@@ -20,6 +19,7 @@ from delvec.errors import (
 )
 from delvec.spark import jvm
 from delvec.spark.settings import PACKAGES, listed, setting, submit_packages
+from delvec.spark.sources import register
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,8 +88,7 @@ def session(
         if iceberg:
             _require_iceberg()
         spark = builder.getOrCreate()
-    # Spark finds it by itself where its workers can import `pyspark_delvec`; this is for the rest.
-    spark.dataSource.register(DelvecDataSource)
+    register(spark)
     return spark
 
 
@@ -178,8 +177,7 @@ def configure(
             feature="Spark Connect",
             hint="configure the server, or use a classic session (no .remote(), no SPARK_REMOTE)",
         )
-    # Without it Spark fails a Python data source that can push filters into its read.
-    settings = {"spark.sql.python.filterPushdown.enabled": "true"}
+    settings: dict[str, str] = {}
     wanted_packages = _joined(listed(builder, PACKAGES), packages)
     extensions = listed(builder, _EXTENSIONS)
     if iceberg:

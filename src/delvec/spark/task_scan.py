@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from delvec.datasource import DelvecDataSource
+from delvec.spark.sources import register
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +28,8 @@ def by_tasks(
         snapshot: The version.
         columns: The columns to give, in that order; `_file` and `_pos` are allowed.
     """
-    spark.dataSource.register(DelvecDataSource)
-    options = {f"storage.{key}": value for key, value in snapshot.storage._options}  # noqa: SLF001
+    register(spark)
+    options = {f"storage.{key}": value for key, value in snapshot.storage.options.items()}
     options |= {
         "versionAsOf": str(snapshot.version),
         "timeZone": spark.conf.get("spark.sql.session.timeZone") or "UTC",

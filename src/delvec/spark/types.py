@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as spark
 
-from delvec.delta.schema import ArrayType, MapType, PrimitiveType, StructType
+from delvec.delta.schema import CHAR_TYPE, ArrayType, MapType, PrimitiveType, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +81,8 @@ def _primitive(kind: PrimitiveType) -> spark.DataType:
 
 def _file_field(field: Field) -> spark.StructField:
     metadata: dict[str, Any] = {} if field.field_id is None else {_FIELD_ID: field.field_id}
+    if CHAR_TYPE in field.metadata:
+        metadata[CHAR_TYPE] = field.metadata[CHAR_TYPE]  # by which Spark fills up with blanks
     return spark.StructField(
         field.physical_name,
         _typed(field.type, by_file=True),
@@ -91,4 +93,4 @@ def _file_field(field: Field) -> spark.StructField:
 
 def _shown(field: Field) -> dict[str, Any]:
     """Keep what users wrote, such as comments; drop what only the format needs."""
-    return {key: value for key, value in field.metadata.items() if key == "comment"}
+    return {key: field.metadata[key] for key in ("comment", CHAR_TYPE) if key in field.metadata}

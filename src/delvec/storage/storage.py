@@ -101,9 +101,14 @@ class Storage:
         root = location._replace(path=folder or ("/" if location.scheme == "file" else "")).root
         return cls.open(root, storage_options, hadoop=hadoop), checked_key(name)
 
+    @property
+    def options(self) -> dict[str, str]:
+        """What it was opened with, what the session's configuration said included: has secrets."""
+        return dict(self._options)
+
     def open_elsewhere(self, uri: str) -> tuple[Storage, str]:
         """Open the folder of another file with the options of this one; see `open_file`."""
-        return Storage.open_file(uri, dict(self._options))
+        return Storage.open_file(uri, self.options)
 
     @property
     def requests(self) -> RequestCounts:

@@ -1,0 +1,25 @@
+"""Making `spark.read.format("delvec")` known to a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException
+
+from delvec.datasource import DelvecDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+_KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
+
+
+def register(spark: SparkSession) -> None:
+    """Register the data source, for workers that cannot import `pyspark_delvec` by themselves."""
+    try:
+        spark.dataSource.register(DelvecDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != _KNOWN:  # Spark 4.0 has found it already, and says so
+            raise
