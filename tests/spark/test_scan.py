@@ -303,6 +303,7 @@ def test_counting_with_conditions_of_sql(spark: SparkSession, orders: Path) -> N
     for condition in ("id >= 12", "day is null", "length(note) = 2", "id % 2 = 0", "id = 3"):
         assert table.count(condition) == table.to_df().where(condition).count(), condition
     assert table.count(F.col("id") > 100) == 0
+    assert table.count("day < current_date()") == table.to_df().where("day is not null").count()
     assert table.to_arrow("id > 26", ["id"]).column("id").to_pylist() == [27, 28, 29]
     with pytest.raises(InvalidArgumentError, match="cannot be evaluated without Spark"):
         table.to_arrow("length(note) = 2")

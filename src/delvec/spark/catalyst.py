@@ -189,7 +189,12 @@ def _cells(node: Any) -> list[Any] | None:  # noqa: ANN401
 
 
 def _is_constant(node: Any) -> bool:  # noqa: ANN401
-    return _kind(node) == "Literal" or bool(node.foldable())
+    """Whether a node is made of literals alone: not the current time, which a query fixes later."""
+    if _kind(node) == "Literal":
+        return True
+    return bool(node.foldable()) and all(
+        _kind(leaf) == "Literal" for leaf in items(node.collectLeaves())
+    )
 
 
 def _raw(node: Any) -> Any:  # noqa: ANN401

@@ -1,0 +1,106 @@
+"""A Delta table in an object store: the same rows, and few requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from delvec import DeltaTable
+from delvec.errors import ObjectNotFoundError
+from delvec.storage import Storage
+from tests.delta.builder import TableBuilder
+from tests.storage.s3_server import MISSING, find_server, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.storage.s3_server import S3Server
+
+pytestmark = pytest.mark.s3
+
+PROGRAM = find_server()
+if PROGRAM is None:
+    pytest.skip(MISSING, allow_module_level=True)
+
+FILES = 20
+URI = "s3://lake/some/orders"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    assert PROGRAM is not None
+    with running_server(PROGRAM, tmp_path_factory.mktemp("s3")) as running:
+        running.create_bucket("lake")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def table(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """Twenty files with vectors, of which ten share a `.bin` file; version 1 has no vectors."""
+    root = tmp_path_factory.mktemp("local") / "t"
+    builder = TableBuilder(root)
+    builder.create()
+    adds = [
+        builder.write_file(
+            f"a b/part-{number}.parquet", {"id": range(number * 10, number * 10 + 10)}
+        )
+        for number in range(FILES)
+    ]
+    for entry in adds:
+        entry["path"] = entry["path"].replace(" ", "%20")
+    builder.commit(*({"add": entry} for entry in adds))
+    vectors = builder.write_vectors(*([number % 10] for number in range(10)))
+    for number in range(10, FILES):
+        vectors += builder.write_vectors([number % 10])
+    removed = [{"remove": {"path": entry["path"], "dataChange": True}} for entry in adds]
+    marked = [
+        {"add": entry | {"deletionVector": vector}}
+        for entry, vector in zip(adds, vectors, strict=True)
+    ]
+    builder.commit(*removed, *marked)
+    upload(root, Storage.open(URI, server.storage_options))
+    return DeltaTable.for_path(None, URI, server.storage_options)
+
+
+def upload(root: Path, storage: Storage) -> None:
+    for path in root.rglob("*"):
+        if path.is_file():
+            storage.write(str(path.relative_to(root)), path.read_bytes())
+
+
+def test_the_same_rows_come_from_a_bucket(table: DeltaTable) -> None:
+    expected = [number for number in range(FILES * 10) if number // 10 % 10 != number % 10]
+    assert sorted(table.to_arrow().column("id").to_pylist()) == expected
+    assert table.count() == len(expected)
+    files = table.to_arrow([("id", "=", 5)], ["id", "_file"]).to_pylist()
+    assert files == [{"id": 5, "_file": f"{URI}/a b/part-0.parquet"}]
+
+
+def test_a_vector_costs_at_most_one_request(table: DeltaTable) -> None:
+    def gets(version: int) -> int:
+        before = table.storage.requests
+        snapshot = table.snapshot(version)
+        _ = snapshot.files
+        opened = table.storage.requests
+        table.to_arrow(version=version)
+        after = table.storage.requests
+        return (after - opened).gets - (opened - before).gets
+
+    with_vectors, without = gets(2), gets(1)
+    assert without == FILES
+    # Ten vectors in one file come with one GET, the ten others with one each.
+    assert with_vectors - without == 11
+
+
+def test_a_vector_that_is_gone(table: DeltaTable, server: S3Server) -> None:
+    storage = Storage.open(URI, server.storage_options)
+    [*_, vector] = [info.key for info in storage.list() if info.key.endswith(".bin")]
+    data = storage.read(vector)
+    storage.delete([vector])
+    try:
+        with pytest.raises(ObjectNotFoundError, match=r"deletion vector of a b/part-\d+\.parquet"):
+            table.to_arrow()
+    finally:
+        storage.write(vector, data)
