@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -52,7 +52,9 @@ class Judged(NamedTuple):
 @pytest.fixture(scope="module", autouse=True)
 def zone(spark: SparkSession) -> Iterator[None]:
     """A zone that is not that of the machine, nor UTC."""
-    with settings_of(spark, {ZONE: TIME_ZONE}):
+    # What is cached is the truth: Spark's pruning of cached batches loses rows with NaN.
+    pruning = "spark.sql.inMemoryColumnarStorage.partitionPruning"
+    with settings_of(spark, {ZONE: TIME_ZONE, pruning: "false"}):
         yield
 
 
@@ -88,8 +90,8 @@ def tables(
         spark,
         folder / "ranges",
         # What is left of one file has nulls only, what is left of others is as it was.
-        "DELETE FROM {T} WHERE id BETWEEN 88 AND 122 AND i IS NOT NULL",
-        "DELETE FROM {T} WHERE id % 7 = 3 AND (id < 60 OR id > 190)",
+        "DELETE FROM {T} WHERE (id BETWEEN 88 AND 122 AND i IS NOT NULL)"
+        " OR (id % 7 = 3 AND (id < 60 OR id > 190))",
     )
     judged = {}
     for path in sorted(folder.iterdir()):
@@ -151,12 +153,14 @@ def check_conditions(
         assert judged.table.count(condition) == len(theirs), condition
 
 
+# A batch is named in full by the failure; to shrink it takes seconds for each try.
+UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 NAMES = st.sampled_from(["parts", "ranges"])
 BATCHES = st.lists(conditions(), min_size=6, max_size=6)
 FORMS = st.sampled_from(["where", "column", "sql"])
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck), phases=UNSHRUNK)
 @given(name=NAMES, wanted=BATCHES, form=FORMS)
 def test_random_conditions_give_the_rows_of_delta_spark(
     spark: SparkSession, tables: dict[str, Judged], name: str, wanted: list[str], form: str
@@ -165,7 +169,7 @@ def test_random_conditions_give_the_rows_of_delta_spark(
 
 
 @pytest.mark.slow
-@settings(max_examples=SLOW_EXAMPLES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=SLOW_EXAMPLES, suppress_health_check=list(HealthCheck), phases=UNSHRUNK)
 @given(name=NAMES, wanted=BATCHES, form=FORMS)
 def test_many_random_conditions_give_the_rows_of_delta_spark(
     spark: SparkSession, tables: dict[str, Judged], name: str, wanted: list[str], form: str
@@ -198,7 +202,7 @@ def test_conditions_built_of_columns(
         c("dec") == F.lit(row(30)["dec"]),
         F.coalesce("pi", F.lit(-1)) == -1,
         F.when(c("pi") == 1, c("b")).otherwise(c("i") > 0),
-        F.lit(value=True),
+        F.lit(True),
         c("bin") == F.lit(bytes([5, 0])),
     ]
     judged = tables[name]
@@ -228,7 +232,7 @@ def test_conditions_with_subqueries(
     answers = []
     for frame in (judged.truth, judged.table.to_df()):
         frame.createOrReplaceTempView("other")
-        answers.append(ids_by_sql(spark, frame, SUBQUERIES))
+        answers.append([ids_by_sql(spark, frame, [each])[0] for each in SUBQUERIES])
     assert answers[1] == answers[0]
     assert judged.table.count("id IN (SELECT id FROM other WHERE i > 50)") == len(answers[0][0])
 
@@ -401,7 +405,6 @@ RANGES = [
     ("id < 20", lambda number: number < 20),
     ("id >= 200 AND s IS NOT NULL", lambda number: number >= 200),
     ("i BETWEEN -90 AND -80", lambda number: number < 30),
-    ("n.a = 200", lambda number: 180 <= number < 230),
     ("day = DATE'2020-01-20'", lambda number: 170 <= number < 210),
     ("at < TIMESTAMP'2019-12-31 22:00:00'", lambda number: number < 40),
     ("dec > 40.5", lambda number: number > 200),
@@ -493,8 +496,6 @@ def test_positions_hold_however_spark_reads(
     with settings_of(spark, chosen):
         frame = delta.DeltaTable.for_path(spark, grouped).to_df()
         found = ids_of_each(frame, list(wanted))
-        hashes = [int.from_bytes(b"", "big")]
-        assert hashes
         if chosen["spark.sql.files.maxPartitionBytes"] == "100k":
             assert frame.rdd.getNumPartitions() > 4
     for (where, expected), ours in zip(wanted.items(), found, strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from delvec.delta.arrow_read import read_files
-from delvec.delta.predicate import Always, Unknown
+from delvec.delta.predicate import Always, Unknown, push_down_not
 from delvec.delta.scan import FILE_COLUMN, POSITION_COLUMN, Scan
 from delvec.delta.skipping import may_match, must_match
 
@@ -103,7 +103,11 @@ def count_rows(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> int:
 
 def is_understood(predicate: Predicate) -> bool:
     """Whether a predicate says exactly which rows match."""
+    return _holds_no_unknown(push_down_not(predicate))
+
+
+def _holds_no_unknown(predicate: Predicate) -> bool:
     children = getattr(predicate, "children", None) or (
         (predicate.child,) if hasattr(predicate, "child") else ()
     )
-    return not isinstance(predicate, Unknown) and all(map(is_understood, children))
+    return not isinstance(predicate, Unknown) and all(map(_holds_no_unknown, children))

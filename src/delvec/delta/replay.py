@@ -79,7 +79,7 @@ def require_one_vector_each(paths: pa.Array, root: str) -> None:
     within = pc.starts_with(paths, inside)
     if pc.any(within).as_py():
         paths = pc.if_else(within, pc.utf8_slice_codeunits(paths, len(inside)), paths)
-    if pc.count_distinct(paths).as_py() == len(paths):
+    if len(paths.unique()) == len(paths):  # count_distinct takes five times as long
         return
     counted = paths.value_counts()
     twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")

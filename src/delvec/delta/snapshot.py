@@ -23,6 +23,8 @@ from delvec.errors import FormatError, located
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from delvec.storage import Storage
 
 __all__ = ["Snapshot", "open_snapshot"]
@@ -103,7 +105,7 @@ class Snapshot:
         all_paths = pa.concat_arrays(paths) if paths else pa.array([], pa.string())
         require_one_vector_each(all_paths, self.table)
         live = [
-            adds.drop_columns(["path"]).take(kept)
+            _taken(adds.drop_columns(["path"]), kept)
             for (_, adds), kept in zip(sources, rows, strict=True)
         ]
         counts = [len(kept) for kept in rows]
@@ -116,6 +118,10 @@ class Snapshot:
             np.repeat(np.arange(len(rows), dtype=np.int32), counts),
             np.concatenate(rows) if rows else np.empty(0, dtype=np.int64),
         )
+
+
+def _taken(adds: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    return adds if len(rows) == adds.num_rows else adds.take(rows)
 
 
 def _batch(source: Any, adds: pa.Table) -> Batch:  # noqa: ANN401

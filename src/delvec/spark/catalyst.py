@@ -221,7 +221,7 @@ def _text(value: Any) -> str:  # noqa: ANN401
 
 
 def _decimal(value: Any) -> Decimal:  # noqa: ANN401
-    return value if isinstance(value, Decimal) else Decimal(value.toJavaBigDecimal().toString())
+    return value if isinstance(value, Decimal) else Decimal(str(value.toString()))
 
 
 def _naive(micros: int) -> datetime:
