@@ -1,4 +1,4 @@
-"""Every way in which delvec reads a Delta table, by name, each giving the rows as an Arrow table."""
+"""Every way in which delvec reads a Delta table, by name; each gives the rows as an Arrow table."""
 
 from __future__ import annotations
 

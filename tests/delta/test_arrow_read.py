@@ -128,7 +128,6 @@ PREDICATES: list[tuple[Predicate, Any]] = [
         Or((Comparison(("a",), "=", 7), Comparison(("f",), "<", 3.0))),
         lambda row: row["a"] == 7 or row["f"] < 3,
     ),
-    (Unknown(), lambda _row: True),
     (Never(), lambda _row: False),
 ]
 
@@ -175,6 +174,13 @@ def test_rows_positions_and_columns_are_those_of_the_model(
     bare = replace(scan, columns=(), with_file=False, with_position=False)
     batches = read_file(storage, file, bare, vector=Bitmap(sorted(marked)))
     assert sum(batch.num_rows for batch in batches) == len(expected)
+
+
+def test_a_condition_that_is_not_understood_is_refused(storage: Storage) -> None:
+    file = put(storage, pa.table({"a": [1]}))
+    scan = Scan(struct(a=PrimitiveType("long")), predicate=Unknown())
+    with pytest.raises(InvalidArgumentError, match="cannot be evaluated"):
+        list(read_file(storage, file, scan, vector=None))
 
 
 def test_batches_are_bounded_and_large_files_keep_their_order(storage: Storage) -> None:

@@ -135,6 +135,23 @@ class TestSegments:
         with pytest.raises(InvalidArgumentError, match=r"version 1 .* cannot be read any more"):
             live(table.root, 1)
 
+    def test_a_version_below_the_newest_checkpoint_with_a_stale_hint(
+        self, table: TableBuilder
+    ) -> None:
+        for name in "abcd":
+            table.commit(add(name))
+        table.checkpoint([add(name)["add"] for name in "abcd"])
+        (table.log / "_last_checkpoint").write_text('{"version": 2, "size": 5}')
+        assert set(live(table.root, 3)) == {"a", "b", "c"}
+
+    def test_empty_files_that_a_dead_writer_left(self, table: TableBuilder) -> None:
+        table.commit(add("a"), add("b"))
+        table.commit(remove("a"))
+        (table.log / f"{1:020d}.{2:020d}.compacted.json").touch()
+        [first, _] = table.checkpoint([add("b")["add"]], parts=2)
+        first.write_bytes(b"")
+        assert set(live(table.root)) == {"b"}
+
     def test_a_gap_is_an_error_that_names_the_commit(self, table: TableBuilder) -> None:
         for name in "abc":
             table.commit(add(name))
@@ -277,6 +294,39 @@ class TestActions:
     def test_a_field_of_the_wrong_type(self) -> None:
         with pytest.raises(FormatError, match=r"wrong type .*in x\.json"):
             JsonActions("x.json", b'{"add":{"path":5}}').table([])
+
+    def test_an_action_behind_nulls(self) -> None:
+        data = b'{"add":null,"remove":null,"txn":{"appId":"q","version":1}}'
+        [action] = JsonActions("x.json", data).others()
+        assert action["txn"]["appId"] == "q"
+
+    @pytest.mark.parametrize(
+        "action",
+        [
+            {"txn": 5},
+            {"txn": {}},
+            {"protocol": 5},
+            {"metaData": 5},
+            {"metaData": {"schemaString": "{}", "format": "x"}},
+            {"metaData": {"schemaString": "{}", "partitionColumns": [1]}},
+            {"metaData": {"schemaString": "{}", "configuration": [1]}},
+            {"domainMetadata": {}},
+            {"sidecar": {}},
+        ],
+        ids=str,
+    )
+    def test_small_actions_that_are_damaged(
+        self, table: TableBuilder, action: dict[str, Any]
+    ) -> None:
+        table.commit(action)
+        with pytest.raises(FormatError, match=r"in .*00000000000000000001\.json"):
+            live(table.root)
+
+    def test_an_action_that_is_too_deep(self, table: TableBuilder) -> None:
+        path = table.commit()
+        path.write_text('{"future":' + "[" * 100_000 + "]" * 100_000 + "}")
+        with pytest.raises(FormatError, match="damaged"):
+            live(table.root)
 
     def test_no_actions(self) -> None:
         assert JsonActions("x.json", b"\n").table(["p"]).num_rows == 0

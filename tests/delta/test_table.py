@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from delvec import DeltaTable
-from delvec.errors import InvalidArgumentError, TableNotFoundError
+from delvec.errors import FormatError, InvalidArgumentError, TableNotFoundError
 from tests.delta.builder import TableBuilder, small_table
 
 if TYPE_CHECKING:
@@ -211,3 +211,73 @@ def test_null_counts_under_wide_bounds(tmp_path: Path) -> None:
     builder.delete(entry, vector)
     assert table.count([("id", "=", None)]) == 2
     assert table.count([("id", "!=", None)]) == 0
+
+
+def one_file(root: Path, kind: str, values: pa.Array, **stats: object) -> DeltaTable:
+    builder = TableBuilder(root, fields={"x": kind})
+    builder.create()
+    entry = builder.write_file("a.parquet", {"x": values})
+    entry["stats"] = json.dumps({"numRecords": len(values), **stats})
+    builder.commit({"add": entry})
+    return DeltaTable.for_path(None, builder.root)
+
+
+def test_doubles_that_were_floats(tmp_path: Path) -> None:
+    """Statistics hold a float in its shortest form; as a double it is another number."""
+    low = high = {"x": 0.7}
+    values = pa.array([0.7], pa.float32())
+    table = one_file(tmp_path / "t", "double", values, minValues=low, maxValues=high)
+    assert table.count([("x", "<", 0.7)]) == 1
+    assert table.count([("x", "=", 0.699999988079071)]) == 1
+    assert table.count([("x", "<", 0.6)]) == 0
+
+
+def test_null_counts_of_writers_that_count_deleted_rows(tmp_path: Path) -> None:
+    """Five nulls are deleted, five values are left: the count of nulls is that of rows left."""
+    builder = TableBuilder(tmp_path / "t", fields={"x": "long"})
+    builder.create()
+    entry = builder.write_file("a.parquet", {"x": pa.array([None] * 5 + [1] * 5, pa.int64())})
+    [vector] = builder.write_vectors(range(5))
+    stats = json.dumps({"numRecords": 10, "nullCount": {"x": 5}})
+    builder.commit({"add": entry | {"stats": stats, "deletionVector": vector}})
+    table = DeltaTable.for_path(None, builder.root)
+    assert table.count([("x", "=", 1)]) == 5
+    assert table.count([("x", "=", None)]) == 0
+
+
+def test_numbers_in_statistics_are_exact(tmp_path: Path) -> None:
+    number = 1_234_567_890_123_456_789
+    values = pa.array([number])
+    table = one_file(tmp_path / "t", "long", values, minValues={"x": 0}, maxValues={"x": 0})
+    file = tmp_path / "t" / "_delta_log" / "00000000000000000001.json"
+    text = file.read_text().replace(
+        r"\"minValues\": {\"x\": 0}", r"\"minValues\": {\"x\": 1.234567890123456789E18}"
+    )
+    text = text.replace(
+        r"\"maxValues\": {\"x\": 0}", r"\"maxValues\": {\"x\": 1.234567890123456789E18}"
+    )
+    file.write_text(text)
+    assert table.count([("x", "=", number)]) == 1
+
+
+def test_statistics_that_pretend_to_belong_to_another_file(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    adds = [builder.write_file(f"{number}.parquet", {"id": [number]}) for number in (1, 50)]
+    low = {"numRecords": 1, "minValues": {"id": 1}, "maxValues": {"id": 1}}
+    adds[0]["stats"] = json.dumps(low) * 2
+    adds[1]["stats"] = " "
+    builder.commit(*({"add": entry} for entry in adds))
+    assert DeltaTable.for_path(None, builder.root).to_arrow([("id", "=", 50)]).num_rows == 1
+
+
+@pytest.mark.parametrize("cardinality", [-5, 50])
+def test_a_cardinality_that_cannot_be(tmp_path: Path, cardinality: int) -> None:
+    builder, [first, _] = small_table(tmp_path / "t")
+    vector = first["deletionVector"] | {"cardinality": cardinality, "offset": 999}
+    removed = {"path": first["path"], "deletionVector": first["deletionVector"]}
+    builder.commit(
+        {"remove": removed | {"dataChange": True}}, {"add": first | {"deletionVector": vector}}
+    )
+    with pytest.raises(FormatError, match=f"part-0.parquet marks .* found {cardinality}"):
+        DeltaTable.for_path(None, builder.root).count()

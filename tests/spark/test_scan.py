@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -273,12 +275,126 @@ def test_texts_of_fixed_width_are_filled_up(spark: SparkSession, tmp_path: Path)
         table.to_arrow()
 
 
-def test_tables_by_name(spark: SparkSession, orders: Path) -> None:
+def test_conditions_on_the_name_of_the_file(spark: SparkSession, orders: Path) -> None:
+    table = DeltaTable.for_path(spark, orders)
+    for form in ("constant", "join"):
+        with settings_of(spark, FORMS[form]):
+            df = table.to_df(columns=["id", "day", "_file", "_pos"])
+            assert ids_of(df.where("_file like '%part-2%'")) == list(range(20, 30))
+            found = df.where("_file is not null and day is null and _pos < 6")
+            assert ids_of(found) == [10, 11, 12, 13, 14]
+            assert df.groupBy("_file").count().where("_file like '%0.parquet'").count() == 1
+
+
+def test_floats_are_compared_as_floats(spark: SparkSession, tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t", fields={"f": "float"})
+    builder.create()
+    entry = builder.write_file("a.parquet", {"f": pa.array([0.7], pa.float32())})
+    bounds = {"numRecords": 1, "minValues": {"f": 0.7}, "maxValues": {"f": 0.7}}
+    builder.commit({"add": entry | {"stats": json.dumps(bounds)}})
+    table = DeltaTable.for_path(spark, builder.root)
+    for condition in (
+        "f = float('0.7')",
+        "f in (float('0.7'), float('1'))",
+        "cast(f as double) = 0.699999988079071D",
+    ):
+        assert table.to_df().where(condition).count() == 1, condition
+        assert table.count(condition) == 1, condition
+
+
+def test_missing_and_damaged_files_are_never_ignored(spark: SparkSession, tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    adds = [builder.write_file(f"{name}.parquet", {"id": range(10)}) for name in "ab"]
+    builder.commit(*({"add": entry} for entry in adds))
+    df = DeltaTable.for_path(spark, builder.root).to_df()
+    settings = {
+        "spark.sql.files.ignoreMissingFiles": True,
+        "spark.sql.files.ignoreCorruptFiles": True,
+    }
+    with settings_of(spark, {name: str(value).lower() for name, value in settings.items()}):
+        (builder.root / "a.parquet").write_bytes(b"garbage" * 100)
+        with pytest.raises((PySparkException, Py4JJavaError)):
+            df.collect()
+        (builder.root / "a.parquet").unlink()
+        with pytest.raises((PySparkException, Py4JJavaError)):
+            df.collect()
+
+
+def test_a_file_without_a_size_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    entry = builder.write_file("a.parquet", {"id": range(10)})
+    builder.commit({"add": entry | {"size": 0}})
+    with pytest.raises(PySparkException, match=r"no size for a\.parquet"):
+        DeltaTable.for_path(spark, builder.root).to_df().count()
+
+
+def test_mapped_columns_of_files_without_ids(spark: SparkSession, tmp_path: Path) -> None:
+    """As in a table whose columns were mapped by name after its files were written."""
+    builder = TableBuilder(tmp_path / "t", properties={"delta.columnMapping.mode": "name"})
+    builder.protocol["readerFeatures"] = ["deletionVectors", "columnMapping"]
+    fields = [_field("new", "long", 1)]
+    fields[0]["metadata"]["delta.columnMapping.physicalName"] = "old"
+    schema = json.dumps({"type": "struct", "fields": fields})
+    builder.commit(
+        {"protocol": builder.protocol}, {"metaData": builder.metadata() | {"schemaString": schema}}
+    )
+    entry = builder.write_file("a.parquet", {"old": range(10)})
+    builder.commit({"add": entry})
+    df = DeltaTable.for_path(spark, builder.root).to_df()
+    for allowed in ("true", "false"):
+        with settings_of(spark, {"spark.sql.parquet.fieldId.read.enabled": allowed}):
+            assert df.selectExpr("sum(new) s").first().s == 45  # type: ignore[union-attr]
+
+
+def test_a_vector_of_a_file_of_unknown_rows_stays_off_the_driver(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    entry = builder.write_file("a.parquet", {"id": range(10)})
+    [vector] = builder.write_vectors([1, 2])
+    del entry["stats"]
+    builder.commit({"add": entry | {"deletionVector": vector}})
+    df = DeltaTable.for_path(spark, builder.root).to_df()
+    assert "tasks of Python" in str(delvec.explain(df))
+    assert ids_of(df) == [0, *range(3, 10)]
+
+
+def test_a_partition_value_that_is_none(spark: SparkSession, tmp_path: Path) -> None:
+    builder = TableBuilder(
+        tmp_path / "t", fields={"id": "long", "p": "integer"}, partition_columns=["p"]
+    )
+    builder.create()
+    builder.commit({"add": builder.write_file("a.parquet", {"id": [1]}, {"p": "seven"})})
+    with pytest.raises(PySparkException, match="partition value of the log is not of its column"):
+        DeltaTable.for_path(spark, builder.root).to_df().collect()
+
+
+def test_columns_with_dots_in_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t", fields={"a.b": "long", "id": "long"})
+    builder.create()
+    builder.commit({"add": builder.write_file("a.parquet", {"a.b": [1], "id": [2]})})
+    table = DeltaTable.for_path(spark, builder.root)
+    assert table.to_df(columns=["a.b"]).collect() == [(1,)]
+    assert table.to_df(where="id = 2", columns=["a.b"]).collect() == [(1,)]
+
+
+def test_tables_by_name(spark: SparkSession, orders: Path, tmp_path: Path) -> None:
     assert DeltaTable.for_name(spark, f"delta.`{orders}`").count() == len(LIVE)
     spark.sql(f"CREATE TABLE delvec_named USING delta LOCATION '{orders}'")
     try:
         assert DeltaTable.for_name(spark, "delvec_named").count() == len(LIVE)
         assert DeltaTable.for_name(spark, "spark_catalog.default.delvec_named").version == 3
+    finally:
+        spark.sql("DROP TABLE delvec_named")
+    odd = tmp_path / "a%41"
+    odd.mkdir()
+    shutil.copytree(orders, odd / "t")
+    spark.sql(f"CREATE TABLE delvec_named USING delta LOCATION '{odd / 't'}'")
+    try:
+        assert DeltaTable.for_name(spark, "delvec_named").storage.root == str(odd / "t")
     finally:
         spark.sql("DROP TABLE delvec_named")
     with pytest.raises(TableNotFoundError, match="no table delvec_named"):

@@ -33,7 +33,7 @@ VECTOR: Final = pa.struct(
 )
 _BLOCK: Final = 8 << 20
 # Where a line begins whose action is not one of a data file.
-_OTHER: Final = re.compile(rb'^[ \t]*\{(?![ \t]*"(?:add|remove|cdc)")', re.MULTILINE)
+_OTHER: Final = re.compile(rb'^[ \t]*\{(?![ \t]*"(?:add|remove|cdc)"[ \t]*:[ \t]*\{)', re.MULTILINE)
 
 
 def adds_schema(partition_names: Sequence[str]) -> pa.Schema:
@@ -131,7 +131,7 @@ class JsonActions:
     def _parsed(self, line: bytes, start: int) -> dict[str, Any]:
         try:
             action = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._damaged(start, f"{error}: {line[:60]!r}") from error
         if not isinstance(action, dict):
             raise self._damaged(start, repr(line[:60]))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["read_file", "read_files"]
 
 _VECTORS_AT_ONCE: Final = 64
+_WIDEST_CHAR: Final = 65_536
 
 
 def read_files(storage: Storage, files: Sequence[DataFile], scan: Scan) -> Iterator[pa.RecordBatch]:
@@ -108,14 +109,18 @@ class _Assembly:
         needed, given = scan.needed_fields, len(scan.fields)
         added: list[pa.Scalar | None] = [pa.scalar(uri)] * scan.with_file
         added += [None] * scan.with_position
-        is_filtered = not isinstance(scan.predicate, Always)
+        row_filter = None
+        if not isinstance(scan.predicate, Always):
+            row_filter = to_arrow(scan.predicate, scan.schema)
+            if row_filter is None:
+                raise InvalidArgumentError(f"{scan.predicate} cannot be evaluated by Arrow")
         return cls(
             schema=pa.schema([*map(arrow_field, needed), *scan.added_fields]),
             constants=[constants.get(field.name) for field in needed],
             added=added,
             given=[*range(given), *range(len(needed), len(needed) + len(added))],
             widths=[_char_width(field, uri) for field in needed],
-            row_filter=to_arrow(scan.predicate, scan.schema) if is_filtered else None,
+            row_filter=row_filter,
         )
 
     def batch(self, positions: NDArray[np.int64], columns: Sequence[pa.Array]) -> pa.RecordBatch:
@@ -152,6 +157,13 @@ def _char_width(field: Field, uri: str) -> int | None:
             feature=field.char_type,
             needed_by=uri,
             hint="read the table by to_df(), or without this column",
+        )
+    if field.char_width is not None and field.char_width > _WIDEST_CHAR:
+        raise FormatError(
+            f"column {field.name} has texts that are too wide",
+            path=uri,
+            expected=f"char({_WIDEST_CHAR}) at most",
+            found=field.char_type,
         )
     return field.char_width
 
@@ -218,7 +230,7 @@ def _matching_groups(
         if scan.schema.field(column[0]).char_type:
             return None  # compared with the blanks that the file lacks
         if column[0] not in constants:
-            return stored(column)
+            return None if data.is_old else stored(column)
         value = constants[column[0]]
         if not value.is_valid:
             return ColumnBounds(null_count=row_counts, row_count=row_counts)

@@ -67,17 +67,28 @@ class ParquetActions:
         add = self._add(there)
         columns = {name: _child(add, name) for name in there}
         columns["deletionVector"] = _vector(columns.get("deletionVector"), len(add))
-        if partition_names:
-            texts = columns["partitionValues"]
+        if "partitionValues" in columns:
+            # Other writers may hold texts as large or dictionary-encoded ones.
+            texts = self._cast(columns["partitionValues"], pa.map_(pa.string(), pa.string()))
             values = [pc.map_lookup(texts, name, "first") for name in partition_names]
             columns["partitionValues"] = pa.StructArray.from_arrays(values, list(partition_names))
-        return pa.table([columns[name] for name in schema.names], schema=schema)
+        arrays = [
+            self._cast(columns[f.name], f.type) if f.name in columns else pa.nulls(len(add), f.type)
+            for f in schema
+        ]
+        return pa.table(arrays, schema=schema)
+
+    def _cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
+        try:
+            return column.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise self._damaged(error) from error
 
     def json_statistics(self) -> pa.Array | None:
         """Give the statistics of the files as JSON, None if the checkpoint has none."""
         if self._type("add", "stats") is None:
             return None
-        return _child(self._add(["stats"]), "stats")
+        return self._cast(_child(self._add(["stats"]), "stats"), pa.string())
 
     def parsed_statistics(self, *path: str) -> pa.Array | None:
         """Give one column of the statistics that are kept as columns; None if there is none."""
@@ -105,7 +116,10 @@ class ParquetActions:
         # Writers put all adds together; a slice of them costs nothing, a million picked rows 0.5 s.
         if len(rows) and int(rows[-1] - rows[0]) + 1 == len(rows):
             return column.slice(int(rows[0]), len(rows))
-        return column.take(rows)
+        try:
+            return column.take(rows)
+        except pa.ArrowNotImplementedError as error:
+            raise self._damaged(error) from error
 
     def _read(self, columns: Sequence[str]) -> pa.Table:
         try:

@@ -15,7 +15,7 @@ from delvec.delta.schema import PrimitiveType, StructType, arrow_type
 from delvec.delta.skipping import ColumnBounds
 from delvec.delta.statistics import Path, StatisticsSource, statistics_columns
 from delvec.delta.values import partition_column
-from delvec.errors import located
+from delvec.errors import FormatError, located
 from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
@@ -27,11 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AddSource", "FileSet"]
 
-# What says how far the other statistics of a file can be trusted: read with any of them.
-_OF_FILES: Final[dict[Path, pa.DataType]] = {
-    ("numRecords",): pa.int64(),
-    ("tightBounds",): pa.bool_(),
-}
+_ROWS: Final[Path] = ("numRecords",)
+_LAST_MICROSECOND: Final = 2**63 - 1
 # Timestamps in statistics are cut to milliseconds, so a value may lie that much above its maximum.
 _CUT: Final = pa.scalar(1000, pa.duration("us"))
 
@@ -105,12 +102,38 @@ class FileSet:
         counts: NDArray[np.int64] = pc.fill_null(
             pc.struct_field(self.vectors, "cardinality"), 0
         ).to_numpy()
+        if (counts < 0).any():
+            index = int(np.flatnonzero(counts < 0)[0])
+            raise FormatError(
+                f"the vector of {self.paths[index].as_py()} marks a negative number of rows",
+                path=self.root,
+                found=int(counts[index]),
+            )
         return counts
+
+    @cached_property
+    def live_rows(self) -> pa.Array:
+        """How many rows of each file are left, null where the log does not say.
+
+        Raises:
+            FormatError: A vector marks more rows than its file has.
+        """
+        left = pc.subtract(self.row_counts, pa.array(self.deleted_rows))
+        wrong = np.flatnonzero(pc.fill_null(pc.less(left, 0), False).to_numpy(zero_copy_only=False))
+        if len(wrong):
+            index = int(wrong[0])
+            raise FormatError(
+                f"the vector of {self.paths[index].as_py()} marks more rows than there are",
+                path=self.root,
+                expected=f"at most {self.row_counts[index].as_py()}",
+                found=int(self.deleted_rows[index]),
+            )
+        return left
 
     @cached_property
     def row_counts(self) -> pa.Array:
         """Physical rows of each file, null where the log does not say."""
-        counts = self.statistic(("numRecords",), pa.int64())
+        counts = self.statistic(_ROWS, pa.int64())
         counts = pa.nulls(len(self), pa.int64()) if counts is None else counts
         return pc.if_else(pc.greater_equal(counts, 0), counts, pa.scalar(None, pa.int64()))
 
@@ -161,10 +184,10 @@ class FileSet:
         low, high, nulls = (("minValues", *names), ("maxValues", *names), ("nullCount", *names))
         arrow = arrow_type(kind)
         ordered = {low: arrow, high: arrow} if _is_ordered(kind) else {}
-        found = self.statistics({**ordered, nulls: pa.int64(), **_OF_FILES})
-        top = found.get(high)
+        found = self.statistics({**ordered, nulls: pa.int64(), _ROWS: pa.int64()})
+        bottom, top = found.get(low), found.get(high)
         return ColumnBounds(
-            found.get(low),
+            None if bottom is None else _surely_below(bottom),
             None if top is None else _surely_above(top),
             self._null_counts(found[nulls]),
             self.row_counts,
@@ -179,18 +202,13 @@ class FileSet:
     def _null_counts(self, counts: pa.Array | None) -> pa.Array | None:
         """Give null counts that can be trusted: none at all, or every row of the file.
 
-        With a vector and wide bounds, a count between says nothing of the rows that are left. With
-        tight bounds all rows that are left are null if the count says so.
+        With a vector a count between says nothing of the rows that are left, and not all writers
+        say by `tightBounds` which rows they counted.
         """
         if counts is None:
             return None
-        tight = self.statistic(("tightBounds",), pa.bool_())
-        tight = pa.repeat(True, len(self)) if tight is None else pc.fill_null(tight, True)
-        left = pc.subtract(self.row_counts, pa.array(self.deleted_rows))
-        all_rows = pc.if_else(tight, left, self.row_counts)
-        unknown = pa.scalar(None, pa.int64())
-        full = pc.if_else(pc.equal(counts, all_rows), self.row_counts, unknown)
-        return pc.if_else(pc.equal(counts, 0), pa.scalar(0, pa.int64()), full)
+        sure = pc.or_(pc.equal(counts, 0), pc.equal(counts, self.row_counts))
+        return pc.if_else(sure, counts, pa.scalar(None, pa.int64()))
 
     def select(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> FileSet:
         """Give the files of a mask, or of row numbers that ascend."""
@@ -234,7 +252,7 @@ class FileSet:
             DataFile(
                 paths[at],
                 int(chosen.sizes[at]),
-                values[at],
+                values[at] or {},
                 chosen.descriptor(at) if chosen.has_vector[at] else None,
                 counts[at],
                 int(chosen.modification_times[at]),
@@ -270,10 +288,30 @@ def _resolved(schema: StructType, column: tuple[str, ...]) -> tuple[tuple[str, .
     return tuple(names), kind
 
 
+def _surely_below(low: pa.Array) -> pa.Array:
+    """Give minima that no value is below.
+
+    A column of doubles may have been one of floats. Statistics hold these in their shortest form,
+    0.7 for 0.699999988079071, which is what a reader gets.
+    """
+    if not pa.types.is_float64(low.type):
+        return low
+    return pc.min_element_wise(low, _as_floats(low), skip_nulls=False)
+
+
+def _as_floats(values: pa.Array) -> pa.Array:
+    with np.errstate(over="ignore"):
+        numbers = values.to_numpy(zero_copy_only=False).astype(np.float32).astype(np.float64)
+    return pa.array(numbers, pa.float64(), mask=~values.is_valid().to_numpy(zero_copy_only=False))
+
+
 def _surely_above(high: pa.Array) -> pa.Array:
     """Give maxima that no value exceeds, though writers cut timestamps and long texts."""
+    if pa.types.is_float64(high.type):
+        return pc.max_element_wise(high, _as_floats(high), skip_nulls=False)
     if pa.types.is_timestamp(high.type):
-        return pc.add(high, _CUT)
+        at_the_end = pc.greater(high.cast(pa.int64()), _LAST_MICROSECOND - 1000)
+        return pc.add(pc.if_else(at_the_end, pa.scalar(None, high.type), high), _CUT)
     if pa.types.is_string(high.type):
         # A cut text ends in a character that is above all others. Some writers took one that is
         # not: the emoji and other characters beyond 16 bits are larger.

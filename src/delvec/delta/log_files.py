@@ -103,7 +103,8 @@ def find_segment(storage: Storage, version: int | None = None) -> Segment:
     listing = None
     if hint is not None and (version is None or hint <= version):
         listing = list_log(storage, hint)
-        if not any(found.version >= hint for found in listing.checkpoints):
+        usable = (found.version for found in listing.checkpoints)
+        if not any(hint <= found and (version is None or found <= version) for found in usable):
             listing = None  # the hint points to what is not there: trust the listing alone
     if listing is None:
         listing = list_log(storage)
@@ -152,7 +153,7 @@ def list_log(storage: Storage, start: int = 0) -> LogListing:
 
 def _add_compacted(listing: LogListing, found: re.Match[str], info: FileInfo) -> None:
     first, last = int(found[1]), int(found[2])
-    if first < last:
+    if first < last and info.size:
         file = LogFile(first, last, info.key, info.modified_ms)
         listing.compacted.setdefault(first, []).append(file)
 
@@ -164,10 +165,11 @@ def _add_checkpoint(
     info: FileInfo,
 ) -> None:
     version, part, count, uuid, suffix = found.groups()
+    if not info.size:
+        return  # what a writer leaves that died before it wrote a byte
     if part is not None:
         parts.setdefault((int(version), int(count)), {})[int(part)] = info.key
-    elif info.size and (uuid is not None or suffix == "parquet"):
-        # An empty file is what a writer leaves that died before it wrote a byte.
+    elif uuid is not None or suffix == "parquet":
         listing.checkpoints.append(Checkpoint(int(version), (info.key,)))
 
 

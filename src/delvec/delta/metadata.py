@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from delvec.delta.schema import Field, StructType, parse_schema
 from delvec.errors import FormatError, UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["MappingMode", "Metadata"]
 
@@ -37,9 +35,16 @@ class Metadata:
         text, columns = value.get("schemaString"), value.get("partitionColumns")
         if not isinstance(text, str):
             raise FormatError("the metadata of the table has no schema", found=repr(text)[:40])
-        if columns is not None and not isinstance(columns, list):
-            raise FormatError("partitionColumns is not a list", found=repr(columns)[:40])
-        form = value.get("format") or {}
+        if columns is not None and not (
+            isinstance(columns, list) and all(isinstance(name, str) for name in columns)
+        ):
+            raise FormatError("partitionColumns is no list of names", found=repr(columns)[:40])
+        form, properties = value.get("format") or {}, value.get("configuration") or {}
+        if not isinstance(form, Mapping) or not isinstance(properties, Mapping):
+            raise FormatError(
+                "format and configuration of the table are no objects",
+                found=repr([form, properties])[:60],
+            )
         return cls(
             value.get("id"),
             value.get("name"),
@@ -47,7 +52,7 @@ class Metadata:
             form.get("provider") or "parquet",
             text,
             tuple(columns or ()),
-            _texts(value.get("configuration") or {}),
+            _texts(properties),
             value.get("createdTime"),
         )
 

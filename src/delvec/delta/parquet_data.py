@@ -144,12 +144,16 @@ class ParquetData:
         ]
 
     @cached_property
-    def _conformer(self) -> Conformer:
+    def is_old(self) -> bool:
+        """Whether the file may hold dates in the calendar of Spark 2."""
         facts = self.parquet.metadata.metadata or {}
         version = facts.get(b"org.apache.spark.version")
         is_old = version is not None and version < b"3.1"
-        is_old = is_old or any(key in facts for key in _CALENDAR_KEYS)
-        return Conformer(self.uri, by_id=self.by_id, old_calendar=is_old)
+        return is_old or any(key in facts for key in _CALENDAR_KEYS)
+
+    @cached_property
+    def _conformer(self) -> Conformer:
+        return Conformer(self.uri, by_id=self.by_id, old_calendar=self.is_old)
 
     def _stored_columns(self, group: int) -> Iterator[list[pa.Array]]:
         """Read the columns that the file has, as it has them."""

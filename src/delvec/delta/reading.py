@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from delvec.delta.arrow_read import read_files
-from delvec.delta.predicate import Always, Unknown, push_down_not
+from delvec.delta.predicate import Always, to_arrow
 from delvec.delta.scan import FILE_COLUMN, POSITION_COLUMN, Scan
 from delvec.delta.skipping import may_match, must_match
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.fileset import FileSet
     from delvec.delta.predicate import Predicate
+    from delvec.delta.schema import StructType
     from delvec.delta.snapshot import Snapshot
 
 __all__ = [
@@ -92,8 +93,7 @@ def count_rows(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> int:
 
     may = may_match(predicate, bounds, len(files))  # type: ignore[arg-type]
     surely = must_match(predicate, bounds, len(files)) & known & may  # type: ignore[arg-type]
-    counts = files.row_counts.fill_null(0).to_numpy()
-    total = int((counts[surely] - files.deleted_rows[surely]).sum())
+    total = int(files.live_rows.fill_null(0).to_numpy()[surely].sum())
     open_files = files.data_files(np.flatnonzero(may & ~surely))
     if open_files:
         scan = arrow_scan(snapshot, columns=(), predicate=predicate, time_zone=time_zone)
@@ -101,13 +101,6 @@ def count_rows(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> int:
     return total
 
 
-def is_understood(predicate: Predicate) -> bool:
+def is_understood(predicate: Predicate, schema: StructType) -> bool:
     """Whether a predicate says exactly which rows match."""
-    return _holds_no_unknown(push_down_not(predicate))
-
-
-def _holds_no_unknown(predicate: Predicate) -> bool:
-    children = getattr(predicate, "children", None) or (
-        (predicate.child,) if hasattr(predicate, "child") else ()
-    )
-    return not isinstance(predicate, Unknown) and all(map(_holds_no_unknown, children))
+    return isinstance(predicate, Always) or to_arrow(predicate, schema) is not None

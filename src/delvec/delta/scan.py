@@ -29,8 +29,7 @@ class Scan:
         schema: The table's.
         partition_columns: Logical names of the columns that are not in the files.
         columns: Logical names of the columns to give, in that order; None for all.
-        predicate: Rows for which it is not true are left out. Where it is not understood as a
-            whole (`to_arrow` gives None), only row groups are left out.
+        predicate: Rows for which it is not true are left out; it must be understood as a whole.
         mapping_mode: How columns are found in the files.
         time_zone: Of partition values that are timestamps without one.
         with_file: Add `_file`, the full name of the file.

@@ -191,17 +191,17 @@ class _State:
         # Inside a file the last wins, should there be two.
         for action in reversed(list(actions)):
             with located(uri):
-                if (value := action.get("protocol")) and self.protocol is None:
+                if (value := _object(action, "protocol")) and self.protocol is None:
                     self.protocol = Protocol.from_json(value)
-                if (value := action.get("metaData")) and self.metadata is None:
+                if (value := _object(action, "metaData")) and self.metadata is None:
                     self.metadata = Metadata.from_json(value)
-            if value := action.get("txn"):
-                self.transactions.setdefault(value["appId"], value["version"])
-            if value := action.get("domainMetadata"):
-                text = None if value.get("removed") else value.get("configuration")
-                self.domains.setdefault(value["domain"], text)
-            if value := action.get("sidecar"):
-                sidecars.append(value["path"])
+                if value := _object(action, "txn", "appId", "version"):
+                    self.transactions.setdefault(value["appId"], value["version"])
+                if value := _object(action, "domainMetadata", "domain"):
+                    text = None if value.get("removed") else value.get("configuration")
+                    self.domains.setdefault(value["domain"], text)
+                if value := _object(action, "sidecar", "path"):
+                    sidecars.append(value["path"])
         return sidecars
 
     def required(self, table: str) -> tuple[Protocol, Metadata]:
@@ -213,6 +213,20 @@ class _State:
                 expected=f"one {missing} action in the first commit or the checkpoint",
             )
         return self.protocol, self.metadata
+
+
+def _object(action: dict[str, Any], name: str, *needed: str) -> dict[str, Any] | None:
+    """Give an action of a kind, None if this is another; what it must have is there then."""
+    value = action.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, dict) or any(value.get(key) is None for key in needed):
+        raise FormatError(
+            f"a {name} action is damaged",
+            expected=f"an object with {', '.join(needed)}" if needed else "an object",
+            found=repr(value)[:60],
+        )
+    return value
 
 
 def _json(storage: Storage, key: str) -> JsonActions:

@@ -83,7 +83,9 @@ def _parsed_at_once(
     texts: pa.Array, wanted: Mapping[Path, pa.DataType]
 ) -> dict[Path, pa.Array] | None:
     """Parse some fields of all documents; None if some of them are not as expected."""
-    filled = pc.if_else(pc.greater(pc.fill_null(pc.binary_length(texts), 0), 0), texts, "{}")
+    # Each text gives at least one document then, so that as many documents as texts stand in line.
+    stripped = pc.utf8_trim_whitespace(pc.fill_null(texts, ""))
+    filled = pc.if_else(pc.equal(pc.binary_length(stripped), 0), "{}", stripped)
     bounds = pa.array([0, len(filled)], pa.int32())
     lines = pc.binary_join(pa.ListArray.from_arrays(bounds, filled), "\n")
     try:
@@ -130,7 +132,9 @@ def _value(text: str | None, path: Path, kind: pa.DataType) -> object:
         return None  # statistics are an offer; a file without them is read whole
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
-    if isinstance(value, Decimal) and not pa.types.is_decimal(kind):
+    if isinstance(value, Decimal) and pa.types.is_integer(kind):
+        value = int(value) if value == value.to_integral_value() else None
+    elif isinstance(value, Decimal) and not pa.types.is_decimal(kind):
         value = float(value)
     return convert(value, kind)  # NaN and infinities, which are written as texts, are unknown
 

@@ -174,7 +174,9 @@ class DeltaTable:
         """The zone of timestamps that name none: the session's, UTC without one."""
         if self.spark is None:
             return "UTC"
-        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        from delvec.spark.settings import time_zone  # noqa: PLC0415
+
+        return time_zone(self.spark)
 
     @property
     def version(self) -> int:
@@ -223,7 +225,7 @@ class DeltaTable:
             features=tuple(sorted(protocol.features)),
             files=len(files),
             bytes=int(files.sizes.sum()),
-            rows=int(files.row_counts.to_numpy().sum()) - deleted if known else None,
+            rows=int(files.live_rows.to_numpy().sum()) if known else None,
             deleted_rows=deleted,
             files_with_vectors=int(files.has_vector.sum()),
         )
@@ -273,6 +275,7 @@ class DeltaTable:
             columns: The same as `.select(*columns)`; here `_file` and `_pos` are allowed, the full
                 name of a row's file and its position there.
         """
+        from delvec.spark.conditions import predicate_of  # noqa: PLC0415
         from delvec.spark.scan import scan  # noqa: PLC0415
 
         session = self._session("to_df()", "to_arrow()")
@@ -282,9 +285,11 @@ class DeltaTable:
         # The condition may look at columns that are not wanted.
         own = snapshot.metadata.schema.names
         added = [name for name in columns or () if name not in own and name in ADDED_COLUMNS]
-        files = matching_files(snapshot, self._predicate(snapshot, where), self.time_zone)
+        predicate = predicate_of(session, snapshot.metadata.schema, where)
+        files = matching_files(snapshot, predicate, self.time_zone)
         found = scan(session, snapshot, [*own, *added], files).where(where)
-        return found if columns is None else found.select(*columns)
+        quoted = [f"`{name.replace('`', '``')}`" for name in columns or ()]
+        return found if columns is None else found.select(*quoted)
 
     def to_batches(
         self,
@@ -305,7 +310,7 @@ class DeltaTable:
         """
         snapshot = self.snapshot(version, timestamp)
         predicate = self._predicate(snapshot, where)
-        if not is_understood(predicate):
+        if not is_understood(predicate, snapshot.metadata.schema):
             raise InvalidArgumentError(
                 f"{where!r} cannot be evaluated without Spark",
                 hint="use .to_df().where(...).toArrow(), or tuples such as [('id', '=', 1)]",
@@ -353,7 +358,7 @@ class DeltaTable:
         """Count rows, by the log alone where its statistics say enough."""
         snapshot = self.snapshot(version, timestamp)
         predicate = self._predicate(snapshot, where)
-        if is_understood(predicate):
+        if is_understood(predicate, snapshot.metadata.schema):
             return count_rows(snapshot, predicate, self.time_zone)
         return self.to_df(snapshot.version, where=where).count()  # type: ignore[arg-type]
 

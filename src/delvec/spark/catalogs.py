@@ -44,4 +44,5 @@ def location_of(spark: SparkSession, identifier: str) -> str:
             table=identifier,
             hint="delvec reads Delta tables here",
         )
-    return str(location)
+    # Catalogs tell it unescaped, and a `file:` URI would be taken for escaped.
+    return re.sub(r"^file:(?://(?=/))?", "", str(location))

@@ -11,6 +11,8 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from delvec.delta.predicate import (
     Always,
     And,
@@ -238,7 +240,8 @@ _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
     "ShortType": int,
     "IntegerType": int,
     "LongType": int,
-    "FloatType": float,
+    # A float comes as the shortest text that tells it from other floats; as a double it is another.
+    "FloatType": lambda value: float(np.float32(value)),
     "DoubleType": float,
     "DecimalType": _decimal,
     "DateType": lambda days: date(1970, 1, 1) + timedelta(days=days),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions
 
 from delvec.delta.predicate import Unknown
@@ -26,7 +27,10 @@ def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -
     jvm.view_of(spark)
     condition = functions.expr(where) if isinstance(where, str) else where
     nothing = spark.createDataFrame([], table_schema(schema.fields))
-    plan: Any = nothing.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    try:
+        plan: Any = nothing.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    except AnalysisException:
+        return Unknown()  # of another DataFrame, or wrong: for who applies it to rows to say
     if plan.getClass().getSimpleName() != "Filter":
         return Unknown()  # conditions that Spark turns into joins, such as subqueries
 

@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StringType
 
 from delvec.delta.locations import full_name, is_absolute, require_same_store, spark_path
 from delvec.delta.predicate import And
 from delvec.delta.skipping import may_match
 from delvec.delta.vectors import load_vectors
-from delvec.errors import DelvecError
+from delvec.errors import DelvecError, FormatError
 from delvec.spark import jvm
 from delvec.spark.catalyst import items, translate
 from delvec.spark.types import logical_path, spark_type
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
     from delvec.delta.fileset import FileSet
     from delvec.delta.predicate import Predicate
@@ -95,6 +99,7 @@ class FileIndex:
         files: FileSet,
         hidden: tuple[Hidden, ...],
         time_zone: str,
+        file_column: str,
     ) -> None:
         """Prepare the files of a scan.
 
@@ -104,9 +109,10 @@ class FileIndex:
             files: Which of its files.
             hidden: What each file gets as constant columns after its partition values.
             time_zone: Of the session, for partition values that are timestamps without a zone.
+            file_column: What the hidden column with the name of a file is called.
         """
         self._spark, self.snapshot, self._files = spark, snapshot, files
-        self.hidden, self._time_zone = hidden, time_zone
+        self.hidden, self._time_zone, self.file_column = hidden, time_zone, file_column
         self._lock = Lock()
         self.last = Listing()
         self.name = f"delvec scan {next(_NUMBERS)} of {snapshot.table} version {snapshot.version}"
@@ -172,25 +178,31 @@ class FileIndex:
         return logical_path(self.snapshot.metadata.schema, physical)
 
     def _matching_partitions(self, filters: Sequence[Any]) -> NDArray[np.bool_]:
-        """Tell which files satisfy all partition filters, evaluated once per distinct values."""
-        if not filters:
-            return np.ones(len(self._files), dtype=np.bool_)
+        """Tell which files satisfy all partition filters, by Spark's own evaluator.
+
+        They are evaluated once for each distinct combination of values; those that look at the name
+        of the file, once for each file.
+        """
         view = jvm.view_of(self._spark)
         expressions = view.org.apache.spark.sql.catalyst.expressions
-        condition = filters[0]
-        for another in filters[1:]:
-            condition = expressions.And(condition, another)
-        used = list(items(condition.references()))
-        attributes = getattr(expressions, "package$AttributeSeq")(_sequence(view, used))
-        bound = expressions.BindReferences.bindReference(condition, attributes, False)
         names = [field.physical_name for field in self.snapshot.metadata.partition_fields]
-        places = jvm.array_of(
-            self._spark, view.int, [names.index(attribute.name()) for attribute in used]
-        )
-        predicate = expressions.Predicate.createInterpreted(bound)
-        matching = np.frombuffer(self._lister.matches(predicate, self._rows, places), np.uint8)
-        chosen: NDArray[np.bool_] = matching.astype(np.bool_)[self._groups[0]]
-        return chosen
+        kept = np.ones(len(self._files), dtype=np.bool_)
+        for condition in filters:
+            used = list(items(condition.references()))
+            asked = [attribute.name() for attribute in used]
+            by_file = not set(asked) <= set(names)
+            columns = [*names, self.file_column] if by_file else names
+            attributes = getattr(expressions, "package$AttributeSeq")(_sequence(view, used))
+            bound = expressions.BindReferences.bindReference(condition, attributes, False)
+            places = jvm.array_of(self._spark, view.int, [columns.index(name) for name in asked])
+            matching = self._lister.matches(
+                expressions.Predicate.createInterpreted(bound),
+                self._rows_of_files if by_file else self._rows,
+                places,
+            )
+            matches = np.frombuffer(matching, np.uint8).astype(np.bool_)
+            kept &= matches if by_file else matches[self._groups[0]]
+        return kept
 
     @cached_property
     def _groups(self) -> tuple[NDArray[np.int64], list[tuple[str | None, ...]]]:
@@ -202,25 +214,46 @@ class FileIndex:
 
     @cached_property
     def _rows(self) -> Any:  # noqa: ANN401
-        """The distinct partition values as rows of the JVM, cast from their texts by Spark."""
+        """The distinct partition values as rows of the JVM."""
+        return self._typed_rows(self._groups[1], [])
+
+    @cached_property
+    def _rows_of_files(self) -> Any:  # noqa: ANN401
+        """The partition values and the name of each file, as rows of the JVM."""
+        codes, texts = self._groups
+        names = [full_name(self.snapshot.table, path) for path in self._files.paths.to_pylist()]
+        rows = [(*texts[code], name) for code, name in zip(codes, names, strict=True)]
+        return self._typed_rows(rows, [StringType()])
+
+    def _typed_rows(self, rows: Sequence[tuple[str | None, ...]], more: Sequence[DataType]) -> Any:  # noqa: ANN401
+        """Turn the texts of partition values into typed ones, by Spark's own casts."""
         view = jvm.view_of(self._spark)
         expressions = view.org.apache.spark.sql.catalyst.expressions
         types = view.org.apache.spark.sql.types
-        ansi = expressions.EvalMode.ANSI()
+        fields = self.snapshot.metadata.partition_fields
         casts = [
             expressions.Cast(
                 expressions.BoundReference(place, types.DataTypes.StringType, True),
-                types.DataType.fromJson(spark_type(field.type).json()),
+                types.DataType.fromJson(kind.json()),
                 view.scala.Option.apply(self._time_zone),
-                ansi,
+                expressions.EvalMode.ANSI(),
             )
-            for place, field in enumerate(self.snapshot.metadata.partition_fields)
+            for place, kind in enumerate([*(spark_type(field.type) for field in fields), *more])
         ]
-        texts = [tuple(text or None for text in values) for values in self._groups[1]]
-        return self._lister.rows(
-            pickle.dumps(texts, protocol=4),
-            jvm.array_of(self._spark, expressions.Expression, casts),
-        )
+        # An empty text is null for every type.
+        texts = [tuple(text or None for text in values) for values in rows]
+        try:
+            return self._lister.rows(
+                pickle.dumps(texts, protocol=4),
+                jvm.array_of(self._spark, expressions.Expression, casts),
+            )
+        except (Py4JJavaError, PySparkException) as error:
+            cause = str(error).splitlines()[0]
+            raise FormatError(
+                f"a partition value of the log is not of its column's type ({cause})",
+                path=self.snapshot.table,
+                expected=", ".join(f"{field.name} {field.type}" for field in fields),
+            ) from error
 
     def _vectors(self, chosen: NDArray[np.int64]) -> list[bytes]:
         if "vector" not in self.hidden:
@@ -232,6 +265,15 @@ class FileIndex:
         """Give (partition values, hidden values, files) for all that share their constants."""
         files, root = self._files.select(chosen), self.snapshot.table
         paths = files.paths.to_pylist()
+        if len(chosen) and files.sizes.min() <= 0:
+            # Spark reads as much of a file as the log says that there is.
+            raise FormatError(
+                f"the log has no size for {paths[int(files.sizes.argmin())]}",
+                path=root,
+                expected="its bytes",
+                found=int(files.sizes.min()),
+                hint="to_arrow() reads it",
+            )
         for path in filter(is_absolute, paths):
             require_same_store(root, path)
         entries = list(

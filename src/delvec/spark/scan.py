@@ -28,6 +28,7 @@ from delvec.delta.vectors import load_vectors
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.file_index import FileIndex, vector_bits
+from delvec.spark.settings import time_zone
 from delvec.spark.types import file_schema, leaves, spark_type, table_schema
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class _Reading:
         self._order = [
             name if name in self._positions else self._schema.field(name).name for name in names
         ]
-        self._time_zone: str = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        self._time_zone = time_zone(spark)
 
     def _has(self, name: str) -> bool:
         return any(field.name == name for field in self._schema.fields)
@@ -163,13 +164,17 @@ class _Reading:
         """Make a relation with the files' own column names, and hidden constants after them."""
         view, session = jvm.view_of(self._spark), self._spark._jsparkSession  # noqa: SLF001
         metadata = self._snapshot.metadata
+        by_id = metadata.mapping_mode == "id"
         partitions = file_schema(metadata.partition_fields)
         names = {field.name for field in metadata.partition_fields}
-        data = file_schema([field for field in self._schema.fields if field.name not in names])
+        stored = [field for field in self._schema.fields if field.name not in names]
+        data = file_schema(stored, by_id=by_id)
         data = StructType([*data.fields, StructField(_ROW_INDEX, LongType())])
         if "_file" in self._positions:
             hidden = (*hidden, "file")
-        index = FileIndex(self._spark, self._snapshot, files, hidden, self._time_zone)
+        index = FileIndex(
+            self._spark, self._snapshot, files, hidden, self._time_zone, self._hidden("file")
+        )
         constants = StructType(
             [
                 *partitions.fields,
@@ -179,7 +184,7 @@ class _Reading:
         sources = view.org.apache.spark.sql.execution.datasources
         java_type = view.org.apache.spark.sql.types.DataType.fromJson
         schema = java_type(constants.json())
-        if metadata.mapping_mode == "id":
+        if by_id:
             session = _session_that_reads_ids(self._spark)
         relation = sources.HadoopFsRelation(
             index.java(schema),
@@ -187,7 +192,10 @@ class _Reading:
             java_type(data.json()),
             view.scala.Option.empty(),
             sources.parquet.ParquetFileFormat(),
-            view.scala.Predef.Map().empty(),
+            # A file that is gone or damaged is an error, whatever the session says of other files.
+            view.org.apache.spark.api.python.PythonUtils.toScalaMap(
+                {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+            ),
             session,
         )
         java = self._spark._jsparkSession.baseRelationToDataFrame(relation)  # noqa: SLF001
@@ -236,10 +244,10 @@ class _Reading:
 
 
 def _bytes_of_bits(files: FileSet) -> NDArray[np.float64]:
-    """Bound the bytes of each vector as bits; a file of unknown rows counts by its size."""
+    """Bound the bytes of each vector as bits; that of a file of unknown rows has no bound."""
     known = files.row_counts.is_valid().to_numpy(zero_copy_only=False)
     rows = files.row_counts.fill_null(0).to_numpy()
-    return np.where(known, rows / 8, files.sizes)
+    return np.where(known, rows / 8, np.inf)
 
 
 def memory_limit(spark: SparkSession) -> int:

@@ -13,7 +13,7 @@ from delvec.spark import jvm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PACKAGES", "listed", "setting", "submit_packages"]
+__all__ = ["PACKAGES", "listed", "setting", "submit_packages", "time_zone"]
 
 PACKAGES: Final = "spark.jars.packages"
 
@@ -47,6 +47,15 @@ def setting(builder: SparkSession.Builder, key: str) -> str:
     file = arguments.get("--properties-file") or _defaults_file()
     environment = {"spark.master": os.environ.get("MASTER", "")}
     return arguments.get(key) or _properties(file).get(key) or environment.get(key) or ""
+
+
+def time_zone(spark: SparkSession) -> str:
+    """Give the zone of a session; Java's short names, such as PST, in full."""
+    name: str = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    if not jvm.is_classic(spark):
+        return name
+    zones = jvm.view_of(spark).java.time.ZoneId
+    return str(zones.SHORT_IDS.get(name) or name)
 
 
 def listed(builder: SparkSession.Builder, key: str) -> list[str]:

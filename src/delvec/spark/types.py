@@ -9,7 +9,7 @@ from pyspark.sql import types as spark
 from delvec.delta.schema import CHAR_TYPE, ArrayType, MapType, PrimitiveType, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from delvec.delta.schema import DataType, Field
 
@@ -20,7 +20,7 @@ _FIELD_ID: Final = "parquet.field.id"
 
 def spark_type(kind: DataType) -> spark.DataType:
     """Give a type with the names that users see; everything may be null."""
-    return _typed(kind, by_file=False)
+    return _typed(kind, lambda struct: table_schema(struct.fields))
 
 
 def table_schema(fields: Sequence[Field]) -> spark.StructType:
@@ -33,9 +33,13 @@ def table_schema(fields: Sequence[Field]) -> spark.StructType:
     )
 
 
-def file_schema(fields: Sequence[Field]) -> spark.StructType:
-    """Give columns as the files have them: physical names, and ids where these decide."""
-    return spark.StructType([_file_field(field) for field in fields])
+def file_schema(fields: Sequence[Field], *, by_id: bool = False) -> spark.StructType:
+    """Give columns as the files have them: physical names, and ids where these decide.
+
+    Ids that do not decide would make Spark refuse files without any, as tables have that were made
+    before their columns were mapped.
+    """
+    return spark.StructType([_file_field(field, by_id=by_id) for field in fields])
 
 
 def logical_path(schema: StructType, physical: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -63,15 +67,12 @@ def leaves(kind: DataType) -> int:
     return 1
 
 
-def _typed(kind: DataType, *, by_file: bool) -> spark.DataType:
+def _typed(kind: DataType, of_struct: Callable[[StructType], spark.DataType]) -> spark.DataType:
     if isinstance(kind, ArrayType):
-        return spark.ArrayType(_typed(kind.element, by_file=by_file))
+        return spark.ArrayType(_typed(kind.element, of_struct))
     if isinstance(kind, MapType):
-        key, value = (_typed(part, by_file=by_file) for part in (kind.key, kind.value))
-        return spark.MapType(key, value)
-    if isinstance(kind, StructType):
-        return file_schema(kind.fields) if by_file else table_schema(kind.fields)
-    return _primitive(kind)
+        return spark.MapType(_typed(kind.key, of_struct), _typed(kind.value, of_struct))
+    return of_struct(kind) if isinstance(kind, StructType) else _primitive(kind)
 
 
 def _primitive(kind: PrimitiveType) -> spark.DataType:
@@ -79,13 +80,13 @@ def _primitive(kind: PrimitiveType) -> spark.DataType:
     return found
 
 
-def _file_field(field: Field) -> spark.StructField:
-    metadata: dict[str, Any] = {} if field.field_id is None else {_FIELD_ID: field.field_id}
+def _file_field(field: Field, *, by_id: bool) -> spark.StructField:
+    metadata: dict[str, Any] = {_FIELD_ID: field.field_id} if by_id else {}
     if CHAR_TYPE in field.metadata:
         metadata[CHAR_TYPE] = field.metadata[CHAR_TYPE]  # by which Spark fills up with blanks
     return spark.StructField(
         field.physical_name,
-        _typed(field.type, by_file=True),
+        _typed(field.type, lambda struct: file_schema(struct.fields, by_id=by_id)),
         True,
         metadata,
     )
