@@ -304,14 +304,20 @@ def checkpointed(files: int) -> str:
     return str(path)
 
 
+# Not by getrusage: what that tells includes what the parent took before it started this process.
 MEMORY = """
-import resource, sys
+import pathlib, sys
+import pyarrow.compute, pyarrow.json, pyarrow.parquet
 from delvec.delta.snapshot import open_snapshot
 from delvec.storage import Storage
-import pyarrow, pyarrow.parquet, pyarrow.compute, pyarrow.json
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+def peak():
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+
+before = peak()
 len(open_snapshot(Storage.open(sys.argv[1])).files)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+print((peak() - before) // 1024)
 """
 
 

@@ -79,7 +79,6 @@ def test_arrow_alone_reads_the_rows(golden: Path, name: str) -> None:
 # Each read by the data source starts processes of Python: the rest runs with the slow tests.
 BY_SOURCE = {
     "dv-with-columnmapping",
-    "v2-checkpoint-json",
     "table-with-columnmapping-mode-id",
     "data-reader-partition-values",
 }

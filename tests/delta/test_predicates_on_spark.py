@@ -86,7 +86,7 @@ def tables(
         spark,
         folder / "ranges",
         COLUMNS,
-        properties=ntz | {"delta.columnMapping.mode": "name"},
+        properties=ntz | {"delta.columnMapping.mode": "id"},
     )
     ranges = rows.repartitionByRange(8, "id").sortWithinPartitions("id")
     ranges.write.format("delta").mode("append").save(str(folder / "ranges"))
@@ -164,7 +164,7 @@ BATCHES = st.lists(conditions(), min_size=6, max_size=6)
 FORMS = st.sampled_from(["where", "column", "sql"])
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck), phases=UNSHRUNK)
+@settings(max_examples=8, suppress_health_check=list(HealthCheck), phases=UNSHRUNK)
 @given(name=NAMES, wanted=BATCHES, form=FORMS)
 def test_random_conditions_give_the_rows_of_delta_spark(
     spark: SparkSession, tables: dict[str, Judged], name: str, wanted: list[str], form: str
@@ -181,7 +181,7 @@ def test_many_random_conditions_give_the_rows_of_delta_spark(
     check_conditions(spark, tables[name], wanted, form)
 
 
-@pytest.mark.parametrize("name", ["parts", "ranges"])
+@pytest.mark.parametrize("name", JUDGED)
 def test_conditions_built_of_columns(
     spark: SparkSession, tables: dict[str, Judged], name: str
 ) -> None:
@@ -347,9 +347,6 @@ def test_files_and_positions_can_be_asked_for(
         assert sorted(frame.where("_pos >= 5 AND id % 2 = 1").collect()) == some
 
 
-# Spark takes the hidden column of the name for one of a partition, and FileIndex does not know it:
-# ValueError: '__delvec_file' is not in list.
-@pytest.mark.xfail(reason="a filter on _file is not understood when files are listed")
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_rows_can_be_filtered_by_their_file(
     spark: SparkSession, tables: dict[str, Judged], vectorized: str
@@ -406,9 +403,10 @@ def test_partitions_that_cannot_match_are_not_touched(
     spark: SparkSession, tables: dict[str, Judged], tmp_path: Path, form: str
 ) -> None:
     judged = tables["parts"]
-    expected = ids_of_each(judged.truth, [where for _, where in PRUNED])
+    pruned = PRUNED if form == "constant" else PRUNED[:3]
+    expected = ids_of_each(judged.truth, [where for _, where in pruned])
     vectorized = {"spark.sql.parquet.enableVectorizedReader": str(form == "constant").lower()}
-    for number, ((kept, where), wanted) in enumerate(zip(PRUNED, expected, strict=True)):
+    for number, ((kept, where), wanted) in enumerate(zip(pruned, expected, strict=True)):
         path = copy_with_partitions(judged.path, tmp_path / str(number), kept)
         with settings_of(spark, vectorized):
             frame = delta.DeltaTable.for_path(spark, path).to_df()
@@ -530,16 +528,14 @@ def test_a_table_of_more_columns_than_spark_reads_at_once(
     sql(
         spark,
         tmp_path,
-        f"INSERT INTO {{T}} SELECT /*+ COALESCE(1) */ id, {values} FROM range(500)",
-        "DELETE FROM {T} WHERE id % 3 = 0",
-        f"INSERT INTO {{T}} SELECT /*+ COALESCE(1) */ id, {values} FROM range(500, 600)",
+        f"INSERT INTO {{T}} SELECT /*+ COALESCE(2) */ id, {values} FROM range(600)",
+        "DELETE FROM {T} WHERE id % 3 = 0 AND id < 200",
     )
     truth = as_delta_spark_reads(spark, tmp_path)
     table = delta.DeltaTable.for_path(spark, tmp_path)
     assert sorted(table.to_df().collect()) == sorted(truth.collect())
     wanted = ["c7 = 107", "c149 > 700", "id % 2 = 0 AND c0 < 20"]
     assert ids_of_each(table.to_df(), wanted) == ids_of_each(truth, wanted)
-    # The same columns in structs: two in the schema, more than a hundred in the files.
     few = table.to_df(columns=["c1", "id"])
     assert sorted(few.collect()) == sorted(truth.select("c1", "id").collect())
 
@@ -547,19 +543,17 @@ def test_a_table_of_more_columns_than_spark_reads_at_once(
 def test_vectors_that_the_driver_may_not_hold(
     spark: SparkSession, tables: dict[str, Judged], grouped: Path
 ) -> None:
-    wanted = ["i > 0", "pi = 1", "s LIKE 'a%' OR pd IS NULL", "id % 2 = 0"]
+    wanted = ["i > 0", "pi = 1", "s LIKE 'a%' OR pd IS NULL"]
+    judged = tables["parts"]
     with settings_of(spark, {VECTOR_MEMORY: "1"}):
-        for judged in tables.values():
-            frame = judged.table.to_df()
-            assert ids_of_each(frame, wanted[:2]) == ids_of_each(judged.truth, wanted[:2])
-        judged = tables["parts"]
-        same = judged.table.to_df().where(wanted[2]).select(*judged.truth.columns)
-        assert sorted(map(repr, same.collect())) == sorted(
-            map(repr, judged.truth.where(wanted[2]).collect())
-        )
+        frame = judged.table.to_df()
+        plan = frame._jdf.queryExecution().optimizedPlan().toString()
+        assert "delvec" in plan
+        assert ids_of_each(frame, wanted) == ids_of_each(judged.truth, wanted)
+        rows = frame.where("pi = 1").select(*judged.truth.columns).collect()
+        expected = judged.truth.where("pi = 1").collect()
+        assert sorted(map(repr, rows)) == sorted(map(repr, expected))
         frame = delta.DeltaTable.for_path(spark, grouped).to_df()
+        figures = [F.count("*"), F.sum("id"), F.sum(F.crc32("s"))]
         truth = as_delta_spark_reads(spark, grouped)
-        assert (
-            frame.agg(F.count("*"), F.sum("id")).collect()
-            == truth.agg(F.count("*"), F.sum("id")).collect()
-        )
+        assert frame.agg(*figures).collect() == truth.agg(*figures).collect()

@@ -343,7 +343,8 @@ def test_ranges_come_back_in_the_order_asked_for(
     storage.write("f", data)
     assert storage.read_ranges("f", ranges) == tuple(data[s : s + n] for s, n in ranges)
     assert storage.requests.gets == any(n for _, n in ranges)
-    assert storage.requests.bytes_read == sum(n for _, n in ranges)
+    # What two ranges share is read once.
+    assert storage.requests.bytes_read == len({b for s, n in ranges for b in range(s, s + n)})
 
 
 @pytest.mark.parametrize(

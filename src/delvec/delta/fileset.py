@@ -234,9 +234,10 @@ class FileSet:
             FormatError: It is not valid.
         """
         value = self.vectors[index].as_py()
-        if value is None:
-            return None
-        with located(f"the entry of {self.paths[index].as_py()} in the log of {self.root}"):
+        return None if value is None else self._described(value, self.paths[index].as_py())
+
+    def _described(self, value: Mapping[str, Any], path: str) -> Descriptor:
+        with located(f"the entry of {path} in the log of {self.root}"):
             return Descriptor.from_json(value)
 
     def data_files(self, indexes: Iterable[int] | None = None) -> list[DataFile]:
@@ -248,16 +249,20 @@ class FileSet:
         values: Sequence[dict[str, str | None]] = [{}] * len(chosen)
         if self.metadata.partition_columns:
             values = chosen._partition_values.to_pylist()  # noqa: SLF001
+        marks = chosen.vectors.to_pylist()
+        sizes, times = chosen.sizes.tolist(), chosen.modification_times.tolist()
         return [
             DataFile(
-                paths[at],
-                int(chosen.sizes[at]),
+                path,
+                sizes[at],
                 values[at] or {},
-                chosen.descriptor(at) if chosen.has_vector[at] else None,
+                self._described(marks[at], path) if has_vector else None,
                 counts[at],
-                int(chosen.modification_times[at]),
+                times[at],
             )
-            for at in range(len(chosen))
+            for at, (path, has_vector) in enumerate(
+                zip(paths, chosen.has_vector.tolist(), strict=True)
+            )
         ]
 
     def action(self, index: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ __all__ = [
     "has_context",
     "is_classic",
     "is_running",
+    "kept",
     "started",
     "started_with",
     "view_of",
@@ -129,19 +130,24 @@ def hadoop_setting(spark: SparkSession) -> Callable[[str], str | None]:
     return get
 
 
+def kept(spark: SparkSession) -> dict[Any, Any]:
+    """Give a place for what is costly to make and good for as long as this JVM runs."""
+    things: dict[Any, Any] = view_of(spark).__dict__.setdefault("_delvec", {})
+    return things
+
+
 def compiled(spark: SparkSession, name: str, source: str) -> Any:  # noqa: ANN401
     """Give a Java class that the compiler of Spark's generated code makes, on the driver only.
 
     Compiled once for a JVM; takes some 0.3 s.
     """
-    view = view_of(spark)
-    kept: dict[str, Any] = view.__dict__.setdefault("_delvec_classes", {})
-    if name not in kept:
+    view, classes = view_of(spark), kept(spark)
+    if name not in classes:
         compiler = view.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(view.java.lang.Thread.currentThread().getContextClassLoader())
         compiler.cook(source)
-        kept[name] = compiler.getClassLoader().loadClass(name)
-    return kept[name]
+        classes[name] = compiler.getClassLoader().loadClass(name)
+    return classes[name]
 
 
 def allow_calls_back(spark: SparkSession) -> None:

@@ -28,8 +28,9 @@ from delvec.delta.vectors import load_vectors
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.file_index import FileIndex, vector_bits
+from delvec.spark.liveness import ROW_INDEX, is_live
 from delvec.spark.settings import time_zone
-from delvec.spark.types import file_schema, leaves, spark_type, table_schema
+from delvec.spark.types import file_schema, leaves, spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +53,6 @@ _TASK_BYTES: Final = 64 << 20
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([bkmgt])(?:i?b)?)?")
 _SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _TYPES: Final = {"vector": BinaryType(), "number": LongType(), "file": StringType()}
-_WORD_BITS: Final = 64
-# A column of this name is filled by Spark's Parquet reader with the positions of the rows. The way
-# by `_metadata.row_index` ends in the same column, and makes an object for every row on top.
-_ROW_INDEX: Final = "_tmp_metadata_row_index"
 
 
 def scan(
@@ -80,11 +77,11 @@ def scan(
             hint='read by spark.read.format("delvec").load(path), with delvec on the server',
         )
     taken = [field.name for field in snapshot.metadata.schema.fields]
-    if _ROW_INDEX in taken:
+    if ROW_INDEX in taken:
         raise UnsupportedFeatureError(
-            f"{snapshot.table} has a column {_ROW_INDEX}, a name that Spark's Parquet reader takes"
+            f"{snapshot.table} has a column {ROW_INDEX}, a name that Spark's Parquet reader takes"
             " for itself",
-            feature=_ROW_INDEX,
+            feature=ROW_INDEX,
             needed_by=snapshot.table,
             hint="read it by to_arrow(), or rename the column",
         )
@@ -169,7 +166,7 @@ class _Reading:
         names = {field.name for field in metadata.partition_fields}
         stored = [field for field in self._schema.fields if field.name not in names]
         data = file_schema(stored, by_id=by_id)
-        data = StructType([*data.fields, StructField(_ROW_INDEX, LongType())])
+        data = StructType([*data.fields, StructField(ROW_INDEX, LongType())])
         if "_file" in self._positions:
             hidden = (*hidden, "file")
         index = FileIndex(
@@ -211,20 +208,24 @@ class _Reading:
 
     def _finished(self, rows: DataFrame) -> DataFrame:
         """Give the columns that were asked for, under the names that users see."""
-        made = {
-            name: _renamed(field) for name, field in zip(self._wanted, self._fields, strict=True)
-        }
-        for name in self._positions:
-            value = functions.col(_ROW_INDEX if name == "_pos" else self._hidden("file"))
-            made[name] = value.alias(name)
-        by_name = {
-            **made,
-            **{f.name: made[n] for n, f in zip(self._wanted, self._fields, strict=True)},
-        }
-        return rows.select(*(by_name[name] for name in self._order))
+        hidden = {"_pos": ROW_INDEX, "_file": self._hidden("file")}
+        fields = iter(self._fields)
+        columns = [
+            f"{_quoted(hidden[name])} AS {name}"
+            if name in self._positions
+            else _renamed(next(fields))
+            for name in self._order
+        ]
+        # Texts go to the JVM all at once, columns by several calls each.
+        texts = [column for column in columns if isinstance(column, str)]
+        if len(texts) == len(columns):
+            return rows.selectExpr(*texts)
+        return rows.select(
+            *(functions.expr(each) if isinstance(each, str) else each for each in columns)
+        )
 
     def _filtered_by_constant(self, rows: DataFrame) -> DataFrame:
-        return rows.where(_is_live(self._spark, functions.col(self._hidden("vector"))))
+        return rows.where(is_live(self._spark, self._hidden("vector")))
 
     def _filtered_by_join(self, rows: DataFrame, files: FileSet) -> DataFrame:
         loaded = load_vectors(self._snapshot.storage, files.data_files())
@@ -235,7 +236,7 @@ class _Reading:
         joined = rows.join(
             functions.broadcast(vectors), functions.col(number) == vectors[f"{number}_of"], "left"
         )
-        return joined.where(_is_live(self._spark, functions.col(vector)))
+        return joined.where(is_live(self._spark, vector))
 
     def _by_tasks(self) -> DataFrame:
         from delvec.spark.task_scan import by_tasks  # noqa: PLC0415
@@ -263,62 +264,18 @@ def _bytes_setting(spark: SparkSession, key: str, default: str | None = None) ->
     return int(parts[1]) << _SHIFTS[parts[2] or "b"]
 
 
-def _renamed(field: Field) -> Column:
-    column = functions.col(f"`{field.physical_name.replace('`', '``')}`")
-    named = spark_type(field.type)
-    in_files = file_schema([field]).fields[0].dataType
+def _renamed(field: Field) -> str | Column:
+    """Give a column of the files under its name in the table, as SQL where that says it."""
+    named, in_files = spark_type(field.type), file_schema([field]).fields[0].dataType
+    column = _quoted(field.physical_name)
     if named.simpleString() != in_files.simpleString():
-        column = column.cast(named)  # names inside a struct go by position
-    shown = table_schema([field]).fields[0]
-    return column.alias(field.name, metadata=shown.metadata)
+        # Names inside a struct go by position.
+        return functions.expr(column).cast(named).alias(field.name)
+    return column if field.physical_name == field.name else f"{column} AS {_quoted(field.name)}"
 
 
-def _is_live(spark: SparkSession, vector: Column) -> Column:
-    """Test a row's bit: `vector` holds 64-bit words, big-endian; rows beyond them are live.
-
-    The word is read through a ByteBuffer, which checks bounds and costs nothing measurable: the
-    buffer never leaves the generated code.
-    """
-    index = functions.col(_ROW_INDEX)
-    size = functions.octet_length(vector).cast("long") * 8
-    word = _word_at(spark, vector, (functions.shiftright(index, 6) * 8).cast("int"))
-    bit = functions.getbit(word, index.bitwiseAND(functions.lit(_WORD_BITS - 1)).cast("int"))
-    missing = functions.raise_error(functions.lit("delvec: a file came without its vector"))
-    return (
-        functions.when(vector.isNull(), missing.cast("boolean"))
-        .when(index < size, bit == 0)
-        .otherwise(functions.lit(True))
-    )
-
-
-def _word_at(spark: SparkSession, octets: Column, place: Column) -> Column:
-    """Give `ByteBuffer.wrap(octets).getLong(place)` as a column."""
-    view = jvm.view_of(spark)
-    utils = view.org.apache.spark.sql.classic.ExpressionUtils
-    objects = view.org.apache.spark.sql.catalyst.expressions.objects
-    types = view.org.apache.spark.sql.types
-    buffer = view.java.lang.Class.forName("java.nio.ByteBuffer")
-
-    def listed(*columns: Column) -> Any:  # noqa: ANN401
-        values = view.java.util.ArrayList()
-        for column in columns:
-            values.add(utils.expression(column._jc))  # noqa: SLF001
-        return view.scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()
-
-    wrapped = objects.StaticInvoke(
-        buffer,
-        types.ObjectType(buffer),
-        "wrap",
-        listed(octets),
-        listed(),
-        True,
-        True,
-        True,
-        view.scala.Option.empty(),
-    )
-    long = types.DataTypes.LongType
-    word = objects.Invoke(wrapped, "getLong", long, listed(place), listed(), True, True, True)
-    return type(octets)(utils.column(word))
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def _session_that_reads_ids(spark: SparkSession) -> Any:  # noqa: ANN401

@@ -81,9 +81,7 @@ def _primitive(kind: PrimitiveType) -> spark.DataType:
 
 
 def _file_field(field: Field, *, by_id: bool) -> spark.StructField:
-    metadata: dict[str, Any] = {_FIELD_ID: field.field_id} if by_id else {}
-    if CHAR_TYPE in field.metadata:
-        metadata[CHAR_TYPE] = field.metadata[CHAR_TYPE]  # by which Spark fills up with blanks
+    metadata = _shown(field) | ({_FIELD_ID: field.field_id} if by_id else {})
     return spark.StructField(
         field.physical_name,
         _typed(field.type, lambda struct: file_schema(struct.fields, by_id=by_id)),
@@ -93,5 +91,5 @@ def _file_field(field: Field, *, by_id: bool) -> spark.StructField:
 
 
 def _shown(field: Field) -> dict[str, Any]:
-    """Keep what users wrote, such as comments; drop what only the format needs."""
+    """Keep what users wrote, and by what Spark fills texts of fixed width up with blanks."""
     return {key: field.metadata[key] for key in ("comment", CHAR_TYPE) if key in field.metadata}

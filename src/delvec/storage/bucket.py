@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -16,9 +15,10 @@ from delvec.storage.counts import FileInfo
 from delvec.storage.failures import cause_of, explained, truncated
 from delvec.storage.location import S3_SCHEMES
 from delvec.storage.options import split_options
+from delvec.storage.spans import cut, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from obstore import ObjectMeta
 
@@ -52,13 +52,13 @@ class Bucket:
         return self._body(key, result.bytes(), (0, result.meta["size"]))
 
     def read_spans(self, key: str, spans: Sequence[Span]) -> Sequence[bytes]:
-        merged = _merge(spans)
+        merged = merge(spans, _MERGE_GAP)
         if len(merged) == 1:
             blocks = [self._read_span(key, merged[0])]
         else:
             with ThreadPoolExecutor(min(8, len(merged))) as pool:
                 blocks = list(pool.map(lambda span: self._read_span(key, span), merged))
-        return [_cut(merged, blocks, span) for span in spans]
+        return [cut(merged, blocks, span) for span in spans]
 
     def open(self, key: str, size: int | None) -> _Object:
         return _Object(self, key, self.stat(key).size if size is None else size)
@@ -215,25 +215,3 @@ def _open_store(location: Location, options: Mapping[str, str]) -> S3Store | GCS
             f"{location.root} cannot be opened: {cause_of(error)}",
             hint="see https://developmentseed.org/obstore for the options of a store",
         ) from error
-
-
-def _merge(spans: Iterable[Span]) -> Sequence[Span]:
-    """Merge (start, end) spans that overlap or are close to each other.
-
-    >>> _merge([(5_000_000, 5_000_001), (0, 4), (100, 104)])
-    [(0, 104), (5000000, 5000001)]
-    """
-    merged: list[Span] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1] + _MERGE_GAP:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _cut(merged: Sequence[Span], blocks: Sequence[bytes], span: Span) -> bytes:
-    """Take a span out of the merged one that begins last before it, which holds it."""
-    index = bisect_right(merged, span[0], key=lambda block: block[0]) - 1
-    start = merged[index][0]
-    return blocks[index][span[0] - start : span[1] - start]

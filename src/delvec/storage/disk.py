@@ -25,6 +25,7 @@ from uuid import uuid4
 from delvec.errors import ObjectNotFoundError, StorageError
 from delvec.storage.counts import FileInfo
 from delvec.storage.failures import explained, truncated
+from delvec.storage.spans import cut, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +60,9 @@ class Disk:
             for start, end in spans:
                 if end > size:
                     raise truncated(str(self._root / key), (start, end), size)
-            return [self.pread(file, key, span) for span in spans]
+            merged = merge(spans, 0)
+            blocks = [self.pread(file, key, span) for span in merged]
+            return [cut(merged, blocks, span) for span in spans]
 
     def open(self, key: str, _size: int | None = None) -> _OpenFile:
         with ExitStack() as stack:
