@@ -449,8 +449,6 @@ def a_sidecar_that_is_damaged(root: Path) -> Damage:
     return Damage(FormatError, (paths[-1].name,))
 
 
-# An empty commit is read as one that says nothing: the deletes of version 2 are forgotten.
-EMPTY_COMMIT = pytest.mark.xfail(reason="a commit without a byte is taken for an empty one")
 # Each read by the data source starts processes of Python, twice: the rest runs with the slow tests.
 BY_SOURCE = {
     "a_flipped_byte_in_a_vector",
@@ -461,7 +459,7 @@ BY_SOURCE = {
 
 def marks(name: str, form: str = "") -> list[Any]:
     slow = form == "source" and name not in BY_SOURCE
-    return [EMPTY_COMMIT] * (name == "a_commit_without_a_byte") + [pytest.mark.slow] * slow
+    return [pytest.mark.slow] * slow
 
 
 ALONE = [pytest.param(name, marks=marks(name)) for name in CASES]

@@ -230,7 +230,18 @@ def _object(action: dict[str, Any], name: str, *needed: str) -> dict[str, Any] |
 
 
 def _json(storage: Storage, key: str) -> JsonActions:
-    return JsonActions(storage.uri_of(key), storage.read(key))
+    data = storage.read(key)
+    if not data.strip():
+        # Engines write what they did into every commit. Of one that is empty, the bytes were lost,
+        # and the deletes in there with them.
+        raise FormatError(
+            "a file of the log is empty",
+            path=storage.uri_of(key),
+            expected="at least one action",
+            found=f"{len(data)} bytes",
+            hint="restore the file from a copy; the versions before it can still be read",
+        )
+    return JsonActions(storage.uri_of(key), data)
 
 
 def _side_by_side(read: Callable[[str], JsonActions], keys: Sequence[str]) -> list[JsonActions]:
