@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from delvec.delta.locations import is_absolute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from delvec.vector.descriptor import Descriptor
 
 __all__ = ["DataFile"]
-
-_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,4 +44,4 @@ class DataFile:
     @property
     def is_absolute(self) -> bool:
         """Whether the path is not below the table's root, as in shallow clones."""
-        return _ABSOLUTE.match(self.path) is not None
+        return is_absolute(self.path)
