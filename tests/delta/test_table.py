@@ -281,3 +281,15 @@ def test_a_cardinality_that_cannot_be(tmp_path: Path, cardinality: int) -> None:
     )
     with pytest.raises(FormatError, match=f"part-0.parquet marks .* found {cardinality}"):
         DeltaTable.for_path(None, builder.root).count()
+
+
+def test_a_vector_without_a_cardinality(tmp_path: Path) -> None:
+    builder, [first, _] = small_table(tmp_path / "t")
+    vector = {
+        name: value for name, value in first["deletionVector"].items() if name != "cardinality"
+    }
+    removed = {"path": first["path"], "deletionVector": first["deletionVector"]}
+    changed = first | {"deletionVector": vector | {"offset": 999}}
+    builder.commit({"remove": removed | {"dataChange": True}}, {"add": changed})
+    with pytest.raises(FormatError, match=r"part-0\.parquet marks an impossible number"):
+        DeltaTable.for_path(None, builder.root).count()

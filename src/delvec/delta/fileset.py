@@ -99,15 +99,16 @@ class FileSet:
     @cached_property
     def deleted_rows(self) -> NDArray[np.int64]:
         """How many rows each vector marks; 0 without one."""
-        counts: NDArray[np.int64] = pc.fill_null(
-            pc.struct_field(self.vectors, "cardinality"), 0
-        ).to_numpy()
+        marked = pc.struct_field(self.vectors, "cardinality")
+        there = self.vectors.is_valid()
+        counts: NDArray[np.int64] = pc.if_else(there, pc.fill_null(marked, -1), 0).to_numpy()
         if (counts < 0).any():
             index = int(np.flatnonzero(counts < 0)[0])
             raise FormatError(
-                f"the vector of {self.paths[index].as_py()} marks a negative number of rows",
+                f"the vector of {self.paths[index].as_py()} marks an impossible number of rows",
                 path=self.root,
-                found=int(counts[index]),
+                expected="0 or more",
+                found=marked[index].as_py(),
             )
         return counts
 

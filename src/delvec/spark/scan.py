@@ -76,7 +76,7 @@ def scan(
             feature="Spark Connect",
             hint='read by spark.read.format("delvec").load(path), with delvec on the server',
         )
-    taken = [field.name for field in snapshot.metadata.schema.fields]
+    taken = {field.physical_name.lower() for field in snapshot.metadata.schema.fields}
     if ROW_INDEX in taken:
         raise UnsupportedFeatureError(
             f"{snapshot.table} has a column {ROW_INDEX}, a name that Spark's Parquet reader takes"
