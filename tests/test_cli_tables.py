@@ -274,7 +274,7 @@ def test_history_shows_what_was_done(table: Path) -> None:
 
 
 def test_history_as_json_tells_everything_that_commits_say(table: Path) -> None:
-    commit(table, 2, None)
+    commit(table, 2, None, {"txn": {"appId": "a", "version": 1}})
     found = document("history", table)
     assert found["table"] == str(table)
     assert found["commits"][0] == {"version": 2, "timestamp": "2024-01-31T14:00:00.000+00:00"}
