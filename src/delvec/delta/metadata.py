@@ -94,10 +94,6 @@ class Metadata:
             )
         return tuple(by_name[name.lower()] for name in self.partition_columns)
 
-    def schema_json(self) -> dict[str, Any]:
-        """Give the schema as it stands in the log."""
-        return cast("dict[str, Any]", json.loads(self.schema_string))
-
 
 def _texts(configuration: Mapping[str, Any]) -> dict[str, str]:
     """Give properties as texts, which they are; one that is null is not set."""

@@ -138,15 +138,19 @@ def _batch(source: Any, adds: pa.Table) -> Batch:  # noqa: ANN401
     )
 
 
-def open_snapshot(storage: Storage, version: int | None = None) -> Snapshot:
+def open_snapshot(
+    storage: Storage, version: int | None = None, *, segment: Segment | None = None
+) -> Snapshot:
     """Open a version, by default the newest, and refuse what cannot be read rightly.
+
+    Who has listed the log already hands over the segment that it found.
 
     Raises:
         TableNotFoundError: There is no table.
         UnsupportedFeatureError: The table needs what delvec does not know.
         FormatError: The log is damaged.
     """
-    segment = find_segment(storage, version)
+    segment = find_segment(storage, version) if segment is None else segment
     keys = [file.key for file in reversed(segment.files)]
     commits = _side_by_side(lambda key: _json(storage, key), keys)
     state = _State()

@@ -166,7 +166,7 @@ class DeltaTable:
         with self._lock:
             segment = find_segment(self.storage)
             if not self._latest or self._latest[0].segment != segment:
-                self._latest[:] = [open_snapshot(self.storage)]
+                self._latest[:] = [open_snapshot(self.storage, segment=segment)]
             return self._latest[0]
 
     @property

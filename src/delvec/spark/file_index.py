@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files as resources
 from itertools import count
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakValueDictionary
 
@@ -119,7 +118,6 @@ class FileIndex:
         """
         self._spark, self.snapshot, self._files = spark, snapshot, files
         self.hidden, self._time_zone, self.file_column = hidden, time_zone, file_column
-        self._lock = Lock()
         self.last = Listing()
         self.name = f"delvec scan {next(_NUMBERS)} of {snapshot.table} version {snapshot.version}"
         _BY_NAME[self.name] = self
@@ -142,14 +140,9 @@ class FileIndex:
         """Answer Spark: the files that the query has to read, as its own objects."""
         partition, data = list(items(partition_filters)), list(items(data_filters))
         chosen, listing = self._pruned(partition, data)
-        with self._lock:
-            self.last = listing
         vectors = self._vectors(chosen)
-        if vectors:
-            size = sum(map(len, vectors))
-            listing = replace(listing, vectors=len(vectors), vector_bytes=size)
-            with self._lock:
-                self.last = listing
+        size = sum(map(len, vectors))
+        self.last = replace(listing, vectors=len(vectors), vector_bytes=size)
         groups = self._grouped(chosen, vectors)
         return self._lister.directories(pickle.dumps(groups, protocol=4), self._rows)
 
