@@ -17,6 +17,7 @@ FACTS = {
     "expected": 36,
     "found": 35,
     "table": "t",
+    "constraint": "positive",
     "uri": "s3://b/k",
     "feature": "x",
     "needed_by": "y",
@@ -27,6 +28,7 @@ FACTS = {
 BUILTINS = {
     errors.FormatError: ValueError,
     errors.InvalidArgumentError: ValueError,
+    errors.ConstraintError: ValueError,
     errors.TableNotFoundError: LookupError,
     errors.StorageError: OSError,
     errors.ObjectNotFoundError: FileNotFoundError,

@@ -9,6 +9,7 @@ pickling, because they cross from Spark workers to the driver.
       FormatError (ValueError)              bytes are wrong: .path .offset .expected .found
         ChecksumError  MagicError  TruncatedError
       InvalidArgumentError (ValueError)     the caller's argument is wrong
+      ConstraintError (ValueError)          rows break a rule of their table: .constraint .table
       TableNotFoundError (LookupError)      .table
       StorageError (OSError)                .uri
         ObjectNotFoundError (FileNotFoundError)  ObjectExistsError (FileExistsError)
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChecksumError",
     "ConflictError",
+    "ConstraintError",
     "DelvecError",
     "EngineError",
     "FormatError",
@@ -129,6 +131,22 @@ class TruncatedError(FormatError):
 
 class InvalidArgumentError(DelvecError, ValueError):
     """An argument that the called function cannot work with."""
+
+
+class ConstraintError(DelvecError, ValueError):
+    """Rows that break a rule which their table has for them; none of them was written."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        constraint: str | None = None,
+        table: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.constraint = constraint
+        self.table = table
 
 
 class TableNotFoundError(DelvecError, LookupError):

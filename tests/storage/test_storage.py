@@ -938,3 +938,19 @@ def test_explicit_options_replace_those_of_hadoop(
         ["aws_access_key_id", "aws_session_token", "aws_endpoint", "allow_http", "aws_region"], "h"
     )
     assert merge_options(hadoop, explicit) == {**dict.fromkeys(merged, "h"), **explicit}
+
+
+def test_a_folder_is_deleted_with_all_below_it_and_no_link_is_followed(tmp_path: Path) -> None:
+    storage = Storage.open(tmp_path / "table")
+    for key in ("new/a=1/x.parquet", "new/.x.parquet.crc", "new/_temporary/0/y", "newer/z"):
+        storage.write(key, b"1")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_bytes(b"1")
+    (tmp_path / "table" / "new" / "link").symlink_to(outside)
+    (tmp_path / "table" / "linked").symlink_to(outside)
+    storage.delete_folder("new")
+    storage.delete_folder("linked")
+    storage.delete_folder("never there")
+    assert sorted(each.name for each in (tmp_path / "table").iterdir()) == ["linked", "newer"]
+    assert (outside / "kept").exists()

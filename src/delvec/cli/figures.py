@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from delvec.delta.figures import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -64,15 +66,6 @@ def shortened(text: str, width: int) -> str:
         return text
     tail = width // 2
     return f"{text[: width - tail - 1]}…{text[-tail:]}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Give a number with its noun.
-
-    >>> counted(1, "file"), counted(1200, "file")
-    ('1 file', '1,200 files')
-    """
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def used_columns(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:

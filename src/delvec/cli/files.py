@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from delvec.cli.figures import bar, counted, percent, shortened, size, used_columns
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import storage_options
+from delvec.cli.options import limit_option, storage_options
 from delvec.cli.output import Column, JsonOutput, visible
 from delvec.delta.history import version_at
 from delvec.delta.listing import files_table
@@ -43,13 +43,7 @@ _PARTITION_WIDTH: Final = 32
 @click.argument("table")
 @click.option("--version", type=click.IntRange(min=0), help="As of this version.")
 @click.option("--timestamp", help="As of this time, such as 2024-01-31 10:00; UTC unless it says.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=50,
-    show_default=True,
-    help="Show so many files, 0 for all. JSON holds all of them.",
-)
+@limit_option("Show so many files, 0 for all. JSON holds all of them.")
 @storage_options
 def command(
     output: Output,

@@ -21,10 +21,16 @@ __all__ = ["command", "main"]
 
 # The one line of each command stands here, so that `delvec --help` imports none of them.
 _COMMANDS: Final = {
+    "append": "Add rows to a table.",
+    "changes": "Show the rows that changed between two versions of a table.",
+    "create": "Make an empty table.",
+    "delete": "Delete rows of a table.",
     "demo": "Show what a deletion vector is, and a table that is read through some.",
     "files": "Show the data files of a table and what is deleted in each.",
     "history": "Show what was done to a table, newest first.",
     "inspect": "Show what is in a file of deletion vectors.",
+    "merge": "Update, delete and insert rows by those of a source.",
+    "update": "Give rows of a table new values.",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +10,15 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["storage_options"]
+__all__ = [
+    "dry_run",
+    "limit_option",
+    "pairs",
+    "rows_chosen",
+    "source_options",
+    "storage_options",
+    "write_options",
+]
 
 
 def storage_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -20,15 +29,98 @@ def storage_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "options",
         multiple=True,
         metavar="KEY=VALUE",
-        callback=_pairs,
+        callback=pairs,
         help="A setting of the object store, such as region=eu-west-1.",
     )(function)
 
 
-def _pairs(
+def write_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what every command takes that changes rows; the function gets those given as `how`."""
+
+    @wraps(function)
+    def run(
+        *args: Any,  # noqa: ANN401
+        dry_run: bool,
+        max_retries: int | None,
+        commit_metadata: str | None,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        given = {"max_retries": max_retries, "commit_metadata": commit_metadata}
+        how = {name: value for name, value in given.items() if value is not None}
+        function(*args, how={"dry_run": dry_run, **how}, **kwargs)
+
+    decorated: Callable[..., Any] = run
+    for option in (
+        click.option("--commit-metadata", metavar="TEXT", help="A text kept with the commit."),
+        click.option(
+            "--max-retries",
+            type=click.IntRange(min=0),
+            help="How often to begin again when other commits get in the way.",
+        ),
+        dry_run,
+    ):
+        decorated = option(decorated)
+    return storage_options(decorated)
+
+
+def dry_run(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--dry-run`."""
+    return click.option(
+        "--dry-run", is_flag=True, help="Tell what would be done, and write nothing."
+    )(function)
+
+
+def source_options(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the option of that name for rows that come from elsewhere, and `--format`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        kind = click.option(
+            "--format",
+            "kind",
+            type=click.Choice(["parquet", "csv", "json", "delta"]),
+            help="What the source is; if not given, its name tells, or its being a Delta table.",
+        )
+        source = click.option(
+            name,
+            "source",
+            required=True,
+            metavar="PATH",
+            help="A file or folder of Parquet, of CSV with a header or of JSON lines, or a table.",
+        )
+        return source(kind(function))
+
+    return decorate
+
+
+def limit_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--limit`, with 0 for all."""
+    return click.option(
+        "--limit", type=click.IntRange(min=0), default=50, show_default=True, help=text
+    )
+
+
+def rows_chosen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--where` and `--all`, of which one must be given; the function gets `where`."""
+
+    @wraps(function)
+    def run(*args: Any, where: str | None, every: bool, **kwargs: Any) -> None:  # noqa: ANN401
+        if (where is None) != every:
+            raise click.UsageError(
+                "give --where or --all, not both"
+                if every
+                else "which rows? give --where CONDITION, or --all for every row"
+            )
+        function(*args, where=where, **kwargs)
+
+    run = click.option("--all", "every", is_flag=True, help="All rows of the table.")(run)
+    return click.option("--where", metavar="SQL", help="The rows for which this is true.")(run)
+
+
+def pairs(
     _context: click.Context, _option: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    pairs = [value.partition("=") for value in values]
-    if bad := [key for key, sign, _ in pairs if not sign]:
+    """Read texts of the form KEY=VALUE."""
+    found = [value.partition("=") for value in values]
+    if bad := [key for key, sign, _ in found if not sign]:
         raise click.BadParameter(f"{bad[0]!r} is not of the form KEY=VALUE")
-    return {key: value for key, _, value in pairs}
+    return {key: value for key, _, value in found}

@@ -6,17 +6,22 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from delvec.delta.figures import visible
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from rich.console import RenderableType
 
@@ -25,13 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Column", "JsonOutput", "Output", "TextOutput", "visible"]
 
 _WIDTH_IN_A_PIPE = 200  # nobody there breaks lines, so we should not either
-
-
-def visible(value: object) -> str:
-    """Show a value on one line: names in tables and files may hold control characters."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value)
-    )
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,10 @@ class Output(ABC):
     @abstractmethod
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
         """Show rows to people."""
+
+    @abstractmethod
+    def progress(self) -> AbstractContextManager[Callable[[str, int, int], None] | None]:
+        """Give a function that shows people how much of what is done; None if nobody looks."""
 
     @abstractmethod
     def result(self, value: Mapping[str, Any]) -> None:
@@ -113,6 +115,19 @@ class TextOutput(Output):
             table.add_row(*(Text(_cell(row.get(column.key))) for column in columns))
         self.draw(table)
 
+    @contextmanager
+    def progress(self) -> Iterator[Callable[[str, int, int], None] | None]:
+        """Draw a line on standard error while the block runs, if that is a terminal."""
+        if not self._errors.is_terminal:
+            yield None
+            return
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
+        with Progress(*columns, MofNCompleteColumn(), console=self._errors, transient=True) as line:
+            task = line.add_task("", total=None)
+            yield lambda what, done, total: line.update(
+                task, description=visible(what), completed=done, total=total or None
+            )
+
     def result(self, value: Mapping[str, Any]) -> None:
         """Print nothing: people have read it already."""
 
@@ -138,6 +153,11 @@ class JsonOutput(Output):
 
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
         """Print nothing: the rows are part of the result."""
+
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """Show nothing."""
+        yield None
 
     def result(self, value: Mapping[str, Any]) -> None:
         """Print the document."""

@@ -86,7 +86,10 @@ class JsonActions:
 
     def table(self, partition_names: Sequence[str]) -> pa.Table:
         """Give the columns `add` and `remove`, one row for each line; null for other actions."""
-        schema = _action_schema(partition_names)
+        return self.columns(_action_schema(partition_names))
+
+    def columns(self, schema: pa.Schema) -> pa.Table:
+        """Give the fields of actions that a schema names, one row for each line."""
         if not self.data.strip():
             return schema.empty_table()
         try:
@@ -102,6 +105,11 @@ class JsonActions:
             raise FormatError(
                 f"an action has a field of the wrong type ({error})", path=self.uri
             ) from error
+
+    def all_actions(self) -> Iterator[dict[str, Any]]:
+        """Give all actions, each as a dictionary; for single commits."""
+        for start, line in self._lines:
+            yield self._parsed(line, start)
 
     def action(self, row: int) -> dict[str, Any]:
         """Give the whole action of one row of `table`."""

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from delvec.delta.actions import VECTOR, adds_schema
 from delvec.delta.log_files import LOG
+from delvec.delta.whole_actions import TYPES, conformed
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from delvec.delta.whole_actions import Kind
     from delvec.storage import Storage
 
 __all__ = ["ParquetActions", "sidecar_key"]
 
+_MAPS: Final = ("partitionValues", "tags")
 _OTHERS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 
 
@@ -99,11 +102,52 @@ class ParquetActions:
             value = _child(value, name)
         return value
 
-    def action(self, row: int) -> dict[str, Any]:
-        """Give the whole action of one live file, by its row in `adds`."""
+    def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Give the whole actions of some live files, by their rows in `adds`."""
         fields = [f.name for f in self._type("add") if not f.name.endswith("_parsed")]
-        value = self._add(fields)[row].as_py()
-        return {"add": {key: item for key, item in _plain(value).items() if item is not None}}
+        values = self._add(fields).take(pa.array(rows, pa.int64())).to_pylist()
+        return [
+            {
+                "add": {
+                    # An empty map comes as an empty list, like that of an array.
+                    key: item or {} if key in _MAPS else item
+                    for key, item in _plain(value).items()
+                    if item is not None
+                }
+            }
+            for value in values
+        ]
+
+    def pieces(
+        self,
+        kind: Kind,
+        partition_names: Sequence[str] = (),  # noqa: ARG002 - for sources in JSON
+        more: Sequence[str] = (),
+    ) -> Iterator[pa.StructArray]:
+        """Give the whole actions of one kind, in order, one row group after the other.
+
+        Args:
+            kind: Which actions.
+            partition_names: The columns of the partitions.
+            more: Further fields that are given as they are, if they are there.
+        """
+        if self._type(kind, "path") is None:
+            return
+        added = [name for name in more if self._type(kind, name) is not None]
+        names = [field.name for field in TYPES[kind] if self._type(kind, field.name) is not None]
+        columns = [f"{kind}.{name}" for name in (*names, *added)]
+        for group in range(self._file.num_row_groups):
+            try:
+                column = self._file.read_row_group(group, columns=columns).column(kind)
+                column = column.combine_chunks()
+                found = column.filter(_child(column, "path").is_valid())
+                whole = conformed(found, TYPES[kind])
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+                raise self._damaged(error) from error
+            yield pa.StructArray.from_arrays(
+                [*whole.flatten(), *(_child(found, name) for name in added)],
+                [*(field.name for field in TYPES[kind]), *added],
+            )
 
     def _add(self, fields: Sequence[str]) -> pa.StructArray:
         """Read fields of `add`, one row for each live file."""

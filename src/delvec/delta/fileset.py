@@ -19,11 +19,12 @@ from delvec.errors import FormatError, located
 from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from delvec.delta.metadata import Metadata
+    from delvec.delta.whole_actions import Kind
 
 __all__ = ["AddSource", "FileSet"]
 
@@ -36,8 +37,13 @@ _CUT: Final = pa.scalar(1000, pa.duration("us"))
 class AddSource(StatisticsSource, Protocol):
     """A file of the log that adds data files."""
 
-    def action(self, row: int) -> dict[str, Any]:
-        """Give a whole action by the row of its add."""
+    def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Give whole actions by the rows of their adds."""
+
+    def pieces(
+        self, kind: Kind, partition_names: Sequence[str], more: Sequence[str] = ()
+    ) -> Iterator[pa.StructArray]:
+        """Give all actions of one kind as columns, piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -266,10 +272,16 @@ class FileSet:
             )
         ]
 
-    def action(self, index: int) -> dict[str, Any]:
-        """Give the whole add action of one file, as it stands in the log."""
-        source: AddSource = self.sources[self.source[index]]
-        return source.action(int(self.row[index]))
+    def entries(self, indexes: Sequence[int]) -> list[dict[str, Any]]:
+        """Give the whole add actions of some files, in that order, as they stand in the log."""
+        found: dict[int, dict[str, Any]] = {}
+        by_source: dict[int, list[int]] = {}
+        for index in indexes:
+            by_source.setdefault(int(self.source[index]), []).append(index)
+        for source, members in by_source.items():
+            rows = [int(self.row[index]) for index in members]
+            found |= zip(members, self.sources[source].actions(rows), strict=True)
+        return [found[index]["add"] for index in indexes]
 
 
 def _kept(source: AddSource, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array | None]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from delvec.delta.snapshot import Snapshot
     from delvec.storage import Storage
 
-__all__ = ["SCHEMA", "history", "version_at"]
+__all__ = ["SCHEMA", "CommitTimes", "history", "version_at", "version_from"]
 
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
 SCHEMA: Final = pa.schema(
@@ -84,7 +84,7 @@ def history(storage: Storage, limit: int | None = None) -> pa.Table:
     snapshot = open_snapshot(storage)
     start = 0 if limit is None else max(0, snapshot.version - limit + 1)
     listed = list_commits(storage, max(0, start - _BEFORE))
-    times = _Times(snapshot, [commit for commit in listed if commit.last <= snapshot.version])
+    times = CommitTimes(snapshot, [commit for commit in listed if commit.last <= snapshot.version])
     wanted = [commit for commit in reversed(times.commits) if commit.first >= start]
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "delvec-log") as pool:
         rows = pool.map(lambda commit: _row(times, commit), wanted)
@@ -110,7 +110,7 @@ def version_at(storage: Storage, timestamp: datetime | str, time_zone: str = "UT
     """
     wanted = _milliseconds(timestamp, time_zone)
     snapshot = open_snapshot(storage)
-    times = _Times(snapshot, _readable_commits(snapshot))
+    times = CommitTimes(snapshot, _readable_commits(snapshot))
     if not times.commits:
         raise InvalidArgumentError(
             f"{storage.root} has no commits left that tell a time", hint="name a version instead"
@@ -137,6 +137,30 @@ def version_at(storage: Storage, timestamp: datetime | str, time_zone: str = "UT
     return commit.first
 
 
+def version_from(storage: Storage, timestamp: datetime | str, time_zone: str = "UTC") -> int:
+    """Find the first version that was committed at a time or after it; see `version_at`.
+
+    Raises:
+        InvalidArgumentError: The time is after the newest commit; the text is no time.
+        TableNotFoundError: There is no table.
+        FormatError: The log is damaged.
+    """
+    wanted = _milliseconds(timestamp, time_zone)
+    snapshot = open_snapshot(storage)
+    times = CommitTimes(snapshot, _readable_commits(snapshot))
+    low, high = 0, times.first_own
+    if times.own is not None and times.own.since_ms <= wanted:
+        low, high = times.first_own, len(times.commits)
+    place = bisect_left(times.commits, wanted, low, high, key=times.of)
+    if place == len(times.commits):
+        raise InvalidArgumentError(
+            f"{storage.root} has no commit as late as {_shown(wanted)}: the newest version is"
+            f" {snapshot.version}",
+            hint="`delvec history` lists the versions and their times",
+        )
+    return times.commits[place].first
+
+
 @dataclass(frozen=True, slots=True)
 class _OwnTimes:
     """From when on commits hold their time themselves."""
@@ -146,7 +170,7 @@ class _OwnTimes:
 
 
 @dataclass
-class _Times:
+class CommitTimes:
     """The times of commits, of whichever kind each has; oldest first."""
 
     snapshot: Snapshot
@@ -197,6 +221,7 @@ class _Times:
         return {}
 
     def uri_of(self, commit: LogFile) -> str:
+        """Name the file of a commit in full."""
         return self.snapshot.storage.uri_of(commit.key)
 
 
@@ -247,7 +272,7 @@ def _readable_commits(snapshot: Snapshot) -> list[LogFile]:
     return [commit for commit in commits if commit.first >= oldest]
 
 
-def _row(times: _Times, commit: LogFile) -> dict[str, Any] | None:
+def _row(times: CommitTimes, commit: LogFile) -> dict[str, Any] | None:
     try:
         info = times.read(commit)
     except ObjectNotFoundError:

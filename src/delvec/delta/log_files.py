@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from delvec.storage import FileInfo, Storage
 
 __all__ = [
+    "LAST_CHECKPOINT",
     "LOG",
     "Checkpoint",
     "LogFile",
@@ -30,12 +31,13 @@ __all__ = [
     "Segment",
     "commit_key",
     "find_segment",
+    "hinted_version",
     "list_commits",
     "list_log",
 ]
 
 LOG: Final = "_delta_log"
-_LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
+LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _COMPACTED: Final = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
 _UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -99,7 +101,7 @@ def find_segment(storage: Storage, version: int | None = None) -> Segment:
     """
     if version is not None and version < 0:
         raise InvalidArgumentError(f"a version is 0 or more, got {version}")
-    hint = _hinted_version(storage)
+    hint = hinted_version(storage)
     listing = None
     if hint is not None and (version is None or hint <= version):
         listing = list_log(storage, hint)
@@ -122,9 +124,10 @@ def list_commits(storage: Storage, start: int = 0) -> list[LogFile]:
     return [commit for _, commit in sorted(list_log(storage, start).commits.items())]
 
 
-def _hinted_version(storage: Storage) -> int | None:
+def hinted_version(storage: Storage) -> int | None:
+    """Read at which version the hint points; None without a usable one."""
     try:
-        hint = json.loads(storage.read(_LAST_CHECKPOINT))
+        hint = json.loads(storage.read(LAST_CHECKPOINT))
     except (ObjectNotFoundError, ValueError):
         return None  # only a hint: without it, or with a damaged one, the listing decides
     version = hint.get("version") if isinstance(hint, dict) else None

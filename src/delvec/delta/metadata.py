@@ -56,6 +56,24 @@ class Metadata:
             value.get("createdTime"),
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """Give the `metaData` action, without what the table does not have."""
+        value = {
+            "id": self.id,
+            "name": self.name,
+            "description": self.description,
+            "format": {"provider": self.provider, "options": {}},
+            "schemaString": self.schema_string,
+            "partitionColumns": list(self.partition_columns),
+            "configuration": dict(self.configuration),
+            "createdTime": self.created_ms,
+        }
+        return {key: item for key, item in value.items() if item is not None}
+
+    def is_on(self, name: str) -> bool:
+        """Tell whether a property that is true or false is set to true."""
+        return self.configuration.get(name, "false").strip().lower() == "true"
+
     def require_readable(self, table: str) -> None:
         """Refuse data files that are not Parquet."""
         if self.provider != "parquet":

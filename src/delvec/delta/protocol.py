@@ -8,80 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from delvec.delta.features import FEATURES, Feature, implied_by
 from delvec.errors import FormatError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FEATURES", "Feature", "Protocol"]
+__all__ = ["FEATURES", "READERS_WITH_FEATURES", "WRITERS_WITH_FEATURES", "Feature", "Protocol"]
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """One table feature: whether readers must know it, whether delvec reads it rightly."""
-
-    name: str
-    for_readers: bool
-    is_read: bool = True
-    advice: str = ""
-
-
-_CATALOG: Final = "its commits are in a catalog: read it through the catalog that owns it"
-_PLAIN: Final = "copy the table to one without the feature, with the engine that wrote it"
-
-# The one place that decides what is read. Features for writers alone leave the rows as they are.
-FEATURES: Final = {
-    feature.name: feature
-    for feature in (
-        Feature("deletionVectors", for_readers=True),
-        Feature("columnMapping", for_readers=True),
-        Feature("v2Checkpoint", for_readers=True),
-        Feature("timestampNtz", for_readers=True),
-        Feature("typeWidening", for_readers=True),
-        Feature("typeWidening-preview", for_readers=True),
-        Feature("variantType", for_readers=True),
-        Feature("variantType-preview", for_readers=True),
-        Feature("variantShredding", for_readers=True),
-        Feature("variantShredding-preview", for_readers=True),
-        Feature("vacuumProtocolCheck", for_readers=True),
-        Feature("catalogManaged", for_readers=True, is_read=False, advice=_CATALOG),
-        Feature("catalogOwned-preview", for_readers=True, is_read=False, advice=_CATALOG),
-        Feature("adaptiveMetadata-preview", for_readers=True, is_read=False, advice=_PLAIN),
-        Feature("adaptiveMetadata", for_readers=True, is_read=False, advice=_PLAIN),
-        Feature("geospatial", for_readers=True, is_read=False, advice=_PLAIN),
-        Feature(
-            "redirectReaderWriter-preview",
-            for_readers=True,
-            is_read=False,
-            advice="the table has moved: read it at its new place",
-        ),
-        # Collations are announced to writers alone, and yet change which rows are equal.
-        Feature("collations", for_readers=False, is_read=False, advice=_PLAIN),
-        Feature("collations-preview", for_readers=False, is_read=False, advice=_PLAIN),
-        Feature("redirectWriterOnly-preview", for_readers=False),
-        Feature("appendOnly", for_readers=False),
-        Feature("invariants", for_readers=False),
-        Feature("checkConstraints", for_readers=False),
-        Feature("generatedColumns", for_readers=False),
-        Feature("allowColumnDefaults", for_readers=False),
-        Feature("identityColumns", for_readers=False),
-        Feature("changeDataFeed", for_readers=False),
-        Feature("rowTracking", for_readers=False),
-        Feature("domainMetadata", for_readers=False),
-        Feature("inCommitTimestamp", for_readers=False),
-        Feature("clustering", for_readers=False),
-        Feature("icebergCompatV1", for_readers=False),
-        Feature("icebergCompatV2", for_readers=False),
-        Feature("icebergCompatV3", for_readers=False),
-        Feature("icebergWriterCompatV1", for_readers=False),
-        Feature("icebergWriterCompatV3", for_readers=False),
-        Feature("materializePartitionColumns", for_readers=False),
-        Feature("checkpointProtection", for_readers=False),
-    )
-}
-
-_NEWEST_READER: Final = 3
-_WITH_FEATURES: Final = 3
+READERS_WITH_FEATURES: Final = 3
+WRITERS_WITH_FEATURES: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +53,25 @@ class Protocol:
                 raise FormatError("features of the protocol are no list of names", found=names)
         return cls(reader, writer, *(frozenset(names or ()) for names in lists))
 
+    def to_json(self) -> dict[str, Any]:
+        """Give the `protocol` action; features are named by the versions that name them."""
+        value: dict[str, Any] = {
+            "minReaderVersion": self.min_reader_version,
+            "minWriterVersion": self.min_writer_version,
+        }
+        if self.min_reader_version >= READERS_WITH_FEATURES:
+            value["readerFeatures"] = sorted(self.reader_features)
+        if self.min_writer_version >= WRITERS_WITH_FEATURES:
+            value["writerFeatures"] = sorted(self.writer_features)
+        return value
+
+    @property
+    def supported(self) -> frozenset[str]:
+        """All features that the table may use: those that are named, or that versions imply."""
+        if self.min_writer_version >= WRITERS_WITH_FEATURES:
+            return self.features
+        return implied_by(self.min_reader_version, self.min_writer_version)
+
     @property
     def has_vectors(self) -> bool:
         """Whether files of the table may have deletion vectors."""
@@ -132,15 +88,19 @@ class Protocol:
         Raises:
             UnsupportedFeatureError: With the feature and what helps.
         """
-        if self.min_reader_version > _NEWEST_READER:
+        if self.min_reader_version > READERS_WITH_FEATURES:
             raise UnsupportedFeatureError(
                 f"{table} needs a reader of protocol version {self.min_reader_version};"
-                f" delvec knows versions up to {_NEWEST_READER}",
+                f" delvec knows versions up to {READERS_WITH_FEATURES}",
                 feature=f"minReaderVersion {self.min_reader_version}",
                 needed_by=table,
                 hint="is there a newer delvec?",
             )
-        needed = self.reader_features if self.min_reader_version >= _WITH_FEATURES else frozenset()
+        needed = (
+            self.reader_features
+            if self.min_reader_version >= READERS_WITH_FEATURES
+            else frozenset()
+        )
         refused = sorted(needed - {name for name, known in FEATURES.items() if known.is_read})
         refused += sorted(
             name

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Batch", "live_rows", "require_one_vector_each", "vector_ids"]
+__all__ = [
+    "Batch",
+    "live_rows",
+    "require_one_vector_each",
+    "standing_removes",
+    "unspoken_rows",
+    "vector_ids",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +62,43 @@ def live_rows(
         root: The table, for errors and to complete paths.
     """
     spoken = [_keys_of(batch, root) for batch in commits]
-    said = pa.concat_arrays([_NONE, *(key for keys in spoken for key in (keys.adds, keys.removes))])
+    said = _said(spoken)
     rows, paths = _newest(spoken, said)
     for batch in checkpoint:
         part_paths = canonical(batch.add_paths, root)
-        alive = np.ones(len(part_paths), dtype=np.bool_)
-        if len(said):
-            gone = pc.is_in(_keys(part_paths, batch.add_vectors), value_set=said)
-            alive = ~gone.to_numpy(zero_copy_only=False)
-        kept = np.flatnonzero(alive)
+        kept = _unspoken(part_paths, batch.add_vectors, said)
         rows.append(kept)
         paths.append(part_paths if len(kept) == len(part_paths) else part_paths.take(kept))
     return rows, paths
+
+
+def standing_removes(
+    commits: Sequence[Batch], root: str
+) -> tuple[list[NDArray[np.int64]], pa.Array]:
+    """Find the removes in commits that nothing newer speaks against.
+
+    Args:
+        commits: The files of the log after the checkpoint, newest first.
+        root: The table.
+
+    Returns:
+        Their rows in each commit, and all keys that the commits speak of; see `unspoken_rows`.
+    """
+    spoken = [_keys_of(batch, root) for batch in commits]
+    said = _said(spoken)
+    is_first, rows, start = _is_first(said), [], 0
+    for keys in spoken:
+        start += len(keys.adds)
+        rows.append(np.flatnonzero(is_first[start : start + len(keys.removes)]))
+        start += len(keys.removes)
+    return rows, said
+
+
+def unspoken_rows(
+    paths: pa.Array, vectors: pa.Array, said: pa.Array, root: str
+) -> NDArray[np.int64]:
+    """Find the files of a checkpoint that no commit after it speaks of."""
+    return _unspoken(canonical(paths, root), vectors, said)
 
 
 def require_one_vector_each(paths: pa.Array, root: str) -> None:
@@ -126,15 +158,33 @@ def _keys(paths: pa.Array, vectors: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(paths, vector_ids(vectors), "\0", null_handling="skip")
 
 
-def _newest(
-    spoken: Sequence[_Keys], said: pa.Array
-) -> tuple[list[NDArray[np.int64]], list[pa.Array]]:
-    """Give for each batch, newest first, the rows whose add is the first word on its key."""
+def _said(spoken: Sequence[_Keys]) -> pa.Array:
+    return pa.concat_arrays([_NONE, *(key for keys in spoken for key in (keys.adds, keys.removes))])
+
+
+def _unspoken(paths: pa.Array, vectors: pa.Array, said: pa.Array) -> NDArray[np.int64]:
+    """Give the rows whose keys are not among those that were spoken of."""
+    if not len(said):
+        return np.arange(len(paths))
+    gone = pc.is_in(_keys(paths, vectors), value_set=said)
+    return np.flatnonzero(~gone.to_numpy(zero_copy_only=False))
+
+
+def _is_first(said: pa.Array) -> NDArray[np.bool_]:
+    """Tell which keys are named for the first time."""
     codes = said.dictionary_encode().indices.to_numpy()
     first = np.empty(len(said), dtype=np.int64)
     order = np.arange(len(said))
     first[codes[::-1]] = order[::-1]  # the last to be written here is the newest
-    is_first = first[codes] == order
+    is_first: NDArray[np.bool_] = first[codes] == order
+    return is_first
+
+
+def _newest(
+    spoken: Sequence[_Keys], said: pa.Array
+) -> tuple[list[NDArray[np.int64]], list[pa.Array]]:
+    """Give for each batch, newest first, the rows whose add is the first word on its key."""
+    is_first = _is_first(said)
     rows, paths, start = [], [], 0
     for keys in spoken:
         kept = np.flatnonzero(is_first[start : start + len(keys.adds)])

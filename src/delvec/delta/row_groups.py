@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delvec.delta.predicate import Column
     from delvec.delta.schema import DataType, Field
 
-__all__ = ["footer_bounds", "leaf_count"]
+__all__ = ["decimal_of", "footer_bounds", "leaf_count", "text_of"]
 
 
 def footer_bounds(
@@ -121,9 +121,9 @@ def _values(raw: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
     if types.is_date32(kind) or types.is_timestamp(kind):
         return pa.array(raw, pa.int32() if types.is_date32(kind) else pa.int64()).view(kind)
     if types.is_decimal(kind):
-        read: Callable[[Any], Any] = partial(_decimal, scale=kind.scale)
+        read: Callable[[Any], Any] = partial(decimal_of, scale=kind.scale)
     elif types.is_string(kind):
-        read = _text
+        read = text_of
     elif types.is_floating(kind):
         read = _number
     elif types.is_boolean(kind) or types.is_integer(kind) or types.is_binary(kind):
@@ -137,14 +137,16 @@ def _number(raw: float) -> float | None:
     return None if isnan(raw) else raw
 
 
-def _text(raw: bytes) -> str | None:
+def text_of(raw: bytes) -> str | None:
+    """Decode a bound of texts; None if it is no text."""
     try:
         return raw.decode()
     except UnicodeDecodeError:  # cut inside a character by a writer that keeps bounds short
         return None
 
 
-def _decimal(raw: int | bytes, scale: int) -> Decimal:
+def decimal_of(raw: int | bytes, scale: int) -> Decimal:
+    """Decode a bound of decimals, from whichever of the three forms that files have for them."""
     number = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
     digits = tuple(int(digit) for digit in str(abs(number)))
     return Decimal((int(number < 0), digits, -scale))

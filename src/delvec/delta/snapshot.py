@@ -16,20 +16,31 @@ from delvec.delta.checkpoints import ParquetActions, sidecar_key
 from delvec.delta.fileset import FileSet
 from delvec.delta.log_files import Segment, find_segment
 from delvec.delta.metadata import Metadata
+from delvec.delta.paths import canonical
 from delvec.delta.protocol import Protocol
-from delvec.delta.replay import Batch, live_rows, require_one_vector_each
+from delvec.delta.replay import (
+    Batch,
+    live_rows,
+    require_one_vector_each,
+    standing_removes,
+    unspoken_rows,
+)
+from delvec.delta.whole_actions import from_json
 from delvec.errors import FormatError, located
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from delvec.delta.whole_actions import Kind
     from delvec.storage import Storage
 
-__all__ = ["Snapshot", "open_snapshot"]
+__all__ = ["Snapshot", "added_files", "open_snapshot"]
 
 _REQUESTS_AT_ONCE: Final = 16
+# Small actions that make up the state, and what tells those of one kind apart.
+_SMALL: Final = {"protocol": "", "metaData": "", "txn": "appId", "domainMetadata": "domain"}
 
 
 class _JsonAdds:
@@ -55,8 +66,17 @@ class _JsonAdds:
     def parsed_statistics(self, *path: str) -> pa.Array | None:  # noqa: ARG002
         return None
 
-    def action(self, row: int) -> dict[str, Any]:
-        return self._actions.action(int(self._lines[row]))
+    def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        return [self._actions.action(int(self._lines[row])) for row in rows]
+
+    def pieces(
+        self,
+        kind: Kind,
+        partition_names: Sequence[str],
+        more: Sequence[str] = (),  # noqa: ARG002 - JSON has statistics as text alone
+    ) -> Iterator[pa.StructArray]:
+        """Give the whole actions of one kind, as `ParquetActions` does."""
+        yield from_json(self._actions, kind, partition_names)
 
 
 @dataclass(frozen=True)
@@ -86,6 +106,57 @@ class Snapshot:
         """The path or URI of the table."""
         return self.storage.root
 
+    @property
+    def partition_names(self) -> list[str]:
+        """What data files and the log call the columns of the partitions."""
+        return [field.physical_name for field in self.metadata.partition_fields]
+
+    @cached_property
+    def _sources(self) -> tuple[list[_JsonAdds], list[_JsonAdds | ParquetActions]]:
+        """The files of the log after the checkpoint, newest first, and those of the checkpoint."""
+        names = self.partition_names
+        commits = [_JsonAdds(actions, names) for actions in self._commits]
+        parts = [
+            actions if isinstance(actions, ParquetActions) else _JsonAdds(actions, names)
+            for actions in self._checkpoint
+        ]
+        return commits, parts
+
+    def tombstones(self) -> Iterator[pa.StructArray]:
+        """Give the removes that still stand, of commits and of the checkpoint, piece by piece.
+
+        One stands until its key, path and vector, is spoken of again. Expired ones are given too.
+        """
+        names, (commits, parts) = self.partition_names, self._sources
+        batches = [_batch(source, source.adds(names)) for source in commits]
+        rows, said = standing_removes(batches, self.table)
+        for source, kept in zip(commits, rows, strict=True):
+            if len(kept):
+                [piece] = source.pieces("remove", names)
+                yield piece.take(kept)
+        for piece in (piece for part in parts for piece in part.pieces("remove", names)):
+            paths, vectors = (pc.struct_field(piece, name) for name in ("path", "deletionVector"))
+            yield piece.take(unspoken_rows(paths, vectors, said, self.table))
+
+    def small_actions(self) -> list[dict[str, Any]]:
+        """Give the actions that are not of data files and that hold now, as the log has them.
+
+        Protocol and metadata, the newest of each transaction and each domain; what other actions
+        there may be says nothing of the state. Reads the small columns of the checkpoint again.
+        """
+        newest: dict[tuple[str, ...], dict[str, Any]] = {}
+        for source in (*self._commits, *self._checkpoint):
+            for action in reversed(list(source.others())):
+                for kind, name in _SMALL.items():
+                    if isinstance(value := action.get(kind), dict):
+                        key = (kind, str(value.get(name))) if name else (kind,)
+                        newest.setdefault(key, action)
+        return [
+            action
+            for action in newest.values()
+            if not action.get("domainMetadata", {}).get("removed")
+        ]
+
     @cached_property
     def files(self) -> FileSet:
         """The live files.
@@ -93,12 +164,7 @@ class Snapshot:
         Raises:
             FormatError: The log is damaged, or says of one file two things at once.
         """
-        names = [field.physical_name for field in self.metadata.partition_fields]
-        commits = [_JsonAdds(actions, names) for actions in self._commits]
-        parts = [
-            actions if isinstance(actions, ParquetActions) else _JsonAdds(actions, names)
-            for actions in self._checkpoint
-        ]
+        names, (commits, parts) = self.partition_names, self._sources
         sources = [(source, source.adds(names)) for source in (*commits, *parts)]
         batches = [_batch(source, adds) for source, adds in sources]
         rows, paths = live_rows(batches[: len(commits)], batches[len(commits) :], self.table)
@@ -136,6 +202,17 @@ def _batch(source: Any, adds: pa.Table) -> Batch:  # noqa: ANN401
         pc.struct_field(removes, "path"),
         pc.struct_field(removes, "deletionVector"),
     )
+
+
+def added_files(metadata: Metadata, root: str, actions: JsonActions) -> FileSet:
+    """Give the files that one commit adds, whether they are still live or not."""
+    names = [field.physical_name for field in metadata.partition_fields]
+    source = _JsonAdds(actions, names)
+    adds = source.adds(names)
+    paths = canonical(adds.column("path").combine_chunks(), root)
+    rows = np.arange(adds.num_rows, dtype=np.int64)
+    numbers = np.zeros(adds.num_rows, dtype=np.int32)
+    return FileSet(metadata, root, paths, adds.drop_columns(["path"]), (source,), numbers, rows)
 
 
 def open_snapshot(

@@ -64,9 +64,7 @@ def _from_json(texts: pa.Array, wanted: Mapping[Path, pa.DataType]) -> dict[Path
     written = {path: _written_as(kind) for path, kind in wanted.items()}
     pieces: dict[Path, list[pa.Array]] = {path: [] for path in wanted}
     for piece in _pieces(texts):
-        values = _parsed_at_once(piece, written) or {
-            path: _parsed_one_by_one(piece, path, kind) for path, kind in written.items()
-        }
+        values = _parsed_at_once(piece, written) or _parsed_one_by_one(piece, written)
         for path, kind in wanted.items():
             typed = _cast(values[path], kind)
             pieces[path].append(pa.nulls(len(piece), kind) if typed is None else typed)
@@ -121,15 +119,22 @@ def _inside(table: pa.Table, path: Path) -> pa.Array:
     return value
 
 
-def _parsed_one_by_one(texts: pa.Array, path: Path, kind: pa.DataType) -> pa.Array:
-    return pa.array([_value(text, path, kind) for text in texts.to_pylist()], kind)
+def _parsed_one_by_one(texts: pa.Array, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array]:
+    documents = [_document(text) for text in texts.to_pylist()]
+    return {
+        path: pa.array([_value(document, path, kind) for document in documents], kind)
+        for path, kind in wanted.items()
+    }
 
 
-def _value(text: str | None, path: Path, kind: pa.DataType) -> object:
+def _document(text: str | None) -> object:
     try:
-        value = json.loads(text or "{}", parse_float=Decimal)
+        return json.loads(text or "{}", parse_float=Decimal)
     except ValueError:
         return None  # statistics are an offer; a file without them is read whole
+
+
+def _value(value: object, path: Path, kind: pa.DataType) -> object:
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     if isinstance(value, Decimal) and pa.types.is_integer(kind):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delvec.delta.predicate import Predicate
     from delvec.delta.schema import StructType
 
-__all__ = ["predicate_of"]
+__all__ = ["predicate_of", "text_of"]
 
 
 def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -> Predicate:
@@ -38,3 +38,11 @@ def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -
         return path
 
     return translate(plan.condition(), column, file_lister(spark).pickled)
+
+
+def text_of(where: str | Column) -> str:
+    """Give a condition as the table's history shows it."""
+    if isinstance(where, str):
+        return where
+    column: Any = where._jc  # noqa: SLF001
+    return str(column.toString())

@@ -8,6 +8,7 @@ from itertools import groupby
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
+from delvec.delta.figures import binary_size
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
 from delvec.spark.catalyst import items
@@ -51,13 +52,13 @@ class ReadPart:
         found = self.listing
         if found is None:
             return f"files {kind}: {_FORMS[self.form]}"
-        read = f"{_size(found.bytes_read)} of {_size(found.bytes_total)}"
+        read = f"{binary_size(found.bytes_read)} of {binary_size(found.bytes_total)}"
         lines = [f"files {kind}: {found.read:,} of {found.total:,} are read, {read}"]
         if found.by_partition or found.by_statistics:
             reasons = f"{found.by_partition:,} by partition values, {found.by_statistics:,} by"
             lines.append(f"  left out: {reasons} statistics")
         if found.vectors:
-            lines.append(f"  vectors: {found.vectors:,}, {_size(found.vector_bytes)} as bits")
+            lines.append(f"  vectors: {found.vectors:,}, {binary_size(found.vector_bytes)} as bits")
         if found.read:
             lines.append(f"  {_FORMS[self.form]}")
         return "\n".join(lines)
@@ -135,11 +136,3 @@ def _parts(leaf: Any) -> Iterator[ReadPart]:  # noqa: ANN401
         forms = [name for name in index.hidden if name in ("vector", "number")]
         form = forms[0] if forms else "clean"
         yield ReadPart(index.snapshot.table, index.snapshot.version, form, index.last)
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files as resources
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -30,7 +30,7 @@ from delvec.spark.catalyst import items, translate
 from delvec.spark.types import logical_path, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -40,12 +40,31 @@ if TYPE_CHECKING:
     from delvec.delta.fileset import FileSet
     from delvec.delta.predicate import Predicate
     from delvec.delta.snapshot import Snapshot
+    from delvec.storage import Storage
     from delvec.vector import Bitmap
 
-__all__ = ["FileIndex", "Hidden", "Listing", "file_lister", "find_index", "vector_bits"]
+__all__ = [
+    "FileIndex",
+    "Hidden",
+    "Listing",
+    "Part",
+    "file_lister",
+    "find_index",
+    "part_bits",
+    "vector_bits",
+]
 
 # What a file can bring along: its vector as bits, its number among the files, its full name.
 Hidden = Literal["vector", "number", "file"]
+
+
+class Part(NamedTuple):
+    """Files of one scan, the number of each, and vectors in memory, by number, for some of them."""
+
+    files: FileSet
+    numbers: NDArray[np.int64]
+    marks: Mapping[int, Bitmap]
+
 
 _CLASS: Final = "delvec.FileLister"
 _NUMBERS: Final = count(1)
@@ -90,6 +109,15 @@ def vector_bits(vector: Bitmap) -> bytes:
     return vector.to_words(last + 1).astype(">u8").tobytes()
 
 
+def part_bits(storage: Storage, part: Part) -> list[bytes]:
+    """Give the vector of each file as bits: the one in memory, else the one that the log names."""
+    numbers = part.numbers.tolist()
+    stored = [index for index, number in enumerate(numbers) if number not in part.marks]
+    loaded = iter(load_vectors(storage, part.files.data_files(stored)) if stored else ())
+    vectors = [part.marks[each] if each in part.marks else next(loaded) for each in numbers]
+    return [b"" if vector is None else vector_bits(vector) for vector in vectors]
+
+
 class FileIndex:
     """A part of a version's files, as Spark asks for them: the Python half of a FileLister.
 
@@ -101,7 +129,7 @@ class FileIndex:
         self,
         spark: SparkSession,
         snapshot: Snapshot,
-        files: FileSet,
+        part: Part,
         hidden: tuple[Hidden, ...],
         time_zone: str,
         file_column: str,
@@ -111,12 +139,13 @@ class FileIndex:
         Args:
             spark: A classic session.
             snapshot: The version that they are of.
-            files: Which of its files.
+            part: Which of its files.
             hidden: What each file gets as constant columns after its partition values.
             time_zone: Of the session, for partition values that are timestamps without a zone.
             file_column: What the hidden column with the name of a file is called.
         """
-        self._spark, self.snapshot, self._files = spark, snapshot, files
+        self._spark, self.snapshot = spark, snapshot
+        self._files, self._numbers, self._marks = part
         self.hidden, self._time_zone, self.file_column = hidden, time_zone, file_column
         self.last = Listing()
         self.name = f"delvec scan {next(_NUMBERS)} of {snapshot.table} version {snapshot.version}"
@@ -257,8 +286,8 @@ class FileIndex:
     def _vectors(self, chosen: NDArray[np.int64]) -> list[bytes]:
         if "vector" not in self.hidden:
             return []
-        loaded = load_vectors(self.snapshot.storage, self._files.data_files(chosen))
-        return [b"" if vector is None else vector_bits(vector) for vector in loaded]
+        part = Part(self._files.select(chosen), self._numbers[chosen], self._marks)
+        return part_bits(self.snapshot.storage, part)
 
     def _grouped(self, chosen: NDArray[np.int64], vectors: Sequence[bytes]) -> list[Any]:
         """Give (partition values, hidden values, files) for all that share their constants."""
@@ -291,7 +320,7 @@ class FileIndex:
             return [(group, (), members) for group, members in shared.items()]
         constants = {
             "vector": vectors,
-            "number": chosen.tolist(),
+            "number": self._numbers[chosen].tolist(),
             "file": [full_name(root, path) for path in paths],
         }
         hidden = zip(*(constants[kind] for kind in self.hidden), strict=True)

@@ -19,20 +19,23 @@ ROW_INDEX: Final = "_tmp_metadata_row_index"
 _WORD_BITS: Final = 64
 
 
-def is_live(spark: SparkSession, vector: str) -> Column:
+def is_live(spark: SparkSession, vector: str, *, marked: bool = False) -> Column:
     """Give the condition that a row is not deleted, by the column that holds its file's vector.
+
+    With `marked` the opposite: that the vector has the row.
 
     That holds 64-bit words, big-endian; rows beyond them are live. The condition names its columns,
     so that it serves every scan; to make it takes some 80 calls into the JVM.
     """
     kept = jvm.kept(spark)
-    if ("is live", vector) not in kept:
-        kept["is live", vector] = _is_live(spark, functions.col(vector))
-    condition: Column = kept["is live", vector]
+    key = ("is live", vector, marked)
+    if key not in kept:
+        kept[key] = _is_live(spark, functions.col(vector), marked=marked)
+    condition: Column = kept[key]
     return condition
 
 
-def _is_live(spark: SparkSession, vector: Column) -> Column:
+def _is_live(spark: SparkSession, vector: Column, *, marked: bool) -> Column:
     index = functions.col(ROW_INDEX)
     size = functions.octet_length(vector).cast("long") * 8
     word = _word_at(spark, vector, (functions.shiftright(index, 6) * 8).cast("int"))
@@ -40,8 +43,8 @@ def _is_live(spark: SparkSession, vector: Column) -> Column:
     missing = functions.raise_error(functions.lit("delvec: a file came without its vector"))
     return (
         functions.when(vector.isNull(), missing.cast("boolean"))
-        .when(index < size, bit == 0)
-        .otherwise(functions.lit(True))
+        .when(index < size, bit == int(marked))
+        .otherwise(functions.lit(not marked))
     )
 
 

@@ -13,7 +13,6 @@ filter tests the bit of each row's position in generated code. How a vector come
 
 from __future__ import annotations
 
-import re
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,18 +21,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from delvec.delta.reading import ADDED_COLUMNS
 from delvec.delta.schema import StructType as DeltaStruct
-from delvec.delta.vectors import load_vectors
-from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import UnsupportedFeatureError
 from delvec.spark import jvm
-from delvec.spark.file_index import FileIndex, vector_bits
+from delvec.spark.file_index import FileIndex, Part, part_bits
 from delvec.spark.liveness import ROW_INDEX, is_live
-from delvec.spark.settings import time_zone
+from delvec.spark.settings import bytes_setting, time_zone
 from delvec.spark.types import file_schema, leaves, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
     from pyspark.sql import Column, SparkSession
@@ -42,16 +39,18 @@ if TYPE_CHECKING:
     from delvec.delta.schema import Field
     from delvec.delta.snapshot import Snapshot
     from delvec.spark.file_index import Hidden
+    from delvec.vector import Bitmap
 
-__all__ = ["VECTOR_MEMORY", "Form", "memory_limit", "scan"]
+__all__ = ["VECTOR_MEMORY", "Added", "Form", "Keep", "bytes_of_bits", "memory_limit", "scan"]
 
 Form = Literal["constant", "join", "tasks"]
+Keep = Literal["live", "marked"]
+Added = Literal["number", "position", "file"]
 
 VECTOR_MEMORY: Final = "spark.delvec.scan.vectorMemory"
 # Half of what Spark lets a task's message be (spark.rpc.message.maxSize).
 _TASK_BYTES: Final = 64 << 20
-_SIZE: Final = re.compile(r"(\d+)\s*(?:([bkmgt])(?:i?b)?)?")
-_SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_ADDED: Final[dict[str, Added]] = {"_file": "file", "_pos": "position"}
 _TYPES: Final = {"vector": BinaryType(), "number": LongType(), "file": StringType()}
 
 
@@ -60,6 +59,11 @@ def scan(
     snapshot: Snapshot,
     columns: Sequence[str] | None = None,
     files: FileSet | None = None,
+    *,
+    added: Mapping[str, Added] | None = None,
+    marks: Mapping[int, Bitmap] | None = None,
+    keep: Keep = "live",
+    stored: Sequence[StructField] = (),
 ) -> DataFrame:
     """Read a version; lazy.
 
@@ -69,6 +73,11 @@ def scan(
         columns: The columns to give, all of the table by default; `_file` and `_pos` are the full
             name of a row's file and its position there.
         files: Which of its files may be read, all by default.
+        added: More columns, after the others: names for the number of a row's file in `files`, its
+            position there, the full name of the file.
+        marks: Vectors in memory, by the number of the file, in place of those that the log names.
+        keep: The rows that no vector has, or with `marked` those that `marks` has, and no others.
+        stored: Columns that the files hold beside the table's, to be given last.
     """
     if not jvm.is_classic(spark):
         raise UnsupportedFeatureError(
@@ -85,65 +94,81 @@ def scan(
             needed_by=snapshot.table,
             hint="read it by to_arrow(), or rename the column",
         )
-    return _Reading(spark, snapshot, columns).build(snapshot.files if files is None else files)
+    reading = _Reading(spark, snapshot, columns, added or {}, keep, stored)
+    return reading.build(snapshot.files if files is None else files, marks or {})
 
 
 class _Reading:
     def __init__(
-        self, spark: SparkSession, snapshot: Snapshot, columns: Sequence[str] | None
+        self,
+        spark: SparkSession,
+        snapshot: Snapshot,
+        columns: Sequence[str] | None,
+        added: Mapping[str, Added],
+        keep: Keep,
+        stored: Sequence[StructField],
     ) -> None:
-        self._spark, self._snapshot = spark, snapshot
-        self._schema = snapshot.metadata.schema
+        self._spark, self._snapshot, self._keep = spark, snapshot, keep
+        self._schema, self._stored = snapshot.metadata.schema, stored
         names = [field.name for field in self._schema.fields] if columns is None else list(columns)
-        self._positions = [name for name in names if name in ADDED_COLUMNS and not self._has(name)]
-        self._wanted = [name for name in names if name not in self._positions]
-        self._fields = [self._schema.field(name) for name in self._wanted]
+        self._added = {name: _ADDED[name] for name in names if self._is_added(name)} | dict(added)
+        self._fields = [self._schema.field(name) for name in names if not self._is_added(name)]
         self._order = [
-            name if name in self._positions else self._schema.field(name).name for name in names
+            name if self._is_added(name) else self._schema.field(name).name for name in names
         ]
+        self._order += added
         self._time_zone = time_zone(spark)
 
-    def _has(self, name: str) -> bool:
-        return any(field.name == name for field in self._schema.fields)
+    def _is_added(self, name: str) -> bool:
+        return name in _ADDED and not any(field.name == name for field in self._schema.fields)
 
-    def build(self, files: FileSet) -> DataFrame:
-        with_vectors = files.select(files.has_vector)
-        without = files.select(~files.has_vector)
-        form = self._form(with_vectors) if len(with_vectors) else None
+    def build(self, files: FileSet, marks: Mapping[int, Bitmap]) -> DataFrame:
+        marked = np.zeros(len(files), dtype=np.bool_)
+        marked[np.fromiter(marks, dtype=np.int64)] = True
+        vectored = marked if self._keep == "marked" else files.has_vector | marked
+        clean = Part(files.select(~vectored), np.flatnonzero(~vectored), {})
+        dirty = Part(files.select(vectored), np.flatnonzero(vectored), marks)
+        form = self._form(dirty) if len(dirty.files) else None
         parts = []
-        if len(without) or form is None:
-            parts.append(self._finished(self._relation(without, ())))
+        if form is None or (len(clean.files) and self._keep == "live"):
+            nothing = Part(
+                files.select(np.zeros(len(files), dtype=np.bool_)), clean.numbers[:0], {}
+            )
+            part = clean if self._keep == "live" else nothing
+            parts.append(self._finished(self._relation(part, ())))
         if form == "tasks":
-            parts.append(self._by_tasks())
+            parts.append(self._by_tasks(dirty))
         elif form is not None:
-            rows = self._relation(with_vectors, ("vector" if form == "constant" else "number",))
+            rows = self._relation(dirty, ("vector" if form == "constant" else "number",))
             live = (
                 self._filtered_by_constant(rows)
                 if form == "constant"
-                else self._filtered_by_join(rows, with_vectors)
+                else self._filtered_by_join(rows, dirty)
             )
             parts.append(self._finished(live))
         return reduce(DataFrame.unionAll, parts)
 
-    def _form(self, files: FileSet) -> Form:
-        bits = _bytes_of_bits(files)
-        if bits.sum() > memory_limit(self._spark):
+    def _form(self, part: Part) -> Form:
+        files, bits = part.files, bytes_of_bits(part.files)
+        if bits.sum() > memory_limit(self._spark) and not part.marks:
             return "tasks"
         if self._reads_by_rows():
             return "join"
-        return "tasks" if self._heaviest_task(bits, files) > _TASK_BYTES else "constant"
+        if self._heaviest_task(bits, files) <= _TASK_BYTES:
+            return "constant"
+        return "join" if part.marks else "tasks"
 
     def _heaviest_task(self, bits: NDArray[np.float64], files: FileSet) -> float:
         """Bound the bytes of vectors that one task may bring, which its message has to carry."""
-        partition = _bytes_setting(self._spark, "spark.sql.files.maxPartitionBytes")
-        at_least = _bytes_setting(self._spark, "spark.sql.files.openCostInBytes")
+        partition = bytes_setting(self._spark, "spark.sql.files.maxPartitionBytes")
+        at_least = bytes_setting(self._spark, "spark.sql.files.openCostInBytes")
         density = bits / np.maximum(files.sizes, max(at_least, 1))
         return float(max(bits.max(), density.max() * partition))
 
     def _reads_by_rows(self) -> bool:
         """Tell whether Spark may turn columns into rows before it filters."""
         conf = self._spark.conf
-        count = leaves(DeltaStruct(tuple(self._fields))) + len(self._positions) + 2
+        count = leaves(DeltaStruct(tuple(self._fields))) + len(self._added) + 2
         nested = any(
             leaves(field.type) > 1 or hasattr(field.type, "element") for field in self._fields
         )
@@ -157,7 +182,7 @@ class _Reading:
             )
         )
 
-    def _relation(self, files: FileSet, hidden: tuple[Hidden, ...]) -> DataFrame:
+    def _relation(self, part: Part, hidden: tuple[Hidden, ...]) -> DataFrame:
         """Make a relation with the files' own column names, and hidden constants after them."""
         view, session = jvm.view_of(self._spark), self._spark._jsparkSession  # noqa: SLF001
         metadata = self._snapshot.metadata
@@ -166,11 +191,11 @@ class _Reading:
         names = {field.name for field in metadata.partition_fields}
         stored = [field for field in self._schema.fields if field.name not in names]
         data = file_schema(stored, by_id=by_id)
-        data = StructType([*data.fields, StructField(ROW_INDEX, LongType())])
-        if "_file" in self._positions:
-            hidden = (*hidden, "file")
+        data = StructType([*data.fields, *self._stored, StructField(ROW_INDEX, LongType())])
+        wanted = {kind for kind in self._added.values() if kind != "position"}
+        hidden = (*hidden, *sorted(wanted - set(hidden)))
         index = FileIndex(
-            self._spark, self._snapshot, files, hidden, self._time_zone, self._hidden("file")
+            self._spark, self._snapshot, part, hidden, self._time_zone, self._hidden("file")
         )
         constants = StructType(
             [
@@ -208,14 +233,19 @@ class _Reading:
 
     def _finished(self, rows: DataFrame) -> DataFrame:
         """Give the columns that were asked for, under the names that users see."""
-        hidden = {"_pos": ROW_INDEX, "_file": self._hidden("file")}
+        hidden: dict[str, str] = {
+            "position": ROW_INDEX,
+            "file": self._hidden("file"),
+            "number": self._hidden("number"),
+        }
         fields = iter(self._fields)
         columns = [
-            f"{_quoted(hidden[name])} AS {name}"
-            if name in self._positions
+            f"{_quoted(hidden[self._added[name]])} AS {_quoted(name)}"
+            if name in self._added
             else _renamed(next(fields))
             for name in self._order
         ]
+        columns += [_quoted(field.name) for field in self._stored]
         # Texts go to the JVM all at once, columns by several calls each.
         texts = [column for column in columns if isinstance(column, str)]
         if len(texts) == len(columns):
@@ -225,26 +255,36 @@ class _Reading:
         )
 
     def _filtered_by_constant(self, rows: DataFrame) -> DataFrame:
-        return rows.where(is_live(self._spark, self._hidden("vector")))
+        return rows.where(self._condition())
 
-    def _filtered_by_join(self, rows: DataFrame, files: FileSet) -> DataFrame:
-        loaded = load_vectors(self._snapshot.storage, files.data_files())
-        bits = [b"" if vector is None else vector_bits(vector) for vector in loaded]
+    def _condition(self) -> Column:
+        return is_live(self._spark, self._hidden("vector"), marked=self._keep == "marked")
+
+    def _filtered_by_join(self, rows: DataFrame, part: Part) -> DataFrame:
+        bits = part_bits(self._snapshot.storage, part)
         number, vector = self._hidden("number"), self._hidden("vector")
-        table = pa.table({"number": pa.array(range(len(bits)), pa.int64()), "bits": bits})
+        table = pa.table({"number": pa.array(part.numbers, pa.int64()), "bits": bits})
         vectors = self._spark.createDataFrame(table).toDF(f"{number}_of", vector)
         joined = rows.join(
             functions.broadcast(vectors), functions.col(number) == vectors[f"{number}_of"], "left"
         )
-        return joined.where(is_live(self._spark, vector))
+        return joined.where(self._condition())
 
-    def _by_tasks(self) -> DataFrame:
+    def _by_tasks(self, part: Part) -> DataFrame:
         from delvec.spark.task_scan import by_tasks  # noqa: PLC0415
 
-        return by_tasks(self._spark, self._snapshot, self._order)
+        if self._stored:
+            raise UnsupportedFeatureError(
+                f"the vectors of {self._snapshot.table} take more memory than allowed to read"
+                f" {', '.join(field.name for field in self._stored)} through them",
+                feature="rowTracking",
+                needed_by=self._snapshot.table,
+                hint=f"raise {VECTOR_MEMORY}, or narrow the condition",
+            )
+        return by_tasks(self._spark, self._snapshot, self._order, self._added, part)
 
 
-def _bytes_of_bits(files: FileSet) -> NDArray[np.float64]:
+def bytes_of_bits(files: FileSet) -> NDArray[np.float64]:
     """Bound the bytes of each vector as bits; that of a file of unknown rows has no bound."""
     known = files.row_counts.is_valid().to_numpy(zero_copy_only=False)
     rows = files.row_counts.fill_null(0).to_numpy()
@@ -253,15 +293,7 @@ def _bytes_of_bits(files: FileSet) -> NDArray[np.float64]:
 
 def memory_limit(spark: SparkSession) -> int:
     """Give how many bytes of vectors a query may hold on the driver."""
-    return _bytes_setting(spark, VECTOR_MEMORY, "256m")
-
-
-def _bytes_setting(spark: SparkSession, key: str, default: str | None = None) -> int:
-    text = (spark.conf.get(key, default) if default else spark.conf.get(key)) or ""
-    parts = _SIZE.fullmatch(text.strip().lower())
-    if parts is None:
-        raise InvalidArgumentError(f"{key} is {text!r}, which is no size", hint="write 256m, or 1g")
-    return int(parts[1]) << _SHIFTS[parts[2] or "b"]
+    return bytes_setting(spark, VECTOR_MEMORY, "256m")
 
 
 def _renamed(field: Field) -> str | Column:

@@ -5,28 +5,43 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from pyspark.sql import functions
+
 from delvec.datasource import DelvecDataSource
+from delvec.delta.locations import full_name
+from delvec.errors import UnsupportedFeatureError
 from delvec.spark.sources import register
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from delvec.delta.snapshot import Snapshot
+    from delvec.spark.file_index import Part
+    from delvec.spark.scan import Added
 
 __all__ = ["by_tasks"]
 
+_FILE, _NUMBER = "__delvec_file", "__delvec_number"
+
 
 def by_tasks(
-    spark: SparkSession, snapshot: Snapshot, columns: Sequence[str] | None = None
+    spark: SparkSession,
+    snapshot: Snapshot,
+    columns: Sequence[str],
+    added: Mapping[str, Added],
+    part: Part,
 ) -> DataFrame:
     """Read those files of a version that have vectors; each task loads the vectors of its own.
 
     Args:
         spark: The session.
         snapshot: The version.
-        columns: The columns to give, in that order; `_file` and `_pos` are allowed.
+        columns: The columns to give, in that order, the added ones included.
+        added: Which of them are no columns of the table, and what they hold.
+        part: The files that are meant, numbered.
     """
     register(spark)
     options = {f"storage.{key}": value for key, value in snapshot.storage.options.items()}
@@ -36,9 +51,43 @@ def by_tasks(
         "splitBytes": str(_split_bytes(spark, snapshot)),
         "_files": "vectored",
     }
-    if columns is not None:
-        options["columns"] = json.dumps(list(columns))
-    return spark.read.format(DelvecDataSource.name()).options(**options).load(snapshot.table)
+    source = {"file": "_file", "position": "_pos", "number": "_file"}
+    own = [name for name in columns if name not in added]
+    taken = {source[kind] for kind in added.values()} & set(snapshot.metadata.schema.names)
+    if taken:  # the source would give these, and no row would find its file
+        raise UnsupportedFeatureError(
+            f"{snapshot.table} has a column {taken.pop()}, and vectors that take more memory than"
+            " the driver is allowed",
+            feature="columns _file and _pos",
+            needed_by=snapshot.table,
+            hint="raise spark.delvec.scan.vectorMemory, or rename the column",
+        )
+    asked = [*own, *dict.fromkeys(source[kind] for kind in added.values())]
+    options["columns"] = json.dumps(asked)
+    rows = spark.read.format(DelvecDataSource.name()).options(**options).load(snapshot.table)
+    if "number" in added.values():
+        rows = _numbered(spark, rows, snapshot, part)
+    name_of = source | {"number": _NUMBER}
+    return rows.select(
+        *(
+            functions.col(_quoted(name_of[added[name]])).alias(name)
+            if name in added
+            else functions.col(_quoted(name))
+            for name in columns
+        )
+    )
+
+
+def _numbered(spark: SparkSession, rows: DataFrame, snapshot: Snapshot, part: Part) -> DataFrame:
+    """Add the number of each row's file; rows of files that are not meant are left out."""
+    names = [full_name(snapshot.table, path) for path in part.files.paths.to_pylist()]
+    table = pa.table({_FILE: names, _NUMBER: pa.array(part.numbers, pa.int64())})
+    numbers = functions.broadcast(spark.createDataFrame(table))
+    return rows.join(numbers, rows["_file"] == numbers[_FILE])
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def _split_bytes(spark: SparkSession, snapshot: Snapshot) -> int:

@@ -81,7 +81,9 @@ def _primitive(kind: PrimitiveType) -> spark.DataType:
 
 
 def _file_field(field: Field, *, by_id: bool) -> spark.StructField:
-    metadata = _shown(field) | ({_FIELD_ID: field.field_id} if by_id else {})
+    # Mapping by name may leave ids away.
+    has_id = by_id and field.field_id is not None
+    metadata = _shown(field) | ({_FIELD_ID: field.field_id} if has_id else {})
     return spark.StructField(
         field.physical_name,
         _typed(field.type, lambda struct: file_schema(struct.fields, by_id=by_id)),

@@ -109,6 +109,11 @@ class Bucket:
             for key in keys:
                 self._delete_one(key)
 
+    def delete_folder(self, folder: str) -> None:
+        keys = [info.key for info in self.list(f"{folder}/", "", recursive=True)]
+        if keys:
+            self.delete(keys)
+
     def _delete_one(self, key: str) -> None:
         self._counter.add(deletes=1)
         try:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -126,6 +127,12 @@ class Disk:
             except ObjectNotFoundError:
                 continue
             _drop_checksum(path)
+
+    def delete_folder(self, folder: str) -> None:
+        path = self._inside(folder)
+        self._counter.add(deletes=1)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
 
     def _inside(self, key: str) -> Path:
         """Give the path of a file to change, unless links lead it out of the root."""

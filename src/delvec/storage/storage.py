@@ -233,6 +233,16 @@ class Storage:
             if checked:
                 self._backend.delete(checked)
 
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder and all below it, hidden files too; one that is not there is fine.
+
+        In an object store a listing and a delete for each 1000 objects. On local disk no link is
+        followed, and the folder itself goes as well.
+        """
+        checked = checked_key(folder.rstrip("/"))
+        with explained(self.uri_of(checked)):
+            self._backend.delete_folder(checked)
+
     @cached_property
     def _backend(self) -> Disk | Bucket:
         location = locate(self.root)

@@ -1,0 +1,67 @@
+"""`delvec changes`: the rows that changed between two versions."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from delvec.cli.figures import counted
+from delvec.cli.main import command as delvec_command
+from delvec.cli.options import limit_option, storage_options
+from delvec.cli.output import Column, visible
+from delvec.cli.tables import opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from delvec.cli.output import Output
+
+__all__ = ["command"]
+
+_STYLES = {"_change_type": "bold", "_commit_version": "cyan", "_commit_timestamp": "dim"}
+
+
+@delvec_command("changes")
+@click.argument("table")
+@click.option("--from", "start", type=click.IntRange(min=0), required=True, help="First version.")
+@click.option("--to", "end", type=click.IntRange(min=0), help="Last version; the newest if absent.")
+@limit_option("Show so many rows, 0 for all.")
+@storage_options
+def command(
+    output: Output,
+    table: str,
+    *,
+    start: int,
+    end: int | None,
+    limit: int,
+    options: dict[str, str],
+) -> None:
+    """Show the rows that versions of TABLE, the path or URI of a Delta table, changed.
+
+    A row of an update comes twice, as it was and as it is.
+    """
+    with opened(output, table, options) as (_, target):
+        found = target.changes(start, end)
+        names = found.columns
+        rows = _documents(found.orderBy("_commit_version"), limit)
+        root = target.storage.root
+    shown = rows[:limit] if limit else rows
+    more = len(shown) < len(rows)
+    until = "" if end is None else f" to {end:,}"
+    output.note((visible(root), "bold"), f": changes from version {start:,}{until}")
+    if shown:
+        output.table([Column(name, visible(name), _STYLES.get(name, "")) for name in names], shown)
+    count = counted(len(shown), "row")
+    output.note((f"the first {count}; --limit 0 shows all", "dim") if more else count)
+    output.result({"table": root, "from": start, "to": end, "is_all": not more, "rows": shown})
+
+
+def _documents(df: DataFrame, limit: int) -> list[dict[str, Any]]:
+    """Give rows as Spark writes them as JSON, whatever their types; one more than the limit."""
+    from pyspark.sql import functions  # noqa: PLC0415
+
+    wanted = df.limit(limit + 1) if limit else df
+    text = functions.to_json(functions.struct("*"), {"ignoreNullFields": "false"})
+    return [json.loads(row[0]) for row in wanted.select(text).collect()]

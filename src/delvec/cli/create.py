@@ -1,0 +1,80 @@
+"""`delvec create`: an empty table."""
+
+from __future__ import annotations
+
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from delvec.cli.main import command as delvec_command
+from delvec.cli.options import dry_run, pairs, storage_options
+from delvec.cli.tables import on_spark, tell
+from delvec.delta.report import WriteReport
+from delvec.delta.table import DeltaTable
+from delvec.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from delvec.cli.output import Output
+
+__all__ = ["command"]
+
+
+@delvec_command("create")
+@click.argument("table")
+@click.option("--schema", required=True, metavar="DDL", help='As in "id long not null, day date".')
+@click.option("--partition-by", multiple=True, metavar="COLUMN", help="May be repeated.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=pairs,
+    help="A property of the table, such as delta.enableDeletionVectors=false; may be repeated.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["error", "ignore", "replace"]),
+    default="error",
+    show_default=True,
+    help="What to do where a table is already.",
+)
+@dry_run
+@storage_options
+def command(
+    output: Output,
+    table: str,
+    *,
+    schema: str,
+    partition_by: tuple[str, ...],
+    properties: dict[str, str],
+    mode: Literal["error", "ignore", "replace"],
+    dry_run: bool,
+    options: dict[str, str],
+) -> None:
+    """Make an empty Delta table at TABLE, a path or URI, with deletion vectors enabled.
+
+    \b
+    delvec create /lake/orders --schema "id long, day date" --partition-by day
+    """  # noqa: D301
+    with on_spark(output, table) as spark, TemporaryDirectory() as scratch:
+        exists = DeltaTable.is_delta_table(table, options, spark=spark)
+        if exists and mode == "error":
+            raise InvalidArgumentError(
+                f"there is a table at {table}", hint="--mode replace, or --mode ignore to keep it"
+            )
+        # A table elsewhere shows whether schema and properties go together.
+        made = DeltaTable.create(
+            spark,
+            scratch if dry_run else table,
+            schema,
+            partition_by,
+            properties,
+            mode=mode,
+            storage_options=None if dry_run else options,
+        )
+        kept = exists and mode == "ignore"
+        operation = "CREATE OR REPLACE TABLE" if mode == "replace" else "CREATE TABLE"
+        version = None if kept or dry_run else made.version
+        report = WriteReport(operation, table, version, dry_run=dry_run)
+    tell(output, report)

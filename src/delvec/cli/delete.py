@@ -1,0 +1,45 @@
+"""`delvec delete`: rows of a table, deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from delvec.cli.main import command as delvec_command
+from delvec.cli.options import rows_chosen, write_options
+from delvec.cli.tables import opened, tell
+
+if TYPE_CHECKING:
+    from delvec.cli.output import Output
+
+__all__ = ["command"]
+
+
+@delvec_command("delete")
+@click.argument("table")
+@rows_chosen
+@click.option(
+    "--rewrite-ratio",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="Rewrite a file when at least this share of its rows is deleted, such as 0.5.",
+)
+@write_options
+def command(
+    output: Output,
+    table: str,
+    *,
+    where: str | None,
+    rewrite_ratio: float | None,
+    how: dict[str, Any],
+    options: dict[str, str],
+) -> None:
+    """Delete rows of TABLE, the path or URI of a Delta table.
+
+    \b
+    delvec delete /lake/orders --where "day < '2026-01-01'"
+    """  # noqa: D301
+    with opened(output, table, options) as (_, target):
+        report = target.delete(where, rewrite_ratio=rewrite_ratio, **how)
+    tell(output, report)

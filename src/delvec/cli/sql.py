@@ -1,0 +1,160 @@
+"""The little of SQL's grammar that the command line needs: where a clause or a list is divided.
+
+What stands between the keywords is for Spark to parse. Here it only matters where it ends, and so
+quotes, backquotes, comments, brackets and `CASE ... END` are stepped over as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from delvec.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Cursor", "assignments", "column"]
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<blank>\s+|--[^\n]*|/\*.*?\*/)
+    |(?P<quoted>[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`)
+    |(?P<word>\w+)
+    |(?P<sign>==|<=>|<=|>=|!=|<>|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_OPENING: Final = {"(": ")", "[": "]", "{": "}", "CASE": "END"}
+_PART: Final = re.compile(r"\w+|`(?:[^`]|``)+`")
+_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*")
+
+
+@dataclass(frozen=True)
+class _Token:
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+class Cursor:
+    """Steps through a text, one word, sign or bracketed part after the other."""
+
+    def __init__(self, text: str, *, hint: str) -> None:
+        self._text, self._hint = text, hint
+        self._tokens = list(self._outermost())
+        self._next = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing is left."""
+        return self._next == len(self._tokens)
+
+    def takes(self, *words: str) -> bool:
+        """Step over words if just these come next, in any case."""
+        coming = self._tokens[self._next : self._next + len(words)]
+        found = [token.text.upper() for token in coming] == list(words)
+        self._next += len(words) if found else 0
+        return found
+
+    def expect(self, *words: str) -> None:
+        """Step over words that must come next."""
+        if not self.takes(*words):
+            self.refuse(f"expected {' '.join(words)}")
+
+    def until(self, word: str) -> str:
+        """Give what comes before a word or sign, or all that is left, and stop there."""
+        first = self._next
+        while not self.is_at_end and self._tokens[self._next].text.upper() != word:
+            self._next += 1
+        if first == self._next:
+            self.refuse("expected an expression")
+        return self._text[self._tokens[first].start : self._tokens[self._next - 1].end]
+
+    def bracketed(self) -> list[str]:
+        """Step over a list in parentheses, and give what its commas divide."""
+        if self.is_at_end or not self._tokens[self._next].text.startswith("("):
+            self.refuse("expected (")
+        inner = Cursor(self._tokens[self._next].text[1:-1], hint=self._hint)
+        self._next += 1
+        return list(inner.divided())
+
+    def divided(self) -> Iterator[str]:
+        """Give what commas divide, to the end."""
+        yield self.until(",")
+        while self.takes(","):
+            yield self.until(",")
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise an error that tells where."""
+        found = "the end" if self.is_at_end else repr(self._tokens[self._next].text)
+        raise InvalidArgumentError(f"{why}, found {found} in {self._text!r}", hint=self._hint)
+
+    def _outermost(self) -> Iterator[_Token]:
+        """Give the tokens outside of brackets; a pair of brackets is one token."""
+        closing: list[str] = []
+        opened = 0
+        for token in self._all_tokens():
+            text = token.text.upper()
+            is_name = self._text[: token.start].rstrip().endswith(".")
+            if not closing:
+                opened = token.start
+            if closing and text == closing[-1]:
+                closing.pop()
+                if not closing:
+                    yield _Token(self._text[opened : token.end], opened)
+            elif text in _OPENING and not is_name:
+                closing.append(_OPENING[text])
+            elif text in {")", "]", "}"}:
+                self._refuse_at(token, f"{token.text} closes nothing")
+            elif not closing:
+                yield token
+        if closing:
+            raise InvalidArgumentError(
+                f"{closing[-1]} is missing at the end of {self._text!r}", hint=self._hint
+            )
+
+    def _all_tokens(self) -> Iterator[_Token]:
+        for match in _TOKEN.finditer(self._text):
+            token = _Token(match[0], match.start())
+            if match.lastgroup == "sign" and token.text in {"'", '"', "`"}:
+                self._refuse_at(token, f"the quote {token.text} is not closed")
+            if match.lastgroup != "blank":
+                yield token
+
+    def _refuse_at(self, token: _Token, why: str) -> NoReturn:
+        raise InvalidArgumentError(
+            f"{why}, at character {token.start + 1} of {self._text!r}", hint=self._hint
+        )
+
+
+def assignments(cursor: Cursor, alias: str | None = None) -> dict[str, str]:
+    """Read `a = x, b = y` to the end; an alias of the table before a column is left away.
+
+    >>> assignments(Cursor("t.a = concat(s.b, ','), `b c` = 2", hint=""), "t")
+    {'a': "concat(s.b, ',')", 'b c': '2'}
+    """
+    found: dict[str, str] = {}
+    while True:
+        name = column(cursor, cursor.until("="), alias)
+        cursor.expect("=")
+        if name in found:
+            cursor.refuse(f"{name} is set twice")
+        found[name] = cursor.until(",")
+        if not cursor.takes(","):
+            return found
+
+
+def column(cursor: Cursor, text: str, alias: str | None = None) -> str:
+    """Give the name of a column, plain; fields of structs keep dots and backquotes."""
+    if not _NAME.fullmatch(text):
+        cursor.refuse(f"{text!r} is no column")
+    parts = _PART.findall(text)
+    if len(parts) > 1 and parts[0].lower() == alias:
+        del parts[0]
+    is_quoted = len(parts) == 1 and parts[0].startswith("`")
+    return parts[0][1:-1].replace("``", "`") if is_quoted else ".".join(parts)

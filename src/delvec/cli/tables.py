@@ -1,0 +1,59 @@
+"""Tables on Spark, for the commands that need it, and what is told of a change."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from delvec.delta.table import DeltaTable
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from delvec.cli.output import Output
+    from delvec.delta.report import WriteReport
+
+__all__ = ["on_spark", "opened", "tell"]
+
+# What fails is told once, and not by the logs of the tasks too.
+_SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
+
+
+@contextmanager
+def on_spark(output: Output, table: str) -> Iterator[SparkSession]:
+    """Start Spark quietly; in the block its progress is shown, its errors are delvec's."""
+    from delvec.spark.failures import explained  # noqa: PLC0415
+    from delvec.spark.progress import watched  # noqa: PLC0415
+    from delvec.spark.session import session  # noqa: PLC0415
+
+    with output.progress() as show:
+        if show is not None:
+            show("starting Spark", 0, 0)
+        spark = session(iceberg=False, conf=_SETTINGS)
+        with explained(table):
+            if show is None:
+                yield spark
+                return
+            with watched(spark, show):
+                yield spark
+
+
+@contextmanager
+def opened(
+    output: Output, table: str, options: Mapping[str, str]
+) -> Iterator[tuple[SparkSession, DeltaTable]]:
+    """Open a table on Spark; see `on_spark`."""
+    # What is not there need not wait for a JVM; but the keys of a bucket may be the session's.
+    if "://" not in Storage.open(table, options).root:
+        DeltaTable.for_path(None, table, options)
+    with on_spark(output, table) as spark:
+        yield spark, DeltaTable.for_path(spark, table, options)
+
+
+def tell(output: Output, report: WriteReport) -> None:
+    """Show a report."""
+    output.draw(report)
+    output.result(report.to_json())

@@ -1,0 +1,181 @@
+"""The table features: what each means for who reads and for who writes.
+
+The one place that decides. A feature for writers alone leaves the rows as they are, but for
+collations, which change what rows are equal.
+
+Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#table-features
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+__all__ = ["FEATURES", "Feature", "Writing", "implied_by"]
+
+# What delvec does when a table has the feature and has it switched on:
+#   handled      it writes as the feature demands
+#   append_only  rows are added, and never changed or removed
+#   identity     the values of identity columns are not made up: nothing is inserted
+#   no_vectors   neither data files nor vectors are written
+#   no_files     no data files are written; vectors are
+#   moved        nothing is written at all
+Writing: TypeAlias = Literal[
+    "handled", "append_only", "identity", "no_vectors", "no_files", "moved"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One table feature.
+
+    Attributes:
+        for_readers: Whether readers must know it.
+        is_read: Whether delvec reads it rightly.
+        advice: What helps where it is not read or not written.
+        writing: What delvec does on writing.
+        switch: The property that is true where the feature is in use; empty if there is none.
+        versions: The lowest (reader, writer) versions that have the feature without naming it.
+        needs: Other features that must be there as well.
+    """
+
+    name: str
+    for_readers: bool
+    is_read: bool = True
+    advice: str = ""
+    writing: Writing = "handled"
+    switch: str = ""
+    versions: tuple[int, int] | None = None
+    needs: tuple[str, ...] = ()
+
+
+_CATALOG: Final = "its commits are in a catalog: read it through the catalog that owns it"
+_PLAIN: Final = "copy the table to one without the feature, with the engine that wrote it"
+_MOVED: Final = "the table has moved: write it at its new place"
+_ICEBERG: Final = "write it with the engine that keeps its Iceberg metadata"
+_MAPPED: Final = ("columnMapping",)
+
+FEATURES: Final = {
+    feature.name: feature
+    for feature in (
+        Feature("deletionVectors", for_readers=True, switch="delta.enableDeletionVectors"),
+        Feature("columnMapping", for_readers=True, versions=(2, 5)),
+        Feature("v2Checkpoint", for_readers=True),
+        Feature("timestampNtz", for_readers=True),
+        Feature("typeWidening", for_readers=True, switch="delta.enableTypeWidening"),
+        Feature("typeWidening-preview", for_readers=True),
+        Feature("variantType", for_readers=True),
+        Feature("variantType-preview", for_readers=True),
+        Feature("variantShredding", for_readers=True, switch="delta.enableVariantShredding"),
+        Feature("variantShredding-preview", for_readers=True),
+        Feature("vacuumProtocolCheck", for_readers=True),
+        Feature("catalogManaged", for_readers=True, is_read=False, advice=_CATALOG),
+        Feature("catalogOwned-preview", for_readers=True, is_read=False, advice=_CATALOG),
+        Feature("adaptiveMetadata-preview", for_readers=True, is_read=False, advice=_PLAIN),
+        Feature("adaptiveMetadata", for_readers=True, is_read=False, advice=_PLAIN),
+        Feature("geospatial", for_readers=True, is_read=False, advice=_PLAIN),
+        Feature(
+            "redirectReaderWriter-preview",
+            for_readers=True,
+            is_read=False,
+            advice="the table has moved: read it at its new place",
+        ),
+        Feature("collations", for_readers=False, is_read=False, advice=_PLAIN),
+        Feature("collations-preview", for_readers=False, is_read=False, advice=_PLAIN),
+        Feature("redirectWriterOnly-preview", for_readers=False, advice=_MOVED, writing="moved"),
+        Feature(
+            "appendOnly",
+            for_readers=False,
+            advice="set delta.appendOnly to false",
+            writing="append_only",
+            switch="delta.appendOnly",
+            versions=(1, 2),
+        ),
+        Feature("invariants", for_readers=False, versions=(1, 2)),
+        Feature("checkConstraints", for_readers=False, versions=(1, 3)),
+        Feature("generatedColumns", for_readers=False, versions=(1, 4)),
+        Feature("allowColumnDefaults", for_readers=False),
+        Feature(
+            "identityColumns",
+            for_readers=False,
+            advice="insert with delta-spark; deletes, and updates of other columns, work here",
+            writing="identity",
+            versions=(1, 6),
+        ),
+        Feature(
+            "changeDataFeed",
+            for_readers=False,
+            switch="delta.enableChangeDataFeed",
+            versions=(1, 4),
+        ),
+        Feature(
+            "rowTracking",
+            for_readers=False,
+            switch="delta.enableRowTracking",
+            needs=("domainMetadata",),
+        ),
+        Feature("domainMetadata", for_readers=False),
+        Feature("inCommitTimestamp", for_readers=False, switch="delta.enableInCommitTimestamps"),
+        Feature("clustering", for_readers=False, needs=("domainMetadata",)),
+        Feature(
+            "icebergCompatV1",
+            for_readers=False,
+            advice=_ICEBERG,
+            writing="no_vectors",
+            switch="delta.enableIcebergCompatV1",
+            needs=_MAPPED,
+        ),
+        Feature(
+            "icebergCompatV2",
+            for_readers=False,
+            advice=_ICEBERG,
+            writing="no_vectors",
+            switch="delta.enableIcebergCompatV2",
+            needs=_MAPPED,
+        ),
+        Feature(
+            "icebergCompatV3",
+            for_readers=False,
+            advice=_ICEBERG,
+            writing="no_files",
+            switch="delta.enableIcebergCompatV3",
+            needs=(*_MAPPED, "rowTracking"),
+        ),
+        Feature(
+            "icebergWriterCompatV1",
+            for_readers=False,
+            advice=_ICEBERG,
+            writing="no_vectors",
+            switch="delta.enableIcebergWriterCompatV1",
+            needs=("icebergCompatV2",),
+        ),
+        Feature(
+            "icebergWriterCompatV3",
+            for_readers=False,
+            advice=_ICEBERG,
+            writing="no_files",
+            switch="delta.enableIcebergWriterCompatV3",
+            needs=("icebergCompatV3",),
+        ),
+        Feature(
+            "materializePartitionColumns",
+            for_readers=False,
+            advice=_ICEBERG,
+            writing="no_files",
+        ),
+        Feature("checkpointProtection", for_readers=False),
+    )
+}
+
+
+def implied_by(reader: int, writer: int) -> frozenset[str]:
+    """Give the features that a protocol of old has by its versions.
+
+    >>> sorted(implied_by(1, 3))
+    ['appendOnly', 'checkConstraints', 'invariants']
+    """
+    return frozenset(
+        feature.name
+        for feature in FEATURES.values()
+        if feature.versions and feature.versions[0] <= reader and feature.versions[1] <= writer
+    )

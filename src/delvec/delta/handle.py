@@ -1,0 +1,176 @@
+"""A handle on a Delta table: where it is, and what its newest version says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from delvec.delta.history import version_at
+from delvec.delta.log_files import find_segment
+from delvec.delta.snapshot import open_snapshot
+from delvec.errors import InvalidArgumentError, TableNotFoundError
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+    from typing_extensions import Self
+
+    from delvec.delta.protocol import Protocol
+    from delvec.delta.report import WriteReport
+    from delvec.delta.schema import StructType
+    from delvec.delta.snapshot import Snapshot
+    from delvec.delta.write_options import WriteOptions
+    from delvec.spark.operation import Attempt, Outcome
+
+__all__ = ["TableHandle"]
+
+
+@dataclass(frozen=True)
+class TableHandle:
+    """What all that a table can do builds on."""
+
+    storage: Storage
+    spark: SparkSession | None = None
+    _latest: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
+    _lock: Any = field(default_factory=Lock, repr=False, compare=False)
+
+    @classmethod
+    def for_path(
+        cls,
+        spark: SparkSession | None,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Open the table in a folder.
+
+        Args:
+            spark: The session that reads; None for what needs none.
+            path: A path or URI, see `Storage.open`.
+            storage_options: Keys and endpoints, in obstore's spellings or deltalake's; what they
+                leave open is taken from the session's Hadoop configuration.
+
+        Raises:
+            TableNotFoundError: There is no Delta table.
+            UnsupportedFeatureError: The table needs what delvec does not know.
+        """
+        table = cls._at(spark, path, storage_options)
+        table.snapshot()
+        return table
+
+    @classmethod
+    def _at(
+        cls,
+        spark: SparkSession | None,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, object] | None,
+    ) -> Self:
+        """Make a handle without looking whether there is a table."""
+        if spark is None:
+            return cls(Storage.open(path, storage_options))
+        from delvec.spark.stores import open_storage  # noqa: PLC0415
+
+        return cls(open_storage(spark, path, storage_options), spark)
+
+    @classmethod
+    def for_name(cls, spark: SparkSession, identifier: str) -> Self:
+        """Open a table that the session's catalog knows, or `` delta.`/path` ``.
+
+        Raises:
+            TableNotFoundError: The catalog has no such table, or it is not a Delta table.
+        """
+        from delvec.spark.catalogs import location_of  # noqa: PLC0415
+
+        return cls.for_path(spark, location_of(spark, identifier))
+
+    @staticmethod
+    def is_delta_table(
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, object] | None = None,
+        *,
+        spark: SparkSession | None = None,
+    ) -> bool:
+        """Tell whether a folder holds a Delta table, readable or not."""
+        return TableHandle._at(spark, path, storage_options).exists()
+
+    def exists(self) -> bool:
+        """Tell whether there is a table by now."""
+        try:
+            find_segment(self.storage)
+        except TableNotFoundError:
+            return False
+        return True
+
+    def snapshot(
+        self, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> Snapshot:
+        """Open a version: the newest, one by its number, or the one that was current at a time.
+
+        Raises:
+            InvalidArgumentError: There is no such version, or both are given.
+        """
+        if version is not None and timestamp is not None:
+            raise InvalidArgumentError("a version and a timestamp: name one of them")
+        if timestamp is not None:
+            version = version_at(self.storage, timestamp, time_zone=self.time_zone)
+        if version is not None:
+            return open_snapshot(self.storage, version)
+        with self._lock:
+            segment = find_segment(self.storage)
+            if not self._latest or self._latest[0].segment != segment:
+                self._latest[:] = [open_snapshot(self.storage, segment=segment)]
+            return self._latest[0]
+
+    @property
+    def time_zone(self) -> str:
+        """The zone of timestamps that name none: the session's, UTC without one."""
+        if self.spark is None:
+            return "UTC"
+        from delvec.spark.settings import time_zone  # noqa: PLC0415
+
+        return time_zone(self.spark)
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self.snapshot().version
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the newest version."""
+        return self.snapshot().metadata.schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns that the files are divided by."""
+        return self.snapshot().metadata.partition_columns
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, such as `delta.enableDeletionVectors`."""
+        return self.snapshot().metadata.configuration
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol that readers and writers must know."""
+        return self.snapshot().protocol
+
+    def _session(self, what: str, instead: str) -> SparkSession:
+        if self.spark is None:
+            raise InvalidArgumentError(
+                f"{what} needs a Spark session, and this table was opened without one",
+                hint=f"pass a session to for_path, or use {instead}",
+            )
+        return self.spark
+
+    def run(
+        self, operation: str, prepare: Callable[[Attempt], Outcome], options: WriteOptions
+    ) -> WriteReport:
+        """Run an operation on the newest version; the methods that change a table do it by this."""
+        from delvec.spark.operation import Options, run  # noqa: PLC0415
+
+        return run(self.spark, self.snapshot, operation, prepare, Options.of(**options))

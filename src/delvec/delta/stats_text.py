@@ -1,0 +1,77 @@
+"""The statistics of one file as its entry in the log holds them: a JSON text.
+
+Numbers keep every digit that they have: a decimal of 38 digits is no float.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["record_count", "tight_bounds", "widened"]
+
+
+class _Number(str):
+    """A number with a fraction or an exponent, as it was written."""
+
+    __slots__ = ()
+
+
+def record_count(text: object) -> int | None:
+    """Give the physical rows of a file, None if its statistics do not say.
+
+    >>> record_count('{"numRecords":3}')
+    3
+    """
+    value = _parsed(text).get("numRecords")
+    return value if type(value) is int and value >= 0 else None
+
+
+def tight_bounds(text: object) -> bool:
+    """Tell whether the bounds are values that live rows have; so they are unless it says not."""
+    return _parsed(text).get("tightBounds", True) is not False
+
+
+def widened(text: object, rows: int, deleted: int) -> str:
+    """Give the statistics of a file some of whose rows are deleted.
+
+    Bounds stay and are no longer tight. A count of nulls that said "all rows that were left" says
+    "all rows" then, since readers compare it with the physical count.
+
+    >>> widened('{"numRecords":3,"maxValues":{"price":1.10}}', 3, 0)
+    '{"numRecords":3,"maxValues":{"price":1.10},"tightBounds":false}'
+
+    Args:
+        text: The statistics so far; None if there are none.
+        rows: Physical rows of the file.
+        deleted: How many of them were deleted when the statistics were made.
+    """
+    statistics = _parsed(text)
+    if deleted and statistics.get("tightBounds", True) is True and "nullCount" in statistics:
+        statistics["nullCount"] = _counted_anew(statistics["nullCount"], rows - deleted, rows)
+    return _written({**statistics, "numRecords": rows, "tightBounds": False})
+
+
+def _counted_anew(count: Any, left: int, rows: int) -> Any:  # noqa: ANN401
+    if isinstance(count, dict):
+        return {name: _counted_anew(inner, left, rows) for name, inner in count.items()}
+    return rows if count == left else count
+
+
+def _parsed(text: object) -> dict[str, Any]:
+    if not isinstance(text, str):
+        return {}
+    try:
+        value = json.loads(text, parse_float=_Number)
+    except ValueError:
+        return {}  # statistics are an offer: without them a file is read whole
+    return value if isinstance(value, dict) else {}
+
+
+def _written(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, dict):
+        inner = (f"{json.dumps(str(key))}:{_written(item)}" for key, item in value.items())
+        return "{" + ",".join(inner) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,238 @@
+"""Reading a Delta table: as DataFrames of Spark, as Arrow, and what its log says of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from delvec.delta.filters import parse_filters
+from delvec.delta.handle import TableHandle
+from delvec.delta.history import history
+from delvec.delta.listing import files_table
+from delvec.delta.predicate import Always
+from delvec.delta.reading import (
+    ADDED_COLUMNS,
+    arrow_scan,
+    count_rows,
+    is_understood,
+    matching_files,
+    read_batches,
+)
+from delvec.errors import InvalidArgumentError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from typing import TypeAlias
+
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from delvec.delta.predicate import Predicate
+    from delvec.delta.snapshot import Snapshot
+
+    # SQL or a column of Spark; or tuples as pyarrow and deltalake take them, without Spark.
+    Where: TypeAlias = str | Column | Sequence[object]
+
+__all__ = ["TableDetail", "TableReads"]
+
+
+@dataclass(frozen=True)
+class TableDetail:
+    """What a table is, in one place."""
+
+    location: str
+    id: str | None
+    name: str | None
+    description: str | None
+    version: int
+    created_ms: int | None
+    partition_columns: tuple[str, ...]
+    properties: Mapping[str, str]
+    min_reader_version: int
+    min_writer_version: int
+    features: tuple[str, ...]
+    files: int
+    bytes: int
+    rows: int | None
+    deleted_rows: int
+    files_with_vectors: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Give a document for programs."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TableReads(TableHandle):
+    """What can be read of a table."""
+
+    def detail(
+        self, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> TableDetail:
+        """Sum the table up."""
+        snapshot = self.snapshot(version, timestamp)
+        files, metadata, protocol = snapshot.files, snapshot.metadata, snapshot.protocol
+        deleted = int(files.deleted_rows.sum())
+        known = not files.row_counts.null_count
+        return TableDetail(
+            location=snapshot.table,
+            id=metadata.id,
+            name=metadata.name,
+            description=metadata.description,
+            version=snapshot.version,
+            created_ms=metadata.created_ms,
+            partition_columns=metadata.partition_columns,
+            properties=dict(metadata.configuration),
+            min_reader_version=protocol.min_reader_version,
+            min_writer_version=protocol.min_writer_version,
+            features=tuple(sorted(protocol.features)),
+            files=len(files),
+            bytes=int(files.sizes.sum()),
+            rows=int(files.live_rows.to_numpy().sum()) if known else None,
+            deleted_rows=deleted,
+            files_with_vectors=int(files.has_vector.sum()),
+        )
+
+    def arrow_history(self, limit: int | None = None) -> pa.Table:
+        """List the commits that are still in the log, newest first."""
+        return history(self.storage, limit)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """List the commits that are still in the log, newest first, as a DataFrame."""
+        return self._session("history()", "arrow_history()").createDataFrame(
+            self.arrow_history(limit)
+        )
+
+    def arrow_files(
+        self, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> pa.Table:
+        """List the data files: path, partition values, rows, deleted rows, vector, statistics."""
+        return files_table(self.snapshot(version, timestamp).files)
+
+    def files(
+        self, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> DataFrame:
+        """List the data files as a DataFrame; see `arrow_files`."""
+        return self._session("files()", "arrow_files()").createDataFrame(
+            self.arrow_files(version, timestamp)
+        )
+
+    def to_df(
+        self,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        where: str | Column | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
+        """Read a version as a DataFrame; lazy, on Spark's own Parquet reader.
+
+        A plain `.where(...)` on it leaves files out by their partition values and statistics, and
+        only the vectors of files that are read are loaded. `delvec.explain(df)` tells what a query
+        reads.
+
+        Args:
+            version: The version; the newest by default.
+            timestamp: Or the version that was current at that time.
+            where: The same as `.where(where)`.
+            columns: The same as `.select(*columns)`; here `_file` and `_pos` are allowed, the full
+                name of a row's file and its position there.
+        """
+        from delvec.spark.conditions import predicate_of  # noqa: PLC0415
+        from delvec.spark.scan import scan  # noqa: PLC0415
+
+        session = self._session("to_df()", "to_arrow()")
+        snapshot = self.snapshot(version, timestamp)
+        if where is None:
+            return scan(session, snapshot, columns)
+        # The condition may look at columns that are not wanted.
+        own = snapshot.metadata.schema.names
+        added = [name for name in columns or () if name not in own and name in ADDED_COLUMNS]
+        predicate = predicate_of(session, snapshot.metadata.schema, where)
+        files = matching_files(snapshot, predicate, self.time_zone)
+        found = scan(session, snapshot, [*own, *added], files).where(where)
+        quoted = [f"`{name.replace('`', '``')}`" for name in columns or ()]
+        return found if columns is None else found.select(*quoted)
+
+    def to_batches(
+        self,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream a version as Arrow batches, read in this process, deleted rows left out.
+
+        Args:
+            where: Tuples such as `[("day", "=", "2026-01-31")]`; with a session also SQL or a
+                column of Spark.
+            columns: Which columns; `_file` and `_pos` come last if asked for.
+            version: The version; the newest by default.
+            timestamp: Or the version that was current at that time.
+        """
+        snapshot = self.snapshot(version, timestamp)
+        predicate = self._predicate(snapshot, where)
+        if not is_understood(predicate, snapshot.metadata.schema):
+            raise InvalidArgumentError(
+                f"{where!r} cannot be evaluated without Spark",
+                hint="use .to_df().where(...).toArrow(), or tuples such as [('id', '=', 1)]",
+            )
+        scan = arrow_scan(snapshot, columns=columns, predicate=predicate, time_zone=self.time_zone)
+        return read_batches(snapshot, scan)
+
+    def to_arrow(
+        self,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pa.Table:
+        """Read a version into an Arrow table; see `to_batches`. The table is in memory at once."""
+        return self.to_batches(where, columns, version=version, timestamp=timestamp).read_all()
+
+    def to_pandas(
+        self,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pd.DataFrame:
+        """Read a version into a pandas DataFrame; see `to_batches`."""
+        rows = self.to_arrow(where, columns, version=version, timestamp=timestamp)
+        try:
+            return rows.to_pandas()
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(
+                "to_pandas() needs pandas",
+                dependency="pandas",
+                hint="pip install pandas, or use to_arrow()",
+            ) from error
+
+    def count(
+        self,
+        where: Where | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> int:
+        """Count rows, by the log alone where its statistics say enough."""
+        snapshot = self.snapshot(version, timestamp)
+        predicate = self._predicate(snapshot, where)
+        if is_understood(predicate, snapshot.metadata.schema):
+            return count_rows(snapshot, predicate, self.time_zone)
+        return self.to_df(snapshot.version, where=where).count()  # type: ignore[arg-type]
+
+    def _predicate(self, snapshot: Snapshot, where: Where | None) -> Predicate:
+        if where is None:
+            return Always()
+        if isinstance(where, list | tuple):
+            return parse_filters(where, snapshot.metadata.schema)
+        from delvec.spark.conditions import predicate_of  # noqa: PLC0415
+
+        session = self._session("a condition in SQL", "tuples such as [('id', '=', 1)]")
+        return predicate_of(session, snapshot.metadata.schema, where)  # type: ignore[arg-type]

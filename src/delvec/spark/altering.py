@@ -1,0 +1,184 @@
+"""What a table is, changed or made: properties, columns, features, constraints; no rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions
+
+from delvec.delta.alter import add_constraint, new_table
+from delvec.delta.change import Change, Reads
+from delvec.delta.commit import Base, commit
+from delvec.delta.leftovers import Leftovers
+from delvec.delta.predicate import Always
+from delvec.delta.replacing import replaced
+from delvec.delta.report import WriteReport
+from delvec.delta.schema import parse_schema
+from delvec.delta.state import TableState
+from delvec.delta.writable import require_writable
+from delvec.errors import ConstraintError, InvalidArgumentError
+from delvec.spark.operation import Outcome
+from delvec.spark.scan import scan
+from delvec.spark.targets import live_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from delvec.delta.schema import StructType
+    from delvec.delta.snapshot import Snapshot
+    from delvec.spark.operation import Attempt
+    from delvec.storage import Storage
+
+__all__ = ["TableDescription", "alter", "constrain", "create", "replace_table", "schema_of"]
+
+
+def schema_of(schema: Any) -> StructType:  # noqa: ANN401
+    """Take a schema as users have it: of Spark, as DDL, or delvec's own.
+
+    Raises:
+        InvalidArgumentError: It is none.
+    """
+    from pyspark.sql.types import StructType as SparkStruct  # noqa: PLC0415
+
+    from delvec.delta.schema import StructType as DeltaStruct  # noqa: PLC0415
+
+    if isinstance(schema, DeltaStruct):
+        return schema
+    if isinstance(schema, str):
+        schema = SparkStruct.fromDDL(schema)
+    if not isinstance(schema, SparkStruct):
+        raise InvalidArgumentError(
+            f"a schema is a StructType or a text such as 'id long, day date', got {schema!r}"
+        )
+    return parse_schema(schema.json())
+
+
+@dataclass(frozen=True)
+class TableDescription:
+    """A table that somebody wants."""
+
+    schema: StructType
+    partition_by: tuple[str, ...]
+    properties: Mapping[str, Any]
+    name: str | None
+    description: str | None
+
+
+def create(storage: Storage, wanted: TableDescription) -> WriteReport:
+    """Make a table where there is none: one commit.
+
+    Raises:
+        ConflictError: Another writer made one at the same time.
+    """
+    state = new_table(
+        wanted.schema,
+        wanted.partition_by,
+        wanted.properties,
+        name=wanted.name,
+        description=wanted.description,
+    )
+    change = _described(Change("CREATE TABLE"), state)
+    with Leftovers(storage) as leftovers:
+        base = Base(storage, -1, state.protocol, state.metadata)
+        committed = commit(base, change, leftovers)
+    return WriteReport("CREATE TABLE", storage.root, committed.version)
+
+
+def replace_table(wanted: TableDescription) -> Callable[[Attempt], Outcome]:
+    """Prepare an empty table in place of one that is there, whose versions stay readable."""
+
+    def prepare(attempt: Attempt) -> Outcome:
+        snapshot = attempt.snapshot
+        require_writable(snapshot, "overwrite")
+        state = replaced(
+            TableState(snapshot.protocol, snapshot.metadata),
+            wanted.schema,
+            wanted.partition_by,
+            wanted.properties,
+            name=wanted.name,
+            description=wanted.description,
+        )
+        removed = tuple(live_files(snapshot.files, range(len(snapshot.files))))
+        change = Change("CREATE OR REPLACE TABLE", reads=Reads(Always()), removed=removed)
+        return Outcome(_described(change, state))
+
+    return prepare
+
+
+def _described(change: Change, state: TableState) -> Change:
+    metadata = state.metadata
+    parameters = {
+        "partitionBy": json.dumps(list(metadata.partition_columns)),
+        "clusterBy": "[]",
+        "description": metadata.description or "",
+        "isManaged": "false",
+        "properties": json.dumps(dict(metadata.configuration)),
+    }
+    return replace(change, parameters=parameters, protocol=state.protocol, metadata=metadata)
+
+
+def alter(
+    operation: str,
+    parameters: Mapping[str, Any],
+    transform: Callable[[Snapshot, TableState], TableState],
+) -> Callable[[Attempt], Outcome]:
+    """Prepare another state of a table; nothing if it is the same."""
+
+    def prepare(attempt: Attempt) -> Outcome:
+        snapshot = attempt.snapshot
+        with attempt.phase("plan"):
+            require_writable(snapshot, "alter")
+            was = TableState(snapshot.protocol, snapshot.metadata)
+            now = transform(snapshot, was)
+        return _altered(attempt, operation, parameters, was, now, Reads())
+
+    return prepare
+
+
+def constrain(name: str, expression: str) -> Callable[[Attempt], Outcome]:
+    """Prepare a constraint; all rows that there are must satisfy it, so that they are read."""
+
+    def prepare(attempt: Attempt) -> Outcome:
+        snapshot = attempt.snapshot
+        with attempt.phase("plan"):
+            require_writable(snapshot, "alter")
+            was = TableState(snapshot.protocol, snapshot.metadata)
+            now = add_constraint(was, name, expression)
+        with attempt.phase("check"):
+            holds = functions.coalesce(functions.expr(expression), functions.lit(False))
+            rows = scan(attempt.spark, snapshot).where(~holds).limit(1).collect()
+        if rows:
+            raise ConstraintError(
+                f"a row of {snapshot.table} does not satisfy {expression}: {rows[0].asDict()}",
+                constraint=name,
+                table=snapshot.table,
+                hint="mend or delete such rows first",
+            )
+        parameters = {"name": name, "expr": expression}
+        return _altered(attempt, "ADD CONSTRAINT", parameters, was, now, Reads(Always()))
+
+    return prepare
+
+
+def _altered(
+    attempt: Attempt,
+    operation: str,
+    parameters: Mapping[str, Any],
+    was: TableState,
+    now: TableState,
+    reads: Reads,
+) -> Outcome:
+    if now == was:
+        return Outcome(None, notes=("the table is like that already",))
+    change = Change(
+        operation,
+        parameters=parameters,
+        reads=reads,
+        protocol=now.protocol if now.protocol != was.protocol else None,
+        metadata=now.metadata if now.metadata != was.metadata else None,
+        transaction=attempt.options.transaction,
+        user_metadata=attempt.options.commit_metadata,
+    )
+    return Outcome(change)

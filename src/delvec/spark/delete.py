@@ -1,0 +1,149 @@
+"""DELETE: by the log alone where it says enough, else by vectors, else by rewriting files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions
+
+from delvec.delta.change import Change, Reads
+from delvec.delta.writable import require_writable, writes_vectors
+from delvec.errors import InvalidArgumentError
+from delvec.spark.change_rows import CHANGE_TYPE, has_change_feed, store_change_rows
+from delvec.spark.conditions import text_of
+from delvec.spark.copying import file_count, kept_rows
+from delvec.spark.find import NUMBER, POSITION
+from delvec.spark.marking import Marks, mark
+from delvec.spark.operation import Outcome
+from delvec.spark.rows import write_rows
+from delvec.spark.scan import scan
+from delvec.spark.settings import time_zone
+from delvec.spark.targets import live_files, plan_targets, row_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from delvec.delta.fileset import FileSet
+    from delvec.spark.marking import Fates
+    from delvec.spark.operation import Attempt
+    from delvec.spark.targets import Targets
+    from delvec.vector import Bitmap
+
+__all__ = ["delete", "prepare_delete"]
+
+
+def delete(where: str | Column | None, ratio: float | None) -> Callable[[Attempt], Outcome]:
+    """Prepare a delete of all rows that satisfy a condition, or of all.
+
+    One scan of the files that the log leaves open, with the columns of the condition only.
+
+    Args:
+        where: The condition; rows for which it is null stay.
+        ratio: Rewrite a file when at least this share of its rows is deleted.
+    """
+    if ratio is not None and not 0 < ratio <= 1:
+        raise InvalidArgumentError(
+            f"rewrite_ratio is a share of rows above 0 and up to 1, got {ratio}"
+        )
+    return lambda attempt: prepare_delete(attempt, where, ratio)
+
+
+def prepare_delete(attempt: Attempt, where: str | Column | None, ratio: float | None) -> Outcome:
+    """Prepare a delete as part of an operation."""
+    return _Delete(attempt, where, ratio).prepare()
+
+
+class _Delete:
+    def __init__(self, attempt: Attempt, where: str | Column | None, ratio: float | None) -> None:
+        self._attempt, self._where, self._ratio = attempt, where, ratio
+        self._spark, self._snapshot = attempt.spark, attempt.snapshot
+
+    def prepare(self) -> Outcome:
+        attempt, snapshot = self._attempt, self._snapshot
+        with attempt.phase("plan"):
+            require_writable(snapshot, "delete", rewrites=self._ratio is not None)
+            targets = plan_targets(self._spark, snapshot, self._where)
+            # Whole files go without a vector, so that vectors may be forbidden.
+            vectors = bool(len(targets.open)) and writes_vectors(snapshot)
+            whole = live_files(snapshot.files, targets.whole)
+            gone = self._live_rows(targets)
+        files = snapshot.files.select(targets.open)
+        marks = Marks()
+        if len(files):
+            with attempt.phase("find"):
+                found = self._hits(files)
+                marks = mark(attempt, files, found, vectors=vectors, ratio=self._ratio)
+        fates, rows = marks.fates, gone + marks.rows
+        figures = {**targets.figures, "rows_deleted": rows}
+        removed = (*whole, *fates.removed)
+        if not removed and not fates.marked:
+            return Outcome(None, figures)
+        added, copied = self._copied(files, fates)
+        change = Change(
+            "DELETE",
+            parameters={"predicate": [] if self._where is None else [text_of(self._where)]},
+            metrics={"numDeletedRows": rows, "numCopiedRows": copied},
+            reads=Reads(targets.predicate, time_zone=time_zone(self._spark)),
+            marked=fates.marked,
+            vector_files=marks.vector_files,
+            removed=removed,
+            added=added,
+            change_files=self._change_files(targets, files, marks.hits) if added else (),
+            transaction=attempt.options.transaction,
+            user_metadata=attempt.options.commit_metadata,
+        )
+        return Outcome(change, {**figures, "rows_copied": copied})
+
+    def _live_rows(self, targets: Targets) -> int:
+        """Count the rows of files that go as a whole."""
+        files = self._snapshot.files
+        physical = sum(row_counts(self._snapshot, files, targets.whole))
+        return physical - int(files.deleted_rows[targets.whole].sum())
+
+    def _hits(self, files: FileSet) -> DataFrame:
+        added = {NUMBER: "number", POSITION: "position"}
+        rows = scan(self._spark, self._snapshot, None, files, added=added)  # type: ignore[arg-type]
+        return rows.where(self._where).select(NUMBER, POSITION)  # type: ignore[arg-type]
+
+    def _copied(self, files: FileSet, fates: Fates) -> tuple[tuple[Mapping[str, object], ...], int]:
+        """Write the rows that stay of files that are rewritten."""
+        attempt, snapshot = self._attempt, self._snapshot
+        if not fates.rewritten:
+            return (), 0
+        total = sum(row_counts(snapshot, files, sorted(fates.rewritten)))
+        left = total - sum(each.cardinality for each in fates.rewritten.values())
+        if attempt.options.dry_run:
+            return (), left
+        with attempt.phase("write"):
+            written = write_rows(
+                self._spark,
+                attempt.storage,
+                snapshot.metadata,
+                kept_rows(self._spark, snapshot, files, fates.rewritten),
+                tight_bounds=snapshot.protocol.has_vectors,
+                files=file_count(self._spark, snapshot, left),
+            )
+            attempt.leftovers.add_folder(written.folder)
+        return written.adds, left
+
+    def _change_files(
+        self, targets: Targets, files: FileSet, hits: Mapping[int, Bitmap]
+    ) -> tuple[Mapping[str, object], ...]:
+        """Write the deleted rows for the change feed.
+
+        Only where files were rewritten: without change files the feed would take all of their rows
+        for deleted and added again. With them it looks at nothing else, so all rows are in there.
+        """
+        snapshot = self._snapshot
+        if not has_change_feed(snapshot.metadata):
+            return ()
+        parts = [scan(self._spark, snapshot, None, files, marks=hits, keep="marked")]
+        if len(targets.whole):
+            whole = snapshot.files.select(targets.whole)
+            parts.append(scan(self._spark, snapshot, None, whole))
+        rows = parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+        return store_change_rows(
+            self._attempt, rows.withColumn(CHANGE_TYPE, functions.lit("delete"))
+        )

@@ -1,0 +1,202 @@
+"""Spark's failures as errors of delvec: short cause first, the whole story as `__cause__`.
+
+Jobs tell of rows that break a rule by a text with a mark in it, which `violation` makes: what an
+executor raises reaches the driver as a text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    ParseException,
+    PySparkException,
+)
+from pyspark.sql import functions
+
+from delvec.errors import (
+    ConstraintError,
+    DelvecError,
+    EngineError,
+    InvalidArgumentError,
+    StorageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import Column
+
+__all__ = ["explained", "misfit", "violation"]
+
+# With the brace of what follows, since the plans in errors of analysis show the mark as well.
+_MARK: Final = "delvec-violation:"
+_TOLD: Final = re.compile(_MARK + r"(?=\{\")")
+_SHOWN: Final = 100
+_CALL: Final = re.compile(r"^An error occurred while calling [^\n]*\n: ")
+_STAGE: Final = re.compile(
+    r"^.*?Job aborted due to stage failure: .*?\([^()\n]* executor [^()\n]*\): "
+)
+_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+([A-Z][\w$]*(?:Exception|Error)): ")
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}.*$")
+_CAUSED_BY: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+# The last line of a traceback of Python is the error itself.
+_TRACEBACK: Final = re.compile(
+    r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*)$", re.MULTILINE
+)
+# Errors of delvec that were raised in a call from the JVM come back as texts.
+_HINT: Final = re.compile(r"^Hint: (.+)$", re.MULTILINE)
+_CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
+_VALUES: Final = (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+)
+# The conditions of values that do not fit, for failures of jobs that come as a text only.
+_VALUE_CONDITIONS: Final = frozenset(
+    {
+        "ARITHMETIC_OVERFLOW",
+        "CANNOT_PARSE_TIMESTAMP",
+        "CAST_INVALID_INPUT",
+        "CAST_OVERFLOW",
+        "CAST_OVERFLOW_IN_TABLE_INSERT",
+        "DIVIDE_BY_ZERO",
+        "INVALID_ARRAY_INDEX",
+        "NUMERIC_OUT_OF_SUPPORTED_RANGE",
+        "NUMERIC_VALUE_OUT_OF_RANGE",
+    }
+)
+# What the text of a failure of storage holds, and what helps.
+_STORAGE: Final = (
+    ("No space left on device", "make room on the disk, or set spark.local.dir to another"),
+    ("Disk quota exceeded", "make room on the disk, or set spark.local.dir to another"),
+    ("Permission denied", "may this user write to the table's folder?"),
+    ("AccessDenied", "may these credentials write to the table?"),
+    ("AccessControlException", "may this user write to the table's folder?"),
+    ("Mkdirs failed to create", "may this user write to the table's folder?"),
+    ("ParentNotDirectoryException", "a file is where the table's folder should be"),
+    ("Read-only file system", "the table is on a disk that is mounted read-only"),
+    ("FAILED_READ_FILE.FILE_NOT_EXIST", "was the file vacuumed? Open the table anew"),
+    ("FileNotFoundException", "was the file vacuumed? Open the table anew"),
+)
+
+
+def violation(constraint: str, message: str, values: Mapping[str, Column]) -> Column:
+    """Give a boolean column that fails the job of a row that breaks a rule.
+
+    Args:
+        constraint: The name of the rule.
+        message: What the rule says.
+        values: What the row has in the columns that matter, by name.
+    """
+    return _raised({"constraint": constraint, "message": message}, values).cast("boolean")
+
+
+def misfit(column: str, message: str, value: Column) -> Column:
+    """Give a column without a type that fails the job of a value that a column cannot hold."""
+    return _raised({"message": message}, {column: value})
+
+
+def _raised(facts: Mapping[str, str], values: Mapping[str, Column]) -> Column:
+    shown = [
+        functions.coalesce(
+            functions.left(value.cast("string"), functions.lit(_SHOWN)), functions.lit("NULL")
+        )
+        for value in values.values()
+    ]
+    texts = [functions.lit(text).alias(name) for name, text in facts.items()]
+    names = functions.array(*map(functions.lit, values)).cast("array<string>")
+    lists = [names.alias("names"), functions.array(*shown).cast("array<string>").alias("values")]
+    told = functions.to_json(functions.struct(*texts, *lists))
+    return functions.raise_error(functions.concat(functions.lit(_MARK), told))
+
+
+@contextmanager
+def explained(table: str) -> Iterator[None]:
+    """Turn failures of Spark inside the block into errors of delvec; these pass as they are.
+
+    Args:
+        table: The table that is read or written, for the errors to name.
+
+    Raises:
+        ConstraintError: A row breaks a rule of the table.
+        InvalidArgumentError: An expression, a column or a value is wrong.
+        StorageError: The disk is full, a file is gone, or may not be written.
+        EngineError: All else.
+    """
+    try:
+        yield
+    except DelvecError:
+        raise
+    except (PySparkException, Py4JError) as error:
+        raise _translated(error, str(error), table) from error
+
+
+def _translated(error: Exception, text: str, table: str) -> DelvecError:
+    if (told := _told(text)) is not None:
+        return _told_error(told, table)
+    cause = _cause(text) or type(error).__name__
+    if isinstance(error, (AnalysisException, ParseException, *_VALUES)):
+        return InvalidArgumentError(f"{cause} (table {table})")
+    for sign, hint in _STORAGE:
+        if sign in text:
+            return StorageError(f"{_line_with(text, sign)} (table {table})", uri=table, hint=hint)
+    condition = _CONDITION.search(cause)
+    if condition and condition[1] in _VALUE_CONDITIONS:
+        return InvalidArgumentError(f"{cause} (table {table})")
+    told_hint = _HINT.search(text)
+    return EngineError(f"{cause} (table {table})", hint=told_hint[1] if told_hint else None)
+
+
+def _told(text: str) -> dict[str, Any] | None:
+    """Read what a job said of a row, wherever it stands in the failure's text."""
+    found = _TOLD.search(text)
+    if found is None:
+        return None
+    told: dict[str, Any] = json.JSONDecoder().raw_decode(text, found.end())[0]
+    return told
+
+
+def _told_error(told: dict[str, Any], table: str) -> DelvecError:
+    row = ", ".join(
+        f"{name} = {value}" for name, value in zip(told["names"], told["values"], strict=True)
+    )
+    found = f", found a row with {row}" if row else ""
+    message = f"{told['message']}{found}; nothing was written to {table}"
+    if "constraint" in told:
+        return ConstraintError(message, constraint=told["constraint"], table=table)
+    return InvalidArgumentError(message)
+
+
+def _cause(text: str) -> str:
+    """Give the first line of the innermost cause, without what Py4J and the job put around it."""
+    if raised := _TRACEBACK.findall(text):
+        return str(raised[-1])
+    first = _plain(text)
+    deeper = _CAUSED_BY.findall(text)
+    if deeper and not _CONDITION.match(first):
+        return _plain(deeper[-1])
+    return first
+
+
+def _plain(text: str) -> str:
+    text = _CALL.sub("", text.strip())
+    text = _STAGE.sub("", text)
+    text = _CLASS.sub("", text.split("\n", 1)[0])
+    return _STATE.sub("", text).rstrip(";: ")
+
+
+def _line_with(text: str, sign: str) -> str:
+    line = next(line for line in text.splitlines() if sign in line)
+    line = _STAGE.sub("", line.strip().removeprefix(": ").removeprefix("Caused by: "))
+    return _STATE.sub("", _CLASS.sub("", line))

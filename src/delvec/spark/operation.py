@@ -1,0 +1,274 @@
+"""How every operation on a table runs: attempts, time per phase, the commit, and the report."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.delta.change import Change, Transaction
+from delvec.delta.checkpoint_writer import write_checkpoint
+from delvec.delta.commit import Base, commit
+from delvec.delta.leftovers import Leftovers
+from delvec.delta.manifest import write_manifests
+from delvec.delta.report import WriteReport
+from delvec.delta.snapshot import open_snapshot
+from delvec.delta.writable import SYMLINKS
+from delvec.errors import ConflictError, DelvecError, InvalidArgumentError
+from delvec.spark.failures import explained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from delvec.delta.commit import Committed
+    from delvec.delta.snapshot import Snapshot
+    from delvec.storage import RequestCounts, Storage
+
+__all__ = ["Attempt", "Options", "Outcome", "run"]
+
+MAX_RETRIES: Final = 10
+_LONGEST_WAIT: Final = 2.0
+_CHECKPOINT_INTERVAL: Final = 10
+
+
+@dataclass(frozen=True)
+class Options:
+    """What all operations can be told.
+
+    Attributes:
+        dry_run: Plan only; the report tells what would have happened.
+        max_retries: How often to begin again from a newer version after a conflict.
+        commit_metadata: A text for the table's history.
+        transaction: The application's mark; what it has committed already is not done again.
+    """
+
+    dry_run: bool = False
+    max_retries: int = MAX_RETRIES
+    commit_metadata: str | None = None
+    transaction: Transaction | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        dry_run: bool = False,
+        max_retries: int = MAX_RETRIES,
+        commit_metadata: str | None = None,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> Options:
+        """Check what a user said."""
+        if (txn_app_id is None) != (txn_version is None):
+            raise InvalidArgumentError(
+                "txn_app_id and txn_version go together",
+                hint="the version is a number that rises with each commit of the application",
+            )
+        if max_retries < 0:
+            raise InvalidArgumentError(f"max_retries is 0 or more, got {max_retries}")
+        transaction = None
+        if txn_app_id is not None and txn_version is not None:
+            transaction = Transaction(txn_app_id, txn_version)
+        return cls(dry_run, max_retries, commit_metadata, transaction)
+
+
+@dataclass
+class Attempt:
+    """One attempt at an operation, on one version of the table."""
+
+    session: SparkSession | None
+    snapshot: Snapshot
+    options: Options
+    leftovers: Leftovers
+    phases: dict[str, float]
+    what: str
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; what reads or writes rows needs one."""
+        if self.session is None:
+            raise InvalidArgumentError(
+                f"{self.what} needs a Spark session, and this table was opened without one",
+                hint="pass a session to for_path",
+            )
+        return self.session
+
+    @property
+    def storage(self) -> Storage:
+        """The table."""
+        return self.snapshot.storage
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Take the time of a phase, and name its jobs in Spark's own pages."""
+        start = time.perf_counter()
+        try:
+            with _described(self.session, f"{self.what}: {name}"):
+                yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+
+
+@contextmanager
+def _described(spark: SparkSession | None, what: str) -> Iterator[None]:
+    if spark is None:
+        yield
+        return
+    context = spark.sparkContext
+    before: Any = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(what)
+    try:
+        yield
+    finally:
+        context.setJobDescription(before)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an attempt has prepared: a change, or None if there is nothing to do; and figures."""
+
+    change: Change | None
+    figures: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def run(
+    spark: SparkSession | None,
+    opened: Callable[[], Snapshot],
+    operation: str,
+    prepare: Callable[[Attempt], Outcome],
+    options: Options,
+) -> WriteReport:
+    """Prepare a change and commit it; after a conflict, again from the version that won.
+
+    Args:
+        spark: The session; None for what touches no rows.
+        opened: Gives the newest version.
+        operation: Delta's name of it.
+        prepare: Makes the change for a version; writes files of rows, but commits nothing.
+        options: What the user said.
+    """
+    phases: dict[str, float] = {}
+    for retry in range(options.max_retries + 1):
+        start = time.perf_counter()
+        snapshot = opened()
+        phases["plan"] = phases.get("plan", 0.0) + time.perf_counter() - start
+        before = snapshot.storage.requests
+        done = _already_done(snapshot, operation, options)
+        if done is not None:
+            return done
+        try:
+            return _attempt(spark, snapshot, operation, prepare, options, phases, before)
+        except ConflictError as error:
+            if retry == options.max_retries:
+                if options.max_retries:
+                    error.message += f" (after {options.max_retries} retries)"
+                raise
+            # Losers that come back at the same time would only lose again.
+            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**retry)))
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _already_done(snapshot: Snapshot, operation: str, options: Options) -> WriteReport | None:
+    ours = options.transaction
+    if ours is None or snapshot.transactions.get(ours.app_id, -1) < ours.version:
+        return None
+    seen = snapshot.transactions[ours.app_id]
+    note = f"transaction {ours.version} of {ours.app_id} is in already (the table has {seen})"
+    return WriteReport(operation, snapshot.table, dry_run=options.dry_run, notes=(note,))
+
+
+def _attempt(
+    spark: SparkSession | None,
+    snapshot: Snapshot,
+    operation: str,
+    prepare: Callable[[Attempt], Outcome],
+    options: Options,
+    phases: dict[str, float],
+    before: RequestCounts,
+) -> WriteReport:
+    storage = snapshot.storage
+    with Leftovers(storage) as leftovers, explained(snapshot.table):
+        what = f"delvec {operation} on {snapshot.table}"
+        attempt = Attempt(spark, snapshot, options, leftovers, phases, what)
+        outcome = prepare(attempt)
+        change = outcome.change
+        if change is None and options.transaction is not None:
+            # Nothing to do is done, too: the application must not try again.
+            change = Change(operation, transaction=options.transaction)
+        if change is None or options.dry_run:
+            # What a plan had to write is not wanted.
+            return _report(attempt, operation, outcome, change, before)
+        with attempt.phase("commit"):
+            committed = commit(Base.of(snapshot), change, leftovers)
+    with attempt.phase("checkpoint"):
+        notes = after_commit(storage, committed.version, change, snapshot)
+    return _report(attempt, operation, outcome, committed.change, before, committed, notes)
+
+
+def after_commit(
+    storage: Storage, version: int, change: Change, snapshot: Snapshot | None
+) -> tuple[str, ...]:
+    """Write what follows from a commit: a checkpoint now and then, the manifest if one is kept.
+
+    The commit stands whatever happens here, so a failure is told and not raised.
+    """
+    metadata = change.metadata or (snapshot.metadata if snapshot else None)
+    if metadata is None:
+        raise AssertionError("a first commit has metadata")
+    text = metadata.configuration.get("delta.checkpointInterval", "")
+    interval = int(text) if text.isdecimal() and int(text) else _CHECKPOINT_INTERVAL
+    notes = []
+    due = version > 0 and version % interval == 0
+    for wanted, what, write in (
+        (due, "the checkpoint", write_checkpoint),
+        (metadata.is_on(SYMLINKS), "the symlink manifest", write_manifests),
+    ):
+        if not wanted:
+            continue
+        try:
+            write(open_snapshot(storage, version))
+        except DelvecError as error:
+            notes.append(f"{what} of version {version} was not written: {error.describe()}")
+    return tuple(notes)
+
+
+def _report(
+    attempt: Attempt,
+    operation: str,
+    outcome: Outcome,
+    change: Change | None,
+    before: RequestCounts,
+    committed: Committed | None = None,
+    notes: tuple[str, ...] = (),
+) -> WriteReport:
+    facts: dict[str, Any] = dict(outcome.figures)
+    if change is not None:
+        updated = sum(each.file.descriptor is not None for each in change.marked)
+        facts |= {
+            "files_added": len(change.added),
+            "files_removed": len(change.removed),
+            "vectors_added": len(change.marked) - updated,
+            "vectors_updated": updated,
+            "vectors_removed": sum(file.descriptor is not None for file in change.removed),
+            "bytes_added": sum(int(body["size"]) for body in change.added),
+            "bytes_removed": sum(int(file.entry.get("size") or 0) for file in change.removed),
+            "vector_bytes": sum(change.vector_files.values()),
+            "vector_files": len(change.vector_files),
+            "change_files": len(change.change_files),
+        }
+    return WriteReport(
+        operation,
+        attempt.snapshot.table,
+        committed.version if committed else None,
+        dry_run=attempt.options.dry_run,
+        requests=attempt.storage.requests - before,
+        phases=dict(attempt.phases),
+        attempts=committed.attempts if committed else 0,
+        reconciled=committed.reconciled if committed else 0,
+        notes=(*outcome.notes, *notes),
+        **facts,
+    )

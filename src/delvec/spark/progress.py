@@ -1,0 +1,84 @@
+"""How far Spark is with its work, told while it works.
+
+A thread asks Spark's status tracker a few times a second, which costs the same for any data.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING, TypeAlias
+
+from py4j.protocol import Py4JError
+
+from delvec.spark import jvm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    # What is done, and how many of how many tasks of it are.
+    Tell: TypeAlias = Callable[[str, int, int], None]
+
+__all__ = ["watched"]
+
+_SECONDS = 0.2
+
+
+@contextmanager
+def watched(spark: SparkSession, tell: Tell, *, seconds: float = _SECONDS) -> Iterator[None]:
+    """Call a function with the progress of Spark's active stages, for as long as the block runs.
+
+    It is called from another thread, and only when there is something new. A job that is shorter
+    than the time between two looks goes unseen.
+
+        with watched(spark, lambda what, done, total: print(what, done, total)):
+            table.delete("day < '2026-01-01'")
+
+    Raises:
+        UnsupportedFeatureError: The session is a Spark Connect client.
+    """
+    jvm.view_of(spark)
+    ended = Event()
+    watcher = Thread(
+        target=_watch, args=(spark, tell, ended, seconds), name="delvec-progress", daemon=True
+    )
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _watch(spark: SparkSession, tell: Tell, ended: Event, seconds: float) -> None:
+    last: tuple[str, int, int] | None = None
+    while not ended.wait(seconds):
+        try:
+            now = _progress(spark)
+        except (Py4JError, OSError):
+            return  # the session has ended, which is for the one that works with it to say
+        if now is not None and now != last:
+            tell(*now)
+            last = now
+
+
+def _progress(spark: SparkSession) -> tuple[str, int, int] | None:
+    """Add up the tasks of all active stages; None if there is none."""
+    tracker = spark.sparkContext.statusTracker()
+    found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    stages = [stage for stage in found if stage is not None]
+    jobs = tracker.getActiveJobsIds()
+    if not stages or not jobs:
+        return None
+    done = sum(stage.numCompletedTasks for stage in stages)
+    total = sum(stage.numTasks for stage in stages)
+    return _description(spark, min(jobs)) or stages[0].name, done, total
+
+
+def _description(spark: SparkSession, job: int) -> str:
+    """Give what `setJobDescription` said of a job; the tracker of Python does not tell it."""
+    store = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001
+    description = store.job(job).description()
+    return str(description.get()) if description.isDefined() else ""

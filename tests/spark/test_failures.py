@@ -1,0 +1,103 @@
+"""Failures that reach the driver as texts only, as jobs' do; no JVM."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+from delvec.errors import (
+    ConstraintError,
+    DelvecError,
+    EngineError,
+    InvalidArgumentError,
+    StorageError,
+)
+from delvec.spark.failures import explained
+
+JOB = (
+    "An error occurred while calling o186.parquet.\n: org.apache.spark.SparkException: Job aborted"
+    " due to stage failure: Task 0 in stage 12.0 failed 1 times, most recent failure: Lost task 0.0"
+    " in stage 12.0 (TID 23) (192.0.2.2 executor driver): "
+)
+TOLD = (
+    'delvec-violation:{"constraint":"c","message":"constraint c demands a > \'{\'",'
+    '"names":["a","b"],"values":["}\\"","NULL"]} SQLSTATE: P0001\n\tat org.apache.Spark\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (
+            JOB + "org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] " + TOLD,
+            ConstraintError,
+            (
+                "constraint c demands a > '{', found a row with a = }\", b = NULL;"
+                " nothing was written to lake/t"
+            ),
+        ),
+        (
+            JOB + "java.io.IOException: No space left on device\n\tat java.base/x",
+            StorageError,
+            "No space left on device (table lake/t)",
+        ),
+        (
+            JOB + "java.io.IOException: Mkdirs failed to create file:/t/_temporary (exists=false)",
+            StorageError,
+            "Mkdirs failed to create file:/t/_temporary (exists=false) (table lake/t)",
+        ),
+        (
+            (
+                "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: x\n"
+                "Caused by: java.io.FileNotFoundException: /t/f.parquet (Permission denied)\n\tat z"
+            ),
+            StorageError,
+            "/t/f.parquet (Permission denied) (table lake/t)",
+        ),
+        (
+            JOB
+            + "org.apache.spark.SparkArithmeticException: [CAST_OVERFLOW] The value 3L cannot be"
+            " cast. SQLSTATE: 22003\n\tat x",
+            InvalidArgumentError,
+            "[CAST_OVERFLOW] The value 3L cannot be cast. (table lake/t)",
+        ),
+        (
+            (
+                "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: outer"
+                "\n\tat y\nCaused by: java.lang.IllegalStateException: middle\n\tat z\n"
+                "Caused by: java.lang.RuntimeException: innermost\n\tat z"
+            ),
+            EngineError,
+            "innermost (table lake/t)",
+        ),
+        (
+            (
+                "An error occurred while calling o1.collect.\n"
+                ": java.lang.IllegalArgumentException: the vector is gone\nHint: look\n\tat x"
+            ),
+            EngineError,
+            "the vector is gone (table lake/t)",
+        ),
+        (
+            JOB
+            + "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+            '  File "x.py", line 1, in f\n    raise\nValueError: own words\n\n\tat org.x',
+            EngineError,
+            "ValueError: own words (table lake/t)",
+        ),
+        ("", EngineError, "Py4JError (table lake/t)"),
+    ],
+)
+def test_the_short_cause_comes_first(text: str, kind: type[DelvecError], message: str) -> None:
+    with pytest.raises(DelvecError) as failure, explained("lake/t"):
+        raise Py4JError(text)
+    assert type(failure.value) is kind
+    assert failure.value.message == message
+    assert isinstance(failure.value.__cause__, Py4JError)
+    if "Hint" in text:
+        assert failure.value.hint == "look"
+
+
+def test_a_jvm_that_is_gone_is_a_failure_of_the_engine() -> None:
+    with pytest.raises(EngineError, match="Answer from Java side is empty"), explained("t"):
+        raise Py4JNetworkError("Answer from Java side is empty")

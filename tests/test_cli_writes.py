@@ -1,0 +1,248 @@
+"""The commands that change tables, and the clauses that `delvec merge` takes."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from delvec.cli import main
+from delvec.cli.clauses import Clause, parse_clause
+from delvec.cli.exits import ExitCode
+from delvec.cli.sources import rows_from
+from delvec.cli.sql import Cursor, assignments
+from delvec.delta.table import DeltaTable
+from delvec.errors import DelvecError, InvalidArgumentError
+from delvec.spark.failures import explained
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(
+    ("text", "clause"),
+    [
+        ("matched then delete", Clause("matched", "delete")),
+        ("WHEN MATCHED AND s.x > 1 THEN DELETE", Clause("matched", "delete", "s.x > 1")),
+        ("matched then update set *", Clause("matched", "update_all")),
+        (
+            "matched then update set a = s.a, t.`b,=c` = if(s.b == 1, 'x,y', \"z\")",
+            Clause(
+                "matched",
+                "update",
+                None,
+                {"a": "s.a", "b,=c": "if(s.b == 1, 'x,y', \"z\")"},
+            ),
+        ),
+        ("not matched then insert *", Clause("not_matched", "insert_all")),
+        ("not matched by target then insert *", Clause("not_matched", "insert_all")),
+        (
+            "not matched and s.a <=> ')' then insert (a, `b)`) values (s.a, f(1, [2, 3]))",
+            Clause("not_matched", "insert", "s.a <=> ')'", {"a": "s.a", "b)": "f(1, [2, 3])"}),
+        ),
+        ("not matched by source then delete", Clause("not_matched_by_source", "delete")),
+        (
+            "Not  Matched\nBy Source And t.day < '2026' Then Update Set gone = true",
+            Clause("not_matched_by_source", "update", "t.day < '2026'", {"gone": "true"}),
+        ),
+        (
+            "matched and case when s.a then t.b else false end then delete",
+            Clause("matched", "delete", "case when s.a then t.b else false end"),
+        ),
+        (
+            "matched and (s.then or s.case) and 'then' <> `then` and r'\\' = s.p then delete",
+            Clause("matched", "delete", "(s.then or s.case) and 'then' <> `then` and r'\\' = s.p"),
+        ),
+        (
+            "matched and s.a = 'it\\'s then' /* then ' */ and s.b -- then (\n then delete",
+            Clause("matched", "delete", "s.a = 'it\\'s then' /* then ' */ and s.b"),
+        ),
+        ("matched and s.a.end then delete", Clause("matched", "delete", "s.a.end")),
+    ],
+)
+def test_clauses_are_read_as_sql_reads_them(text: str, clause: Clause) -> None:
+    assert parse_clause(text) == clause
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected NOT MATCHED, found the end"),
+        ("matched", "expected THEN, found the end"),
+        ("matched s.a then delete", "expected THEN, found 's'"),
+        ("matched and then delete", "expected an expression, found 'then'"),
+        ("matched then", "expected DELETE, UPDATE or INSERT, found the end"),
+        ("matched then delete t", "expected nothing more, found 't'"),
+        ("matched then insert *", r"MATCHED does not go with INSERT \*"),
+        ("not matched then delete", "NOT MATCHED does not go with DELETE"),
+        ("not matched by source then update set *", r"BY SOURCE does not go with UPDATE \*"),
+        ("matched then update a = 1", "expected SET, found 'a'"),
+        ("matched then update set a", "expected =, found the end"),
+        ("matched then update set a + 1 = 2", r"'a \+ 1' is no column"),
+        ("matched then update set a = 1, a = 2", "a is set twice"),
+        ("matched then update set a = 1,", "expected an expression, found the end"),
+        ("not matched then insert (a, b) values (1)", "1 values for the columns a, b"),
+        ("not matched then insert (a, a) values (1, 2)", "2 values for the columns a, a"),
+        ("not matched then insert a values (1)", r"expected \(, found 'a'"),
+        ("not matched then insert () values ()", "expected an expression, found the end"),
+        ("matched and s.a = 'x then delete", "quote ' is not closed, at character 19"),
+        ("matched and (s.a then delete", r"\) is missing at the end"),
+        ("matched and s.a) then delete", r"\) closes nothing, at character 16"),
+        ("matched and (s.a] then delete", r"\] closes nothing"),
+    ],
+)
+def test_what_is_no_clause_is_refused_with_the_place(text: str, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message) as caught:
+        parse_clause(text)
+    assert "then insert *" in str(caught.value.hint)
+
+
+def test_clauses_call_the_method_of_their_name() -> None:
+    class Recorder:
+        def __getattr__(self, name: str) -> object:
+            return lambda *values, condition: (name, *values, condition)
+
+    called = [
+        parse_clause(text).add_to(Recorder())
+        for text in (
+            "matched and a then delete",
+            "matched then update set x = 1",
+            "not matched then insert *",
+            "not matched by source then update set x = 1",
+        )
+    ]
+    assert called == [
+        ("when_matched_delete", "a"),
+        ("when_matched_update", {"x": "1"}, None),
+        ("when_not_matched_insert_all", None),
+        ("when_not_matched_by_source_update", {"x": "1"}, None),
+    ]
+
+
+def test_assignments_are_divided_by_their_own_commas_only() -> None:
+    text = "a=b=c, s.x = struct(1, 2), `o``k` = 1, `s` . `.y` = 2, m = map['k,'], n = a <= b"
+    assert assignments(Cursor(text, hint="")) == {
+        "a": "b=c",
+        "s.x": "struct(1, 2)",
+        "o`k": "1",
+        "`s`.`.y`": "2",
+        "m": "map['k,']",
+        "n": "a <= b",
+    }
+
+
+def run(*arguments: str | Path) -> Result:
+    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
+    return CliRunner().invoke(main, list(map(str, arguments)), env=environment)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("delete", "t"), "give --where CONDITION, or --all"),
+        (("delete", "t", "--all", "--where", "a"), "not both"),
+        (("delete", "t", "--all", "--rewrite-ratio", "2"), "0<x<=1"),
+        (("update", "t", "--set", "a=1"), "give --where CONDITION, or --all"),
+        (("update", "t", "--all"), "--set"),
+        (("update", "t", "--all", "--set", "1"), "expected ="),
+        (("update", "t", "--all", "--set", "a=1", "--set", "a=2"), "a is set twice"),
+        (("merge", "t", "--source", "s", "--on", "a"), "give --upsert, or one --when"),
+        (("merge", "t", "--source", "s", "--on", "a", "--when", "then"), "expected NOT MATCHED"),
+        (("create", "t"), "--schema"),
+        (("create", "t", "--schema", "a int", "--property", "k"), "KEY=VALUE"),
+        (("append", "t"), "--from"),
+        (("changes", "t"), "--from"),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_starts(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    result = run(*arguments)
+    assert result.exit_code == ExitCode.USAGE
+    assert message in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("delete", "--all"),
+        ("update", "--set", "a=1", "--all"),
+        ("append", "--from", "x.csv"),
+        ("merge", "--source", "x.csv", "--on", "a", "--upsert"),
+        ("changes", "--from", "0"),
+    ],
+)
+def test_a_table_that_is_not_there_is_told_before_spark_starts(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    result = run(arguments[0], tmp_path / "nothing", *arguments[1:], "--json")
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert json.loads(result.output)["error"]["type"] == "TableNotFoundError"
+
+
+@pytest.fixture
+def orders(spark: SparkSession, tmp_path: Path) -> DeltaTable:
+    path = tmp_path / "orders"
+    spark.sql(f"CREATE TABLE delta.`{path}` (id BIGINT, day DATE, note STRING) USING delta")
+    return DeltaTable.for_path(spark, path)
+
+
+def source_rows(
+    spark: SparkSession, table: DeltaTable, source: Path, kind: str | None = None
+) -> tuple[dict[str, str], list[tuple[object, ...]]]:
+    df = rows_from(spark, table, str(source), kind, {})
+    return dict(df.dtypes), sorted(map(tuple, df.collect()), key=str)
+
+
+@pytest.mark.spark
+def test_csv_takes_the_types_of_the_table_whatever_the_order_of_columns(
+    spark: SparkSession, orders: DeltaTable, tmp_path: Path
+) -> None:
+    file = tmp_path / "new.csv"
+    file.write_text("note,ID,day,extra\n007,1,2026-01-31,5\n,2,,6\n")
+    types, rows = source_rows(spark, orders, file)
+    assert types == {"note": "string", "ID": "bigint", "day": "date", "extra": "int"}
+    assert rows == [("007", 1, date(2026, 1, 31), 5), (None, 2, None, 6)]
+
+
+@pytest.mark.spark
+def test_json_takes_the_types_of_the_table_and_keeps_other_columns(
+    spark: SparkSession, orders: DeltaTable, tmp_path: Path
+) -> None:
+    file = tmp_path / "new.jsonl"
+    file.write_text('{"id": 1, "day": "2026-01-31", "extra": [1]}\n')
+    types, rows = source_rows(spark, orders, file)
+    assert types == {"day": "date", "extra": "array<bigint>", "id": "bigint"}
+    assert rows == [(date(2026, 1, 31), [1], 1)]
+
+
+@pytest.mark.spark
+def test_a_source_is_known_by_its_name_or_by_what_it_is(
+    spark: SparkSession, orders: DeltaTable, tmp_path: Path
+) -> None:
+    spark.range(2).write.parquet(str(tmp_path / "a.parquet"))
+    spark.range(2).write.parquet(str(tmp_path / "folder"))
+    spark.range(2).write.format("delta").save(str(tmp_path / "table"))
+    assert source_rows(spark, orders, tmp_path / "a.parquet")[1] == [(0,), (1,)]
+    assert source_rows(spark, orders, tmp_path / "folder", "parquet")[1] == [(0,), (1,)]
+    assert source_rows(spark, orders, tmp_path / "table")[1] == [(0,), (1,)]
+    with pytest.raises(InvalidArgumentError, match="does not tell what it is"):
+        source_rows(spark, orders, tmp_path / "folder")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("new.csv", "id,day\none,2026-01-31\n"), ("new.json", '{"id": "one"}\n')],
+)
+def test_a_value_of_another_type_is_an_error_not_null(
+    spark: SparkSession, orders: DeltaTable, tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DelvecError, match=name), explained("orders"):
+        source_rows(spark, orders, tmp_path / name)
