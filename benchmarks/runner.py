@@ -41,13 +41,15 @@ class Peer:
 class Contest:
     """One piece of work, done by delvec and by others.
 
-    `agree` gets the results of all sides, delvec's first, and must raise if they differ.
+    `agree` gets the results of all sides, delvec's first, and must raise if they differ. `prepare`
+    runs before each round and is not timed.
     """
 
     ours: Callable[[], object]
     peers: Sequence[Peer]
     agree: Callable[..., None] = field(default=lambda *_: None)
     rounds: int = 9
+    prepare: Callable[[], None] = field(default=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,13 @@ def benchmark(name: str) -> Callable[[Callable[[], Contest]], Callable[[], Conte
 
 def run(name: str, contest: Contest, rounds: int | None = None) -> list[Result]:
     """Check that the sides agree, then time them round by round."""
+    contest.prepare()
     contest.agree(contest.ours(), *(peer.run() for peer in contest.peers))
     sides = [contest.ours, *(peer.run for peer in contest.peers)]
     times: list[list[float]] = [[] for _ in sides]
     count = rounds or contest.rounds
     for number in range(count):
+        contest.prepare()
         for step in range(len(sides)):
             index = (number + step) % len(sides)
             times[index].append(_timed(sides[index]))

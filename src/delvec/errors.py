@@ -190,7 +190,10 @@ class UnsupportedFeatureError(DelvecError, NotImplementedError):
 
 
 class ConflictError(DelvecError):
-    """Another commit got there first and the two cannot both stand. Safe to retry."""
+    """Another commit got there first and the two cannot both stand. Safe to retry.
+
+    `attempts` says how often this change was tried to be put until then.
+    """
 
     def __init__(
         self,
@@ -203,6 +206,7 @@ class ConflictError(DelvecError):
         super().__init__(message, hint=hint)
         self.version = version
         self.files = tuple(files)
+        self.attempts = 0
 
 
 class PlanError(DelvecError):

@@ -63,7 +63,7 @@ TOLD = (
         ),
         (
             (
-                "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: outer"
+                "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: outer"
                 "\n\tat y\nCaused by: java.lang.IllegalStateException: middle\n\tat z\n"
                 "Caused by: java.lang.RuntimeException: innermost\n\tat z"
             ),

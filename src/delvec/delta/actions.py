@@ -111,6 +111,11 @@ class JsonActions:
         for start, line in self._lines:
             yield self._parsed(line, start)
 
+    @property
+    def line_count(self) -> int:
+        """How many lines there are, as rows of `table`."""
+        return len(self._lines)
+
     def action(self, row: int) -> dict[str, Any]:
         """Give the whole action of one row of `table`."""
         start, line = self._lines[row]

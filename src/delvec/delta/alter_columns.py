@@ -281,9 +281,9 @@ def _united_type(have: DataType, incoming: DataType, path: str) -> DataType:
             key=_united_type(have.key, incoming.key, f"{path}.key"),
             value=_united_type(have.value, incoming.value, f"{path}.value"),
         )
-    if have == incoming or incoming == PrimitiveType("void"):
-        return have
+    if isinstance(have, PrimitiveType) and isinstance(incoming, PrimitiveType):
+        return have  # values are cast to it when they are written, where that is allowed
     raise InvalidArgumentError(
         f"column {path} is {have} in the table and {incoming} in the rows",
-        hint=f"cast it to {have}, or write without merge_schema, which casts what fits",
+        hint=f"cast it to {have}",
     )

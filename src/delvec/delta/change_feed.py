@@ -36,6 +36,8 @@ from delvec.vector import Bitmap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from delvec.delta.log_files import LogFile
     from delvec.delta.snapshot import Snapshot
     from delvec.delta.whole_actions import Kind
@@ -46,6 +48,8 @@ __all__ = ["CONSTANTS", "ChangeFeed", "Changes", "change_feed"]
 _REQUESTS_AT_ONCE: Final = 16
 # A commit's time depends on those before it if clocks went wrong; this many are looked at.
 _BEFORE: Final = 100
+_BYTES_AT_ONCE: Final = 32 << 20
+_KINDS: Final[tuple[Kind, ...]] = ("cdc", "add", "remove")
 _ROWS_CHANGED: Final = tuple(f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted"))
 CONSTANTS: Final = pa.schema(
     [
@@ -126,10 +130,40 @@ def change_feed(storage: Storage, start: int, end: int | None = None) -> ChangeF
     require_recorded(storage.root, first, snapshot, read)
     times = CommitTimes(snapshot, [commit for commit in listed if commit.last <= last])
     collected = _Collected(snapshot)
-    for commit, actions in zip(commits, read, strict=True):
-        info = _info(actions)
-        collected.take(actions, info, commit.first, times.of_read(commit, info) * 1000)
+    for batch in _batches(commits, read):
+        collected.take([_Commit.of(commit, actions, times) for commit, actions in batch])
     return collected.feed()
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """A commit of the range; the time is in microseconds since 1970."""
+
+    actions: JsonActions
+    version: int
+    time: int
+    changes_rows: bool
+
+    @classmethod
+    def of(cls, commit: LogFile, actions: JsonActions, times: CommitTimes) -> _Commit:
+        info = _info(actions)
+        moment = times.of_read(commit, info) * 1000
+        return cls(actions, commit.first, moment, not _changes_nothing(info))
+
+
+def _batches(
+    commits: Sequence[LogFile], read: Sequence[JsonActions]
+) -> Iterator[list[tuple[LogFile, JsonActions]]]:
+    """Put small commits together: to parse one takes milliseconds, however small it is."""
+    batch: list[tuple[LogFile, JsonActions]] = []
+    size = 0
+    for commit, actions in zip(commits, read, strict=True):
+        if batch and size + len(actions.data) > _BYTES_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+        batch.append((commit, actions))
+        size += len(actions.data)
+    yield batch
 
 
 def _read(storage: Storage, commit: LogFile) -> JsonActions:
@@ -160,37 +194,44 @@ class _Collected:
         self._gone, self._back = _Entries(snapshot), _Entries(snapshot)
         self._before, self._after = _Entries(snapshot), _Entries(snapshot)
 
-    def take(self, actions: JsonActions, info: Mapping[str, Any], version: int, time: int) -> None:
-        """Take the changes of one version; the time is in microseconds."""
-        recorded = self._actions(actions, "cdc")
-        if recorded.num_rows:
-            self._recorded.add(recorded, None, version, time)
-            return
-        if _changes_nothing(info):
-            return
-        adds, removes = self._actions(actions, "add"), self._actions(actions, "remove")
-        in_adds = pc.index_in(removes["path"], value_set=adds["path"].combine_chunks())
+    def take(self, commits: Sequence[_Commit]) -> None:
+        """Take the changes of some versions."""
+        recorded, adds, removes = (self._actions(commits, kind) for kind in _KINDS)
+        self._recorded.add(recorded, None)
+        silent = [commit.version for commit in commits if not commit.changes_rows]
+        said = pa.array([*silent, *recorded["_commit_version"].to_pylist()], pa.int64())
+        adds, removes = (
+            side.filter(pc.invert(pc.is_in(side["_commit_version"], value_set=said)))
+            for side in (adds, removes)
+        )
+        in_adds = pc.index_in(_keys(removes), value_set=_keys(adds))
         again = in_adds.is_valid()
         pairs_of = in_adds.drop_null()
         alone = np.ones(adds.num_rows, dtype=np.bool_)
         alone[pairs_of.to_numpy()] = False
-        self._whole.add(adds.filter(pa.array(alone)), "insert", version, time)
-        gone = self._sized(removes.filter(pc.invert(again)))
-        self._whole.add(gone, "delete", version, time)
-        after, before = adds.take(pairs_of), removes.filter(again)
+        self._whole.add(adds.filter(pa.array(alone)), "insert")
+        self._whole.add(self._sized(removes.filter(pc.invert(again))), "delete")
+        self._take_pairs(removes.filter(again), adds.take(pairs_of))
+
+    def _take_pairs(self, removes: pa.Table, after: pa.Table) -> None:
+        """Take files that were removed and added again, side by side."""
         # Statistics and the size are those of the add; a remove need not have any.
         place = after.column_names.index("deletionVector")
-        before = after.set_column(place, "deletionVector", before["deletionVector"])
-        had, has = (side["deletionVector"].is_valid() for side in (before, after))
-        if pc.any(pc.invert(pc.or_(had, has))).as_py():
+        before = after.set_column(place, "deletionVector", removes["deletionVector"])
+        had, has = (_array(side["deletionVector"]).is_valid() for side in (before, after))
+        neither = after.filter(pc.invert(pc.or_(had, has)))
+        if neither.num_rows:
             raise FormatError(
-                "one commit adds and removes the same file with the same vector", path=actions.uri
+                f"version {neither['_commit_version'][0]} adds and removes the same file with the"
+                " same vector",
+                path=self._snapshot.table,
+                found=repr(neither["path"][0].as_py()),
             )
-        self._gone.add(after.filter(pc.invert(had)), "delete", version, time)
-        self._back.add(before.filter(pc.invert(has)), "insert", version, time)
+        self._gone.add(after.filter(pc.invert(had)), "delete")
+        self._back.add(before.filter(pc.invert(has)), "insert")
         both = pc.and_(had, has)
-        self._before.add(before.filter(both), "insert", version, time)
-        self._after.add(after.filter(both), "delete", version, time)
+        self._before.add(before.filter(both), "insert")
+        self._after.add(after.filter(both), "delete")
 
     def _sized(self, entries: pa.Table) -> pa.Table:
         """Ask the store for sizes that the log does not have; removes need not say them."""
@@ -204,19 +245,21 @@ class _Collected:
         place = entries.column_names.index("size")
         return entries.set_column(place, "size", pa.array(sizes, pa.int64()))
 
-    def _actions(self, actions: JsonActions, kind: Kind) -> pa.Table:
+    def _actions(self, commits: Sequence[_Commit], kind: Kind) -> pa.Table:
         """Give the files of one kind of action that change rows, with partition values by name."""
-        found = from_json(actions, kind, self._names)
+        found, at = self._parsed(commits, kind)
         if kind != "cdc":
-            found = found.filter(pc.fill_null(pc.struct_field(found, "dataChange"), True))
+            changing = pc.fill_null(pc.struct_field(found, "dataChange"), True)
+            found, at = found.filter(changing), at[changing.to_numpy(zero_copy_only=False)]
         fields = {field.name: pc.struct_field(found, field.name) for field in found.type}
         rows, texts = len(found), fields["partitionValues"]
         if kind == "remove" and self._names and texts.null_count:
+            index = int(np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))[0])
             raise FormatError(
                 "a commit removes a file without its partition values, so that the rows that it"
                 " deleted cannot be read",
-                path=actions.uri,
-                found=pc.struct_field(found, "path").filter(texts.is_null())[0].as_py(),
+                path=commits[int(at[index])].actions.uri,
+                found=repr(fields["path"][index].as_py()),
             )
         columns: dict[str, Any] = {
             "path": canonical(fields["path"], self._snapshot.table),
@@ -230,7 +273,27 @@ class _Collected:
         if self._names:
             values = [pc.map_lookup(texts, name, "first") for name in self._names]
             columns["partitionValues"] = pa.StructArray.from_arrays(values, self._names)
+        versions = np.array([commit.version for commit in commits], dtype=np.int64)
+        times = np.array([commit.time for commit in commits], dtype=np.int64)
+        columns["_commit_version"] = pa.array(versions[at])
+        columns["_commit_timestamp"] = pa.array(times[at]).cast(CONSTANTS.field(2).type)
         return pa.table(columns)
+
+    def _parsed(
+        self, commits: Sequence[_Commit], kind: Kind
+    ) -> tuple[pa.StructArray, NDArray[np.int64]]:
+        """Parse the actions of one kind of all commits together; tell of which each is."""
+        whole = JsonActions(
+            commits[0].actions.uri, b"\n".join(commit.actions.data for commit in commits)
+        )
+        try:
+            found, lines = from_json(whole, kind, self._names)
+        except FormatError:
+            for commit in commits:  # for the error to name the right file
+                from_json(commit.actions, kind, self._names)
+            raise
+        counts = [commit.actions.line_count for commit in commits]
+        return found, np.repeat(np.arange(len(commits)), counts)[lines]
 
     def feed(self) -> ChangeFeed:
         storage, whole = self._snapshot.storage, self._whole.changes()
@@ -279,13 +342,9 @@ class _Entries:
     def __len__(self) -> int:
         return sum(piece.num_rows for piece in self._pieces)
 
-    def add(self, entries: pa.Table, change: str | None, version: int, time: int) -> None:
-        if not entries.num_rows:
-            return
-        for field, value in zip(CONSTANTS, (change, version, time), strict=True):
-            entries = entries.append_column(
-                field, pa.repeat(pa.scalar(value, field.type), entries.num_rows)
-            )
+    def add(self, entries: pa.Table, change: str | None) -> None:
+        kinds = pa.repeat(pa.scalar(change, pa.string()), entries.num_rows)
+        entries = entries.append_column("_change_type", kinds)
         self._pieces.append(entries.select(self._schema.names))
 
     def extend(self, other: _Entries, mask: pa.Array | None = None) -> None:
@@ -310,6 +369,11 @@ class _Entries:
             np.arange(table.num_rows, dtype=np.int64),
         )
         return Changes(files, constants, {})
+
+
+def _keys(entries: pa.Table) -> pa.Array:
+    version = _array(entries["_commit_version"]).cast(pa.string())
+    return pc.binary_join_element_wise(version, _array(entries["path"]), "\0")
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

@@ -16,11 +16,17 @@ from uuid import uuid4
 from delvec.delta.actions import JsonActions
 from delvec.delta.conflicts import Winner, isolation_level, rebased
 from delvec.delta.entries import commit_info, encoded, marked_add, removal
-from delvec.delta.log_files import commit_key, list_commits
+from delvec.delta.log_files import LOG, commit_key, list_commits
 from delvec.delta.row_ids import ROW_IDS, high_water_mark, with_row_ids
 from delvec.delta.validation import require_valid
 from delvec.delta.vector_store import store_vectors
-from delvec.errors import ConflictError, ObjectExistsError, ObjectNotFoundError, StorageError
+from delvec.errors import (
+    ConflictError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    TableNotFoundError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -96,6 +102,7 @@ def commit(base: Base, change: Change, leftovers: Leftovers) -> Committed:
 
     Raises:
         ConflictError: A concurrent commit does not allow it; nothing was changed.
+        TableNotFoundError: The table was dropped since.
         PlanError: It would break the table; nothing was changed.
     """
     txn_id, read_version = str(uuid4()), base.version
@@ -107,7 +114,11 @@ def commit(base: Base, change: Change, leftovers: Leftovers) -> Committed:
         attempts += 1
         if _put(base, data, txn_id, leftovers):
             break
-        base, change, united = _behind_winners(base, change)
+        try:
+            base, change, united = _behind_winners(base, change)
+        except ConflictError as error:
+            error.attempts = attempts
+            raise
         reconciled += united
     used = {each.descriptor.file_path for each in change.marked if each.descriptor is not None}
     stale = change.vector_files.keys() - used
@@ -188,6 +199,7 @@ def _with_own_times(base: Base, metadata: Metadata, version: int, own_ms: int) -
 def _put(base: Base, data: bytes, txn_id: str, leftovers: Leftovers) -> bool:
     """Put the commit; tell whether it is in. While that is unknown, nothing is cleaned up."""
     storage, version = base.storage, base.version + 1
+    _require_table(base)
     leftovers.keep()
     try:
         storage.write_if_absent(commit_key(version), data)
@@ -205,6 +217,19 @@ def _put(base: Base, data: bytes, txn_id: str, leftovers: Leftovers) -> bool:
     if not is_in:
         leftovers.forget_none()
     return is_in
+
+
+def _require_table(base: Base) -> None:
+    """Refuse to put a commit where the table is no more: it would be a log without a beginning."""
+    if base.version < 0 or base.storage.exists(commit_key(base.version)):
+        return
+    # A commit may have been cleaned up behind its checkpoint.
+    if next(base.storage.list(LOG, start_from=f"{base.version:020}"), None) is None:
+        raise TableNotFoundError(
+            f"{base.storage.root} was dropped while this operation ran: its log is gone",
+            table=base.storage.root,
+            hint="nothing was changed; create the table again, or write to another one",
+        )
 
 
 def _is_ours(storage: Storage, version: int, txn_id: str) -> bool:

@@ -52,7 +52,10 @@ class Leftovers:
         """Remove some of the files at once, as those that another attempt has replaced."""
         gone = [key for key in self._keys if key in keys]
         self._keys = [key for key in self._keys if key not in keys]
-        self._storage.delete(gone)
+        try:
+            self._storage.delete(gone)
+        except StorageError as failure:
+            self._warn(failure)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -75,7 +78,8 @@ class Leftovers:
             for folder in self._folders:
                 self._storage.delete_folder(folder)
         except StorageError as failure:
-            # The operation's own error says more; what is left harms nobody.
-            _LOG.warning(
-                "files of a failed operation are left in %s: %s", self._storage.root, failure
-            )
+            self._warn(failure)
+
+    def _warn(self, failure: StorageError) -> None:
+        # The operation's own outcome says more; what is left harms nobody.
+        _LOG.warning("files that nobody needs are left in %s: %s", self._storage.root, failure)

@@ -76,7 +76,7 @@ class _JsonAdds:
         more: Sequence[str] = (),  # noqa: ARG002 - JSON has statistics as text alone
     ) -> Iterator[pa.StructArray]:
         """Give the whole actions of one kind, as `ParquetActions` does."""
-        yield from_json(self._actions, kind, partition_names)
+        yield from_json(self._actions, kind, partition_names)[0]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from delvec.delta.actions import JsonActions
 
 __all__ = ["ADD", "REMOVE", "TEXTS", "TYPES", "Kind", "conformed", "from_json"]
@@ -87,8 +89,10 @@ def _fitted(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return conformed(values, kind) if pa.types.is_struct(kind) else values.cast(kind)
 
 
-def from_json(actions: JsonActions, kind: Kind, partition_names: Sequence[str]) -> pa.StructArray:
-    """Give all actions of one kind in a file of the log, in its order.
+def from_json(
+    actions: JsonActions, kind: Kind, partition_names: Sequence[str]
+) -> tuple[pa.StructArray, NDArray[np.int64]]:
+    """Give all actions of one kind in a file of the log, in its order, and the line of each.
 
     Partition values are those of the table's present columns.
     """
@@ -107,7 +111,7 @@ def from_json(actions: JsonActions, kind: Kind, partition_names: Sequence[str]) 
         fields["tags"] = pa.array([tag and list(tag.items()) for tag in tags], TEXTS)
     there = [field for field in TYPES[kind] if field.name in fields]
     whole = pa.StructArray.from_arrays([fields[f.name] for f in there], fields=there)
-    return conformed(whole, TYPES[kind])
+    return conformed(whole, TYPES[kind]), lines
 
 
 def _partition_values(

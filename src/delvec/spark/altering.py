@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import functions
 
 from delvec.delta.alter import add_constraint, new_table
@@ -47,12 +48,29 @@ def schema_of(schema: Any) -> StructType:  # noqa: ANN401
     if isinstance(schema, DeltaStruct):
         return schema
     if isinstance(schema, str):
-        schema = SparkStruct.fromDDL(schema)
+        schema = _from_text(schema)
     if not isinstance(schema, SparkStruct):
         raise InvalidArgumentError(
             f"a schema is a StructType or a text such as 'id long, day date', got {schema!r}"
         )
     return parse_schema(schema.json())
+
+
+def _from_text(text: str) -> Any:  # noqa: ANN401
+    from pyspark.sql.types import StructType as SparkStruct  # noqa: PLC0415
+
+    try:
+        return SparkStruct.fromDDL(text)
+    except PySparkRuntimeError as error:
+        raise InvalidArgumentError(
+            f"only Spark reads a schema that is a text, and no session is there: {text!r}",
+            hint="start one, or pass a StructType",
+        ) from error
+    except PySparkException as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidArgumentError(
+            f"{text!r} is no schema: {reason}", hint="write it as in 'id long, day date'"
+        ) from error
 
 
 @dataclass(frozen=True)

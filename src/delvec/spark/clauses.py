@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import Column, functions
 
+from delvec.delta.alter_columns import split_path
 from delvec.delta.expressions import GENERATION
+from delvec.delta.schema import StructType
 from delvec.errors import InvalidArgumentError
 from delvec.spark.file_columns import quoted
 from delvec.spark.incoming import Conversion, default_of
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from delvec.delta.schema import Field, StructType
+    from delvec.delta.schema import DataType, Field
 
 __all__ = ["KIND", "Assigned", "Clause", "When", "assigned", "expression", "kind_of", "new_values"]
 
@@ -96,13 +98,13 @@ def _path(schema: StructType, name: str) -> list[str]:
     if any(field.name.lower() == name.lower() for field in schema.fields):
         return [schema.field(name).name]
     found: list[str] = []
-    kind = schema
-    for part in name.split("."):
-        if not hasattr(kind, "field"):
+    kind: DataType = schema
+    for part in split_path(name):
+        if not isinstance(kind, StructType):
             raise InvalidArgumentError(f"{'.'.join(found)} is no struct, so it has no {part}")
-        field = kind.field(part.strip("`"))
+        field = kind.field(part)
         found.append(field.name)
-        kind = field.type  # type: ignore[assignment]
+        kind = field.type
     return found
 
 

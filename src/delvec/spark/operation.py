@@ -76,6 +76,20 @@ class Options:
 
 
 @dataclass
+class Spent:
+    """What an operation has cost so far, attempts that ended in a conflict included."""
+
+    before: RequestCounts
+    phases: dict[str, float] = field(default_factory=dict)
+    scans: int = 0
+    attempts: int = 0
+
+    def add_time(self, phase: str, seconds: float) -> None:
+        """Add to the time of a phase."""
+        self.phases[phase] = self.phases.get(phase, 0.0) + seconds
+
+
+@dataclass
 class Attempt:
     """One attempt at an operation, on one version of the table."""
 
@@ -83,7 +97,7 @@ class Attempt:
     snapshot: Snapshot
     options: Options
     leftovers: Leftovers
-    phases: dict[str, float]
+    spent: Spent
     what: str
 
     @property
@@ -109,7 +123,7 @@ class Attempt:
             with _described(self.session, f"{self.what}: {name}"):
                 yield
         finally:
-            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+            self.spent.add_time(name, time.perf_counter() - start)
 
 
 @contextmanager
@@ -151,18 +165,19 @@ def run(
         prepare: Makes the change for a version; writes files of rows, but commits nothing.
         options: What the user said.
     """
-    phases: dict[str, float] = {}
+    spent: Spent | None = None
     for retry in range(options.max_retries + 1):
         start = time.perf_counter()
         snapshot = opened()
-        phases["plan"] = phases.get("plan", 0.0) + time.perf_counter() - start
-        before = snapshot.storage.requests
+        spent = spent or Spent(snapshot.storage.requests)
+        spent.add_time("plan", time.perf_counter() - start)
         done = _already_done(snapshot, operation, options)
         if done is not None:
             return done
         try:
-            return _attempt(spark, snapshot, operation, prepare, options, phases, before)
+            return _attempt(spark, snapshot, operation, prepare, options, spent)
         except ConflictError as error:
+            spent.attempts += error.attempts
             if retry == options.max_retries:
                 if options.max_retries:
                     error.message += f" (after {options.max_retries} retries)"
@@ -187,26 +202,27 @@ def _attempt(
     operation: str,
     prepare: Callable[[Attempt], Outcome],
     options: Options,
-    phases: dict[str, float],
-    before: RequestCounts,
+    spent: Spent,
 ) -> WriteReport:
     storage = snapshot.storage
     with Leftovers(storage) as leftovers, explained(snapshot.table):
         what = f"delvec {operation} on {snapshot.table}"
-        attempt = Attempt(spark, snapshot, options, leftovers, phases, what)
+        attempt = Attempt(spark, snapshot, options, leftovers, spent, what)
         outcome = prepare(attempt)
+        spent.scans += outcome.figures.get("scans", 0)
         change = outcome.change
         if change is None and options.transaction is not None:
             # Nothing to do is done, too: the application must not try again.
             change = Change(operation, transaction=options.transaction)
         if change is None or options.dry_run:
             # What a plan had to write is not wanted.
-            return _report(attempt, operation, outcome, change, before)
+            return _report(attempt, operation, outcome, change)
         with attempt.phase("commit"):
             committed = commit(Base.of(snapshot), change, leftovers)
+            spent.attempts += committed.attempts
     with attempt.phase("checkpoint"):
         notes = after_commit(storage, committed.version, change, snapshot)
-    return _report(attempt, operation, outcome, committed.change, before, committed, notes)
+    return _report(attempt, operation, outcome, committed.change, committed, notes)
 
 
 def after_commit(
@@ -241,11 +257,11 @@ def _report(
     operation: str,
     outcome: Outcome,
     change: Change | None,
-    before: RequestCounts,
     committed: Committed | None = None,
     notes: tuple[str, ...] = (),
 ) -> WriteReport:
-    facts: dict[str, Any] = dict(outcome.figures)
+    spent = attempt.spent
+    facts: dict[str, Any] = {**outcome.figures, "scans": spent.scans}
     if change is not None:
         updated = sum(each.file.descriptor is not None for each in change.marked)
         facts |= {
@@ -265,9 +281,9 @@ def _report(
         attempt.snapshot.table,
         committed.version if committed else None,
         dry_run=attempt.options.dry_run,
-        requests=attempt.storage.requests - before,
-        phases=dict(attempt.phases),
-        attempts=committed.attempts if committed else 0,
+        requests=attempt.storage.requests - spent.before,
+        phases=dict(spent.phases),
+        attempts=spent.attempts,
         reconciled=committed.reconciled if committed else 0,
         notes=(*outcome.notes, *notes),
         **facts,

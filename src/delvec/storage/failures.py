@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["cause_of", "explained", "truncated"]
 
 _DENIED_HINT = "check the bucket's name, and the credentials in storage_options or Spark's settings"
+_ERRNO_HINTS = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room, or ask for a larger quota",
+    errno.EROFS: "the disk is mounted read-only",
+}
 
 
 @contextmanager
@@ -67,6 +73,8 @@ def cause_of(error: Exception) -> str:
 
 
 def _hint(error: Exception, cause: str) -> str | None:
+    if isinstance(error, OSError) and error.errno in _ERRNO_HINTS:
+        return _ERRNO_HINTS[error.errno]
     if isinstance(error, PermissionError):
         return "check the owner and the mode of the file and its folder"
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delvec.delta.table_alterations import TableAlterations
-from delvec.delta.table_reads import TableDetail, TableReads
-from delvec.delta.table_writes import TableWrites
+from delvec.delta.table.alterations import TableAlterations
+from delvec.delta.table.reads import TableReads
+from delvec.delta.table.writes import TableWrites
 
-__all__ = ["DeltaTable", "TableDetail"]
+__all__ = ["DeltaTable"]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delvec.delta.report import WriteReport
     from delvec.delta.schema import StructType
     from delvec.delta.snapshot import Snapshot
-    from delvec.delta.write_options import WriteOptions
+    from delvec.delta.table.options import WriteOptions
     from delvec.spark.operation import Attempt, Outcome
 
 __all__ = ["TableHandle"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.checkpoint_writer import write_checkpoint
-from delvec.delta.handle import TableHandle
-from delvec.delta.merge_builder import MergeBuilder
+from delvec.delta.table.handle import TableHandle
+from delvec.delta.table.merge import MergeBuilder
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from delvec.delta.report import WriteReport
-    from delvec.delta.write_options import WriteOptions
+    from delvec.delta.table.options import WriteOptions
 
 __all__ = ["TableWrites"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta import alter
-from delvec.delta.handle import TableHandle
+from delvec.delta.table.handle import TableHandle
 from delvec.errors import ConflictError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delvec.delta.report import WriteReport
     from delvec.delta.snapshot import Snapshot
     from delvec.delta.state import TableState
-    from delvec.delta.write_options import WriteOptions
+    from delvec.delta.table.options import WriteOptions
 
 __all__ = ["TableAlterations"]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from delvec.delta.report import WriteReport
-    from delvec.delta.write_options import WriteOptions
+    from delvec.delta.table.options import WriteOptions
     from delvec.spark.clauses import Clause, When
 
     Condition = str | Column | None

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.filters import parse_filters
-from delvec.delta.handle import TableHandle
 from delvec.delta.history import history
 from delvec.delta.listing import files_table
 from delvec.delta.predicate import Always
@@ -18,6 +17,7 @@ from delvec.delta.reading import (
     matching_files,
     read_batches,
 )
+from delvec.delta.table.handle import TableHandle
 from delvec.errors import InvalidArgumentError, MissingDependencyError
 
 if TYPE_CHECKING:
