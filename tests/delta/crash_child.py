@@ -5,7 +5,8 @@
     python -m tests.delta.crash_child '<job>'    one operation with Spark
 
 A job is `{"operation": name, "table": folder, "call": k, "when": "before" or "after"}`. Every call
-that changes what is in storage is numbered, and at number `call` the whole process group is killed: Python and JVM.
+that changes what is in storage is numbered, and at number `call` the whole process group is killed:
+Python and JVM.
 """
 
 from __future__ import annotations

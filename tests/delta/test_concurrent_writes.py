@@ -438,11 +438,12 @@ def test_a_conflict_without_retries_leaves_what_the_winner_made(
 
     before_commit(monkeypatch, first)
     table = DeltaTable.for_path(spark, path)
+    acts = {
+        "DELETE": lambda: table.delete(MATCH, max_retries=0),
+        "UPDATE": lambda: table.update({"n": "-1"}, MATCH, max_retries=0),
+    }
     with pytest.raises(ConflictError, match=r"version 3 .*OPTIMIZE.* removed or rewrote") as caught:
-        if operation == "DELETE":
-            table.delete(MATCH, max_retries=0)
-        else:
-            table.update({"n": "-1"}, MATCH, max_retries=0)
+        acts[operation]()
     assert caught.value.version == 3
     assert caught.value.hint
     assert files_below(path) == seen[0]

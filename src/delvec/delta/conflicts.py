@@ -132,7 +132,11 @@ def _check_new_rows(change: Change, winner: Winner, storage: Storage) -> None:
     candidates = [
         path
         for path, body in winner.adds.items()
-        if (_came_back(path, winner, storage) if path in winner.removes else body["dataChange"])
+        if (
+            _came_back(path, winner, storage)
+            if path in winner.removes
+            else body.get("dataChange", True)
+        )
     ]
     if not candidates:
         return

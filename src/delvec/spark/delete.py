@@ -8,12 +8,11 @@ from pyspark.sql import functions
 
 from delvec.delta.change import Change, Reads
 from delvec.delta.writable import require_writable, writes_vectors
-from delvec.errors import InvalidArgumentError
 from delvec.spark.change_rows import CHANGE_TYPE, has_change_feed, store_change_rows
 from delvec.spark.conditions import text_of
 from delvec.spark.copying import file_count, kept_rows
 from delvec.spark.find import NUMBER, POSITION
-from delvec.spark.marking import Marks, mark
+from delvec.spark.marking import Marks, mark, require_ratio
 from delvec.spark.operation import Outcome
 from delvec.spark.rows import write_rows
 from delvec.spark.scan import scan
@@ -43,10 +42,7 @@ def delete(where: str | Column | None, ratio: float | None) -> Callable[[Attempt
         where: The condition; rows for which it is null stay.
         ratio: Rewrite a file when at least this share of its rows is deleted.
     """
-    if ratio is not None and not 0 < ratio <= 1:
-        raise InvalidArgumentError(
-            f"rewrite_ratio is a share of rows above 0 and up to 1, got {ratio}"
-        )
+    require_ratio(ratio)
     return lambda attempt: prepare_delete(attempt, where, ratio)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from delvec.delta.change import LiveFile, Marked
 from delvec.delta.vectors import load_vectors
-from delvec.errors import PlanError
+from delvec.errors import InvalidArgumentError, PlanError
 from delvec.spark.find import find_rows, fits_driver
 from delvec.spark.targets import live_files, row_counts
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delvec.spark.operation import Attempt
     from delvec.vector import Bitmap
 
-__all__ = ["Fates", "Marks", "mark"]
+__all__ = ["Fates", "Marks", "mark", "require_ratio"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,14 @@ class Marks:
     twice: tuple[str, ...] = ()
     hits: Mapping[int, Bitmap] = field(default_factory=dict)
     vector_files: Mapping[str, int] = field(default_factory=dict)
+
+
+def require_ratio(ratio: float | None) -> None:
+    """Refuse what is no share of rows."""
+    if ratio is not None and not 0 < ratio <= 1:
+        raise InvalidArgumentError(
+            f"rewrite_ratio is a share of rows above 0 and up to 1, got {ratio}"
+        )
 
 
 def mark(

@@ -35,7 +35,7 @@ from delvec.spark.file_columns import quoted
 from delvec.spark.find import NUMBER, POSITION
 from delvec.spark.incoming import checked
 from delvec.spark.join_keys import join_keys, key_ranges
-from delvec.spark.marking import Marks, mark
+from delvec.spark.marking import Marks, mark, require_ratio
 from delvec.spark.operation import Outcome
 from delvec.spark.row_tracking import id_columns, id_names, with_ids
 from delvec.spark.rows import write_rows
@@ -84,6 +84,7 @@ class MergeRequest:
         aliases: What conditions and values call the target and the source.
         clauses: What to do, in order.
         merge_schema: Whether columns that only the source has become columns of the table.
+        rewrite_ratio: Rewrite a file when this share of its rows is gone.
     """
 
     source: DataFrame
@@ -91,6 +92,7 @@ class MergeRequest:
     aliases: tuple[str, str]
     clauses: tuple[Clause, ...]
     merge_schema: bool = False
+    rewrite_ratio: float | None = None
 
     def of(self, when: When) -> list[Clause]:
         """Give the clauses for one kind of rows."""
@@ -102,6 +104,7 @@ class MergeRequest:
         Raises:
             InvalidArgumentError: There is no clause, or one stands behind another that takes all.
         """
+        require_ratio(self.rewrite_ratio)
         if not self.clauses:
             raise InvalidArgumentError(
                 "a merge needs at least one clause",
@@ -213,7 +216,7 @@ class _Merge:
             inserted = self._inserted(source, changed, ranges)
             if inserted is not None and self._feed:
                 inserted = stages.enter_context(staged(inserted))
-            written, copied = self._written(files, changed, inserted, marks)
+            written, copied = self._written(files, changed, inserted, marks, ranges.rows)
             counts = self._counts(marks, inserted, written, copied)
             if not sum(counts[name] for name in _ROWS):
                 return Outcome(None, figures)
@@ -293,7 +296,8 @@ class _Merge:
             for (when, action), numbers in self._numbers().items()
         }
         rows = changed.where(functions.col(KIND) > 0).select(NUMBER, POSITION, KIND)
-        marks = mark(self._attempt, files, rows, vectors=vectors, kinds=kinds)
+        ratio = self._request.rewrite_ratio
+        marks = mark(self._attempt, files, rows, vectors=vectors, ratio=ratio, kinds=kinds)
         matched = self._by_when["matched"]
         only_deletes = len(matched) == 1 and matched[0].clause.action == "delete"
         if marks.twice and not (only_deletes and matched[0].clause.condition is None):
@@ -330,7 +334,12 @@ class _Merge:
         return rows.withColumns(ids) if ids else rows
 
     def _written(
-        self, files: FileSet, changed: DataFrame, inserted: DataFrame | None, marks: Marks
+        self,
+        files: FileSet,
+        changed: DataFrame,
+        inserted: DataFrame | None,
+        marks: Marks,
+        source_rows: int,
     ) -> tuple[WrittenFiles | None, int]:
         attempt, metadata = self._attempt, self._metadata
         rewritten = marks.fates.rewritten
@@ -353,7 +362,7 @@ class _Merge:
         if rewritten:
             kept = self._kept(files, rewritten).select(*columns)
             rows = kept if rows is None else rows.unionAll(kept)
-        changed_rows = sum(marks.counts.values()) + copied
+        at_most = sum(marks.counts.values()) + copied + (source_rows if self._inserts else 0)
         with attempt.phase("write"):
             written = write_rows(
                 self._spark,
@@ -361,7 +370,7 @@ class _Merge:
                 metadata,
                 rows,  # type: ignore[arg-type]
                 tight_bounds=self._state.protocol.has_vectors,
-                files=file_count(self._spark, self._snapshot, changed_rows),
+                files=file_count(self._spark, self._snapshot, at_most),
             )
             attempt.leftovers.add_folder(written.folder)
         return written, copied

@@ -22,7 +22,7 @@ from delvec.spark.copying import file_count, kept_rows
 from delvec.spark.file_columns import quoted
 from delvec.spark.find import NUMBER, POSITION
 from delvec.spark.incoming import checked
-from delvec.spark.marking import mark
+from delvec.spark.marking import mark, require_ratio
 from delvec.spark.operation import Outcome
 from delvec.spark.row_tracking import id_columns, id_names, with_ids
 from delvec.spark.rows import write_rows
@@ -47,20 +47,26 @@ __all__ = ["OLD", "old_and_new", "update"]
 OLD = "__delvec_old"
 
 
-def update(values: Mapping[str, Any], where: str | Column | None) -> Callable[[Attempt], Outcome]:
+def update(
+    values: Mapping[str, Any], where: str | Column | None, ratio: float | None
+) -> Callable[[Attempt], Outcome]:
     """Prepare an update of all rows that satisfy a condition, or of all.
 
     Args:
         values: New values by column, as SQL, columns of Spark, or plain values.
         where: The condition; rows for which it is null stay as they are.
+        ratio: Rewrite a file when at least this share of its rows is gone.
     """
+    require_ratio(ratio)
     clause = Clause("matched", "update", None, values)
-    return lambda attempt: _Update(attempt, clause, where).prepare()
+    return lambda attempt: _Update(attempt, clause, where, ratio).prepare()
 
 
 class _Update:
-    def __init__(self, attempt: Attempt, clause: Clause, where: str | Column | None) -> None:
-        self._attempt, self._where = attempt, where
+    def __init__(
+        self, attempt: Attempt, clause: Clause, where: str | Column | None, ratio: float | None
+    ) -> None:
+        self._attempt, self._where, self._ratio = attempt, where, ratio
         self._spark, self._snapshot = attempt.spark, attempt.snapshot
         self._metadata = attempt.snapshot.metadata
         self._assigned = assigned(
@@ -81,7 +87,8 @@ class _Update:
         figures = {**targets.figures, "files_scanned": len(looked_at)}
         with staged(self._rows(files, self._where, old=feed)) as changed:
             with attempt.phase("find"):
-                marks = mark(attempt, files, changed.select(NUMBER, POSITION), vectors=vectors)
+                places = changed.select(NUMBER, POSITION)
+                marks = mark(attempt, files, places, vectors=vectors, ratio=self._ratio)
             gone = live_files(snapshot.files, direct)
             count = marks.rows + self._live_rows(direct)
             if not count:

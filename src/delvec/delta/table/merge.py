@@ -68,8 +68,14 @@ class MergeBuilder:
         """Delete a row of the table that has no partner."""
         return self._with("not_matched_by_source", "delete", condition, None)
 
-    def execute(self, **options: Unpack[WriteOptions]) -> WriteReport:
+    def execute(
+        self, *, rewrite_ratio: float | None = None, **options: Unpack[WriteOptions]
+    ) -> WriteReport:
         """Merge; the source is computed once, however often a conflict makes it begin again.
+
+        Args:
+            rewrite_ratio: Write a file anew when this share of its rows is gone.
+            options: See `WriteOptions`.
 
         Raises:
             InvalidArgumentError: Clauses or names are wrong, or several rows of the source match
@@ -79,7 +85,9 @@ class MergeBuilder:
         from delvec.spark.staging import staged  # noqa: PLC0415
 
         with staged(numbered(self.source)) as source:
-            request = MergeRequest(source, self.on, self.aliases, self.clauses, self.merge_schema)
+            request = MergeRequest(
+                source, self.on, self.aliases, self.clauses, self.merge_schema, rewrite_ratio
+            )
             return self._run("MERGE", merge(request), options)
 
     def _with(

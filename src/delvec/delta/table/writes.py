@@ -101,6 +101,8 @@ class TableWrites(TableHandle):
         self,
         set: Mapping[str, str | Column | Any],  # noqa: A002 - as SQL says it
         where: str | Column | None = None,
+        *,
+        rewrite_ratio: float | None = None,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
         """Give columns new values in the rows that satisfy a condition; in all without one.
@@ -111,13 +113,14 @@ class TableWrites(TableHandle):
             set: New values by column, in SQL, as columns of Spark, or plain values that are no
                 texts; `a.b` is a field of the struct `a`.
             where: Which rows; it is evaluated once.
+            rewrite_ratio: Write a file anew when this share of its rows is gone.
             options: See the class.
         """
         from delvec.spark.update import update  # noqa: PLC0415
 
         if not set:
             raise InvalidArgumentError("an update needs at least one column to set")
-        return self.run("UPDATE", update(set, where), options)
+        return self.run("UPDATE", update(set, where, rewrite_ratio), options)
 
     def merge(
         self,
