@@ -275,11 +275,12 @@ def test_identity_columns_get_no_values_of_ours(spark: SparkSession, tmp_path: P
     sql(spark, path, "INSERT INTO {T} (n) VALUES (1), (2)")
     table = DeltaTable.for_path(spark, path)
     with nothing_happens(path):
-        for act in (
+        acts: list[Callable[[], object]] = [
             lambda: table.append(one(spark, "5L AS id", "1 AS n")),
             lambda: table.update({"id": "id + 1"}),
             lambda: table.overwrite(one(spark, "1 AS n")),
-        ):
+        ]
+        for act in acts:
             with pytest.raises(UnsupportedFeatureError, match="identity"):
                 act()
     assert table.update({"n": "n + 1"}, "n = 1").rows_updated == 1
@@ -396,12 +397,13 @@ def test_a_disk_that_is_mounted_read_only(spark: SparkSession, tmp_path: Path) -
     bind = ["--bind", str(path), str(path)]
     table = DeltaTable.for_path(spark, path)
     with mounted(path, bind, ["-o", "remount,ro,bind", str(path)]), nothing_happens(path):
-        for act in (
+        acts: list[Callable[[], object]] = [
             lambda: table.append(spark.range(3)),
             lambda: table.update({"id": "-id"}, "id = 1"),
             lambda: table.delete("id = 1"),
             lambda: table.set_properties({"a.b": "c"}),
-        ):
+        ]
+        for act in acts:
             with pytest.raises(StorageError) as caught:
                 act()
             assert str(path) in caught.value.message

@@ -136,6 +136,21 @@ def test_a_winner_that_brought_rows_back_is_a_conflict(table: Path) -> None:
     assert put(late, deletion(late, {SECOND: [0]})).version == 4
 
 
+@pytest.mark.parametrize("level", ["Serializable", "WriteSerializable"])
+@pytest.mark.parametrize("alters", [True, False])
+def test_rows_that_were_added_blindly(tmp_path: Path, level: str, alters: bool) -> None:  # noqa: FBT001
+    builder = TableBuilder(tmp_path / "t", properties={"delta.isolationLevel": level})
+    builder.create()
+    late = opened(builder.root)
+    put(opened(builder.root), Change("WRITE", added=(added(builder.root, "a", 3),)))
+    change = Change("UPDATE", reads=Reads(Always()), metadata=late.metadata if alters else None)
+    if level == "WriteSerializable" and not alters:
+        assert put(late, change).version == 2
+    else:
+        with pytest.raises(ConflictError, match="added rows that this change might be about: a"):
+            put(late, change)
+
+
 def test_a_change_that_depends_on_whole_files_conflicts_with_their_deletes(table: Path) -> None:
     late = opened(table)
     put(opened(table), deletion(opened(table), {SECOND: [0]}))
@@ -228,7 +243,7 @@ class Remote(Unlucky):
     folder: str = ""
 
     @property
-    def _backend(self) -> Any:  # type: ignore[override]  # noqa: ANN401
+    def _backend(self) -> Any:  # noqa: ANN401
         return Storage(self.folder)._backend
 
 

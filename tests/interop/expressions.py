@@ -1,8 +1,8 @@
 """SQL expressions in pairs: the text that engines get, and a Python function that says its value.
 
 A row is a dict. Functions get the rows in scope by the prefix that the text has for their columns:
-"" for the one table of a DELETE or UPDATE, "t." and "s." for the two sides of a MERGE. NULL is None,
-and a condition is True, False or None.
+"" for the one table of a DELETE or UPDATE, "t." and "s." for the two sides of a MERGE. NULL is
+None, and a condition is True, False or None.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
     "STAMPS",
     "Expression",
     "assignment",
+    "both",
     "column",
     "condition",
     "equal",
     "literal",
-    "both",
 ]
 
 NAMES = ("anna", "Änne", "żółw", "名前", "smile 🙂", "", "o'hara", "a%b_c", "back\\slash", None)
@@ -187,7 +187,9 @@ LEAVES: dict[str, Callable[[Random, str], Expression]] = {
     "null": lambda rng, p: _null(p + rng.choice(["id", "name", "amount", "place", "place.x"])),
     "unknown": lambda rng, p: _among(f"{p}id", *(rng.randrange(120) for _ in range(12))),
     "same": lambda rng, p: _same(f"{p}name", rng.choice(NAMES)),
-    "text": lambda rng, p: _compared(f"{p}name", rng.choice(["=", "<>", "<"]), _present(rng, NAMES)),
+    "text": lambda rng, p: _compared(
+        f"{p}name", rng.choice(["=", "<>", "<"]), _present(rng, NAMES)
+    ),
     "like": _prefixed,
     "decimal": lambda rng, p: _compared(f"{p}amount", ">=", Decimal(rng.randrange(5000)) / 100),
     "stamp": lambda rng, p: _compared(f"{p}stamp", "<", _present(rng, STAMPS)),

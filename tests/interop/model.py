@@ -59,9 +59,7 @@ class Overwrite:
 
     def apply(self, rows: Rows) -> Outcome:
         kept = [] if self.where is None else [row for row in rows if not _holds(self.where, row)]
-        return Outcome(
-            kept + self.rows, deleted=len(rows) - len(kept), inserted=len(self.rows)
-        )
+        return Outcome(kept + self.rows, deleted=len(rows) - len(kept), inserted=len(self.rows))
 
     def __str__(self) -> str:
         return f"overwrite where {_sql(self.where)} by {len(self.rows)} rows"
@@ -137,7 +135,7 @@ class Merge:
             ]
             assert len(partners) < 2, "the source is ambiguous"
             partnered.update(partners)
-            scope = {"t.": row} | {"s.": self.source[number] for number in partners}
+            scope = {"t.": row, "s.": self.source[partners[0]]} if partners else {"t.": row}
             clause = self._first("matched" if partners else "not matched by source", scope)
             fired[clause.kind if clause else "none"] += 1
             if clause is None:

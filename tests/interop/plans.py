@@ -137,7 +137,8 @@ def _merge(rng: Random) -> tuple[Operation, tuple[str, ...]]:
     new = rng.randrange(10_000, 10**9)
     numbers = [*rng.sample(range(120), 40), *rng.choices(range(new, new + 8), k=10), None, None]
     source = [_row(rng, number) for number in numbers]
-    on, about = equal(column("t.id"), column("s.id")), ()
+    on = equal(column("t.id"), column("s.id"))
+    about: tuple[str, ...] = ()
     if not rng.randrange(3):
         more, about = condition(rng, rng.choice(["t.", "s."]), depth=0)
         on = both(on, more)
@@ -148,9 +149,7 @@ def _merge(rng: Random) -> tuple[Operation, tuple[str, ...]]:
 def _clauses(rng: Random) -> Iterator[Clause]:
     """Make some clauses: of each `when` only the last may be without a condition."""
     whens = [
-        when
-        for when in ("matched", "not matched", "not matched by source")
-        if rng.randrange(3) > 0
+        when for when in ("matched", "not matched", "not matched by source") if rng.randrange(3) > 0
     ] or ["not matched"]
     for when in whens:
         count = rng.randrange(1, 3)

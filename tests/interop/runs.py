@@ -28,7 +28,7 @@ __all__ = ["SMALL_ROW_GROUPS", "Run", "bag", "checkpoints", "vector_updates"]
 LOG = logging.getLogger(__name__)
 LOG.setLevel("INFO")
 # A file of thirty rows then has several row groups.
-SMALL_ROW_GROUPS = {
+SMALL_ROW_GROUPS: dict[str, object] = {
     "parquet.block.size": 64,
     "parquet.block.size.row.check.min": 8,
     "parquet.block.size.row.check.max": 8,
@@ -121,7 +121,7 @@ def checkpoints(path: Path) -> list[int]:
 
 
 def vector_updates(path: Path) -> set[tuple[str, str]]:
-    """Name the engines that put a vector in place of another: whose was the old one, the new one."""
+    """Name the engines that put a vector in place of another: of the old one, of the new one."""
     writers: dict[str, str] = {}
     updates = set()
     for actions in spark_tables.commits(path):

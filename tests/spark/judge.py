@@ -71,7 +71,7 @@ def metrics(path: Path, *names: str) -> dict[str, int]:
 
 
 def copy_of(path: Path, name: str) -> Path:
-    """Copy a table beside itself, but for the checksums of Hadoop."""
+    """Copy a table beside itself."""
     target = path.parent / name
     shutil.copytree(path, target)
     return target
@@ -84,7 +84,12 @@ def folder(path: Path) -> set[str]:
 
 
 def judged(
-    spark: SparkSession, template: Path, name: str, sql: str, act: Act, *figures: str
+    spark: SparkSession,
+    template: Path,
+    name: str,
+    sql: str | Callable[[Path], None],
+    act: Act,
+    *figures: str,
 ) -> Judged:
     """Do the same with both engines, and hold rows, changes, figures and errors side by side.
 
@@ -92,13 +97,15 @@ def judged(
         spark: The session.
         template: The table; it stays as it is.
         name: A word for the copies.
-        sql: The statement for delta-spark; `{T}` is the table.
+        sql: The statement for delta-spark, in which `{T}` is the table; or what does it.
         act: The same for delvec.
         figures: Metrics of the commit that must be the same.
     """
     theirs, ours = copy_of(template, f"{name}-theirs"), copy_of(template, f"{name}-ours")
     start = spark_tables.newest_version(ours)
-    refused = _failed(lambda: spark_tables.sql(spark, theirs, sql))
+    refused = _failed(
+        lambda: spark_tables.sql(spark, theirs, sql) if isinstance(sql, str) else sql(theirs)
+    )
     table = DeltaTable.for_path(spark, ours)
     before = folder(ours)
     report, error = None, None

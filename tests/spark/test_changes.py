@@ -155,7 +155,7 @@ def test_times_choose_versions_as_with_delta_spark(spark: SparkSession, tmp_path
     path = tmp_path / "t"
     table_of(spark, path, "plain")
     spark_tables.sql(spark, path, *STATEMENTS[:3])
-    times = dict(
+    times: dict[int, str] = dict(
         as_delta_spark_reads(spark, path, 0, 3)
         .select("_commit_version", spark_tables_text("_commit_timestamp"))
         .distinct()
@@ -168,9 +168,9 @@ def test_times_choose_versions_as_with_delta_spark(spark: SparkSession, tmp_path
     assert {row[4] for row in bag(found)} == {1, 2, 3}
     with pytest.raises(InvalidArgumentError, match="no commit as late"):
         changes(spark, storage, start_timestamp="2901-01-01")
-    for arguments in ({}, {"start_version": 1, "start_timestamp": "2001-01-01"}):
+    for version, time in ((None, None), (1, "2001-01-01")):
         with pytest.raises(InvalidArgumentError, match="start at a version or at a time"):
-            changes(spark, storage, **arguments)
+            changes(spark, storage, version, start_timestamp=time)
 
 
 def spark_tables_text(name: str) -> Any:  # noqa: ANN401

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions
@@ -11,7 +11,7 @@ from pyspark.sql import functions
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, InvalidArgumentError
 from tests.delta import spark_tables
-from tests.spark.judge import copy_of, feed, folder, judged, rows_of
+from tests.spark.judge import feed, folder, judged, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +76,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
         spark_tables.create(
             spark, path, columns, partitioned_by=parts, properties=FEED | properties
         )
-        rows = "SELECT id, IF(id = 7, NULL, concat('t', id)), IF(id = 8, NULL, INT(id)), INT(id % 2)"
+        rows = (
+            "SELECT id, IF(id = 7, NULL, concat('t', id)), IF(id = 8, NULL, INT(id)), INT(id % 2)"
+        )
         spark_tables.sql(
             spark,
             path,
@@ -95,12 +97,14 @@ CASES: dict[str, Case] = {
         "feed",
         "plain",
         BY_ID,
-        "WHEN MATCHED AND t.n IS NULL THEN DELETE WHEN MATCHED AND s.id < 8 THEN UPDATE SET"
-        " v = concat(t.v, s.v), n = t.n + s.n WHEN MATCHED THEN UPDATE SET *"
-        " WHEN NOT MATCHED AND s.id = 10 THEN INSERT (id, v) VALUES (s.id + 100, 'ten')"
-        " WHEN NOT MATCHED AND s.id > 10 THEN INSERT *"
-        " WHEN NOT MATCHED BY SOURCE AND t.id = 0 THEN DELETE"
-        " WHEN NOT MATCHED BY SOURCE AND t.id < 3 THEN UPDATE SET v = 'left', n = n * 2",
+        (
+            "WHEN MATCHED AND t.n IS NULL THEN DELETE WHEN MATCHED AND s.id < 8 THEN UPDATE SET"
+            " v = concat(t.v, s.v), n = t.n + s.n WHEN MATCHED THEN UPDATE SET *"
+            " WHEN NOT MATCHED AND s.id = 10 THEN INSERT (id, v) VALUES (s.id + 100, 'ten')"
+            " WHEN NOT MATCHED AND s.id > 10 THEN INSERT *"
+            " WHEN NOT MATCHED BY SOURCE AND t.id = 0 THEN DELETE"
+            " WHEN NOT MATCHED BY SOURCE AND t.id < 3 THEN UPDATE SET v = 'left', n = n * 2"
+        ),
         lambda m: (
             m.when_matched_delete("t.n IS NULL")
             .when_matched_update({"v": "concat(t.v, s.v)", "n": "t.n + s.n"}, "s.id < 8")
@@ -115,8 +119,10 @@ CASES: dict[str, Case] = {
         "copied",
         "plain",
         BY_ID,
-        "WHEN MATCHED AND s.n > 70 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v"
-        " WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND v = 't1' THEN DELETE",
+        (
+            "WHEN MATCHED AND s.n > 70 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v"
+            " WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND v = 't1' THEN DELETE"
+        ),
         lambda m: (
             m.when_matched_delete(functions.col("s.n") > 70)
             .when_matched_update({"v": functions.col("s.v")})
@@ -135,9 +141,11 @@ CASES: dict[str, Case] = {
         "feed",
         "nulls",
         BY_ID,
-        "WHEN MATCHED AND t.v > NULL THEN DELETE WHEN NOT MATCHED AND s.n > 2 THEN INSERT *"
-        " WHEN NOT MATCHED AND s.v = 'y' THEN INSERT (v) VALUES (s.v)"
-        " WHEN NOT MATCHED BY SOURCE AND t.n < 3 THEN DELETE",
+        (
+            "WHEN MATCHED AND t.v > NULL THEN DELETE WHEN NOT MATCHED AND s.n > 2 THEN INSERT *"
+            " WHEN NOT MATCHED AND s.v = 'y' THEN INSERT (v) VALUES (s.v)"
+            " WHEN NOT MATCHED BY SOURCE AND t.n < 3 THEN DELETE"
+        ),
         lambda m: (
             m.when_matched_delete("t.v > NULL")
             .when_not_matched_insert_all("s.n > 2")
@@ -163,17 +171,17 @@ CASES: dict[str, Case] = {
         "parts",
         "twins",
         BY_ID,
-        "WHEN MATCHED AND s.v < 's2' THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *",
-        lambda m: (
-            m.when_matched_update({"v": "s.v"}, "s.v < 's2'").when_not_matched_insert_all()
-        ),
+        "WHEN MATCHED AND s.v < 's2' THEN UPDATE SET v = s.v",
+        lambda m: m.when_matched_update({"v": "s.v"}, "s.v < 's2'"),
     ),
     "range": (
         "copied",
         "ranges",
         "t.id BETWEEN s.low AND s.high",
-        "WHEN MATCHED THEN UPDATE SET n = s.high"
-        " WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.low, s.high)",
+        (
+            "WHEN MATCHED THEN UPDATE SET n = s.high"
+            " WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.low, s.high)"
+        ),
         lambda m: m.when_matched_update({"n": "s.high"}).when_not_matched_insert(
             {"id": "s.low", "n": "s.high"}
         ),
@@ -182,8 +190,10 @@ CASES: dict[str, Case] = {
         "parts",
         "plain",
         BY_ID + " AND t.p = s.p",
-        "WHEN MATCHED THEN UPDATE SET p = t.p + 5 WHEN NOT MATCHED BY SOURCE THEN UPDATE SET"
-        " p = NULL",
+        (
+            "WHEN MATCHED THEN UPDATE SET p = t.p + 5 WHEN NOT MATCHED BY SOURCE THEN UPDATE SET"
+            " p = NULL"
+        ),
         lambda m: m.when_matched_update({"p": "t.p + 5"}).when_not_matched_by_source_update(
             {"p": None}
         ),
@@ -199,8 +209,10 @@ CASES: dict[str, Case] = {
         "feed",
         "empty",
         BY_ID,
-        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
-        " WHEN NOT MATCHED BY SOURCE AND t.id > 7 THEN DELETE",
+        (
+            "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+            " WHEN NOT MATCHED BY SOURCE AND t.id > 7 THEN DELETE"
+        ),
         lambda m: (
             m.when_matched_delete()
             .when_not_matched_insert_all()
@@ -317,3 +329,177 @@ def test_delta_spark_does_the_same(
         lambda t: clauses(t.merge(sources[source], on)).execute(),
         *FIGURES,
     )
+
+
+@pytest.mark.parametrize("limit", ["64m", "0"])
+def test_the_source_is_computed_once_and_table_and_feed_agree(
+    spark: SparkSession, tmp_path: Path, limit: str
+) -> None:
+    table = DeltaTable.create(spark, tmp_path / "t", "id long, v string", properties=FEED)
+    table.append(spark.range(8).selectExpr("id", "'old' v"))
+    seen = spark.sparkContext.accumulator(0)
+
+    def count(value: int) -> int:
+        seen.add(1)
+        return value
+
+    counted = functions.udf(count, "long").asNondeterministic()
+    source = spark.range(5, 11, 1, 2).select(
+        counted("id").alias("id"), functions.expr("concat(uuid(), rand())").alias("v")
+    )
+    spark.conf.set("spark.delvec.merge.broadcastLimit", limit)
+    try:
+        report = (
+            table.merge(source, "t.id = s.id")
+            .when_matched_delete("t.id = 5")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute()
+        )
+    finally:
+        spark.conf.unset("spark.delvec.merge.broadcastLimit")
+    assert (report.rows_deleted, report.rows_updated, report.rows_inserted) == (1, 2, 3)
+    assert report.scans == 1
+    assert seen.value == 6
+    new = table.to_df().where("v <> 'old'").collect()
+    told = table.changes(report.version).where("_change_type IN ('update_postimage', 'insert')")
+    assert len({row.v for row in new}) == 5
+    assert Counter(told.select("id", "v").collect()) == Counter(new)
+    assert sorted(row.id for row in new) == [6, 7, 8, 9, 10]
+
+
+def test_conditions_that_are_different_each_time_count_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable.create(spark, tmp_path / "t", "id long, v double", properties=FEED)
+    table.append(spark.range(400).selectExpr("id", "-1d v"))
+    report = (
+        table.merge(spark.range(300, 500), "t.id = s.id AND rand() < 0.9")
+        .when_matched_delete("rand() < 0.3")
+        .when_matched_update({"v": functions.rand()}, functions.rand() < 0.5)
+        .when_not_matched_by_source_update({"v": 7}, "rand() < 0.5")
+        .execute()
+    )
+    counts = Counter(row._change_type for row in table.changes(report.version).collect())
+    assert counts["delete"] == report.rows_deleted > 0
+    assert counts["update_postimage"] == counts["update_preimage"] == report.rows_updated > 0
+    left = table.to_df().collect()
+    assert len(left) == 400 - report.rows_deleted
+    assert sum(row.v != -1 for row in left) == report.rows_updated
+    assert [row for row in left if row.id < 300 and row.v not in (-1, 7)] == []
+
+
+def test_rules_and_defaults_hold_for_what_a_merge_writes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id BIGINT NOT NULL, n INT DEFAULT 42, twice INT GENERATED"
+        " ALWAYS AS (n * 2)) USING delta TBLPROPERTIES ('delta.constraints.small' = 'n < 1000',"
+        " 'delta.enableDeletionVectors' = 'true',"
+        " 'delta.feature.allowColumnDefaults' = 'supported')"
+    )
+    table = DeltaTable.for_path(spark, path)
+    table.append(spark.range(4).selectExpr("id", "int(id) n"))
+    source = spark.range(2, 6).selectExpr("id", "int(id * 100) m")
+    merge = table.merge(source, "t.id = s.id")
+    merge.when_matched_update({"n": "m"}).when_not_matched_insert({"id": "s.id"}).execute()
+    expected = [(0, 0, 0), (1, 1, 2), (2, 200, 400), (3, 300, 600), (4, 42, 84), (5, 42, 84)]
+    assert sorted(map(tuple, table.to_df().collect())) == expected
+    before = folder(path)
+    for builder, rule in (
+        (merge.when_matched_update({"n": "m * 2 + 400"}), "small"),
+        (merge.when_matched_update({"id": None}), "id"),
+        (merge.when_matched_update({"twice": "1"}), "twice"),
+        (merge.when_not_matched_by_source_update({"n": 5000}), "small"),
+    ):
+        with pytest.raises(ConstraintError) as caught:
+            builder.execute()
+        assert rule in str(caught.value.constraint)
+        assert folder(path) == before
+    assert Counter(map(repr, table.to_df().collect())) == rows_of(spark, path)
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_columns_of_the_source_become_columns_of_the_table(
+    spark: SparkSession, tmp_path: Path, vectors: str
+) -> None:
+    table = DeltaTable.create(
+        spark,
+        tmp_path / "t",
+        "id long, s struct<a: int>",
+        properties=FEED | {"delta.enableDeletionVectors": vectors},
+    )
+    table.append(spark.sql("SELECT id, named_struct('a', INT(id)) s FROM range(3)"))
+    source = spark.sql(
+        "SELECT named_struct('b', 'x', 'a', 9) S, id ID, id * 1.5D Extra FROM range(2, 4)"
+    )
+    merge = table.merge(source, "t.id = s.id", merge_schema=True)
+    report = merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    rows = sorted(map(repr, table.to_df().collect()))
+    assert rows == [
+        "Row(id=0, s=Row(a=0, b=None), Extra=None)",
+        "Row(id=1, s=Row(a=1, b=None), Extra=None)",
+        "Row(id=2, s=Row(a=9, b='x'), Extra=3.0)",
+        "Row(id=3, s=Row(a=9, b='x'), Extra=4.5)",
+    ]
+    assert Counter(rows) == rows_of(spark, tmp_path / "t")
+    told = feed(spark, tmp_path / "t", report.version or 0)
+    assert sum("Extra=4.5, _change_type='insert'" in row for row in told) == 1
+    assert sum("Extra=None, _change_type='update_preimage'" in row for row in told) == 1
+    assert sum(told.values()) == 3
+
+
+def test_names_aliases_and_a_source_that_is_the_table_itself(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable.create(spark, tmp_path / "t", "id long, `a.b` int, s struct<x: int, y: int>")
+    assert (
+        table.merge(spark.range(3), "t.id = s.id")
+        .when_not_matched_insert(
+            {"id": "s.id", "a.b": 1, "s": "named_struct('x', 1, 'y', int(s.id))"}
+        )
+        .execute()
+        .rows_inserted
+        == 3
+    )  # into an empty table
+    own = table.to_df().where("id > 0").selectExpr("id k", "`a.b` + 10 b")
+    merge = table.merge(own, "target.id = k", source_alias="own", target_alias="target")
+    plan = merge.when_matched_update(
+        {"`a.b`": "own.b + `a.b`", "s.x": functions.col("own.k"), "s.`y`": "target.s.y * 2"}
+    ).when_not_matched_by_source_delete()
+    before = folder(tmp_path / "t")
+    dry = plan.execute(dry_run=True)
+    assert (dry.version, dry.rows_updated, dry.rows_deleted) == (None, 2, 1)
+    assert folder(tmp_path / "t") == before
+    assert plan.execute().rows_updated == 2
+    rows = sorted(map(repr, table.to_df().collect()))
+    assert rows == [
+        "Row(id=1, a.b=12, s=Row(x=1, y=2))",
+        "Row(id=2, a.b=12, s=Row(x=2, y=4))",
+    ]
+    with pytest.raises(InvalidArgumentError, match="whole columns"):
+        table.merge(own, "id = k").when_not_matched_insert({"id": "k", "s.x": 1}).execute()
+    with pytest.raises(InvalidArgumentError, match="at least one clause"):
+        table.merge(own, "id = k").execute()
+
+
+@pytest.mark.slow
+def test_keys_beyond_what_python_knows(spark: SparkSession, tmp_path: Path) -> None:
+    for kind, far in (
+        ("date", "DATE'9999-12-31' + 400"),
+        ("date", "DATE'0001-01-01' - 400"),
+        ("timestamp", "TIMESTAMP'9999-12-31 00:00:00' + INTERVAL 400 DAYS"),
+        ("timestamp_ntz", "TIMESTAMP_NTZ'0001-01-01 00:00:00' - INTERVAL 400 DAYS"),
+        ("double", "double('NaN')"),
+        ("binary", "X'FF'"),
+        ("decimal(38,0)", "99999999999999999999999999999999999999"),
+        ("boolean", "true"),
+    ):
+        path = tmp_path / f"t{abs(hash((kind, far)))}"
+        table = DeltaTable.create(spark, path, f"k {kind}, v int")
+        table.append(spark.sql(f"SELECT CAST({far} AS {kind}) k, 1 v UNION ALL SELECT NULL, 0"))
+        source = spark.sql(f"SELECT CAST({far} AS {kind}) k UNION ALL SELECT NULL")
+        merge = table.merge(source, "t.k = s.k").when_matched_update({"v": 2})
+        assert merge.execute().rows_updated == 1, kind
+        assert sorted(row.v for row in table.to_df().select("v").collect()) == [0, 2]

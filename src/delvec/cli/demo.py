@@ -13,8 +13,10 @@ from rich.text import Text
 
 from delvec.cli.anatomy import delta_parts, drawn, puffin_parts
 from delvec.cli.demo_table import DAYS, write_orders
+from delvec.cli.demo_writes import show_writes
 from delvec.cli.main import command as delvec_command
 from delvec.cli.output import Column
+from delvec.cli.tables import on_spark as running_spark
 from delvec.delta.table import DeltaTable
 from delvec.errors import ChecksumError
 from delvec.storage import Storage
@@ -22,6 +24,8 @@ from delvec.vector import Bitmap, DeletionVector, encode_frame, pack, puffin
 from delvec.vector.puffin import read_blob, read_footer, reader_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from delvec.cli.output import Output
     from delvec.vector import Descriptor
 
@@ -37,7 +41,7 @@ _PUFFIN_FILE = "orders-deletes.puffin"
 @click.option("--folder", help="Keep the files that the demonstration writes, in this folder.")
 @click.option("--spark/--no-spark", "on_spark", default=True, help="Start Spark for its part.")
 def command(output: Output, folder: str | None, *, on_spark: bool) -> None:
-    """Show what a deletion vector is, and a Delta table that is read through its vectors."""
+    """Show what a deletion vector is, and Delta tables that are read and written with them."""
     result: dict[str, Any] = {}
     with ExitStack() as stack:
         storage = Storage.open(folder or stack.enter_context(TemporaryDirectory()))
@@ -50,7 +54,9 @@ def command(output: Output, folder: str | None, *, on_spark: bool) -> None:
         path = f"{storage.root}/orders"
         _table(output, path, result)
         if on_spark:
-            _on_spark(output, path, result)
+            with running_spark(output, path) as spark:
+                _on_spark(output, spark, path, result)
+                show_writes(output, spark, f"{storage.root}/written", result)
     output.result(result)
     kept = (
         f"The files are in {folder}:" if folder else "`delvec demo --folder demo` keeps the files;"
@@ -159,7 +165,7 @@ def _sizes(output: Output, result: dict[str, Any]) -> None:
 def _table(output: Output, path: str, result: dict[str, Any]) -> None:
     output.heading("7. A Delta table, read through its vectors; this part needs no JVM.")
     if not DeltaTable.is_delta_table(path):  # a folder that was kept may hold it
-        write_orders(Storage.open(path))
+        write_orders(path)
     table = DeltaTable.for_path(None, path)
     files = table.arrow_files().select(["path", "row_count", "deleted_rows", "vector_bytes"])
     rows = sorted(files.to_pylist(), key=lambda row: str(row["path"]))
@@ -172,23 +178,21 @@ def _table(output: Output, path: str, result: dict[str, Any]) -> None:
     output.table([Column(key, title) for key, title in titles.items()], rows)
     ids = table.to_arrow([("id", "<", 10_010), ("id", ">=", 9_998)], ["id"]).column("id")
     output.note(
-        f"version {table.version}: {table.count():,} rows, version 0: {table.count(version=0):,};"
+        f"version {table.version}: {table.count():,} rows, version 1: {table.count(version=1):,};"
         f" ids around 10,000: {' '.join(map(str, sorted(ids.to_pylist())))}"
     )
     result["table"] = {
         "files": rows,
         "rows": table.count(),
-        "rows_before": table.count(version=0),
+        "rows_before": table.count(version=1),
         "ids": sorted(ids.to_pylist()),
     }
 
 
-def _on_spark(output: Output, path: str, result: dict[str, Any]) -> None:
+def _on_spark(output: Output, spark: SparkSession, path: str, result: dict[str, Any]) -> None:
     output.heading("8. The same on Spark: a plain .where(...) leaves files out, by the log.")
     from delvec.spark.explain import explain  # noqa: PLC0415
-    from delvec.spark.session import session  # noqa: PLC0415
 
-    spark = session(iceberg=False, conf={"spark.ui.enabled": "false"})
     condition = f"day = '{DAYS[-1]}' and amount < 250"
     df = DeltaTable.for_path(spark, path).to_df().where(condition)
     report = explain(df)

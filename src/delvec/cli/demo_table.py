@@ -1,82 +1,71 @@
-"""A small Delta table with deletion vectors, for the demonstration."""
+"""A small Delta table with deletion vectors, for the part of the demonstration without Spark."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delvec.vector import Bitmap, pack
+from delvec.delta.alter import new_table
+from delvec.delta.change import Change, LiveFile, Marked, Reads
+from delvec.delta.commit import Base, commit
+from delvec.delta.footers import file_statistics, statistics_json
+from delvec.delta.leftovers import Leftovers
+from delvec.delta.predicate import Always
+from delvec.delta.schema import Field, PrimitiveType, StructType
+from delvec.delta.snapshot import open_snapshot
+from delvec.storage import Storage
+from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
-    from delvec.storage import Storage
+    from delvec.delta.snapshot import Snapshot
 
 __all__ = ["DAYS", "write_orders"]
 
 DAYS: Final = ("2026-01-29", "2026-01-30", "2026-01-31")
 _ROWS: Final = 10_000
-_SCHEMA: Final = {
-    "type": "struct",
-    "fields": [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in (("id", "long"), ("amount", "double"), ("day", "date"))
-    ],
-}
+_COLUMNS: Final = (("id", "long"), ("amount", "double"), ("day", "date"))
 
 
-def write_orders(storage: Storage) -> None:
+def write_orders(path: str) -> None:
     """Write a file for each day, then delete every seventh row of the last two by vectors."""
-    protocol = {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": ["deletionVectors"],
-        "writerFeatures": ["deletionVectors"],
-    }
-    metadata = {
-        "id": "00000000-0000-0000-0000-000000000001",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps(_SCHEMA),
-        "partitionColumns": ["day"],
-        "configuration": {"delta.enableDeletionVectors": "true"},
-    }
-    adds = [_data_file(storage, number, day) for number, day in enumerate(DAYS)]
-    actions: list[dict[str, Any]] = [{"protocol": protocol}, {"metaData": metadata}]
-    _commit(storage, 0, "WRITE", [*actions, *({"add": add} for add in adds)])
-    [file] = pack([Bitmap(range(0, _ROWS, 7)), Bitmap(range(0, _ROWS, 7))])
-    storage.write_if_absent(file.path, file.data)
-    actions = []
-    for add, descriptor in zip(adds[1:], file.descriptors, strict=True):
-        stats = json.loads(add["stats"]) | {"tightBounds": False}
-        vector = {"deletionVector": descriptor.to_json(), "stats": json.dumps(stats)}
-        actions += [{"remove": {"path": add["path"], "dataChange": True}}, {"add": add | vector}]
-    _commit(storage, 1, "DELETE", actions)
+    schema = StructType(tuple(Field(name, PrimitiveType(kind)) for name, kind in _COLUMNS))
+    storage, state = Storage.open(path), new_table(schema, ["day"])
+    base = Base(storage, -1, state.protocol, state.metadata)
+    _commit(base, Change("CREATE TABLE", protocol=state.protocol, metadata=state.metadata))
+    snapshot = open_snapshot(storage)
+    adds = tuple(_data_file(snapshot, number, day) for number, day in enumerate(DAYS))
+    _commit(Base.of(snapshot), Change("WRITE", added=adds))
+    snapshot = open_snapshot(storage)
+    paths = snapshot.files.paths.to_pylist()
+    entries = snapshot.files.entries(range(len(paths)))
+    marked = tuple(
+        Marked(LiveFile(file, entry), _ROWS, Bitmap(range(0, _ROWS, 7)))
+        for file, entry in zip(paths, entries, strict=True)
+        if entry["partitionValues"]["day"] != DAYS[0]
+    )
+    _commit(Base.of(snapshot), Change("DELETE", reads=Reads(Always()), marked=marked))
 
 
-def _data_file(storage: Storage, number: int, day: str) -> dict[str, Any]:
+def _commit(base: Base, change: Change) -> None:
+    with Leftovers(base.storage) as leftovers:
+        commit(base, change, leftovers)
+
+
+def _data_file(snapshot: Snapshot, number: int, day: str) -> dict[str, Any]:
     ids = range(number * _ROWS, (number + 1) * _ROWS)
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"id": ids, "amount": [i / 100 for i in ids]}), sink)
-    path, data = f"day={day}/part-{number:05d}.parquet", sink.getvalue().to_pybytes()
-    storage.write_if_absent(path, data)
-    statistics = {
-        "numRecords": _ROWS,
-        "minValues": {"id": ids[0], "amount": ids[0] / 100},
-        "maxValues": {"id": ids[-1], "amount": ids[-1] / 100},
-        "nullCount": {"id": 0, "amount": 0},
-    }
+    data = sink.getvalue()
+    path = f"day={day}/part-{number:05d}.parquet"
+    snapshot.storage.write_if_absent(path, data.to_pybytes())
+    footer = pq.read_metadata(pa.BufferReader(data))
     return {
         "path": path,
         "partitionValues": {"day": day},
-        "size": len(data),
+        "size": data.size,
         "modificationTime": 1_769_000_000_000,
         "dataChange": True,
-        "stats": json.dumps(statistics),
+        "stats": statistics_json(file_statistics(snapshot.metadata, footer, tight_bounds=True)),
     }
-
-
-def _commit(storage: Storage, version: int, operation: str, actions: list[dict[str, Any]]) -> None:
-    info = {"commitInfo": {"timestamp": 1_769_000_000_000 + version, "operation": operation}}
-    text = "".join(json.dumps(action) + "\n" for action in (info, *actions))
-    storage.write_if_absent(f"_delta_log/{version:020d}.json", text.encode())

@@ -6,8 +6,8 @@
     removed or rewrote a file that we change     conflict
     deleted rows of a file that we change        its vector and ours are united, if the new rows of
                                                  both have none in common; else conflict
-    added rows that we might have looked for     conflict, unless they were added blindly and the
-                                                 table is WriteSerializable
+    added rows that we might have looked for     conflict, unless they were added blindly, the table
+                                                 is WriteSerializable and we do not alter it
     changed a file that only matters as a whole  conflict (see `Reads.row_wise`)
     anything else                                stands as it is
 
@@ -127,7 +127,9 @@ def _check_new_rows(change: Change, winner: Winner, storage: Storage) -> None:
     if reads.predicate is None or not winner.adds:
         return
     is_blind = winner.info.get("isBlindAppend") is True
-    if is_blind and isolation_level(winner.metadata) == "WriteSerializable":
+    # A change of the table itself, such as a new constraint, speaks of these rows too.
+    may_ignore = is_blind and change.metadata is None
+    if may_ignore and isolation_level(winner.metadata) == "WriteSerializable":
         return
     candidates = [
         path

@@ -6,7 +6,7 @@ column `KIND`, 0 for none. No expression of a clause is evaluated for the rows o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -16,6 +16,8 @@ from delvec.delta.alter_columns import split_path
 from delvec.delta.expressions import GENERATION
 from delvec.delta.schema import StructType
 from delvec.errors import InvalidArgumentError
+from delvec.spark import jvm
+from delvec.spark.catalyst import items
 from delvec.spark.file_columns import quoted
 from delvec.spark.incoming import Conversion, default_of
 from delvec.spark.types import spark_type
@@ -27,7 +29,17 @@ if TYPE_CHECKING:
 
     from delvec.delta.schema import DataType, Field
 
-__all__ = ["KIND", "Assigned", "Clause", "When", "assigned", "expression", "kind_of", "new_values"]
+__all__ = [
+    "KIND",
+    "Assigned",
+    "Clause",
+    "When",
+    "assigned",
+    "bound",
+    "expression",
+    "kind_of",
+    "new_values",
+]
 
 KIND: Final = "__delvec_kind"
 When: TypeAlias = Literal["matched", "not_matched", "not_matched_by_source"]
@@ -65,6 +77,29 @@ def expression(value: Value) -> Column:
     if isinstance(value, str):
         return functions.expr(value)
     return value if isinstance(value, Column) else functions.lit(value)
+
+
+def bound(spark: SparkSession, each: Assigned, rows: DataFrame) -> Assigned:
+    """Let the names in a clause mean the columns of some rows, whatever these are joined with.
+
+    Raises:
+        AnalysisException: They have no such column.
+    """
+    column_of = jvm.view_of(spark).org.apache.spark.sql.classic.ExpressionUtils.column
+
+    def meant(value: Column) -> Column:
+        plan: Any = rows.select(value)._jdf.queryExecution().analyzed()  # noqa: SLF001
+        if plan.getClass().getSimpleName() != "Project":
+            raise InvalidArgumentError("a clause computes values of one row from that row alone")
+        [found] = items(plan.projectList())
+        is_named = found.getClass().getSimpleName() == "Alias"
+        return type(value)(column_of(found.child() if is_named else found))
+
+    condition = each.clause.condition
+    if condition is not None:
+        condition = meant(expression(condition))
+    values = {name: meant(value) for name, value in each.values.items()}
+    return Assigned(each.number, replace(each.clause, condition=condition), values)
 
 
 def assigned(

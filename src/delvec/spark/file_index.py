@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StringType
+from pyspark.sql.types import LongType, StringType
 
 from delvec.delta.locations import full_name, is_absolute, require_same_store, spark_path
 from delvec.delta.predicate import And
@@ -30,7 +30,7 @@ from delvec.spark.catalyst import items, translate
 from delvec.spark.types import logical_path, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -132,7 +132,7 @@ class FileIndex:
         part: Part,
         hidden: tuple[Hidden, ...],
         time_zone: str,
-        file_column: str,
+        hidden_name: Callable[[Hidden], str],
     ) -> None:
         """Prepare the files of a scan.
 
@@ -142,11 +142,12 @@ class FileIndex:
             part: Which of its files.
             hidden: What each file gets as constant columns after its partition values.
             time_zone: Of the session, for partition values that are timestamps without a zone.
-            file_column: What the hidden column with the name of a file is called.
+            hidden_name: Gives the names of hidden columns.
         """
         self._spark, self.snapshot = spark, snapshot
         self._files, self._numbers, self._marks = part
-        self.hidden, self._time_zone, self.file_column = hidden, time_zone, file_column
+        self.hidden, self._time_zone = hidden, time_zone
+        self.file_column, self.number_column = hidden_name("file"), hidden_name("number")
         self.last = Listing()
         self.name = f"delvec scan {next(_NUMBERS)} of {snapshot.table} version {snapshot.version}"
         _BY_NAME[self.name] = self
@@ -219,7 +220,7 @@ class FileIndex:
             used = list(items(condition.references()))
             asked = [attribute.name() for attribute in used]
             by_file = not set(asked) <= set(names)
-            columns = [*names, self.file_column] if by_file else names
+            columns = [*names, self.file_column, self.number_column] if by_file else names
             attributes = getattr(expressions, "package$AttributeSeq")(_sequence(view, used))
             bound = expressions.BindReferences.bindReference(condition, attributes, False)
             places = jvm.array_of(self._spark, view.int, [columns.index(name) for name in asked])
@@ -247,11 +248,14 @@ class FileIndex:
 
     @cached_property
     def _rows_of_files(self) -> Any:  # noqa: ANN401
-        """The partition values and the name of each file, as rows of the JVM."""
+        """The partition values, the name and the number of each file, as rows of the JVM."""
         codes, texts = self._groups
         names = [full_name(self.snapshot.table, path) for path in self._files.paths.to_pylist()]
-        rows = [(*texts[code], name) for code, name in zip(codes, names, strict=True)]
-        return self._typed_rows(rows, [StringType()])
+        rows = [
+            (*texts[code], name, str(number))
+            for code, name, number in zip(codes, names, self._numbers.tolist(), strict=True)
+        ]
+        return self._typed_rows(rows, [StringType(), LongType()])
 
     def _typed_rows(self, rows: Sequence[tuple[str | None, ...]], more: Sequence[DataType]) -> Any:  # noqa: ANN401
         """Turn the texts of partition values into typed ones, by Spark's own casts."""

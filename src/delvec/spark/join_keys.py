@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Column, functions
+from pyspark.sql import Column, functions, types
 
 from delvec.delta.predicate import Always, And, Comparison, Never
 from delvec.spark import jvm
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from delvec.delta.predicate import Predicate
 
 __all__ = ["JoinKey", "KeyRanges", "join_keys", "key_ranges"]
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True)
@@ -85,19 +87,35 @@ def join_keys(
 
 def key_ranges(source: DataFrame, keys: Sequence[JoinKey]) -> KeyRanges:
     """Run one job over a source: how many rows it has, and the range of each key."""
+    kinds = [field.dataType for field in source.select(*(key.source for key in keys)).schema]
     bounds = [
-        bound
-        for place, key in enumerate(keys)
-        for bound in (
-            functions.min(key.source).alias(f"low_{place}"),
-            functions.max(key.source).alias(f"high_{place}"),
-        )
+        bound for key, kind in zip(keys, kinds, strict=True) for bound in _bounds(key.source, kind)
     ]
     rows, *values = source.agg(functions.count(functions.lit(1)), *bounds).first() or (0,)
     ranges = [
-        (key.column, values[2 * place], values[2 * place + 1]) for place, key in enumerate(keys)
+        (key.column, *_range(kind, *values[2 * place : 2 * place + 2]))
+        for place, (key, kind) in enumerate(zip(keys, kinds, strict=True))
     ]
     return KeyRanges(rows, tuple(ranges))
+
+
+def _bounds(key: Column, kind: types.DataType) -> tuple[Column, Column]:
+    """Give the least and the greatest key, or only that there is one; null if there is none."""
+    if isinstance(kind, types.DateType):
+        # Days, since Python knows fewer dates than Spark.
+        key = functions.unix_date(key)
+    elif not isinstance(kind, types.IntegralType | types.StringType | types.DecimalType):
+        key = functions.when(key.isNotNull(), functions.lit(True))
+    return functions.min(key), functions.max(key)
+
+
+def _range(kind: types.DataType, low: Any, high: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    if not isinstance(kind, types.DateType) or low is None:
+        return low, high
+    first, last = low + _EPOCH, high + _EPOCH
+    if first < date.min.toordinal() or last > date.max.toordinal():
+        return True, True
+    return date.fromordinal(first), date.fromordinal(last)
 
 
 def _equalities(condition: Any) -> Iterator[Any]:  # noqa: ANN401

@@ -28,7 +28,7 @@ from delvec.delta.state import TableState
 from delvec.delta.writable import require_writable, writes_vectors
 from delvec.errors import InvalidArgumentError
 from delvec.spark.change_rows import has_change_feed, store_change_rows
-from delvec.spark.clauses import KIND, Assigned, assigned, expression, kind_of, new_values
+from delvec.spark.clauses import KIND, assigned, bound, expression, kind_of, new_values
 from delvec.spark.conditions import text_of
 from delvec.spark.copying import file_count, kept_rows
 from delvec.spark.file_columns import quoted
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.fileset import FileSet
     from delvec.delta.predicate import Predicate
-    from delvec.spark.clauses import Clause, When
+    from delvec.spark.clauses import Assigned, Clause, When
     from delvec.spark.join_keys import KeyRanges
     from delvec.spark.operation import Attempt
     from delvec.spark.rows import WrittenFiles
@@ -266,9 +266,15 @@ class _Merge:
         if self._is_small(source, ranges.rows):
             source = functions.broadcast(source)
         on = expression(self._request.on)
-        joined = rows.alias(self._t).join(source, on, "left" if by_source else "inner")
+        rows = rows.alias(self._t)
+        # Clauses for rows without a partner have no source to speak of.
+        changes = [
+            bound(self._spark, each, rows) if each.clause.when == "not_matched_by_source" else each
+            for each in self._changes
+        ]
+        joined = rows.join(source, on, "left" if by_source else "inner")
         is_matched = functions.col(SOURCE_ROW).isNotNull()
-        joined = joined.select("*", kind_of(self._changes, is_matched).alias(KIND))
+        joined = joined.select("*", kind_of(changes, is_matched).alias(KIND))
         if not self._inserts:
             joined = joined.where(functions.col(KIND) > 0)
         elif by_source:
@@ -280,7 +286,7 @@ class _Merge:
                 *(self._old(name).alias(name) for name in self._metadata.schema.names)
             )
         schema = self._metadata.schema
-        return new_values(self._spark, schema, joined, self._changes, self._old, kept)
+        return new_values(self._spark, schema, joined, changes, self._old, kept)
 
     def _is_small(self, source: DataFrame, rows: int) -> bool:
         widths = (_WIDTHS.get(field.dataType.typeName(), 8) for field in source.schema.fields)

@@ -194,9 +194,7 @@ class _Reading:
         data = StructType([*data.fields, *self._stored, StructField(ROW_INDEX, LongType())])
         wanted = {kind for kind in self._added.values() if kind != "position"}
         hidden = (*hidden, *sorted(wanted - set(hidden)))
-        index = FileIndex(
-            self._spark, self._snapshot, part, hidden, self._time_zone, self._hidden("file")
-        )
+        index = FileIndex(self._spark, self._snapshot, part, hidden, self._time_zone, self._hidden)
         constants = StructType(
             [
                 *partitions.fields,
