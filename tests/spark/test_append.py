@@ -183,7 +183,7 @@ def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
     assert table.overwrite(own, where=functions.col("p") == 1).rows_deleted == 3
     assert ids(table) == [4, 6, 30, 50, 70]
     before = folder(tmp_path / "t")
-    dry = table.overwrite(spark.sql("SELECT 1L id, 0 p"), where="id = 4", dry_run=True)
+    dry = table.overwrite(spark.sql("SELECT 4L id, 0 p"), where="id = 4", dry_run=True)
     assert (dry.version, dry.rows_deleted, dry.rows_inserted) == (None, 1, 1)
     other = spark.sql("SELECT 'x' name, 1 p")
     for wrong in ({}, {"replace_schema": True, "merge_schema": True}):

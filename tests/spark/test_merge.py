@@ -339,11 +339,7 @@ def test_the_source_is_computed_once_and_table_and_feed_agree(
     table.append(spark.range(8).selectExpr("id", "'old' v"))
     seen = spark.sparkContext.accumulator(0)
 
-    def count(value: int) -> int:
-        seen.add(1)
-        return value
-
-    counted = functions.udf(count, "long").asNondeterministic()
+    counted = functions.udf(lambda value: seen.add(1) or value, "long").asNondeterministic()
     source = spark.range(5, 11, 1, 2).select(
         counted("id").alias("id"), functions.expr("concat(uuid(), rand())").alias("v")
     )
@@ -374,12 +370,14 @@ def test_conditions_that_are_different_each_time_count_once(
     table = DeltaTable.create(spark, tmp_path / "t", "id long, v double", properties=FEED)
     table.append(spark.range(400).selectExpr("id", "-1d v"))
     report = (
-        table.merge(spark.range(300, 500), "t.id = s.id AND rand() < 0.9")
+        table.merge(spark.range(300, 500), "t.id = s.id")
         .when_matched_delete("rand() < 0.3")
         .when_matched_update({"v": functions.rand()}, functions.rand() < 0.5)
         .when_not_matched_by_source_update({"v": 7}, "rand() < 0.5")
         .execute()
     )
+    with pytest.raises(InvalidArgumentError, match="deterministic"):
+        table.merge(spark.range(9), "t.id = s.id AND rand() < 1").when_matched_delete().execute()
     counts = Counter(row._change_type for row in table.changes(report.version).collect())
     assert counts["delete"] == report.rows_deleted > 0
     assert counts["update_postimage"] == counts["update_preimage"] == report.rows_updated > 0

@@ -154,13 +154,14 @@ def test_a_condition_that_is_different_each_time_counts_once(
 
 
 def test_plain_values_and_odd_names(spark: SparkSession, tmp_path: Path) -> None:
-    table = DeltaTable.create(
+    spark_tables.create(
         spark,
         tmp_path / "t",
         "`a.b` int, `c``d` string, s struct<`x.y`: int, z: int>, l array<int>, d decimal(5,2),"
         " day date, flag boolean, bytes binary, c char(3), v varchar(3)",
         properties={"delta.columnMapping.mode": "name"},
     )
+    table = DeltaTable.for_path(spark, tmp_path / "t")
     table.append(spark.sql("SELECT 1 `a.b`, 'x' `c``d`, named_struct('x.y', 1, 'z', 2) s"))
     table.update(
         {
@@ -198,7 +199,7 @@ def test_whole_files_go_by_the_log_and_a_plan_leaves_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = DeltaTable.create(spark, tmp_path / "t", "id long, p int", partition_by=["p"])
-    table.append(spark.range(6).selectExpr("id", "int(id % 2) p"))
+    table.append(spark.range(0, 6, 1, 1).selectExpr("id", "int(id % 2) p"))
     table.delete("id = 3")
     before = folder(tmp_path / "t")
     dry = table.update({"id": "id + 100"}, where="p = 1", dry_run=True)

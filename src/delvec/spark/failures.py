@@ -55,6 +55,7 @@ _TRACEBACK: Final = re.compile(
 )
 # Errors of delvec that were raised in a call from the JVM come back as texts.
 _HINT: Final = re.compile(r"^Hint: (.+)$", re.MULTILINE)
+_SQL: Final = re.compile(r"^== SQL.*==\n(.*?)\n-*\^\^\^$", re.MULTILINE | re.DOTALL)
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
 _VALUES: Final = (
     ArithmeticException,
@@ -146,6 +147,8 @@ def _translated(error: Exception, text: str, table: str) -> DelvecError:
     if (told := _told(text)) is not None:
         return _told_error(told, table)
     cause = _cause(text) or type(error).__name__
+    if isinstance(error, ParseException) and (shown := _SQL.search(text)):
+        return InvalidArgumentError(f"{cause} in {shown[1][:_SHOWN]!r} (table {table})")
     if isinstance(error, (AnalysisException, ParseException, *_VALUES)):
         return InvalidArgumentError(f"{cause} (table {table})")
     for sign, hint in _STORAGE:

@@ -191,11 +191,12 @@ class Conversion:
     def column(self, given: spark_types.StructField, field: Field) -> Column:
         """Give a column that rows have as one of the table."""
         column = functions.col(quoted(given.name))
-        return self._of(column, given.dataType, field.type, field.name).alias(field.name)
+        return self.value(column, given.dataType, field.type, field.name).alias(field.name)
 
-    def _of(
+    def value(
         self, column: Column, have: spark_types.DataType, wanted: DataType, path: str
     ) -> Column:
+        """Give a value of one type as one of a column; `path` is what errors call it."""
         target = spark_type(wanted)
         if _same_type(have, target):
             return column
@@ -206,7 +207,7 @@ class Conversion:
         if isinstance(have, spark_types.ArrayType) and isinstance(wanted, ArrayType):
             element, of = have.elementType, wanted.element
             return functions.transform(
-                column, lambda item: self._of(item, element, of, f"{path}.element")
+                column, lambda item: self.value(item, element, of, f"{path}.element")
             )
         if isinstance(have, spark_types.MapType) and isinstance(wanted, MapType):
             return self._map(column, have, wanted, path)
@@ -235,7 +236,7 @@ class Conversion:
             value = (
                 functions.lit(None).cast(spark_type(field.type))
                 if found is None
-                else self._of(
+                else self.value(
                     column.getField(found.name), found.dataType, field.type, f"{path}.{field.name}"
                 )
             )
@@ -246,12 +247,12 @@ class Conversion:
     def _map(self, column: Column, have: spark_types.MapType, wanted: MapType, path: str) -> Column:
         if not _same_type(have.keyType, spark_type(wanted.key)):
             column = functions.transform_keys(
-                column, lambda key, _: self._of(key, have.keyType, wanted.key, f"{path}.key")
+                column, lambda key, _: self.value(key, have.keyType, wanted.key, f"{path}.key")
             )
         if not _same_type(have.valueType, spark_type(wanted.value)):
             column = functions.transform_values(
                 column,
-                lambda _, value: self._of(value, have.valueType, wanted.value, f"{path}.value"),
+                lambda _, value: self.value(value, have.valueType, wanted.value, f"{path}.value"),
             )
         return column
 

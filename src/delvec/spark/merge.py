@@ -33,7 +33,7 @@ from delvec.spark.conditions import text_of
 from delvec.spark.copying import file_count, kept_rows
 from delvec.spark.file_columns import quoted
 from delvec.spark.find import NUMBER, POSITION
-from delvec.spark.incoming import checked
+from delvec.spark.incoming import Conversion, checked
 from delvec.spark.join_keys import join_keys, key_ranges
 from delvec.spark.marking import Marks, mark, require_ratio
 from delvec.spark.operation import Outcome
@@ -168,9 +168,18 @@ class _Merge:
 
     def _old(self, name: str) -> Column:
         """Give the value that a column of the target has so far."""
+        return self._as_evolved(name, f"{quoted(self._t)}.{quoted(name)}")
+
+    def _as_evolved(self, name: str, reference: str) -> Column:
+        """Give what a column is after the schema has grown: new fields are null."""
+        wanted = self._metadata.schema.field(name).type
         if name not in self._old_names:
-            return functions.lit(None).cast(spark_type(self._metadata.schema.field(name).type))
-        return functions.col(f"{quoted(self._t)}.{quoted(name)}")
+            return functions.lit(None).cast(spark_type(wanted))
+        had = self._snapshot.metadata.schema.field(name).type
+        column = functions.col(reference)
+        if had == wanted:
+            return column
+        return Conversion(self._spark).value(column, spark_type(had), wanted, name)
 
     def _with_values(self, clause: Clause) -> Clause:
         """Spell out "all columns": those of the source under the names of the target's."""
@@ -382,10 +391,12 @@ class _Merge:
         return written, copied
 
     def _kept(self, files: FileSet, rewritten: Mapping[int, Bitmap]) -> DataFrame:
-        """Give the rows that stay of files that are rewritten, with the columns that are new."""
+        """Give the rows that stay of files that are rewritten, as the table is from now on."""
         kept = kept_rows(self._spark, self._snapshot, files, rewritten)
-        new = [name for name in self._metadata.schema.names if name not in self._old_names]
-        return kept.withColumns({name: self._old(name) for name in new}) if new else kept
+        if self._metadata.schema == self._snapshot.metadata.schema:
+            return kept
+        names = self._metadata.schema.names
+        return kept.withColumns({name: self._as_evolved(name, quoted(name)) for name in names})
 
     def _updates(self, marks: Marks) -> list[int]:
         if not marks.rows:
