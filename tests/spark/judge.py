@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     Rows = Counter[str]
     Act = Callable[[DeltaTable], WriteReport]
 
-__all__ = ["Judged", "bag", "copy_of", "feed", "folder", "judged", "metrics", "rows_of"]
+__all__ = ["Judged", "Lazily", "bag", "copy_of", "feed", "folder", "judged", "metrics", "rows_of"]
+
+
+class Lazily(dict[str, "Path"]):
+    """Tables by name, each made when a test first asks for it."""
+
+    def __init__(self, make: Callable[[str], Path]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, name: str) -> Path:
+        self[name] = self._make(name)
+        return self[name]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pyspark.sql import functions
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, DelvecError, InvalidArgumentError
 from tests.delta import spark_tables
-from tests.spark.judge import bag, folder, judged, rows_of
+from tests.spark.judge import Lazily, bag, folder, judged, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,16 +118,18 @@ def test_partition_values_are_written_as_delta_spark_does(
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    made = {}
-    for kind, properties in (("feed", FEED), ("copied", FEED | OFF), ("parts", FEED)):
-        path = made[kind] = tmp_path_factory.mktemp(kind) / "t"
+    def make(kind: str) -> Path:
+        path = tmp_path_factory.mktemp(kind) / "t"
         parts = ["p"] if kind == "parts" else []
+        properties = FEED | OFF if kind == "copied" else FEED
         columns = "id BIGINT, p INT"
         spark_tables.create(spark, path, columns, partitioned_by=parts, properties=properties)
         spark_tables.sql(
             spark, path, "INSERT INTO {T} SELECT id, INT(id % 2) FROM range(0, 8, 1, 1)"
         )
-    return made
+        return path
+
+    return Lazily(make)
 
 
 Overwrite = tuple[str, str | None, str]
@@ -186,9 +188,10 @@ def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
     dry = table.overwrite(spark.sql("SELECT 4L id, 0 p"), where="id = 4", dry_run=True)
     assert (dry.version, dry.rows_deleted, dry.rows_inserted) == (None, 1, 1)
     other = spark.sql("SELECT 'x' name, 1 p")
-    for wrong in ({}, {"replace_schema": True, "merge_schema": True}):
-        with pytest.raises(InvalidArgumentError):
-            table.overwrite(other, **wrong)
+    with pytest.raises(InvalidArgumentError, match="name"):
+        table.overwrite(other)
+    with pytest.raises(InvalidArgumentError, match="choose one"):
+        table.overwrite(other, replace_schema=True, merge_schema=True)
     with pytest.raises(InvalidArgumentError):
         table.overwrite(other, "p = 1", replace_schema=True)
     assert folder(tmp_path / "t") == before

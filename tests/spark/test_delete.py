@@ -14,7 +14,7 @@ from delvec import DeltaTable
 from delvec.errors import DelvecError, InvalidArgumentError
 from tests.delta import spark_tables
 from tests.delta.builder import TableBuilder
-from tests.spark.judge import copy_of, folder, judged, rows_of
+from tests.spark.judge import Lazily, copy_of, folder, judged, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,10 +37,11 @@ OFF = {"delta.enableDeletionVectors": "false"}
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Files of five rows; row 3 is gone."""
-    made = {}
-    for kind, properties in (("feed", FEED), ("copied", FEED | OFF), ("parts", {})):
-        path = made[kind] = tmp_path_factory.mktemp(kind) / "t"
+
+    def make(kind: str) -> Path:
+        path = tmp_path_factory.mktemp(kind) / "t"
         parts = ["p"] if kind == "parts" else []
+        properties = {"feed": FEED, "copied": FEED | OFF, "parts": {}}[kind]
         spark_tables.create(
             spark, path, "id BIGINT, v STRING, p INT", partitioned_by=parts, properties=properties
         )
@@ -52,7 +53,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
             f"INSERT INTO {{T}} {rows} FROM range(5, 10, 1, 1)",
             "DELETE FROM {T} WHERE id = 3",
         )
-    return made
+        return path
+
+    return Lazily(make)
 
 
 Case = tuple[str, str | None, Any, dict[str, int]]

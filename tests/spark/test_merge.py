@@ -11,7 +11,7 @@ from pyspark.sql import functions
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, InvalidArgumentError
 from tests.delta import spark_tables
-from tests.spark.judge import feed, folder, judged, rows_of
+from tests.spark.judge import Lazily, feed, folder, judged, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,9 +69,10 @@ def sources(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Ten rows in two files or more; row 3 is gone, row 7 and 8 have nulls."""
-    made = {}
-    for kind, (parts, properties) in KINDS.items():
-        path = made[kind] = tmp_path_factory.mktemp(kind) / "t"
+
+    def make(kind: str) -> Path:
+        parts, properties = KINDS[kind]
+        path = tmp_path_factory.mktemp(kind) / "t"
         columns = "id BIGINT, v STRING, n INT, p INT"
         spark_tables.create(
             spark, path, columns, partitioned_by=parts, properties=FEED | properties
@@ -86,7 +87,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
             f"INSERT INTO {{T}} {rows} FROM range(5, 10, 1, 1)",
             "DELETE FROM {T} WHERE id = 3",
         )
-    return made
+        return path
+
+    return Lazily(make)
 
 
 Case = tuple[str, str, str, str, "Clauses"]
@@ -307,10 +310,8 @@ CASES: dict[str, Case] = {
 FAST = {
     "everything",
     "everything copied",
-    "other order and case",
     "null conditions and keys",
     "several matches, all deleted",
-    "several matches, one clause",
 }
 
 
@@ -339,7 +340,11 @@ def test_the_source_is_computed_once_and_table_and_feed_agree(
     table.append(spark.range(8).selectExpr("id", "'old' v"))
     seen = spark.sparkContext.accumulator(0)
 
-    counted = functions.udf(lambda value: seen.add(1) or value, "long").asNondeterministic()
+    def count(value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - Spark reads hints
+        seen.add(1)
+        return value
+
+    counted = functions.udf(count, "long").asNondeterministic()
     source = spark.range(5, 11, 1, 2).select(
         counted("id").alias("id"), functions.expr("concat(uuid(), rand())").alias("v")
     )

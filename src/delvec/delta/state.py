@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.metadata import Metadata
     from delvec.delta.schema import DataType, Field
+    from delvec.delta.snapshot import Snapshot
 
 __all__ = ["TableState", "all_fields", "closure", "needed_features", "with_features"]
 
@@ -38,6 +39,11 @@ class TableState:
 
     protocol: Protocol
     metadata: Metadata
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> TableState:
+        """Give the state of a version."""
+        return cls(snapshot.protocol, snapshot.metadata)
 
     @property
     def schema(self) -> StructType:

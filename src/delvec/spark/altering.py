@@ -111,7 +111,7 @@ def replace_table(wanted: TableDescription) -> Callable[[Attempt], Outcome]:
         snapshot = attempt.snapshot
         require_writable(snapshot, "overwrite")
         state = replaced(
-            TableState(snapshot.protocol, snapshot.metadata),
+            TableState.of(snapshot),
             wanted.schema,
             wanted.partition_by,
             wanted.properties,
@@ -148,7 +148,7 @@ def alter(
         snapshot = attempt.snapshot
         with attempt.phase("plan"):
             require_writable(snapshot, "alter")
-            was = TableState(snapshot.protocol, snapshot.metadata)
+            was = TableState.of(snapshot)
             now = transform(snapshot, was)
         return _altered(attempt, operation, parameters, was, now, Reads())
 
@@ -162,7 +162,7 @@ def constrain(name: str, expression: str) -> Callable[[Attempt], Outcome]:
         snapshot = attempt.snapshot
         with attempt.phase("plan"):
             require_writable(snapshot, "alter")
-            was = TableState(snapshot.protocol, snapshot.metadata)
+            was = TableState.of(snapshot)
             now = add_constraint(was, name, expression)
         with attempt.phase("check"):
             holds = functions.coalesce(functions.expr(expression), functions.lit(False))

@@ -18,11 +18,11 @@ from delvec.delta.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.spark.change_rows import CHANGE_TYPE, store_change_rows
 from delvec.spark.conditions import text_of
+from delvec.spark.copying import store_rows
 from delvec.spark.delete import prepare_delete
 from delvec.spark.failures import violation
 from delvec.spark.incoming import checked, conformed, guarded
 from delvec.spark.operation import Outcome
-from delvec.spark.rows import write_rows
 from delvec.spark.rules import Rule
 from delvec.spark.staging import staged
 from delvec.spark.targets import live_files
@@ -54,7 +54,7 @@ def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
             rows = _rows(attempt, state.metadata, df)
         if attempt.options.dry_run:
             return Outcome(Change("WRITE"), {"rows_inserted": rows.count()})
-        written = _written(attempt, state, rows)
+        written = store_rows(attempt, state, rows)
         change = _change(attempt, state, written, "Append", {})
         is_nothing = not written.adds and change.metadata is None
         return Outcome(None if is_nothing else change, {"rows_inserted": written.rows})
@@ -97,7 +97,7 @@ def _replace_all(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
     if attempt.options.dry_run:
         figures = {"rows_inserted": rows.count(), "rows_deleted": gone}
         return Outcome(Change("WRITE", removed=removed), figures, notes)
-    written = _written(attempt, state, rows)
+    written = store_rows(attempt, state, rows)
     change = replace(
         _change(attempt, state, written, "Overwrite", {}),
         removed=removed,
@@ -125,7 +125,7 @@ def _replace_where(
         if gone.change_files:
             # Both the table and its feed take the rows, which must be the same.
             rows = stack.enter_context(staged(rows))
-        written = _written(attempt, state, rows)
+        written = store_rows(attempt, state, rows)
         feed = gone.change_files
         if feed and written.adds:
             kind = functions.lit("insert").alias(CHANGE_TYPE)
@@ -149,7 +149,7 @@ def _condition(where: str | Column) -> Column:
 
 
 def _state(snapshot: Snapshot, df: DataFrame, evolution: Evolution) -> TableState:
-    state = TableState(snapshot.protocol, snapshot.metadata)
+    state = TableState.of(snapshot)
     if evolution == "none":
         return state
     incoming = parse_schema(df.schema.json())
@@ -161,19 +161,6 @@ def _state(snapshot: Snapshot, df: DataFrame, evolution: Evolution) -> TableStat
 def _rows(attempt: Attempt, metadata: Metadata, df: DataFrame) -> DataFrame:
     rows = conformed(attempt.spark, metadata, df)
     return checked(attempt.spark, attempt.storage.root, metadata, rows)
-
-
-def _written(attempt: Attempt, state: TableState, rows: DataFrame) -> WrittenFiles:
-    with attempt.phase("write"):
-        written = write_rows(
-            attempt.spark,
-            attempt.storage,
-            state.metadata,
-            rows,
-            tight_bounds=state.protocol.has_vectors,
-        )
-        attempt.leftovers.add_folder(written.folder)
-    return written
 
 
 def _change(

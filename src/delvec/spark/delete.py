@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions
 
 from delvec.delta.change import Change, Reads
+from delvec.delta.state import TableState
 from delvec.delta.writable import require_writable, writes_vectors
 from delvec.spark.change_rows import CHANGE_TYPE, has_change_feed, store_change_rows
 from delvec.spark.conditions import text_of
-from delvec.spark.copying import file_count, kept_rows
+from delvec.spark.copying import count_kept, kept_rows, store_rows
 from delvec.spark.find import NUMBER, POSITION
 from delvec.spark.marking import Marks, mark, require_ratio
 from delvec.spark.operation import Outcome
-from delvec.spark.rows import write_rows
 from delvec.spark.scan import scan
 from delvec.spark.settings import time_zone
 from delvec.spark.targets import live_files, plan_targets, row_counts
@@ -108,21 +108,11 @@ class _Delete:
         attempt, snapshot = self._attempt, self._snapshot
         if not fates.rewritten:
             return (), 0
-        total = sum(row_counts(snapshot, files, sorted(fates.rewritten)))
-        left = total - sum(each.cardinality for each in fates.rewritten.values())
+        left = count_kept(snapshot, files, fates.rewritten)
         if attempt.options.dry_run:
             return (), left
-        with attempt.phase("write"):
-            written = write_rows(
-                self._spark,
-                attempt.storage,
-                snapshot.metadata,
-                kept_rows(self._spark, snapshot, files, fates.rewritten),
-                tight_bounds=snapshot.protocol.has_vectors,
-                files=file_count(self._spark, snapshot, left),
-            )
-            attempt.leftovers.add_folder(written.folder)
-        return written.adds, left
+        rows = kept_rows(self._spark, snapshot, files, fates.rewritten)
+        return store_rows(attempt, TableState.of(snapshot), rows, left).adds, left
 
     def _change_files(
         self, targets: Targets, files: FileSet, hits: Mapping[int, Bitmap]

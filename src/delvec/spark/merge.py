@@ -30,19 +30,18 @@ from delvec.errors import InvalidArgumentError
 from delvec.spark.change_rows import has_change_feed, store_change_rows
 from delvec.spark.clauses import KIND, assigned, bound, expression, kind_of, new_values
 from delvec.spark.conditions import text_of
-from delvec.spark.copying import file_count, kept_rows
+from delvec.spark.copying import count_kept, kept_rows, placed_rows, store_rows
 from delvec.spark.file_columns import quoted
 from delvec.spark.find import NUMBER, POSITION
 from delvec.spark.incoming import Conversion, checked
 from delvec.spark.join_keys import join_keys, key_ranges
 from delvec.spark.marking import Marks, mark, require_ratio
 from delvec.spark.operation import Outcome
-from delvec.spark.row_tracking import id_columns, id_names, with_ids
-from delvec.spark.rows import write_rows
+from delvec.spark.row_tracking import id_names, with_ids
 from delvec.spark.scan import scan
 from delvec.spark.settings import bytes_setting, time_zone
 from delvec.spark.staging import staged
-from delvec.spark.targets import row_counts, targets_of
+from delvec.spark.targets import targets_of
 from delvec.spark.types import spark_type
 from delvec.spark.update import OLD, old_and_new
 
@@ -160,7 +159,7 @@ class _Merge:
         self._feed = has_change_feed(self._metadata)
 
     def _evolved(self) -> TableState:
-        state = TableState(self._snapshot.protocol, self._snapshot.metadata)
+        state = TableState.of(self._snapshot)
         if not self._request.merge_schema:
             return state
         source = self._request.source.drop(SOURCE_ROW)
@@ -261,14 +260,7 @@ class _Merge:
     def _changed(self, files: FileSet, source: DataFrame, ranges: KeyRanges) -> DataFrame:
         """Join the target with the source; give new values, places, and who matched."""
         by_source = bool(self._by_when["not_matched_by_source"])
-        rows = scan(
-            self._spark,
-            self._snapshot,
-            None,
-            files,
-            added={NUMBER: "number", POSITION: "position"},
-            stored=id_columns(self._metadata),
-        )
+        rows = placed_rows(self._spark, self._snapshot, files)
         if not by_source:
             rows = ranges.narrowed(rows)
         rows = with_ids(self._spark, self._metadata, files, rows, changed=True)
@@ -358,8 +350,7 @@ class _Merge:
     ) -> tuple[WrittenFiles | None, int]:
         attempt, metadata = self._attempt, self._metadata
         rewritten = marks.fates.rewritten
-        total = sum(row_counts(self._snapshot, files, sorted(rewritten)))
-        copied = total - sum(each.cardinality for each in rewritten.values())
+        copied = count_kept(self._snapshot, files, rewritten)
         if attempt.options.dry_run:
             return None, copied
         columns = [quoted(name) for name in (*metadata.schema.names, *id_names(metadata))]
@@ -378,17 +369,9 @@ class _Merge:
             kept = self._kept(files, rewritten).select(*columns)
             rows = kept if rows is None else rows.unionAll(kept)
         at_most = sum(marks.counts.values()) + copied + (source_rows if self._inserts else 0)
-        with attempt.phase("write"):
-            written = write_rows(
-                self._spark,
-                attempt.storage,
-                metadata,
-                rows,  # type: ignore[arg-type]
-                tight_bounds=self._state.protocol.has_vectors,
-                files=file_count(self._spark, self._snapshot, at_most),
-            )
-            attempt.leftovers.add_folder(written.folder)
-        return written, copied
+        if rows is None:
+            raise AssertionError("there is something to write")
+        return store_rows(attempt, self._state, rows, at_most), copied
 
     def _kept(self, files: FileSet, rewritten: Mapping[int, Bitmap]) -> DataFrame:
         """Give the rows that stay of files that are rewritten, as the table is from now on."""

@@ -14,19 +14,18 @@ import numpy as np
 from pyspark.sql import DataFrame, functions
 
 from delvec.delta.change import Change, Reads
+from delvec.delta.state import TableState
 from delvec.delta.writable import require_writable, writes_vectors
 from delvec.spark.change_rows import CHANGE_TYPE, has_change_feed, store_change_rows
 from delvec.spark.clauses import KIND, Clause, assigned, new_values
 from delvec.spark.conditions import text_of
-from delvec.spark.copying import file_count, kept_rows
+from delvec.spark.copying import count_kept, kept_rows, placed_rows, store_rows
 from delvec.spark.file_columns import quoted
 from delvec.spark.find import NUMBER, POSITION
 from delvec.spark.incoming import checked
 from delvec.spark.marking import mark, require_ratio
 from delvec.spark.operation import Outcome
-from delvec.spark.row_tracking import id_columns, id_names, with_ids
-from delvec.spark.rows import write_rows
-from delvec.spark.scan import scan
+from delvec.spark.row_tracking import id_names, with_ids
 from delvec.spark.settings import time_zone
 from delvec.spark.staging import staged
 from delvec.spark.targets import live_files, plan_targets, row_counts
@@ -119,14 +118,7 @@ class _Update:
 
     def _rows(self, files: FileSet, where: str | Column | None, *, old: bool) -> DataFrame:
         """Give rows with their new values, their places, and their old values if asked for."""
-        rows = scan(
-            self._spark,
-            self._snapshot,
-            None,
-            files,
-            added={NUMBER: "number", POSITION: "position"},
-            stored=id_columns(self._metadata),
-        )
+        rows = placed_rows(self._spark, self._snapshot, files)
         rows = rows if where is None else rows.where(where)
         rows = with_ids(self._spark, self._metadata, files, rows, changed=True)
         names = [NUMBER, POSITION, *id_names(self._metadata)]
@@ -148,8 +140,7 @@ class _Update:
     ) -> tuple[tuple[Mapping[str, Any], ...], int]:
         attempt, metadata = self._attempt, self._metadata
         rewritten = marks.fates.rewritten
-        total = sum(row_counts(self._snapshot, files, sorted(rewritten)))
-        copied = total - sum(each.cardinality for each in rewritten.values())
+        copied = count_kept(self._snapshot, files, rewritten)
         if attempt.options.dry_run:
             return (), copied
         columns = [quoted(name) for name in (*metadata.schema.names, *id_names(metadata))]
@@ -158,17 +149,7 @@ class _Update:
         if rewritten:
             kept = kept_rows(self._spark, self._snapshot, files, rewritten)
             rows = rows.unionAll(kept.select(*columns))
-        with attempt.phase("write"):
-            written = write_rows(
-                self._spark,
-                attempt.storage,
-                metadata,
-                rows,
-                tight_bounds=self._snapshot.protocol.has_vectors,
-                files=file_count(self._spark, self._snapshot, count + copied),
-            )
-            attempt.leftovers.add_folder(written.folder)
-        return written.adds, copied
+        return store_rows(attempt, TableState.of(self._snapshot), rows, count + copied).adds, copied
 
     def _change_files(self, changed: DataFrame) -> tuple[Mapping[str, Any], ...]:
         names = self._metadata.schema.names
