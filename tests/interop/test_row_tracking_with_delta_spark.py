@@ -110,9 +110,7 @@ def test_rows_keep_their_ids(
     table, judge = DeltaTable.for_path(spark, path), Judge(spark, path)
 
     def write(action: Callable[[], object], **expected: set[int]) -> None:
-        version = spark_tables.newest_version(path)
         action()
-        assert spark_tables.newest_version(path) == version + 1
         judge.sees(**({"updated": set(), "inserted": set(), "deleted": set()} | expected))
 
     def sql(statement: str) -> None:

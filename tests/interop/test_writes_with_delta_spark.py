@@ -40,7 +40,7 @@ OPERATIONS = {"append": "WRITE", "overwrite": "WRITE", "delete": "DELETE"} | {
 DELETE_AND_UPDATE = {
     *("numAddedFiles", "numRemovedFiles", "numAddedBytes", "numRemovedBytes", "numCopiedRows"),
     *("numDeletionVectorsAdded", "numDeletionVectorsRemoved", "numDeletionVectorsUpdated"),
-    *("numAddedChangeFiles", "executionTimeMs", "scanTimeMs", "rewriteTimeMs"),
+    "numAddedChangeFiles",
 }
 METRICS = {
     "append": {"numFiles", "numOutputRows", "numOutputBytes"},
@@ -54,8 +54,7 @@ METRICS = {
         *("numTargetRowsNotMatchedBySourceDeleted", "numTargetFilesAdded"),
         *("numTargetFilesRemoved", "numTargetBytesAdded", "numTargetBytesRemoved"),
         *("numTargetDeletionVectorsAdded", "numTargetDeletionVectorsRemoved"),
-        *("numTargetDeletionVectorsUpdated", "numTargetChangeFilesAdded", "executionTimeMs"),
-        *("scanTimeMs", "rewriteTimeMs"),
+        *("numTargetDeletionVectorsUpdated", "numTargetChangeFilesAdded"),
     },
 }
 
@@ -86,7 +85,10 @@ def test_all_readers_see_what_the_model_says(
     assert run.reads["deltalake"] == (0 if kind.mapped else len(steps))
     assert set(run.checkpoints.values()) == set(ENGINES)
     newest = run.version
-    check_the_rest(run, [(0, newest), (2, 2), (newest // 2, newest - 1)])
+    check_the_log(run, [(0, newest), (2, 2), (newest // 2, newest - 1)])
+    # The other two have the same to show, and every statement of delta-spark takes a second.
+    if name in ("plain", "mapped"):
+        check_maintenance(run)
 
 
 @pytest.mark.spark
@@ -98,7 +100,8 @@ def test_all_readers_see_what_the_model_says_of_any_plan(
     run = carried_out(spark, tmp_path / "t", kind_of(seed), plan(seed, more=10))
     newest = run.version
     ranges = [(a, b) for a in range(newest + 1) for b in range(a, newest + 1)]
-    check_the_rest(run, ranges)
+    check_the_log(run, ranges)
+    check_maintenance(run)
 
 
 def test_the_plans_use_every_clause_and_condition() -> None:
@@ -140,14 +143,13 @@ def check_appends(run: Run) -> None:
     assert seen == set(ENGINES)
 
 
-def check_the_rest(run: Run, ranges: list[tuple[int, int]]) -> None:
+def check_the_log(run: Run, ranges: list[tuple[int, int]]) -> None:
     check_old_versions(run)
     check_history(run)
     if run.kind.feed:
         check_changes(run, ranges)
     for engine in ENGINES:
         check_without_older_commits(run, engine)
-    check_maintenance(run)
 
 
 def check_old_versions(run: Run) -> None:

@@ -62,7 +62,7 @@ Case = tuple[str, str | None, Any, dict[str, int]]
 # The kind of table, the condition for delta-spark and for delvec, and what the report says.
 CASES: dict[str, Case] = {
     "by vector": ("feed", "id IN (2, 6)", None, {"vectors_added": 1, "vectors_updated": 1}),
-    "copied": ("copied", "v > 't1' AND v < 't6'", None, {"files_added": 1, "rows_copied": 5}),
+    "copied": ("copied", "v > 't1' AND v < 't6'", None, {"files_added": 1, "rows_copied": 6}),
     "copied with whole files": (
         "copied",
         "id < 5 OR id = 8",

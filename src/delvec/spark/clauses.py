@@ -123,9 +123,29 @@ def assigned(
                     hint=f"give {path[0]} a struct",
                 )
             base = values.get(path[0], old(path[0]))
-            column = base.withField(".".join(map(quoted, path[1:])), column)
+            column = _with_field(base, schema.field(path[0]).type, path[1:], column)
         values[path[0]] = column
     return Assigned(number, clause, values)
+
+
+def _with_field(base: Column, kind: DataType, path: Sequence[str], value: Column) -> Column:
+    """Give a field a new value; where its struct is NULL, it is not afterwards.
+
+    Spark's `withField` leaves a NULL as it is, and would lose the value.
+    """
+    if not path:
+        return value
+    fields = kind.fields if isinstance(kind, StructType) else ()
+    return functions.struct(
+        *(
+            (
+                _with_field(base.getField(field.name), field.type, path[1:], value)
+                if field.name == path[0]
+                else base.getField(field.name)
+            ).alias(field.name)
+            for field in fields
+        )
+    )
 
 
 def _path(schema: StructType, name: str) -> list[str]:

@@ -12,7 +12,7 @@ A source that is small enough is broadcast, so that the target is not shuffled.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,13 +29,13 @@ from delvec.delta.writable import require_writable, writes_vectors
 from delvec.errors import InvalidArgumentError
 from delvec.spark.change_rows import has_change_feed, store_change_rows
 from delvec.spark.clauses import KIND, assigned, bound, expression, kind_of, new_values
-from delvec.spark.conditions import text_of
 from delvec.spark.copying import count_kept, kept_rows, placed_rows, store_rows
 from delvec.spark.file_columns import quoted
 from delvec.spark.find import NUMBER, POSITION
 from delvec.spark.incoming import Conversion, checked
 from delvec.spark.join_keys import join_keys, key_ranges
-from delvec.spark.marking import Marks, mark, require_ratio
+from delvec.spark.marking import Marks, mark
+from delvec.spark.merge_request import SOURCE_ROW, count_name, merge_metrics
 from delvec.spark.operation import Outcome
 from delvec.spark.row_tracking import id_names, with_ids
 from delvec.spark.scan import scan
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
 
     from delvec.delta.fileset import FileSet
     from delvec.delta.predicate import Predicate
-    from delvec.spark.clauses import Assigned, Clause, When
+    from delvec.spark.clauses import Assigned, Clause
     from delvec.spark.join_keys import KeyRanges
+    from delvec.spark.merge_request import MergeRequest
     from delvec.spark.operation import Attempt
     from delvec.spark.rows import WrittenFiles
     from delvec.vector import Bitmap
 
-__all__ = ["BROADCAST_LIMIT", "SOURCE_ROW", "MergeRequest", "merge", "numbered"]
+__all__ = ["BROADCAST_LIMIT", "merge"]
 
 BROADCAST_LIMIT: Final = "spark.delvec.merge.broadcastLimit"
-SOURCE_ROW: Final = "__delvec_source_row"
 _WIDTHS: Final = {"string": 40, "binary": 100}
 _FEW_ROWS: Final = 1_000_000
 _ROWS: Final = ("rows_updated", "rows_deleted", "rows_inserted")
@@ -71,56 +71,6 @@ _KINDS: Final = (
     ("not_matched_by_source", "update"),
     ("not_matched_by_source", "delete"),
 )
-
-
-@dataclass(frozen=True)
-class MergeRequest:
-    """What a user asked for.
-
-    Attributes:
-        source: The rows to merge, each with its number in `SOURCE_ROW`; the same for every job.
-        on: When a row of the target and one of the source are partners.
-        aliases: What conditions and values call the target and the source.
-        clauses: What to do, in order.
-        merge_schema: Whether columns that only the source has become columns of the table.
-        rewrite_ratio: Rewrite a file when this share of its rows is gone.
-    """
-
-    source: DataFrame
-    on: str | Column
-    aliases: tuple[str, str]
-    clauses: tuple[Clause, ...]
-    merge_schema: bool = False
-    rewrite_ratio: float | None = None
-
-    def of(self, when: When) -> list[Clause]:
-        """Give the clauses for one kind of rows."""
-        return [clause for clause in self.clauses if clause.when == when]
-
-    def require_valid(self) -> None:
-        """Refuse clauses that could never apply.
-
-        Raises:
-            InvalidArgumentError: There is no clause, or one stands behind another that takes all.
-        """
-        require_ratio(self.rewrite_ratio)
-        if not self.clauses:
-            raise InvalidArgumentError(
-                "a merge needs at least one clause",
-                hint="add .when_matched_update_all() or .when_not_matched_insert_all()",
-            )
-        for when in ("matched", "not_matched", "not_matched_by_source"):
-            if any(clause.condition is None for clause in self.of(when)[:-1]):
-                raise InvalidArgumentError(
-                    f"a clause for rows that are {when.replace('_', ' ')} stands behind one without"
-                    " a condition, and would never apply",
-                    hint="only the last clause of each kind may go without a condition",
-                )
-
-
-def numbered(source: DataFrame) -> DataFrame:
-    """Number the rows of a source, so that those without a partner can be told."""
-    return source.withColumn(SOURCE_ROW, functions.monotonically_increasing_id())
 
 
 def merge(request: MergeRequest) -> Callable[[Attempt], Outcome]:
@@ -232,8 +182,8 @@ class _Merge:
         evolves = self._metadata is not snapshot.metadata
         change = Change(
             "MERGE",
-            parameters=self._parameters(),
-            metrics=_metrics(counts, ranges.rows, copied),
+            parameters=self._request.parameters(),
+            metrics=merge_metrics(counts, ranges.rows, copied),
             reads=self._reads(predicate, files),
             marked=marks.fates.marked,
             vector_files=marks.vector_files,
@@ -299,7 +249,7 @@ class _Merge:
             # Only who matched is of interest, which the inserts find out.
             return Marks()
         kinds = {
-            _count_name(when, action): f"{KIND} IN ({', '.join(map(str, numbers))})"
+            count_name(when, action): f"{KIND} IN ({', '.join(map(str, numbers))})"
             for (when, action), numbers in self._numbers().items()
         }
         rows = changed.where(functions.col(KIND) > 0).select(NUMBER, POSITION, KIND)
@@ -393,7 +343,7 @@ class _Merge:
         written: WrittenFiles | None,
         copied: int,
     ) -> dict[str, int]:
-        counts = {_count_name(*each): marks.counts.get(_count_name(*each), 0) for each in _KINDS}
+        counts = {count_name(*each): marks.counts.get(count_name(*each), 0) for each in _KINDS}
         updated = counts["matched_update"] + counts["not_matched_by_source_update"]
         if marks.twice:  # a delete that matched twice deletes once
             counts["matched_delete"] -= sum(marks.counts.values()) - marks.rows
@@ -439,37 +389,3 @@ class _Merge:
         if inserted is not None:
             parts.append(old_and_new(inserted, names, "insert"))
         return store_change_rows(self._attempt, reduce(DataFrame.unionAll, parts), self._metadata)
-
-    def _parameters(self) -> dict[str, Any]:
-        def shown(when: When) -> list[dict[str, str]]:
-            return [
-                {"actionType": clause.action}
-                | ({} if clause.condition is None else {"predicate": text_of(clause.condition)})
-                for clause in self._request.of(when)
-            ]
-
-        return {
-            "predicate": [text_of(self._request.on)],
-            "matchedPredicates": shown("matched"),
-            "notMatchedPredicates": shown("not_matched"),
-            "notMatchedBySourcePredicates": shown("not_matched_by_source"),
-        }
-
-
-def _count_name(when: str, action: str) -> str:
-    return f"{when}_{action}"
-
-
-def _metrics(counts: Mapping[str, int], source_rows: int, copied: int) -> dict[str, int]:
-    return {
-        "numSourceRows": source_rows,
-        "numTargetRowsInserted": counts["rows_inserted"],
-        "numTargetRowsUpdated": counts["rows_updated"],
-        "numTargetRowsDeleted": counts["rows_deleted"],
-        "numTargetRowsMatchedUpdated": counts["matched_update"],
-        "numTargetRowsMatchedDeleted": counts["matched_delete"],
-        "numTargetRowsNotMatchedBySourceUpdated": counts["not_matched_by_source_update"],
-        "numTargetRowsNotMatchedBySourceDeleted": counts["not_matched_by_source_delete"],
-        "numTargetRowsCopied": copied,
-        "numOutputRows": counts["rows_inserted"] + counts["rows_updated"] + copied,
-    }

@@ -81,7 +81,8 @@ class MergeBuilder:
             InvalidArgumentError: Clauses or names are wrong, or several rows of the source match
                 one row that is to be changed.
         """
-        from delvec.spark.merge import MergeRequest, merge, numbered  # noqa: PLC0415
+        from delvec.spark.merge import merge  # noqa: PLC0415
+        from delvec.spark.merge_request import MergeRequest, numbered  # noqa: PLC0415
         from delvec.spark.staging import staged  # noqa: PLC0415
 
         with staged(numbered(self.source)) as source:
