@@ -73,8 +73,8 @@ def folder() -> Path:
     return path
 
 
-def written(name: str, rows: int, files: int) -> str:
-    """A table of delta-spark's whose version 1 is clean, and version 2 lacks 1 % of the rows."""
+def clean(name: str, rows: int, files: int) -> str:
+    """Make a table of delta-spark's, without vectors so far."""
     path = str(folder() / name)
     spark = session()
     spark.sql(
@@ -88,7 +88,13 @@ def written(name: str, rows: int, files: int) -> str:
         "cast(id * 7919 % 100000 as string) s",
         "cast(id % 77 as int) i",
     ).write.format("delta").mode("append").save(path)
-    spark.sql(f"DELETE FROM delta.`{path}` WHERE pmod(hash(id), 100) = 0")  # noqa: S608
+    return path
+
+
+def written(name: str, rows: int, files: int) -> str:
+    """A table of delta-spark's whose version 1 is clean, and version 2 lacks 1 % of the rows."""
+    path = clean(name, rows, files)
+    session().sql(f"DELETE FROM delta.`{path}` WHERE pmod(hash(id), 100) = 0")  # noqa: S608
     return path
 
 

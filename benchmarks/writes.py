@@ -5,16 +5,17 @@ Every run changes a copy of its own, made of hard links and opened before the cl
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
-import subprocess
+import time
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import delvec
-from benchmarks.delta import MILLION, folder, session
+from benchmarks.delta import MILLION, clean, folder, session
 from benchmarks.runner import Contest, Peer, benchmark
 
 if TYPE_CHECKING:
@@ -31,36 +32,19 @@ SCATTERED = "pmod(hash(id), 100) = 0"
 _numbers = count()
 
 
-def made(name: str, rows: int, files: int) -> Path:
-    path = folder() / name
-    spark = session()
-    spark.sql(
-        f"CREATE TABLE delta.`{path}` (id BIGINT, k BIGINT, v DOUBLE, s STRING, i INT)"
-        " USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
-    )
-    spark.range(0, rows, 1, files).selectExpr(
-        "id",
-        "id % 1000 k",
-        "rand(1) * 1000 v",
-        "cast(id * 7919 % 100000 as string) s",
-        "cast(id % 77 as int) i",
-    ).write.format("delta").mode("append").save(str(path))
-    return path
-
-
 @cache
 def large() -> Path:
-    return made("writes", ROWS, 8)
+    return Path(clean("writes", ROWS, 8))
 
 
 @cache
 def thousand_files() -> Path:
-    return made("thousand", MILLION, 1000)
+    return Path(clean("thousand", MILLION, 1000))
 
 
 def copied(path: Path) -> str:
     target = folder() / f"copy-{next(_numbers)}"
-    subprocess.run(["cp", "-al", str(path), str(target)], check=True)
+    shutil.copytree(path, target, copy_function=os.link)
     return str(target)
 
 
@@ -84,7 +68,7 @@ def source() -> DataFrame:
     return spark.read.parquet(path)
 
 
-OURS: dict[str, Callable[[Any], object]] = {
+OURS: dict[str, Callable[[delvec.DeltaTable], object]] = {
     "delete-1%-scattered": lambda t: t.delete(SCATTERED),
     "delete-one-row": lambda t: t.delete("id = 12345678"),
     "delete-10%-range": lambda t: t.delete("id between 5100000 and 7099999"),
@@ -96,30 +80,29 @@ OURS: dict[str, Callable[[Any], object]] = {
         .execute()
     ),
 }
-THEIRS: dict[str, Callable[[str], object]] = {
-    "delete-1%-scattered": lambda p: sql(f"DELETE FROM delta.`{p}` WHERE {SCATTERED}"),
-    "delete-one-row": lambda p: sql(f"DELETE FROM delta.`{p}` WHERE id = 12345678"),
-    "delete-10%-range": lambda p: sql(
-        f"DELETE FROM delta.`{p}` WHERE id between 5100000 and 7099999"
-    ),
-    "update-1%": lambda p: sql(f"UPDATE delta.`{p}` SET v = v + 1 WHERE {SCATTERED}"),
-    "merge-150k": lambda p: sql(
-        f"MERGE INTO delta.`{p}` t USING source s ON t.id = s.id"
-        " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-    ),
+THEIRS = {
+    "delete-1%-scattered": f"DELETE FROM {{T}} WHERE {SCATTERED}",  # noqa: S608
+    "delete-one-row": "DELETE FROM {T} WHERE id = 12345678",
+    "delete-10%-range": "DELETE FROM {T} WHERE id between 5100000 and 7099999",
+    "update-1%": f"UPDATE {{T}} SET v = v + 1 WHERE {SCATTERED}",  # noqa: S608
+    "merge-150k": "MERGE INTO {T} t USING source s ON t.id = s.id"
+    " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
 }
 
 
-def sql(text: str) -> object:
-    return session().sql(text).collect()
+def sql(text: str, path: str) -> object:
+    return session().sql(text.replace("{T}", f"delta.`{path}`")).collect()
 
 
 def contest(
-    path: Path, ours: Callable[[Any], object], theirs: Callable[[str], object], rounds: int
+    path: Path,
+    ours: Callable[[delvec.DeltaTable], object],
+    theirs: Callable[[str], object],
+    rounds: int,
 ) -> Contest:
     spark = session()
     before = objects(str(path))
-    mine: list[Any] = []
+    mine: list[delvec.DeltaTable] = []
     other: list[str] = []
 
     def prepare() -> None:
@@ -128,7 +111,7 @@ def contest(
         mine[:] = [delvec.DeltaTable.for_path(spark, copied(path))]
         len(mine[0].snapshot().files)
         other[:] = [copied(path)]
-        sql(f"SELECT count(*) FROM delta.`{other[0]}`")
+        sql("SELECT count(*) FROM {T}", other[0])
 
     def agree(*_: object) -> None:
         paths = [mine[0].storage.root, other[0]]
@@ -155,7 +138,7 @@ def contest(
 def named(name: str) -> Contest:
     session().conf.set("spark.sql.autoBroadcastJoinThreshold", "64m")
     source().createOrReplaceTempView("source")
-    return contest(large(), OURS[name], THEIRS[name], ROUNDS)
+    return contest(large(), OURS[name], lambda path: sql(THEIRS[name], path), ROUNDS)
 
 
 for _name in OURS:
@@ -166,12 +149,58 @@ for _name in OURS:
 def small_deletes() -> Contest:
     ids = [random.Random(1).randrange(MILLION) for _ in range(100)]
 
-    def ours(table: Any) -> None:
+    def ours(table: delvec.DeltaTable) -> None:
         for each in ids:
             table.delete(f"id = {each}")
 
     def theirs(path: str) -> None:
         for each in ids:
-            sql(f"DELETE FROM delta.`{path}` WHERE id = {each}")
+            sql(f"DELETE FROM {{T}} WHERE id = {each}", path)  # noqa: S608
 
     return contest(thousand_files(), ours, theirs, 1)
+
+
+def timed_deletes(path: str, conditions: list[str]) -> list[tuple[float, int]]:
+    """Run deletes one by one; give the seconds and the objects that each wrote."""
+    table = delvec.DeltaTable.for_path(session(), path)
+    found = []
+    for condition in conditions:
+        start = time.perf_counter()
+        report = table.delete(condition)
+        objects = report.vector_files + report.files_added
+        found.append((time.perf_counter() - start, objects))
+    return found
+
+
+@benchmark("delta-write/vectors-against-rewriting/100-random-deletes")
+def against_rewriting() -> Contest:
+    """The design's own limits: in 99 of 100 deletes no slower and no more puts than rewriting."""
+    chance = random.Random(7)
+    conditions = []
+    for _ in range(100):
+        first, step = chance.randrange(2 * MILLION), chance.choice([1, 7, 1000, 100_000])
+        rows = chance.choice([1, 100, 10_000])
+        conditions.append(f"id between {first} and {first + rows * step} and id % {step} = 0")
+    base = Path(clean("rewriting", 2 * MILLION, 8))
+    paths: list[str] = []
+
+    def prepare() -> None:
+        paths[:] = [copied(base), copied(base)]
+        rewriting = delvec.DeltaTable.for_path(session(), paths[1])
+        rewriting.set_properties({"delta.enableDeletionVectors": "false"})
+
+    def agree(ours: object, theirs: object) -> None:
+        pairs = list(zip(ours, theirs, strict=True))  # type: ignore[call-overload]
+        kept = sum(mine[0] <= other[0] and mine[1] <= other[1] for mine, other in pairs)
+        slower = [(mine, other) for mine, other in pairs if mine[0] > other[0]]
+        print(f"{kept} of {len(pairs)} deletes within the limits; slower: {slower}")
+        sums = {delvec.DeltaTable.for_path(session(), path).count() for path in paths}
+        assert len(sums) == 1, sums
+
+    return Contest(
+        lambda: timed_deletes(paths[0], conditions),
+        [Peer("itself, rewriting files", lambda: timed_deletes(paths[1], conditions), 1.0)],
+        agree,
+        1,
+        prepare,
+    )

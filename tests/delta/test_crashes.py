@@ -160,6 +160,7 @@ def test_another_engine_reads_what_a_kill_leaves(killed: list[Killed]) -> None:
         assert found == list(now[1]), each
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_delta_spark_reads_and_cleans_up_what_a_kill_leaves(
     spark: SparkSession, killed: list[Killed]
@@ -169,8 +170,7 @@ def test_delta_spark_reads_and_cleans_up_what_a_kill_leaves(
         left = {
             re.sub(r"[\w]{8}-[-\w]+|\w{32}|\d{20}", "", name) for name in unnamed_files(each.table)
         }
-        log = {path.suffix for path in (each.table / "_delta_log").glob("*")}
-        kinds.setdefault((each.operation, each.is_done, *sorted(left), *sorted(log)), each)
+        kinds.setdefault(("checkpoint" in each.operation, *sorted(left)), each)
     setting = "spark.databricks.delta.retentionDurationCheck.enabled"
     spark.conf.set(setting, "false")
     cleaned = 0

@@ -260,6 +260,7 @@ def check_maintenance(run: Run) -> None:
     run.sql("OPTIMIZE {T}")
     run.do(Step("delvec", Delete(_every_ninth(2)), (), checkpoint=False))
     run.sql("REORG TABLE {T} APPLY (PURGE)")
+    # Every remove names the vector of its add in the same words.
     assert not any("deletionVector" in add for add in spark_tables.live_adds(run.path))
     run.sql("VACUUM {T} RETAIN 0 HOURS")
     values = {"name": literal("last")}

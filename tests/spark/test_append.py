@@ -198,3 +198,16 @@ def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
     table.overwrite(other, replace_schema=True)
     assert Counter(["Row(name='x', p=1)"]) == rows_of(spark, tmp_path / "t")
     assert bag(table.to_df(version=1)) == bag(spark.range(8).selectExpr("id", "int(id % 2) p"))
+
+
+def test_texts_of_a_length_are_declared_and_kept(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    columns = "c char(3), v varchar(2), a array<varchar(2)>"
+    table = DeltaTable.create(spark, path, columns)
+    table.append(spark.sql("SELECT 'ab' c, 'xy' v, array('zz') a"))
+    theirs = spark.read.format("delta").load(str(path))
+    assert theirs.collect() == table.to_df().collect() == [("ab ", "xy", ["zz"])]
+    for wrong in ("'abcd', 'x', array('z')", "'a', 'xyz', array('z')", "'a', 'x', array('zzz')"):
+        with pytest.raises(ConstraintError, match="is longer than"):
+            table.append(spark.sql(f"SELECT * FROM VALUES ({wrong}) AS x(c, v, a)"))
+    assert table.version == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +27,7 @@ from delvec.datasource.splits import OPEN_COST, plan_splits
 from delvec.delta.files import DataFile
 from delvec.delta.schema import Field, PrimitiveType, StructType
 from delvec.delta.snapshot import open_snapshot
+from delvec.spark.file_index import Part
 from delvec.spark.task_scan import by_tasks
 from delvec.storage import Storage
 from delvec.vector import Bitmap, pack
@@ -287,7 +289,8 @@ def test_tasks_read_the_files_with_vectors_of_one_version(
     spark: SparkSession, orders: Path
 ) -> None:
     snapshot = open_snapshot(Storage.open(str(orders)), 1)
-    df = by_tasks(spark, snapshot, ["_pos", "id", "day"])
+    part = Part(snapshot.files, np.arange(len(snapshot.files)), {})
+    df = by_tasks(spark, snapshot, ["_pos", "id", "day"], {"_pos": "position"}, part)
     assert df.columns == ["_pos", "id", "day"]
     theirs = spark.read.format("delta").option("versionAsOf", 1).load(str(orders))
     assert rows_of(df.select("id", "day")) == rows_of(

@@ -37,13 +37,15 @@ def removal(file: LiveFile, now_ms: int) -> dict[str, Any]:
     """Remove a file, with the vector that it had: without it both entries would stay alive."""
     entry = file.entry
     rows = file.rows
+    # An entry from a checkpoint has its empty columns as well, such as `maxRowIndex`.
+    vector = {k: v for k, v in (entry.get("deletionVector") or {}).items() if v is not None}
     return {
         "path": entry["path"],
         "deletionTimestamp": now_ms,
         "dataChange": True,
         "extendedFileMetadata": True,
         **{key: entry[key] for key in _KEPT_BY_REMOVES if entry.get(key) is not None},
-        **({"deletionVector": vector} if (vector := entry.get("deletionVector")) else {}),
+        **({"deletionVector": vector} if vector else {}),
         **({} if rows is None else {"stats": json.dumps({"numRecords": rows})}),
     }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import functions
+from pyspark.sql import types as spark_types
 
 from delvec.delta.alter import add_constraint, new_table
 from delvec.delta.change import Change, Reads
@@ -16,7 +17,7 @@ from delvec.delta.leftovers import Leftovers
 from delvec.delta.predicate import Always
 from delvec.delta.replacing import replaced
 from delvec.delta.report import WriteReport
-from delvec.delta.schema import parse_schema
+from delvec.delta.schema import CHAR_TYPE, StructType, parse_schema
 from delvec.delta.state import TableState
 from delvec.delta.writable import require_writable
 from delvec.errors import ConstraintError, InvalidArgumentError
@@ -27,7 +28,6 @@ from delvec.spark.targets import live_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from delvec.delta.schema import StructType
     from delvec.delta.snapshot import Snapshot
     from delvec.spark.operation import Attempt
     from delvec.storage import Storage
@@ -41,26 +41,47 @@ def schema_of(schema: Any) -> StructType:  # noqa: ANN401
     Raises:
         InvalidArgumentError: It is none.
     """
-    from pyspark.sql.types import StructType as SparkStruct  # noqa: PLC0415
-
-    from delvec.delta.schema import StructType as DeltaStruct  # noqa: PLC0415
-
-    if isinstance(schema, DeltaStruct):
+    if isinstance(schema, StructType):
         return schema
     if isinstance(schema, str):
         schema = _from_text(schema)
-    if not isinstance(schema, SparkStruct):
+    if not isinstance(schema, spark_types.StructType):
         raise InvalidArgumentError(
             f"a schema is a StructType or a text such as 'id long, day date', got {schema!r}"
         )
-    return parse_schema(schema.json())
+    plain = [_with_plain_texts(each) for each in schema.fields]
+    return parse_schema(spark_types.StructType(plain).json())
+
+
+def _with_plain_texts(field: spark_types.StructField) -> spark_types.StructField:
+    """Turn `char(n)` and `varchar(n)` into texts whose length stands beside, as Spark does."""
+    plain = _plain(field.dataType)
+    if plain == field.dataType:
+        return field
+    metadata = {**(field.metadata or {}), CHAR_TYPE: field.dataType.simpleString()}
+    return spark_types.StructField(field.name, plain, field.nullable, metadata)
+
+
+def _plain(kind: spark_types.DataType) -> spark_types.DataType:
+    if isinstance(kind, spark_types.CharType | spark_types.VarcharType):
+        return spark_types.StringType()
+    if isinstance(kind, spark_types.ArrayType):
+        return spark_types.ArrayType(_plain(kind.elementType), kind.containsNull)
+    if isinstance(kind, spark_types.MapType):
+        key, value = _plain(kind.keyType), _plain(kind.valueType)
+        return spark_types.MapType(key, value, kind.valueContainsNull)
+    if isinstance(kind, spark_types.StructType):
+        fields = [
+            spark_types.StructField(each.name, _plain(each.dataType), each.nullable, each.metadata)
+            for each in kind.fields
+        ]
+        return spark_types.StructType(fields)
+    return kind
 
 
 def _from_text(text: str) -> Any:  # noqa: ANN401
-    from pyspark.sql.types import StructType as SparkStruct  # noqa: PLC0415
-
     try:
-        return SparkStruct.fromDDL(text)
+        return spark_types.StructType.fromDDL(text)
     except PySparkRuntimeError as error:
         raise InvalidArgumentError(
             f"only Spark reads a schema that is a text, and no session is there: {text!r}",
