@@ -42,7 +42,7 @@ class Contest:
     """One piece of work, done by delvec and by others.
 
     `agree` gets the results of all sides, delvec's first, and must raise if they differ. `prepare`
-    runs before each round and is not timed.
+    runs before each round and is not timed, nor are the first `warm_ups` rounds.
     """
 
     ours: Callable[[], object]
@@ -50,6 +50,7 @@ class Contest:
     agree: Callable[..., None] = field(default=lambda *_: None)
     rounds: int = 9
     prepare: Callable[[], None] = field(default=lambda: None)
+    warm_ups: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,13 @@ def run(name: str, contest: Contest, rounds: int | None = None) -> list[Result]:
     sides = [contest.ours, *(peer.run for peer in contest.peers)]
     times: list[list[float]] = [[] for _ in sides]
     count = rounds or contest.rounds
-    for number in range(count):
+    for number in range(-contest.warm_ups, count):
         contest.prepare()
         for step in range(len(sides)):
             index = (number + step) % len(sides)
-            times[index].append(_timed(sides[index]))
+            seconds = _timed(sides[index])
+            if number >= 0:
+                times[index].append(seconds)
     ours, *others = [statistics.median(series) * 1000 for series in times]
     return [
         Result(name, peer.name, ours, other, ours / other, peer.at_most, count)

@@ -132,6 +132,7 @@ def contest(
         agree,
         rounds,
         prepare,
+        warm_ups=2 if rounds > 1 else 0,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, Literal
@@ -73,7 +73,8 @@ def plan(seed: int, more: int = 0) -> list[Step]:
     pairs += [(rng.choice(ENGINES), rng.choice(OPERATIONS)) for _ in range(more)]
     rng.shuffle(pairs)
     first = Step(rng.choice(ENGINES), Append(_rows(rng, 90), 3), (), checkpoint=False)
-    return [first, *(_step(rng, engine, name) for engine, name in pairs)]
+    others = [_step(rng, engine, name) for engine, name in pairs]
+    return [first, *others[:3], replace(others[3], checkpoint=True), *others[4:]]
 
 
 def _step(rng: Random, engine: Engine, name: str) -> Step:
@@ -105,7 +106,7 @@ def _row(rng: Random, number: int | None) -> Row:
 
 
 def _append(rng: Random) -> tuple[Operation, tuple[str, ...]]:
-    return Append(_rows(rng, rng.randrange(20, 60)), rng.randrange(1, 4)), ()
+    return Append(_rows(rng, rng.randrange(20, 60)), max(2, rng.randrange(1, 4))), ()
 
 
 def _overwrite(rng: Random) -> tuple[Operation, tuple[str, ...]]:

@@ -27,13 +27,13 @@ __all__ = ["SMALL_ROW_GROUPS", "Run", "bag", "checkpoints", "vector_updates"]
 
 LOG = logging.getLogger(__name__)
 LOG.setLevel("INFO")
-# A file of thirty rows then has several row groups.
+# A file of ten rows then has several row groups.
 SMALL_ROW_GROUPS: dict[str, object] = {
     "parquet.block.size": 64,
-    "parquet.block.size.row.check.min": 8,
-    "parquet.block.size.row.check.max": 8,
-    "parquet.page.size.row.check.min": 4,
-    "parquet.page.size.row.check.max": 4,
+    "parquet.block.size.row.check.min": 2,
+    "parquet.block.size.row.check.max": 2,
+    "parquet.page.size.row.check.min": 2,
+    "parquet.page.size.row.check.max": 2,
 }
 PROPERTIES = {"delta.checkpointInterval": "3"}
 
