@@ -122,7 +122,7 @@ def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path],
 @pytest.fixture
 def forms(spark: SparkSession) -> Iterator[Callable[..., None]]:
     """Choose who makes vectors and who reads them: the driver, or tasks."""
-    keys = {"write": "spark.delvec.write.pageMemory", "scan": "spark.delvec.scan.vectorMemory"}
+    keys = {"write": "spark.delvec.write.hitMemory", "scan": "spark.delvec.scan.vectorMemory"}
 
     def choose(*tasks: str) -> None:
         for name, key in keys.items():

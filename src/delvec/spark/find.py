@@ -1,8 +1,10 @@
 """Where rows are: the positions of all rows of a DataFrame as one bitmap for each file.
 
-The JVM aggregates positions to pages of 32,768 bits, so that at most one bit for each row of a
-touched page comes to the driver, whatever the rows hold. Where the pages of all files that are
-looked at could take more than `spark.delvec.write.pageMemory`, tasks make the vectors instead.
+The JVM aggregates positions to words of 64 bits, so that at most 16 bytes for each word with a hit
+come to the driver, whatever the rows hold. (Spark's own `bitmap_construct_agg` gives pages of 4 KiB
+and sorts all rows first, which takes twice as long where hits are dense.) Where the words of all
+files that are looked at could take more than `spark.delvec.write.hitMemory`, tasks make the
+vectors instead.
 """
 
 from __future__ import annotations
@@ -22,17 +24,30 @@ from delvec.vector import Bitmap
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
     from delvec.delta.fileset import FileSet
 
-__all__ = ["NUMBER", "PAGE_MEMORY", "POSITION", "Hits", "find_rows", "fits_driver", "pages"]
+__all__ = [
+    "HIT_MEMORY",
+    "NUMBER",
+    "POSITION",
+    "Hits",
+    "bitmap_of",
+    "find_rows",
+    "fits_driver",
+    "hit_words",
+]
 
-PAGE_MEMORY: Final = "spark.delvec.write.pageMemory"
+HIT_MEMORY: Final = "spark.delvec.write.hitMemory"
 NUMBER: Final = "__delvec_number"
 """The column that tells which file a row is in."""
 POSITION: Final = "__delvec_position"
 """The column that tells where in the file it is."""
+
+_BYTES_OF_A_WORD: Final = 16
+_WORDS_OF_A_PAGE: Final = 512
 
 
 @dataclass(frozen=True)
@@ -51,12 +66,13 @@ class Hits:
 
 
 def fits_driver(spark: SparkSession, files: FileSet) -> bool:
-    """Tell whether the pages of all rows of some files would fit the driver's limit."""
-    return bool(bytes_of_bits(files).sum() <= bytes_setting(spark, PAGE_MEMORY, "256m"))
+    """Tell whether the words of all rows of some files would fit the driver's limit."""
+    at_most = bytes_of_bits(files).sum() * _BYTES_OF_A_WORD / 8
+    return bool(at_most <= bytes_setting(spark, HIT_MEMORY, "256m"))
 
 
-def pages(rows: DataFrame, kinds: Mapping[str, str]) -> DataFrame:
-    """Give (number of the file, number of the page, its bits, how many rows made it).
+def hit_words(rows: DataFrame, kinds: Mapping[str, str]) -> DataFrame:
+    """Give (number of the file, number of the word, its bits, how many rows made it).
 
     Args:
         rows: With `NUMBER` and `POSITION`.
@@ -64,28 +80,42 @@ def pages(rows: DataFrame, kinds: Mapping[str, str]) -> DataFrame:
     """
     counts = [functions.expr(f"count_if({sql})").alias(name) for name, sql in kinds.items()]
     return rows.groupBy(
-        NUMBER, functions.expr(f"bitmap_bucket_number({POSITION} + 1)").alias("bucket")
+        functions.expr(f"int({NUMBER})").alias(NUMBER),
+        functions.expr(f"int(shiftright({POSITION}, 6))").alias("word"),
     ).agg(
-        functions.expr(f"bitmap_construct_agg(bitmap_bit_position({POSITION} + 1))").alias("page"),
+        functions.expr(f"bit_or(shiftleft(1L, int({POSITION} & 63)))").alias("bits"),
         functions.expr("count(1)").alias("rows"),
         *counts,
     )
 
 
+def bitmap_of(words: NDArray[np.int64], bits: NDArray[np.int64]) -> Bitmap:
+    """Make a bitmap of words, each given once, in any order.
+
+    >>> bitmap_of(np.array([0, 2]), np.array([0b101, 1])).to_numpy().tolist()
+    [0, 2, 128]
+    """
+    numbers, places = np.unique(words // _WORDS_OF_A_PAGE, return_inverse=True)
+    pages = np.zeros((len(numbers), _WORDS_OF_A_PAGE), dtype="<i8")
+    pages[places, words % _WORDS_OF_A_PAGE] = bits
+    return Bitmap.from_pages(numbers + 1, pages.view(np.uint8).reshape(-1))
+
+
 def find_rows(rows: DataFrame, kinds: Mapping[str, str] | None = None) -> Hits:
-    """Run one job that gives the positions of all rows; see `pages`."""
-    found: pa.Table = pages(rows, kinds or {}).toArrow()
+    """Run one job that gives the positions of all rows; see `hit_words`."""
+    found: pa.Table = hit_words(rows, kinds or {}).toArrow()
     counts = {name: pc.sum(found.column(name)).as_py() or 0 for name in kinds or ()}
     if not found.num_rows:
         return Hits({}, counts)
-    found = found.sort_by([(NUMBER, "ascending"), ("bucket", "ascending")])
-    numbers, buckets, came = (found.column(name).to_numpy() for name in (NUMBER, "bucket", "rows"))
-    page = found.column("page").combine_chunks()
+    found = found.sort_by(NUMBER)
+    numbers, words, bits, came = (
+        found.column(name).to_numpy() for name in (NUMBER, "word", "bits", "rows")
+    )
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     bitmaps, twice = {}, []
     for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
         number = int(numbers[start])
-        bitmaps[number] = Bitmap.from_pages(buckets[start:stop], page.slice(start, stop - start))
+        bitmaps[number] = bitmap_of(words[start:stop].astype(np.int64), bits[start:stop])
         if bitmaps[number].cardinality != came[start:stop].sum():
             twice.append(number)
     return Hits(bitmaps, counts, tuple(twice))

@@ -1,6 +1,6 @@
-"""Vectors made and written by tasks, for hits whose pages the driver may not hold.
+"""Vectors made and written by tasks, for hits that the driver may not hold.
 
-Each task gets all pages of its files, loads their old vectors, unites, packs and writes; the driver
+Each task gets all hits of its files, loads their old vectors, unites, packs and writes; the driver
 gets one descriptor for each file. The files go into a folder of their own, so that what a task
 wrote that was run again is found and removed.
 """
@@ -12,25 +12,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 
 from delvec.delta.change import Marked
 from delvec.delta.vectors import load_vectors
 from delvec.errors import PlanError
-from delvec.spark.find import NUMBER, pages
+from delvec.spark.find import NUMBER, bitmap_of, hit_words
 from delvec.spark.marking import Fates, Marks
 from delvec.spark.targets import live_files, row_counts
-from delvec.vector import Bitmap, Descriptor, delta_file
+from delvec.vector import Descriptor, delta_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from delvec.delta.files import DataFile
     from delvec.delta.fileset import FileSet
     from delvec.spark.operation import Attempt
     from delvec.storage import Storage
+    from delvec.vector import Bitmap
 
 __all__ = ["mark_by_tasks"]
 
@@ -50,9 +53,9 @@ def mark_by_tasks(
     sums = ", ".join(f"{name} long" for name in kinds)
     schema = f"{_RESULT}, {sums}" if kinds else _RESULT
     found = (
-        pages(rows, kinds)
+        hit_words(rows, kinds)
         .repartition(NUMBER)
-        .sortWithinPartitions(NUMBER, "bucket")
+        .sortWithinPartitions(NUMBER)
         .mapInArrow(writer.write, schema)
         .toArrow()
     )
@@ -91,11 +94,11 @@ def _drop_unused(storage: Storage, folder: str, used: Mapping[str, int]) -> None
 
 @dataclass
 class _Open:
-    """The file whose pages are coming."""
+    """The file whose hits are coming."""
 
     number: int
-    buckets: list[int] = field(default_factory=list)
-    pages: list[bytes] = field(default_factory=list)
+    words: list[NDArray[np.int64]] = field(default_factory=list)
+    bits: list[NDArray[np.int64]] = field(default_factory=list)
     came: int = 0
     sums: dict[str, int] = field(default_factory=dict)
 
@@ -111,7 +114,7 @@ class _Writer:
     kinds: tuple[str, ...]
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn the pages of files, which stand together, into vectors."""
+        """Turn the hits of files, which stand together, into vectors."""
         waiting: list[tuple[dict[str, Any], Bitmap]] = []
         size = 0
         for piece in self._pieces(batches):
@@ -129,23 +132,27 @@ class _Writer:
     def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_Open]:
         current: _Open | None = None
         for batch in batches:
-            for row in batch.to_pylist():
-                if current is None or row[NUMBER] != current.number:
+            numbers = batch.column(NUMBER).to_numpy()
+            starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+            for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
+                part = batch.slice(start, stop - start)
+                if current is None or numbers[start] != current.number:
                     if current is not None:
                         yield current
-                    current = _Open(row[NUMBER])
-                current.buckets.append(row["bucket"])
-                current.pages.append(row["page"])
-                current.came += row["rows"]
+                    current = _Open(int(numbers[start]))
+                current.words.append(part.column("word").to_numpy().astype(np.int64))
+                current.bits.append(part.column("bits").to_numpy())
+                current.came += int(part.column("rows").to_numpy().sum())
                 for name in self.kinds:
-                    current.sums[name] = current.sums.get(name, 0) + row[name]
+                    more = int(part.column(name).to_numpy().sum())
+                    current.sums[name] = current.sums.get(name, 0) + more
         if current is not None:
             yield current
 
     def _united(self, piece: _Open) -> tuple[dict[str, Any], Bitmap | None]:
         """Unite hits with the old vector; None if no row is left."""
         file, rows = self.files[piece.number], self.counts[piece.number]
-        hits = Bitmap.from_pages(piece.buckets, b"".join(piece.pages))
+        hits = bitmap_of(np.concatenate(piece.words), np.concatenate(piece.bits))
         [old] = load_vectors(self.storage, [file])
         vector = hits if old is None else old | hits
         last = vector.max
