@@ -151,10 +151,10 @@ def _actions(
     tracks = "rowTracking" in protocol.supported
     if tracks:
         info["tags"] = {"delta.rowTracking.preserved": str(change.keeps_row_ids).lower()}
-    added, mark = change.added, base.row_ids
+    mark = base.row_ids
+    adds = [*map(dict, change.added), *map(marked_add, change.marked)]
     if tracks:
-        added, mark = with_row_ids(change.added, base.row_ids, version)
-    adds = [*map(dict, added), *map(marked_add, change.marked)]
+        adds, mark = with_row_ids(adds, base.row_ids, version)
     gone = [each.file for each in change.marked]
     removes = [removal(file, now) for file in (*change.removed, *gone)]
     live = {file.path: file.entry for file in (*change.removed, *gone)}

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from delvec.delta.change import LiveFile, Marked
 from delvec.delta.files import DataFile
+from delvec.delta.footers import require_row_count
 from delvec.delta.paths import canonical
 from delvec.delta.skipping import may_match
 from delvec.delta.snapshot import added_files
@@ -104,11 +105,14 @@ def rebased(change: Change, winner: Winner, storage: Storage) -> tuple[Change, i
     lost = [path for path in gone if path in removed or path not in winner.adds]
     if lost:
         raise _conflict(winner, "removed or rewrote files that this change is about", lost)
+    again = sorted((set(marked) | removed) & (set(winner.adds) - set(winner.removes)))
+    if again:  # such as by giving rows their ids
+        raise _conflict(winner, "wrote new entries for files that this change is about", again)
     if not change.reads.row_wise and (touched := change.reads.files & set(winner.removes)):
         raise _conflict(winner, "changed files whose rows this change depends on", sorted(touched))
     _check_new_rows(change, winner, storage)
     united = {path: _united(marked[path], winner, storage) for path in gone}
-    return _replaced(change, united), len(united)
+    return _replaced(change, united, storage), len(united)
 
 
 def _check_table(change: Change, winner: Winner) -> None:
@@ -182,10 +186,12 @@ def _stored(path: str, descriptor: Descriptor | None, storage: Storage) -> Bitma
     return Bitmap() if vector is None else vector
 
 
-def _replaced(change: Change, united: Mapping[str, Marked]) -> Change:
+def _replaced(change: Change, united: Mapping[str, Marked], storage: Storage) -> Change:
     """Put united vectors in place; a file that has no live rows left is removed outright."""
     marked = [united.get(each.file.path, each) for each in change.marked]
     empty = [each for each in marked if each.cardinality == each.rows]
+    for each in empty:
+        require_row_count(storage, each.file.path, each.file.entry, each.rows)
     if any(each.cardinality > each.rows for each in marked):
         raise AssertionError("a vector marks rows that a file does not have")
     return replace(

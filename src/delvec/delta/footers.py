@@ -22,19 +22,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delvec.delta.conform import find_field, plain_type
+from delvec.delta.locations import open_listed_file
 from delvec.delta.row_groups import decimal_of, leaf_count, text_of
 from delvec.delta.schema import PrimitiveType, StructType, arrow_type
 from delvec.delta.stats_columns import indexed_columns, prefix_length
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from delvec.delta.metadata import Metadata
     from delvec.delta.schema import Field
     from delvec.storage import Storage
 
-__all__ = ["file_statistics", "read_footer", "row_count", "statistics_json"]
+__all__ = ["file_statistics", "read_footer", "require_row_count", "row_count", "statistics_json"]
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is written by hand
 _FIRST_DAY: Final = date(1970, 1, 1)
@@ -75,6 +76,26 @@ def read_footer(storage: Storage, key: str, size: int) -> pq.FileMetaData:
 def row_count(storage: Storage, key: str, size: int) -> int:
     """Count the rows of a file by its footer, see `read_footer`."""
     return int(read_footer(storage, key, size).num_rows)
+
+
+def require_row_count(storage: Storage, path: str, entry: Mapping[str, Any], rows: int) -> None:
+    """Hold the rows that the log says a file has against its footer, before the file goes for good.
+
+    Some writers count live rows only. A file with a vector would seem to be empty too early.
+
+    Raises:
+        FormatError: The log is wrong.
+    """
+    place, key = open_listed_file(storage, path)
+    found = row_count(place, key, int(entry.get("size") or 0))
+    if found != rows:
+        raise FormatError(
+            "the log does not say how many rows a file has",
+            path=storage.root,
+            expected=f"{found} rows in {path}, by its footer",
+            found=f"numRecords {rows}",
+            hint="let the engine that wrote the file compute its statistics anew",
+        )
 
 
 def file_statistics(

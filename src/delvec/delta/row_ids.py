@@ -9,7 +9,7 @@ from delvec.delta.stats_text import record_count
 from delvec.errors import FormatError, PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from delvec.delta.metadata import Metadata
 
@@ -66,15 +66,21 @@ def high_water_mark(configuration: str | None) -> int:
 
 
 def with_row_ids(
-    adds: Sequence[Mapping[str, Any]], mark: int, version: int
-) -> tuple[tuple[Mapping[str, Any], ...], int]:
-    """Give new files the ids above a mark, and the mark that follows."""
-    numbered: list[Mapping[str, Any]] = []
+    adds: Sequence[dict[str, Any]], mark: int, version: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Give files without ids those above a mark, and the mark that follows.
+
+    These are new files, and old ones that were there before rows were tracked.
+    """
+    numbered: list[dict[str, Any]] = []
     for body in adds:
+        if body.get("baseRowId") is not None:
+            numbered.append(body)
+            continue
         rows = record_count(body.get("stats"))
         if rows is None:
             raise PlanError(f"{body['path']} has no numRecords, which row tracking needs")
         ids = {"baseRowId": mark + 1, "defaultRowCommitVersion": version}
         numbered.append({**body, **ids})
         mark += rows
-    return tuple(numbered), mark
+    return numbered, mark

@@ -43,7 +43,7 @@ def store_vectors(
     marked, places, sizes = list(change.marked), iter(missing), dict(change.vector_files)
 
     def put(file: VectorFile) -> None:
-        storage.write_if_absent(file.path, file.data)
+        storage.write(file.path, file.data)  # the name is new
 
     with ThreadPoolExecutor(_PUTS_AT_ONCE, "delvec-vectors") as pool:
         running = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import functions
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
 
 __all__ = ["TableDescription", "alter", "constrain", "create", "replace_table", "schema_of"]
+
+_TRACKING: Final = "delta.enableRowTracking"
 
 
 def schema_of(schema: Any) -> StructType:  # noqa: ANN401
@@ -171,7 +173,10 @@ def alter(
             require_writable(snapshot, "alter")
             was = TableState.of(snapshot)
             now = transform(snapshot, was)
-        return _altered(attempt, operation, parameters, was, now, Reads())
+        # Rows can be tracked from the first on only, so that no files may come in between.
+        tracks = now.metadata.is_on(_TRACKING) and not was.metadata.is_on(_TRACKING)
+        reads = Reads(Always()) if tracks else Reads()
+        return _altered(attempt, operation, parameters, was, now, reads)
 
     return prepare
 

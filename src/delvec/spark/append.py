@@ -17,13 +17,14 @@ from delvec.delta.state import TableState
 from delvec.delta.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.spark.change_rows import CHANGE_TYPE, store_change_rows
-from delvec.spark.conditions import text_of
+from delvec.spark.conditions import predicate_of, text_of
 from delvec.spark.copying import store_rows
 from delvec.spark.delete import prepare_delete
 from delvec.spark.failures import violation
 from delvec.spark.incoming import checked, conformed, guarded
 from delvec.spark.operation import Outcome
 from delvec.spark.rules import Rule
+from delvec.spark.settings import time_zone
 from delvec.spark.staging import staged
 from delvec.spark.targets import live_files
 
@@ -118,7 +119,7 @@ def _replace_where(
         )
         rows = guarded(rows, [rule])
         deleted = prepare_delete(attempt, where, None)
-        gone = deleted.change or Change("DELETE")
+        gone = deleted.change or Change("DELETE", reads=_reads(attempt, where))
         if attempt.options.dry_run:
             figures = {**deleted.figures, "rows_inserted": rows.count()}
             return Outcome(gone, figures, deleted.notes)
@@ -142,6 +143,12 @@ def _replace_where(
         change_files=feed,
     )
     return Outcome(change, {**deleted.figures, "rows_inserted": written.rows}, deleted.notes)
+
+
+def _reads(attempt: Attempt, where: str | Column) -> Reads:
+    """Depend on the rows that satisfy a condition, though there are none so far."""
+    predicate = predicate_of(attempt.spark, attempt.snapshot.metadata.schema, where)
+    return Reads(predicate, time_zone=time_zone(attempt.spark))
 
 
 def _condition(where: str | Column) -> Column:

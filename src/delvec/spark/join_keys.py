@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["JoinKey", "KeyRanges", "join_keys", "key_ranges"]
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
+_REPLACED: Final = "\ufffd"
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,13 @@ class KeyRanges:
     def narrowed(self, target: DataFrame) -> DataFrame:
         """Leave rows of the target out that cannot have a partner."""
         for name, low, high in self.ranges:
-            if _is_plain(low):
-                target = target.where(functions.col(quoted(name)).between(low, high))
+            column = functions.col(quoted(name))
+            if isinstance(low, date) and _is_plain(low):
+                # As days: on its way to the JVM a date would change calendars.
+                first, last = (each.toordinal() - _EPOCH for each in (low, high))
+                target = target.where(functions.unix_date(column).between(first, last))
+            elif _is_plain(low):
+                target = target.where(column.between(low, high))
         return target
 
 
@@ -110,6 +116,8 @@ def _bounds(key: Column, kind: types.DataType) -> tuple[Column, Column]:
 
 
 def _range(kind: types.DataType, low: Any, high: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    if isinstance(kind, types.StringType) and _REPLACED in f"{low}{high}":
+        return True, True  # bytes that are no UTF-8 do not survive the way to Python
     if not isinstance(kind, types.DateType) or low is None:
         return low, high
     first, last = low + _EPOCH, high + _EPOCH

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from delvec.delta.change import LiveFile, Marked
+from delvec.delta.footers import require_row_count
 from delvec.delta.vectors import load_vectors
 from delvec.errors import InvalidArgumentError, PlanError
 from delvec.spark.find import find_rows, fits_driver
@@ -143,6 +144,8 @@ def decide(
         vector = hits[number] if old is None else old | hits[number]
         _require_fit(vector, old, hits[number], rows, live.path)
         if vector.cardinality == rows:
+            if old is not None:
+                require_row_count(snapshot.storage, live.path, live.entry, rows)
             emptied.append(live)
         elif vectors and (ratio is None or vector.cardinality < ratio * rows):
             marked.append(Marked(live, rows, vector))

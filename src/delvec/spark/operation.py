@@ -247,8 +247,9 @@ def after_commit(
             continue
         try:
             write(open_snapshot(storage, version))
-        except DelvecError as error:
-            notes.append(f"{what} of version {version} was not written: {error.describe()}")
+        except Exception as error:  # noqa: BLE001 - told in the report: the rows are in
+            reason = error.describe() if isinstance(error, DelvecError) else repr(error)
+            notes.append(f"{what} of version {version} was not written: {reason}")
     return tuple(notes)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from delvec.errors import UnsupportedFeatureError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -15,15 +17,37 @@ __all__ = ["staged"]
 
 @contextmanager
 def staged(rows: DataFrame) -> Iterator[DataFrame]:
-    """Compute rows once, with the first job that uses them; later jobs see what that one saw.
+    """Compute rows once; later jobs see what the first one saw.
 
     They are kept in the memory of the executors, and on their disks beyond it, until the block
     ends. Unlike those of a cache, lost rows are never computed again, with other random numbers or
-    from a source that has changed: the job fails, and with it the operation.
+    from a source that has changed: the job fails, and with it the operation. On a cluster that runs
+    slow tasks twice, they go to Spark's checkpoint directory, where one of the two counts.
+
+    Raises:
+        UnsupportedFeatureError: Such a cluster has no checkpoint directory.
     """
-    kept = rows.localCheckpoint(eager=False)
+    kept = _kept(rows)
     try:
         yield kept
     finally:
         plan: Any = kept._jdf.logicalPlan()  # noqa: SLF001
         plan.rdd().unpersist(False)
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    context = rows.sparkSession.sparkContext
+    master = str(context.master)
+    if master.startswith("local") and "cluster" not in master:
+        return rows.localCheckpoint(eager=False)  # computed with the job that needs them first
+    if context.getConf().get("spark.speculation", "false") != "true":
+        # At once: what is lost while they are computed no job has seen yet.
+        return rows.localCheckpoint(eager=True)
+    if context.getCheckpointDir() is None:
+        raise UnsupportedFeatureError(
+            "with spark.speculation two tasks may give different rows, and there is no checkpoint"
+            " directory to choose in",
+            feature="spark.speculation",
+            hint="call spark.sparkContext.setCheckpointDir(...), or switch spark.speculation off",
+        )
+    return rows.checkpoint(eager=True)

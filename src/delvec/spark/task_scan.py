@@ -53,7 +53,9 @@ def by_tasks(
     }
     source = {"file": "_file", "position": "_pos", "number": "_file"}
     own = [name for name in columns if name not in added]
-    taken = {source[kind] for kind in added.values()} & set(snapshot.metadata.schema.names)
+    is_chosen = len(part.files) < int(snapshot.files.has_vector.sum())
+    needed = {source[kind] for kind in added.values()} | ({"_file"} if is_chosen else set())
+    taken = needed & set(snapshot.metadata.schema.names)
     if taken:  # the source would give these, and no row would find its file
         raise UnsupportedFeatureError(
             f"{snapshot.table} has a column {taken.pop()}, and vectors that take more memory than"
@@ -62,10 +64,9 @@ def by_tasks(
             needed_by=snapshot.table,
             hint="raise spark.delvec.scan.vectorMemory, or rename the column",
         )
-    asked = [*own, *dict.fromkeys(source[kind] for kind in added.values())]
-    options["columns"] = json.dumps(asked)
+    options["columns"] = json.dumps([*own, *sorted(needed)])
     rows = spark.read.format(DelvecDataSource.name()).options(**options).load(snapshot.table)
-    if "number" in added.values():
+    if is_chosen or "number" in added.values():
         rows = _numbered(spark, rows, snapshot, part)
     name_of = source | {"number": _NUMBER}
     return rows.select(

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from delvec.delta.change import Marked
+from delvec.delta.footers import require_row_count
 from delvec.delta.vectors import load_vectors
 from delvec.errors import PlanError
 from delvec.spark.find import NUMBER, bitmap_of, hit_words
@@ -59,13 +60,17 @@ def mark_by_tasks(
         .mapInArrow(writer.write, schema)
         .toArrow()
     )
-    marks = _marks(files, found, counts, kinds)
+    marks = _marks(attempt.storage, files, found, counts, kinds)
     _drop_unused(attempt.storage, folder, marks.vector_files)
     return marks
 
 
 def _marks(
-    files: FileSet, found: pa.Table, counts: Sequence[int], kinds: Mapping[str, str]
+    storage: Storage,
+    files: FileSet,
+    found: pa.Table,
+    counts: Sequence[int],
+    kinds: Mapping[str, str],
 ) -> Marks:
     results = sorted(found.to_pylist(), key=lambda result: result[NUMBER])
     lives = live_files(files, [result[NUMBER] for result in results])
@@ -74,6 +79,8 @@ def _marks(
         if result["came"] != result["hits"]:
             twice.append(live.path)
         if result["descriptor"] is None:
+            if live.descriptor is not None:
+                require_row_count(storage, live.path, live.entry, counts[result[NUMBER]])
             emptied.append(live)
             continue
         descriptor = Descriptor.from_json(json.loads(result["descriptor"]))
@@ -164,7 +171,7 @@ class _Writer:
     def _stored(self, waiting: Sequence[tuple[dict[str, Any], Bitmap]]) -> Iterator[pa.RecordBatch]:
         results = iter([result for result, _ in waiting])
         for file in delta_file.pack((vector for _, vector in waiting), prefix=self.folder):
-            self.storage.write_if_absent(file.path, file.data)
+            self.storage.write(file.path, file.data)  # the name is new
             yield self._batch(
                 [
                     {
