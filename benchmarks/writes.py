@@ -21,7 +21,7 @@ from benchmarks.runner import Contest, Peer, benchmark
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 # The goal: at least 2.5 times as fast as delta-spark.
 AT_MOST = 0.4
@@ -94,13 +94,22 @@ def sql(text: str, path: str) -> object:
     return session().sql(text.replace("{T}", f"delta.`{path}`")).collect()
 
 
+def with_defaults() -> SparkSession:
+    """Give both sides what Spark and Delta come with; only broadcasts are made easier."""
+    spark = session()
+    spark.conf.set("spark.sql.shuffle.partitions", "200")
+    spark.conf.set("spark.databricks.delta.snapshotPartitions", "50")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "64m")
+    return spark
+
+
 def contest(
     path: Path,
     ours: Callable[[delvec.DeltaTable], object],
     theirs: Callable[[str], object],
     rounds: int,
 ) -> Contest:
-    spark = session()
+    spark = with_defaults()
     before = objects(str(path))
     mine: list[delvec.DeltaTable] = []
     other: list[str] = []
@@ -137,7 +146,6 @@ def contest(
 
 
 def named(name: str) -> Contest:
-    session().conf.set("spark.sql.autoBroadcastJoinThreshold", "64m")
     source().createOrReplaceTempView("source")
     return contest(large(), OURS[name], lambda path: sql(THEIRS[name], path), ROUNDS)
 

@@ -30,6 +30,7 @@ from tests.delta.builder import small_table
 from tests.delta.readers import settings_of
 from tests.delta.spark_tables import as_delta_spark_reads, create, sql
 from tests.delta.write_checks import before_commit, deletion, files_below, ids
+from tests.marks import slow_but
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -218,8 +219,22 @@ BAD: dict[str, tuple[Any, type[DelvecError], str]] = {
 }
 
 
+FAST = (
+    "delete by an unknown column",
+    "update of an unknown column",
+    "merge with an unknown column in a condition",
+    "merge with two partners for a row",
+    "append of a text to a number",
+    "append against a constraint",
+    "merge against a constraint",
+    "update to null",
+    "overwrite of rows outside the condition",
+    "overflow on the way into the column",
+)
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", slow_but(FAST, BAD))
 def test_a_write_that_cannot_be_changes_nothing(
     spark: SparkSession, table: DeltaTable, name: str
 ) -> None:
@@ -250,7 +265,9 @@ def test_what_overflows_without_ansi_fits_or_is_refused(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("operation", ["delete", "update", "merge", "overwrite"])
+@pytest.mark.parametrize(
+    "operation", slow_but(("delete",), ("delete", "update", "merge", "overwrite"))
+)
 def test_a_table_that_only_grows_is_not_changed(
     spark: SparkSession, tmp_path: Path, operation: str
 ) -> None:
@@ -289,7 +306,7 @@ def test_identity_columns_get_no_values_of_ours(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("operation", ["delete", "update", "append"])
+@pytest.mark.parametrize("operation", slow_but(("delete",), ("delete", "update", "append")))
 def test_a_table_that_is_dropped_meanwhile_stays_dropped(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:

@@ -21,6 +21,7 @@ from delvec.storage import Storage
 from tests.delta import spark_tables
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.delta.readers import same_rows
+from tests.marks import slow_but
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -390,7 +391,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(("mapped", "second_kind"), KINDS))
 def test_every_engine_reads_what_delvec_checkpoints(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -99,7 +99,11 @@ MERGE = (
 
 
 @pytest.mark.parametrize(
-    ("vectors", "partitioned_by"), [("true", ()), ("false", ("part",))], ids=["vectors", "copied"]
+    ("vectors", "partitioned_by"),
+    [
+        pytest.param("true", (), marks=pytest.mark.slow, id="vectors"),
+        pytest.param("false", ("part",), id="copied"),
+    ],
 )
 def test_rows_keep_their_ids(
     spark: SparkSession, tmp_path: Path, vectors: str, partitioned_by: tuple[str, ...]

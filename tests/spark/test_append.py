@@ -11,6 +11,7 @@ from pyspark.sql import functions
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, DelvecError, InvalidArgumentError
 from tests.delta import spark_tables
+from tests.marks import slow_but
 from tests.spark.judge import Lazily, bag, folder, judged, rows_of
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def as_delta_spark_does(df: DataFrame, where: str | None) -> Callable[[Path], No
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in OVERWRITES],
+    slow_but(FAST, OVERWRITES),
 )
 def test_rows_come_in_place_of_others(
     spark: SparkSession, tables: dict[str, Path], name: str

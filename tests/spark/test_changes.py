@@ -14,6 +14,7 @@ from delvec.spark.changes import changes
 from delvec.storage import Storage
 from tests.delta import spark_tables
 from tests.delta.builder import TableBuilder, removed
+from tests.marks import slow_but
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +79,7 @@ def bag(df: DataFrame) -> Rows:
     return Counter(map(tuple, df.collect()))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(("partitioned", "mapped_by_id"), KINDS))
 def test_every_range_gives_the_rows_of_delta_spark(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

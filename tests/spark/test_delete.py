@@ -14,6 +14,7 @@ from delvec import DeltaTable
 from delvec.errors import DelvecError, InvalidArgumentError
 from tests.delta import spark_tables
 from tests.delta.builder import TableBuilder
+from tests.marks import slow_but
 from tests.spark.judge import Lazily, copy_of, folder, judged, rows_of
 
 if TYPE_CHECKING:
@@ -96,9 +97,7 @@ CASES: dict[str, Case] = {
 FAST = {"by vector", "copied with whole files", "by partition", "the rest of a file"}
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
-)
+@pytest.mark.parametrize("name", slow_but(FAST, CASES))
 def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path], name: str) -> None:
     kind, sql, where, figures = CASES[name]
     result = judged(

@@ -11,6 +11,7 @@ from pyspark.sql import functions
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, InvalidArgumentError
 from tests.delta import spark_tables
+from tests.marks import slow_but
 from tests.spark.judge import Lazily, feed, folder, judged, rows_of
 
 if TYPE_CHECKING:
@@ -315,9 +316,7 @@ FAST = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
-)
+@pytest.mark.parametrize("name", slow_but(FAST, CASES))
 def test_delta_spark_does_the_same(
     spark: SparkSession, tables: dict[str, Path], sources: dict[str, DataFrame], name: str
 ) -> None:

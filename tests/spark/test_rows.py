@@ -250,6 +250,7 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> Non
     assert left_in(tmp_path / "t") == []
 
 
+@pytest.mark.slow
 def test_a_footer_that_cannot_be_read_leaves_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +265,7 @@ def test_a_footer_that_cannot_be_read_leaves_nothing(
     assert left_in(tmp_path / "t") == []
 
 
+@pytest.mark.slow
 def test_the_number_of_tasks_can_be_bounded(spark: SparkSession, tmp_path: Path) -> None:
     storage, metadata = simple(spark, tmp_path / "t")
     rows = numbers(spark, 100).repartition(4)
@@ -273,6 +275,7 @@ def test_the_number_of_tasks_can_be_bounded(spark: SparkSession, tmp_path: Path)
     assert left_in(tmp_path / "t") == []
 
 
+@pytest.mark.slow
 def test_checkpointed_and_cached_rows_can_be_written(spark: SparkSession, tmp_path: Path) -> None:
     storage, metadata = simple(spark, tmp_path / "t")
     cached = numbers(spark, 4).cache()
@@ -281,6 +284,7 @@ def test_checkpointed_and_cached_rows_can_be_written(spark: SparkSession, tmp_pa
     cached.unpersist()
 
 
+@pytest.mark.slow
 def test_the_table_says_how_its_files_are_compressed(spark: SparkSession, tmp_path: Path) -> None:
     properties = {"delta.parquet.compression.codec": "ZSTD", "delta.randomizeFilePrefixes": "true"}
     storage, plain = simple(spark, tmp_path / "t")
@@ -320,6 +324,7 @@ def test_change_rows_go_where_readers_look_for_them(spark: SparkSession, tmp_pat
         write_change_rows(spark, storage, metadata, numbers(spark, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "kind", "message"),
     [

@@ -13,6 +13,7 @@ from pyspark.sql import functions
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, InvalidArgumentError
 from tests.delta import spark_tables
+from tests.marks import slow_but
 from tests.spark.judge import Lazily, folder, judged, rows_of
 
 if TYPE_CHECKING:
@@ -127,9 +128,7 @@ def made(value: Any) -> Any:  # noqa: ANN401
     return value() if callable(value) else value
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
-)
+@pytest.mark.parametrize("name", slow_but(FAST, CASES))
 def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path], name: str) -> None:
     kind, sql, values, where = CASES[name]
     result = judged(
