@@ -351,7 +351,8 @@ def mounted(folder: Path, *commands: list[str]) -> Iterator[None]:
             subprocess.run(["mount", *command], check=True, capture_output=True)
         yield
     finally:
-        subprocess.run(["umount", str(folder)], check=True, capture_output=True)
+        # Lazily: a failed task of Spark may hold a file open a moment longer.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True, capture_output=True)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.change import Change, Transaction
@@ -217,12 +217,26 @@ def _attempt(
         if change is None or options.dry_run:
             # What a plan had to write is not wanted.
             return _report(attempt, operation, outcome, change)
+        change = _with_times(change, spent)
         with attempt.phase("commit"):
             committed = commit(Base.of(snapshot), change, leftovers)
             spent.attempts += committed.attempts
     with attempt.phase("checkpoint"):
         notes = after_commit(storage, committed.version, change, snapshot)
     return _report(attempt, operation, outcome, committed.change, committed, notes)
+
+
+def _with_times(change: Change, spent: Spent) -> Change:
+    """Add what the history says of the time that rows took to find and to write."""
+    if change.operation not in ("DELETE", "UPDATE", "MERGE"):
+        return change
+    seconds = {
+        "executionTimeMs": sum(spent.phases.values()),
+        "scanTimeMs": spent.phases.get("find", 0.0),
+        "rewriteTimeMs": spent.phases.get("write", 0.0),
+    }
+    times = {name: round(1000 * each) for name, each in seconds.items()}
+    return replace(change, metrics={**change.metrics, **times})
 
 
 def after_commit(
