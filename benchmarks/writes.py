@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-# The goal: at least 2.5 times as fast as delta-spark. Where rows are scattered, both sides must decode
-# the same columns of all files, which takes most of the time that is left.
+# The goal: at least 2.5 times as fast as delta-spark. Where rows are scattered, both sides must
+# decode the same columns of all files, which takes most of the time that is left.
 AT_MOST = 0.4
 AT_MOST_BY_NAME = {"delete-1%-scattered": 0.5, "update-1%": 0.65}
 ROUNDS = 3
