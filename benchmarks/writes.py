@@ -160,7 +160,7 @@ for _name in OURS:
 
 @benchmark("delta-write/1000-files/100-small-deletes")
 def small_deletes() -> Contest:
-    ids = [random.Random(1).randrange(MILLION) for _ in range(100)]
+    ids = random.Random(1).sample(range(MILLION), 100)
 
     def ours(table: delvec.DeltaTable) -> None:
         for each in ids:
