@@ -307,6 +307,15 @@ def test_properties_choose_the_form(
     assert {name for name in add if name.startswith("stats")} == expected
 
 
+def test_an_entry_has_statistics_that_a_checkpoint_keeps_as_columns_alone(tmp_path: Path) -> None:
+    table = table_with_statistics(tmp_path, {"delta.checkpoint.writeStatsAsJson": "false"})
+    written(table)
+    [entry] = open_snapshot(Storage.open(str(table.root))).files.entries([0])
+    found = json.loads(entry["stats"])
+    assert (found["numRecords"], found["nullCount"]) == (STATS["numRecords"], STATS["nullCount"])
+    assert found["minValues"]["id"] == 1
+
+
 @pytest.mark.parametrize("columns", ["true", "false"])
 def test_statistics_that_were_columns_alone_become_text_again(tmp_path: Path, columns: str) -> None:
     table = table_with_statistics(tmp_path, {"delta.checkpoint.writeStatsAsJson": "false"})

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from delvec import DeltaTable
 from delvec.delta.metadata import Metadata
 from delvec.errors import InvalidArgumentError, PlanError
-from delvec.spark.rows import WrittenFiles, remove_folder, write_change_rows, write_rows
+from delvec.spark.rows import WrittenFiles, write_change_rows, write_rows
 from delvec.storage import Storage
 from tests.delta.readers import by_frame, same_rows, settings_of
 from tests.delta.spark_tables import as_delta_spark_reads, commits, create, live_adds, sql
@@ -271,7 +271,7 @@ def test_the_number_of_tasks_can_be_bounded(spark: SparkSession, tmp_path: Path)
     rows = numbers(spark, 100).repartition(4)
     written = write_rows(spark, storage, metadata, rows, tight_bounds=True, files=1)
     assert (len(written.adds), written.rows) == (1, 100)
-    remove_folder(storage, written.folder)
+    storage.delete_folder(written.folder)
     assert left_in(tmp_path / "t") == []
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from delvec.delta.actions import VECTOR, adds_schema
 from delvec.delta.log_files import LOG
+from delvec.delta.statistics_text import statistics_text
 from delvec.delta.whole_actions import TYPES, conformed
 from delvec.errors import FormatError
 
@@ -105,7 +106,14 @@ class ParquetActions:
     def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         """Give the whole actions of some live files, by their rows in `adds`."""
         fields = [f.name for f in self._type("add") if not f.name.endswith("_parsed")]
-        values = self._add(fields).take(pa.array(rows, pa.int64())).to_pylist()
+        chosen = pa.array(rows, pa.int64())
+        values = self._add(fields).take(chosen).to_pylist()
+        if self._type("add", "stats_parsed") is not None:
+            # Tables may keep statistics as columns alone; an entry has them as text.
+            parsed = _child(self._add(["stats_parsed"]), "stats_parsed").take(chosen)
+            texts = statistics_text(parsed).to_pylist()
+            for value, text in zip(values, texts, strict=True):
+                value["stats"] = value.get("stats") or text
         return [
             {
                 "add": {

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.delta.commit import Committed
+    from delvec.delta.metadata import Metadata
     from delvec.delta.snapshot import Snapshot
     from delvec.storage import RequestCounts, Storage
 
@@ -222,7 +223,7 @@ def _attempt(
             committed = commit(Base.of(snapshot), change, leftovers)
             spent.attempts += committed.attempts
     with attempt.phase("checkpoint"):
-        notes = after_commit(storage, committed.version, change, snapshot)
+        notes = after_commit(storage, committed.version, change.metadata or snapshot.metadata)
     return _report(attempt, operation, outcome, committed.change, committed, notes)
 
 
@@ -239,16 +240,11 @@ def _with_times(change: Change, spent: Spent) -> Change:
     return replace(change, metrics={**change.metrics, **times})
 
 
-def after_commit(
-    storage: Storage, version: int, change: Change, snapshot: Snapshot | None
-) -> tuple[str, ...]:
+def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[str, ...]:
     """Write what follows from a commit: a checkpoint now and then, the manifest if one is kept.
 
     The commit stands whatever happens here, so a failure is told and not raised.
     """
-    metadata = change.metadata or (snapshot.metadata if snapshot else None)
-    if metadata is None:
-        raise AssertionError("a first commit has metadata")
     text = metadata.configuration.get("delta.checkpointInterval", "")
     interval = int(text) if text.isdecimal() and int(text) else _CHECKPOINT_INTERVAL
     notes = []

@@ -7,8 +7,6 @@ time: one GET per file in an object store.
 
 from __future__ import annotations
 
-import random
-import string
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +19,7 @@ from delvec.delta.footers import file_statistics, read_footer, statistics_json
 from delvec.delta.leftovers import Leftovers
 from delvec.delta.locations import spark_path
 from delvec.delta.schema import PrimitiveType
+from delvec.delta.vector_store import random_prefix
 from delvec.errors import EngineError, InvalidArgumentError, PlanError
 from delvec.spark import jvm
 from delvec.spark.file_columns import HIVE_NULL, file_column, partition_text, quoted
@@ -33,13 +32,11 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
     from delvec.storage.counts import FileInfo
 
-__all__ = ["WrittenFiles", "remove_folder", "write_change_rows", "write_rows"]
+__all__ = ["WrittenFiles", "write_change_rows", "write_rows"]
 
 _CHANGES: Final = "_change_data"
 _CHANGE_TYPE: Final = "_change_type"
 _CODEC: Final = "delta.parquet.compression.codec"
-_RANDOM_PREFIX: Final = "delta.randomizeFilePrefixes"
-_PREFIX_LENGTH: Final = "delta.randomPrefixLength"
 _FOOTERS_AT_ONCE: Final = 16
 # What files look like is the table's affair and not that of the user's session.
 _FORMAT: Final = {
@@ -135,11 +132,6 @@ def write_change_rows(
         for info, values, _ in written
     ]
     return _total(adds, folder, written)
-
-
-def remove_folder(storage: Storage, folder: str) -> None:
-    """Remove files that will not be committed, and what a failed job left beside them."""
-    storage.delete_folder(folder)
 
 
 _Written = list[tuple["FileInfo", dict[str, str | None], "pq.FileMetaData"]]
@@ -252,8 +244,5 @@ def _encoded(key: str) -> str:
 
 def _fresh_folder(metadata: Metadata) -> str:
     # Not hidden, so that a VACUUM finds what a crash leaves.
-    folder = str(uuid4())
-    if metadata.configuration.get(_RANDOM_PREFIX, "false").lower() != "true":
-        return folder
-    length = int(metadata.configuration.get(_PREFIX_LENGTH, "2"))
-    return "".join(random.choices(string.ascii_letters + string.digits, k=length)) + f"/{folder}"
+    folder, prefix = str(uuid4()), random_prefix(metadata)
+    return f"{prefix}/{folder}" if prefix else folder

@@ -24,6 +24,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from delvec.delta.schema import StructType as DeltaStruct
 from delvec.errors import UnsupportedFeatureError
 from delvec.spark import jvm
+from delvec.spark.file_columns import quoted
 from delvec.spark.file_index import FileIndex, Part, part_bits
 from delvec.spark.liveness import ROW_INDEX, is_live
 from delvec.spark.settings import bytes_setting, time_zone
@@ -238,12 +239,12 @@ class _Reading:
         }
         fields = iter(self._fields)
         columns = [
-            f"{_quoted(hidden[self._added[name]])} AS {_quoted(name)}"
+            f"{quoted(hidden[self._added[name]])} AS {quoted(name)}"
             if name in self._added
             else _renamed(next(fields))
             for name in self._order
         ]
-        columns += [_quoted(field.name) for field in self._stored]
+        columns += [quoted(field.name) for field in self._stored]
         # Texts go to the JVM all at once, columns by several calls each.
         texts = [column for column in columns if isinstance(column, str)]
         if len(texts) == len(columns):
@@ -297,15 +298,11 @@ def memory_limit(spark: SparkSession) -> int:
 def _renamed(field: Field) -> str | Column:
     """Give a column of the files under its name in the table, as SQL where that says it."""
     named, in_files = spark_type(field.type), file_schema([field]).fields[0].dataType
-    column = _quoted(field.physical_name)
+    column = quoted(field.physical_name)
     if named.simpleString() != in_files.simpleString():
         # Names inside a struct go by position.
         return functions.expr(column).cast(named).alias(field.name)
-    return column if field.physical_name == field.name else f"{column} AS {_quoted(field.name)}"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return column if field.physical_name == field.name else f"{column} AS {quoted(field.name)}"
 
 
 def _session_that_reads_ids(spark: SparkSession) -> Any:  # noqa: ANN401

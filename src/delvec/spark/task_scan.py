@@ -11,6 +11,7 @@ from pyspark.sql import functions
 from delvec.datasource import DelvecDataSource
 from delvec.delta.locations import full_name
 from delvec.errors import UnsupportedFeatureError
+from delvec.spark.file_columns import quoted
 from delvec.spark.sources import register
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def by_tasks(
     name_of = source | {"number": _NUMBER}
     return rows.select(
         *(
-            functions.col(_quoted(name_of[added[name]])).alias(name)
+            functions.col(quoted(name_of[added[name]])).alias(name)
             if name in added
-            else functions.col(_quoted(name))
+            else functions.col(quoted(name))
             for name in columns
         )
     )
@@ -85,10 +86,6 @@ def _numbered(spark: SparkSession, rows: DataFrame, snapshot: Snapshot, part: Pa
     table = pa.table({_FILE: names, _NUMBER: pa.array(part.numbers, pa.int64())})
     numbers = functions.broadcast(spark.createDataFrame(table))
     return rows.join(numbers, rows["_file"] == numbers[_FILE])
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _split_bytes(spark: SparkSession, snapshot: Snapshot) -> int:
