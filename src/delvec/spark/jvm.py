@@ -27,6 +27,7 @@ __all__ = [
     "is_classic",
     "is_running",
     "kept",
+    "session_of",
     "started",
     "started_with",
     "view_of",
@@ -166,3 +167,9 @@ def array_of(spark: SparkSession, kind: Any, items: Sequence[Any]) -> Any:  # no
 def _gateway(spark: SparkSession) -> Any:  # noqa: ANN401
     view_of(spark)
     return spark.sparkContext._gateway  # noqa: SLF001
+
+
+def session_of(spark: SparkSession) -> Any:  # noqa: ANN401
+    """Give the session itself, as Java knows it."""
+    view_of(spark)
+    return spark._jsparkSession  # noqa: SLF001
