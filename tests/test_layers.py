@@ -64,8 +64,13 @@ def test_modules_import_downwards_only(file: Path) -> None:
         assert not above
     if not name.startswith("delvec.storage"):
         assert not imports_any(file, "obstore"), "only the storage package talks to stores"
-    if not name.startswith(("delvec.spark", "delvec.iceberg", "delvec.datasource")):
+    on_spark = ("delvec.spark", "delvec.iceberg", "delvec.datasource", "delvec.conversion.verify")
+    if not name.startswith(on_spark):
         assert not any("pyspark" in line for line in at_top_level(file))
+    if name.startswith(("delvec.spark", "delvec.delta", "delvec.iceberg")):
+        assert not imports_any(file, "delvec.conversion"), "conversion is above both formats"
+    if name.startswith("delvec.iceberg"):
+        assert not imports_any(file, "delvec.delta"), "Iceberg knows nothing of Delta"
 
 
 def test_only_one_module_says_jvm() -> None:

@@ -11,6 +11,8 @@ is: a deletion vector, a compressed bitmap of row positions in one data file.
     df = table.to_df().where("day = '2026-01-31'")   # deleted rows are gone, files are pruned
     print(delvec.explain(df))
 
+    delvec.convert(spark, "/lake/orders", "lake.db.orders")   # the same rows as an Iceberg table
+
     deleted = delvec.Bitmap([3, 4, 7, 11, 18, 29])   # positions of the deleted rows
     [file] = delvec.vector.pack([deleted])           # a Delta vector file and its log entry
     file.descriptors[0].to_json()
@@ -26,6 +28,7 @@ from delvec._version import __version__
 
 if TYPE_CHECKING:
     from delvec import errors, storage, vector
+    from delvec.conversion.convert import convert, plan_conversion
     from delvec.delta.table import DeltaTable
     from delvec.errors import DelvecError
     from delvec.spark.explain import explain
@@ -38,8 +41,10 @@ __all__ = [
     "DelvecError",
     "__version__",
     "configure",
+    "convert",
     "errors",
     "explain",
+    "plan_conversion",
     "session",
     "storage",
     "vector",
@@ -50,7 +55,9 @@ _HOMES = {
     "DeltaTable": "delvec.delta.table",
     "DelvecError": "delvec.errors",
     "configure": "delvec.spark.session",
+    "convert": "delvec.conversion.convert",
     "explain": "delvec.spark.explain",
+    "plan_conversion": "delvec.conversion.convert",
     "session": "delvec.spark.session",
 }
 

@@ -280,6 +280,34 @@ def test_iterating_is_not_disturbed_by_encoding() -> None:
     assert first + list(numbers) == list(range(200_000))
 
 
+@pytest.mark.parametrize("size", [1, 3, 999, 65_536, 70_001, 2**40])
+def test_pieces_of_the_values_are_full_but_for_the_last(size: int) -> None:
+    numbers = np.unique(
+        np.concatenate(
+            [
+                np.arange(70, 500),
+                np.arange(100_000, 101_000, 2),
+                np.random.default_rng(5).integers(0, 2**40, 300),
+                [2**62, 2**63 - 2, 2**63 - 1],
+            ]
+        )
+    )
+    pieces = list(Bitmap(numbers).batches(size))
+    assert np.array_equal(np.concatenate(pieces), numbers)
+    assert {piece.dtype for piece in pieces} == {np.dtype(np.int64)}
+    assert [len(piece) for piece in pieces[:-1]] == [size] * (len(pieces) - 1)
+    assert 0 < len(pieces[-1]) <= size
+    assert list(Bitmap().batches(size)) == []
+
+
+def test_pieces_are_not_disturbed_by_encoding() -> None:
+    bitmap = Bitmap(np.arange(200_000))
+    pieces = bitmap.batches(70_000)
+    first = next(pieces)
+    bitmap.to_bytes()
+    assert np.array_equal(np.concatenate([first, *pieces]), np.arange(200_000))
+
+
 def test_the_edges_of_what_a_bitmap_holds() -> None:
     last = 2**63 - 1
     bitmap = Bitmap.from_ranges([0, last - 1], [5, 2**63])

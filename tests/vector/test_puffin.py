@@ -356,6 +356,23 @@ def test_columns_may_be_arrow_or_numpy() -> None:
     assert blobs.from_frames(frames, pa.array(["a", "b", "c"]), pa.array([1, 1, 1]))[0] == expected
 
 
+def test_blobs_of_copied_frames_can_have_more_properties() -> None:
+    frames = Frames.join([encode_frame(Bitmap([1]))] * 2)
+    texts = {"origin": ['u"x\\', "ü"], 'a "name"': pa.array(["", "b"])}
+    data, _ = blobs.from_frames(frames, ["a", "b"], [1, 1], properties=texts)
+    assert [dict(blob.properties) for blob in footer_of(data).blobs] == [
+        {
+            "referenced-data-file": "a",
+            "cardinality": "1",
+            "origin": 'u"x\\',
+            'a "name"': "",
+        },
+        {"referenced-data-file": "b", "cardinality": "1", "origin": "ü", 'a "name"': "b"},
+    ]
+    with pytest.raises(InvalidArgumentError, match="as many texts of the property origin, got 1"):
+        blobs.from_frames(frames, ["a", "b"], [1, 1], properties={"origin": ["x"]})
+
+
 @pytest.mark.parametrize(("field", "spec"), [(-1, None), (1, -1)])
 def test_an_equality_delete_vector_that_could_not_be_read_is_not_written(
     field: int, spec: int | None

@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from delvec.delta.snapshot import Snapshot
     from delvec.storage import Storage
 
-__all__ = ["SCHEMA", "CommitTimes", "history", "version_at", "version_from"]
+__all__ = [
+    "SCHEMA",
+    "CommitTimes",
+    "as_text",
+    "commit_info",
+    "commit_times",
+    "history",
+    "own_time",
+    "version_at",
+    "version_from",
+]
 
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
 SCHEMA: Final = pa.schema(
@@ -83,8 +93,7 @@ def history(storage: Storage, limit: int | None = None) -> pa.Table:
         raise InvalidArgumentError(f"limit is a number of commits, got {limit!r}")
     snapshot = open_snapshot(storage)
     start = 0 if limit is None else max(0, snapshot.version - limit + 1)
-    listed = list_commits(storage, max(0, start - _BEFORE))
-    times = CommitTimes(snapshot, [commit for commit in listed if commit.last <= snapshot.version])
+    times = commit_times(snapshot, start, snapshot.version)
     wanted = [commit for commit in reversed(times.commits) if commit.first >= start]
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "delvec-log") as pool:
         rows = pool.map(lambda commit: _row(times, commit), wanted)
@@ -194,7 +203,7 @@ class CommitTimes:
     def of(self, commit: LogFile) -> int:
         """Tell the time of a commit in milliseconds; one that holds it itself is read once."""
         if commit.first not in self._known:
-            own = _own_time(self.read(commit), self.uri_of(commit))
+            own = own_time(self.read(commit), self.uri_of(commit))
             if own is None:
                 raise FormatError(
                     "a commit lacks its time",
@@ -209,20 +218,34 @@ class CommitTimes:
         """Tell the time of a commit that was read; its file's if it lacks one of its own."""
         if commit.first in self._known:
             return self._known[commit.first]
-        own = _own_time(info, self.uri_of(commit))
+        own = own_time(info, self.uri_of(commit))
         return commit.modified_ms if own is None else own
 
     def read(self, commit: LogFile) -> dict[str, Any]:
         """Read what a commit says of itself; nothing if it does not."""
         data = self.snapshot.storage.read(commit.key)
-        for action in JsonActions(self.uri_of(commit), data).others():
-            if isinstance(info := action.get("commitInfo"), dict):
-                return info
-        return {}
+        return commit_info(JsonActions(self.uri_of(commit), data))
 
     def uri_of(self, commit: LogFile) -> str:
         """Name the file of a commit in full."""
         return self.snapshot.storage.uri_of(commit.key)
+
+
+def commit_times(snapshot: Snapshot, start: int, end: int) -> CommitTimes:
+    """List the commits of versions, both ends included, and those before that bear on their times.
+
+    Whether they hold their time themselves is what the snapshot says.
+    """
+    listed = list_commits(snapshot.storage, max(0, start - _BEFORE))
+    return CommitTimes(snapshot, [commit for commit in listed if commit.last <= end])
+
+
+def commit_info(actions: JsonActions) -> dict[str, Any]:
+    """Find what a commit says of itself; nothing if it does not."""
+    for action in actions.others():
+        if isinstance(info := action.get("commitInfo"), dict):
+            return info
+    return {}
 
 
 def _own_times(snapshot: Snapshot) -> _OwnTimes | None:
@@ -244,7 +267,8 @@ def _own_times(snapshot: Snapshot) -> _OwnTimes | None:
     return _OwnTimes(version, since_ms)
 
 
-def _own_time(info: dict[str, Any], uri: str) -> int | None:
+def own_time(info: dict[str, Any], uri: str) -> int | None:
+    """Give the time that a commit holds itself, in milliseconds; None if it holds none."""
     value = info.get("inCommitTimestamp")
     if value is None:
         return None
@@ -286,15 +310,16 @@ def _fitting(value: object, kind: pa.DataType) -> object:
     if kind == _TEXTS:
         if not isinstance(value, dict):
             return None
-        return [(name, _text(part)) for name, part in value.items()]
+        return [(name, as_text(part)) for name, part in value.items()]
     if pa.types.is_string(kind):
-        return _text(value)
+        return as_text(value)
     if pa.types.is_boolean(kind):
         return value if isinstance(value, bool) else None
     return value if type(value) is int and abs(value) < 1 << 63 else None
 
 
-def _text(value: object) -> str | None:
+def as_text(value: object) -> str | None:
+    """Give a text as it is, what else JSON may hold as JSON, and nothing for nothing."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Final
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError, TableNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from delvec.storage import FileInfo, Storage
 
 __all__ = [
@@ -30,10 +28,12 @@ __all__ = [
     "LogListing",
     "Segment",
     "commit_key",
+    "covering_files",
     "find_segment",
     "hinted_version",
     "list_commits",
     "list_log",
+    "oldest_version",
 ]
 
 LOG: Final = "_delta_log"
@@ -110,13 +110,46 @@ def find_segment(storage: Storage, version: int | None = None) -> Segment:
             listing = None  # the hint points to what is not there: trust the listing alone
     if listing is None:
         listing = list_log(storage)
+    _require_table(storage, listing)
+    return _segment(storage, listing, version)
+
+
+def _require_table(storage: Storage, listing: LogListing) -> None:
     if not listing.commits and not listing.checkpoints:
         raise TableNotFoundError(
             f"{storage.root} is no Delta table: it has no commits in {LOG}",
             table=storage.root,
             hint="is the path that of the table's folder, the one that holds _delta_log?",
         )
-    return _segment(storage, listing, version)
+
+
+def oldest_version(storage: Storage) -> int:
+    """Find the oldest version that can be opened and whose successors all have their commits.
+
+    From there on the table's history can be told version by version. Lists the whole log.
+
+    Raises:
+        TableNotFoundError: There is no log.
+        FormatError: Commits are missing between those that are there.
+    """
+    listing = list_log(storage)
+    _require_table(storage, listing)
+    newest = _newest(listing)
+    first = newest
+    while first in listing.commits:
+        first -= 1
+    if first < 0:
+        return 0
+    # A version can be opened because one of these files ends at it, or at one before.
+    ends = [found.version for found in listing.checkpoints]
+    ends += [file.last for files in listing.compacted.values() for file in files]
+    for version in sorted({first, *ends}):
+        if first <= version <= newest:
+            base = _checkpoint_for(listing, version)
+            start = 0 if base is None else base.version + 1
+            if covering_files(listing, start, version)[1] > version:
+                return version
+    raise _missing(storage, listing, first, newest, is_latest=True)
 
 
 def list_commits(storage: Storage, start: int = 0) -> list[LogFile]:
@@ -177,36 +210,48 @@ def _add_checkpoint(
 
 
 def _segment(storage: Storage, listing: LogListing, version: int | None) -> Segment:
-    newest = max([*listing.commits, *(found.version for found in listing.checkpoints)])
+    newest = _newest(listing)
     wanted = newest if version is None else version
     if wanted > newest:
         raise InvalidArgumentError(
             f"{storage.root} has no version {wanted}; the newest is {newest}",
             hint="`delvec history` lists the versions",
         )
-    usable = [found for found in listing.checkpoints if found.version <= wanted]
-    checkpoint = max(usable, key=lambda found: (found.version, -len(found.keys)), default=None)
+    checkpoint = _checkpoint_for(listing, wanted)
     start = 0 if checkpoint is None else checkpoint.version + 1
-    files = _covering(storage, listing, start, wanted, is_latest=version is None)
+    files, end = covering_files(listing, start, wanted)
+    if end <= wanted:
+        raise _missing(storage, listing, end, wanted, is_latest=version is None)
     last = listing.commits.get(wanted)
     modified = last.modified_ms if last else storage.stat(checkpoint.keys[0]).modified_ms  # type: ignore[union-attr]
     return Segment(wanted, checkpoint, tuple(files), modified)
 
 
-def _covering(
-    storage: Storage, listing: LogListing, start: int, wanted: int, *, is_latest: bool
-) -> Iterable[LogFile]:
-    """Choose the fewest files that cover the versions `start` to `wanted`."""
-    chosen = []
-    while start <= wanted:
-        fitting = [file for file in listing.compacted.get(start, ()) if file.last <= wanted]
+def _newest(listing: LogListing) -> int:
+    return max([*listing.commits, *(found.version for found in listing.checkpoints)])
+
+
+def _checkpoint_for(listing: LogListing, wanted: int) -> Checkpoint | None:
+    usable = [found for found in listing.checkpoints if found.version <= wanted]
+    return max(usable, key=lambda found: (found.version, -len(found.keys)), default=None)
+
+
+def covering_files(listing: LogListing, start: int, end: int) -> tuple[list[LogFile], int]:
+    """Choose the fewest files that cover some versions, both ends included.
+
+    Returns:
+        The files, oldest first, and the first version that is missing; one after the end if none.
+    """
+    chosen: list[LogFile] = []
+    while start <= end:
+        fitting = [file for file in listing.compacted.get(start, ()) if file.last <= end]
         if start in listing.commits:
             fitting.append(listing.commits[start])
         if not fitting:
-            raise _missing(storage, listing, start, wanted, is_latest=is_latest)
+            break
         chosen.append(max(fitting, key=lambda file: file.last))
         start = chosen[-1].last + 1
-    return chosen
+    return chosen, start
 
 
 def _missing(

@@ -24,6 +24,7 @@ from delvec.delta.replay import (
     require_one_vector_each,
     standing_removes,
     unspoken_rows,
+    vector_ids,
 )
 from delvec.delta.whole_actions import from_json
 from delvec.errors import FormatError, located
@@ -33,10 +34,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from delvec.delta.log_files import LogFile
     from delvec.delta.whole_actions import Kind
     from delvec.storage import Storage
 
-__all__ = ["Snapshot", "added_files", "open_snapshot"]
+__all__ = [
+    "Snapshot",
+    "added_files",
+    "changed_files",
+    "open_snapshot",
+    "read_log_files",
+    "state_set_by",
+]
 
 _REQUESTS_AT_ONCE: Final = 16
 # Small actions that make up the state, and what tells those of one kind apart.
@@ -111,6 +120,11 @@ class Snapshot:
         """What data files and the log call the columns of the partitions."""
         return [field.physical_name for field in self.metadata.partition_fields]
 
+    @property
+    def commits(self) -> list[tuple[LogFile, JsonActions]]:
+        """The files of the log after the checkpoint, newest first, with what they say."""
+        return list(zip(reversed(self.segment.files), self._commits, strict=True))
+
     @cached_property
     def _sources(self) -> tuple[list[_JsonAdds], list[_JsonAdds | ParquetActions]]:
         """The files of the log after the checkpoint, newest first, and those of the checkpoint."""
@@ -164,26 +178,37 @@ class Snapshot:
         Raises:
             FormatError: The log is damaged, or says of one file two things at once.
         """
-        names, (commits, parts) = self.partition_names, self._sources
-        sources = [(source, source.adds(names)) for source in (*commits, *parts)]
-        batches = [_batch(source, adds) for source, adds in sources]
-        rows, paths = live_rows(batches[: len(commits)], batches[len(commits) :], self.table)
-        all_paths = pa.concat_arrays(paths) if paths else pa.array([], pa.string())
-        require_one_vector_each(all_paths, self.table)
-        live = [
-            _taken(adds.drop_columns(["path"]), kept)
-            for (_, adds), kept in zip(sources, rows, strict=True)
-        ]
-        counts = [len(kept) for kept in rows]
-        return FileSet(
-            self.metadata,
-            self.table,
-            all_paths,
-            pa.concat_tables(live),
-            tuple(source for source, _ in sources),
-            np.repeat(np.arange(len(rows), dtype=np.int32), counts),
-            np.concatenate(rows) if rows else np.empty(0, dtype=np.int64),
-        )
+        return _live_files(self.metadata, self.table, *self._sources)[0]
+
+
+def _live_files(
+    metadata: Metadata,
+    root: str,
+    commits: Sequence[_JsonAdds],
+    parts: Sequence[_JsonAdds | ParquetActions],
+) -> tuple[FileSet, list[Batch]]:
+    """Give the live files by commits, newest first, and a checkpoint; and what was replayed."""
+    names = [field.physical_name for field in metadata.partition_fields]
+    sources = [(source, source.adds(names)) for source in (*commits, *parts)]
+    batches = [_batch(source, adds) for source, adds in sources]
+    rows, paths = live_rows(batches[: len(commits)], batches[len(commits) :], root)
+    all_paths = pa.concat_arrays(paths) if paths else pa.array([], pa.string())
+    require_one_vector_each(all_paths, root)
+    live = [
+        _taken(adds.drop_columns(["path"]), kept)
+        for (_, adds), kept in zip(sources, rows, strict=True)
+    ]
+    counts = [len(kept) for kept in rows]
+    files = FileSet(
+        metadata,
+        root,
+        all_paths,
+        pa.concat_tables(live),
+        tuple(source for source, _ in sources),
+        np.repeat(np.arange(len(rows), dtype=np.int32), counts),
+        np.concatenate(rows) if rows else np.empty(0, dtype=np.int64),
+    )
+    return files, batches
 
 
 def _taken(adds: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
@@ -215,6 +240,32 @@ def added_files(metadata: Metadata, root: str, actions: JsonActions) -> FileSet:
     return FileSet(metadata, root, paths, adds.drop_columns(["path"]), (source,), numbers, rows)
 
 
+def changed_files(
+    metadata: Metadata, root: str, commits: Sequence[JsonActions]
+) -> tuple[FileSet, pa.Table]:
+    """Replay some commits by themselves, newest first.
+
+    Returns:
+        The files that they add and that are live after the newest of them; and all that they speak
+        of, in adds and removes, each once: the columns `path` (decoded, in one spelling) and
+        `vector_id` (null without a vector).
+    """
+    names = [field.physical_name for field in metadata.partition_fields]
+    sources = [_JsonAdds(actions, names) for actions in commits or [JsonActions(root, b"")]]
+    files, batches = _live_files(metadata, root, sources, ())
+    said = [
+        [canonical(paths, root), vector_ids(vectors)]
+        for batch in batches
+        for paths, vectors in (
+            (batch.add_paths, batch.add_vectors),
+            (batch.remove_paths, batch.remove_vectors),
+        )
+        if paths is not None
+    ]
+    keys = pa.concat_tables([pa.table(columns, names=["path", "vector_id"]) for columns in said])
+    return files, keys.group_by(keys.column_names, use_threads=False).aggregate([])
+
+
 def open_snapshot(
     storage: Storage, version: int | None = None, *, segment: Segment | None = None
 ) -> Snapshot:
@@ -228,8 +279,7 @@ def open_snapshot(
         FormatError: The log is damaged.
     """
     segment = find_segment(storage, version) if segment is None else segment
-    keys = [file.key for file in reversed(segment.files)]
-    commits = _side_by_side(lambda key: _json(storage, key), keys)
+    commits = read_log_files(storage, [file.key for file in reversed(segment.files)])
     state = _State()
     for actions in commits:
         state.hear(actions.others(), actions.uri)
@@ -255,6 +305,18 @@ def open_snapshot(
         tuple(commits),
         tuple(parts),
     )
+
+
+def state_set_by(actions: JsonActions) -> tuple[Protocol | None, Metadata | None]:
+    """Give the protocol and the metadata that one commit puts in force; None where it leaves it."""
+    state = _State()
+    state.hear(actions.others(), actions.uri)
+    return state.protocol, state.metadata
+
+
+def read_log_files(storage: Storage, keys: Sequence[str]) -> list[JsonActions]:
+    """Read files of the log in JSON, side by side; one that is empty is refused."""
+    return _side_by_side(lambda key: _json(storage, key), keys)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from delvec.iceberg.metadata import MAIN
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -41,11 +41,14 @@ __all__ = [
     "stage",
 ]
 
-_NO_NAMES: Final = pa.array([], pa.string())
 _BETWEEN: Final = "\0"
 
 
-@dataclass(frozen=True)
+def _nothing() -> pa.Array:
+    return pa.array([], pa.string())
+
+
+@dataclass(frozen=True, eq=False)
 class RowChange:
     """What one snapshot changes, as columns.
 
@@ -58,11 +61,11 @@ class RowChange:
         summary: What the snapshot's summary shall say besides.
     """
 
-    data_files: pa.Array = _NO_NAMES
-    delete_files: pa.Array = _NO_NAMES
-    removed_data: pa.Array = _NO_NAMES
-    removed_deletes: pa.Array = _NO_NAMES
-    marked_data: pa.Array = _NO_NAMES
+    data_files: pa.Array = field(default_factory=_nothing)
+    delete_files: pa.Array = field(default_factory=_nothing)
+    removed_data: pa.Array = field(default_factory=_nothing)
+    removed_deletes: pa.Array = field(default_factory=_nothing)
+    marked_data: pa.Array = field(default_factory=_nothing)
     summary: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -151,10 +154,9 @@ def stage(
             if isinstance(base, NewTable)
             else base.handle.newTransaction()
         )
-        start = transaction.startMetadata()
+        start = transaction.startMetadata()  # none of a new table
         parent = None if isinstance(base, NewTable) else _require_unchanged(base, start, name)
         _set_properties(transaction, properties)
-        schema_before = start.currentSchemaId()
         snapshots: list[int] = []
         place = Place(transaction.table().location(), transaction.table().spec().specId())
         for step in make_steps(place):
@@ -166,11 +168,12 @@ def stage(
                 _tag(transaction, step.tag, snapshots[-1])
         schema_id = transaction.currentMetadata().currentSchemaId()
         final = transaction.currentMetadata()
-        if not is_new and schema_id != schema_before:
+        if start is not None and schema_id != start.currentSchemaId():
             # Snapshots remember their schema; readers of `main` keep theirs until publication.
-            final = view.TableMetadata.buildFrom(final).setCurrentSchema(schema_before).build()
+            before = start.currentSchemaId()
+            final = view.TableMetadata.buildFrom(final).setCurrentSchema(before).build()
         try:
-            transaction.underlyingOps().commit(None if is_new else start, final)
+            transaction.underlyingOps().commit(start, final)
         except Exception as error:
             if not _state_is_unknown(error) or not _has_branch(spark, name, branch):
                 raise
@@ -178,8 +181,15 @@ def stage(
     return Staged(table, branch, tuple(snapshots), parent, schema_id, is_new)
 
 
-def publish(staged: Staged, properties: Mapping[str, str]) -> IcebergTable:
+def publish(
+    staged: Staged, properties: Mapping[str, str], stale: Sequence[str] = ()
+) -> IcebergTable:
     """Let `main` stand at what was staged, in one commit, and remove the branch.
+
+    Args:
+        staged: What was staged.
+        properties: Properties of the table to set.
+        stale: Other branches to remove.
 
     Raises:
         ConflictError: Somebody else has committed to `main` since.
@@ -191,7 +201,9 @@ def publish(staged: Staged, properties: Mapping[str, str]) -> IcebergTable:
         base = operations.refresh()
         _require_main(base, staged.parent, table.name)
         builder = view.TableMetadata.buildFrom(base).setCurrentSchema(staged.schema_id)
-        builder = builder.setBranchSnapshot(staged.snapshot_id, MAIN).removeRef(staged.branch)
+        builder = builder.setBranchSnapshot(staged.snapshot_id, MAIN)
+        for branch in (staged.branch, *stale):
+            builder = builder.removeRef(branch)
         builder = builder.setProperties(_java_map(spark, properties))
         try:
             operations.commit(base, builder.build())

@@ -1,4 +1,4 @@
-"""The live files of a snapshot, in bulk: Spark reads the manifests, Python gets columns."""
+"""What a snapshot holds: its live files in bulk, as columns, and its rows as a DataFrame."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from delvec.iceberg.gateway import IcebergTable
 
-__all__ = ["data_files", "delete_files"]
+__all__ = ["data_files", "delete_files", "rows_of"]
 
 _FEW: Final = 500  # names that fit into a condition; more are joined
 _DATA: Final = ("file_path", "record_count", "file_size_in_bytes")
@@ -58,6 +58,17 @@ def delete_files(
     return found.set_column(2, "file_format", pa.array(lower, pa.string()))
 
 
+def rows_of(table: IcebergTable, snapshot_id: int) -> DataFrame:
+    """Read the rows of a snapshot, of any branch, with the schema that it was made with."""
+    with explained(str(table.name)):
+        return _as_of(table, str(table.name), snapshot_id)
+
+
+def _as_of(table: IcebergTable, relation: str, snapshot_id: int) -> DataFrame:
+    table.spark.catalog.refreshTable(str(table.name))
+    return table.spark.sql(f"SELECT * FROM {relation} VERSION AS OF {snapshot_id:d}")  # noqa: S608
+
+
 def _listed(
     table: IcebergTable,
     view: str,
@@ -66,11 +77,8 @@ def _listed(
     key: str,
     wanted: pa.Array | None,
 ) -> pa.Table:
-    spark = table.spark
     with explained(str(table.name)):
-        spark.catalog.refreshTable(str(table.name))
-        text = f"SELECT * FROM {table.name}.{view} VERSION AS OF {snapshot_id:d}"  # noqa: S608
-        found = spark.sql(text).select(*columns)
+        found = _as_of(table, f"{table.name}.{view}", snapshot_id).select(*columns)
         if wanted is not None:
             found = _restricted(found, key, wanted)
         return found.toArrow()

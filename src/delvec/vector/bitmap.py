@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Bitmap"]
 
 _LIMIT: Final = 2**63
+_WIDEST: Final = 1 << 24  # numbers that are looked at together when values are given in pieces
 
 
 class Bitmap:
@@ -129,6 +130,38 @@ class Bitmap:
     def to_numpy(self) -> NDArray[np.int64]:
         """Give all values, ascending; 8 bytes for each."""
         return np.frombuffer(self._bits.to_array(), dtype=np.int64)
+
+    def batches(self, size: int) -> Iterator[NDArray[np.int64]]:
+        """Give all values, ascending, in pieces of `size`, the last one shorter.
+
+        Takes some 16 bytes for each value of one piece, however many there are. Goes by windows of
+        `size` numbers, and by those alone that hold anything.
+
+        >>> [piece.tolist() for piece in Bitmap([3, 4, 7, 2**40]).batches(3)]
+        [[3, 4, 7], [1099511627776]]
+        """
+        if size < 1:
+            raise InvalidArgumentError(f"a piece has a value at least, not {size}")
+        parts: list[NDArray[np.int64]] = []
+        held = 0
+        for found in self._windows(min(size, _WIDEST)):
+            parts.append(found)
+            held += len(found)
+            if held >= size:
+                joined = np.concatenate(parts)
+                yield joined[:size]
+                parts, held = [joined[size:]], held - size
+        if held:
+            yield np.concatenate(parts)
+
+    def _windows(self, width: int) -> Iterator[NDArray[np.int64]]:
+        """Give the values of each window that holds any; one begins at the first of its values."""
+        start = self.min
+        while start is not None:
+            stop = min(start + width, _LIMIT)
+            inside = self._bits & BitMap64(range(start, stop))
+            yield np.frombuffer(inside.to_array(), dtype=np.int64)
+            start = next(self._bits.iter_equal_or_larger(stop), None)
 
     def to_mask(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Give one boolean for each number of the window, True where it is held.

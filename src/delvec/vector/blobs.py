@@ -28,7 +28,7 @@ from delvec.vector.frame import KEYS, decode_frame, encode_frame
 from delvec.vector.puffin import HEADER_SIZE, Blob, BlobMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -136,12 +136,22 @@ class EqualityDeleteVector:
 
 
 def from_frames(
-    frames: Frames, data_files: Sequence[str], cardinalities: Sequence[int] | NDArray[np.int64]
+    frames: Frames,
+    data_files: Sequence[str],
+    cardinalities: Sequence[int] | NDArray[np.int64],
+    *,
+    properties: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[bytes, NDArray[np.int64]]:
     """Make a Puffin file of deletion vectors that are encoded already, such as Delta's.
 
     Works on columns (lists, numpy or Arrow) and makes no object per vector: a file may hold
     100,000.
+
+    Args:
+        frames: The vectors.
+        data_files: The path of each one's data file, letter for letter as the manifest has it.
+        cardinalities: How many rows each marks.
+        properties: More properties of the blobs: a name, and a text for each vector.
 
     Returns:
         The file's bytes, and each vector's offset in it; lengths are those of `frames`.
@@ -151,7 +161,7 @@ def from_frames(
             footer it would be lost for those who read by it, and its rows would come back.
     """
     offsets = frames.offsets + np.int64(HEADER_SIZE)
-    entries = _footer_entries(offsets, frames.lengths, data_files, cardinalities)
+    entries = _footer_entries(offsets, frames.lengths, data_files, cardinalities, properties or {})
     return puffin.assemble((frames.data,), entries), offsets
 
 
@@ -160,6 +170,7 @@ def _footer_entries(
     lengths: NDArray[np.int64],
     data_files: Sequence[str],
     cardinalities: Sequence[int] | NDArray[np.int64],
+    properties: Mapping[str, Sequence[str]],
 ) -> memoryview:
     """The footer's entries as JSON, joined column by column in Arrow: 6x faster than in Python."""
     import pyarrow as pa  # noqa: PLC0415  (slow to import; small files do without)
@@ -169,6 +180,10 @@ def _footer_entries(
     counts = _column(cardinalities, pa.int64(), len(offsets), "cardinalities")
     if len(names) and (not pc.min(pc.binary_length(names)).as_py() or pc.min(counts).as_py() < 1):
         raise InvalidArgumentError("a vector has no name of a data file, or no rows")
+    more: list[Any] = []
+    for name, texts in properties.items():
+        column = _column(texts, pa.large_string(), len(offsets), f"texts of the property {name}")
+        more += [f'",{quote(name)}:"', _escaped(column)]
     columns = [
         (
             f',{{"type":"{DELETION_VECTOR}","fields":[{_POSITION_FIELD}],'
@@ -181,6 +196,7 @@ def _footer_entries(
         _escaped(names),
         '","cardinality":"',
         counts.cast(pa.large_string()),
+        *more,
         '"}}',
         "",  # between them
     ]

@@ -1,0 +1,260 @@
+"""Carrying out a plan: store vectors, stage, verify, publish."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import pyarrow as pa
+
+from delvec.conversion.report import ConversionReport
+from delvec.conversion.state import (
+    NAME_MAPPING,
+    SOURCE,
+    SOURCE_ID,
+    SOURCE_VERSION,
+    TIME_ZONE,
+    source_id,
+)
+from delvec.conversion.verify import verify_counts, verify_rows
+from delvec.conversion.writing import StepWriter
+from delvec.delta.leftovers import Leftovers
+from delvec.delta.locations import spark_path
+from delvec.delta.table import DeltaTable
+from delvec.errors import ConflictError, DelvecError, PlanError
+from delvec.iceberg.commit import NewTable, abandon, publish, stage
+from delvec.spark.settings import time_zone
+from delvec.spark.stores import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from delvec.conversion.options import Verify
+    from delvec.conversion.plan import ConversionPlan
+    from delvec.iceberg.commit import Place, Staged, Step
+    from delvec.storage.counts import RequestCounts
+
+__all__ = ["apply_plan"]
+
+_LOG = logging.getLogger("delvec")
+BRANCH: Final = "delvec-convert-"
+# Shared files are the source's to remove; bounds are bounds, and min() is not to be told by them.
+_PROTECTING: Final = {"gc.enabled": "false", "write.metadata.metrics.default": "counts"}
+
+
+@dataclass
+class _Work:
+    """What carrying out has cost and written so far."""
+
+    plan: ConversionPlan
+    phases: dict[str, float] = field(default_factory=dict)
+    writer: StepWriter | None = None
+    leftovers: Leftovers | None = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.plan.spark.sparkContext.setJobDescription(f"delvec: {name} {self.plan.name}")
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+            self.plan.spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
+
+
+def apply_plan(plan: ConversionPlan, verify: Verify) -> ConversionReport:
+    """Carry a plan out; see `ConversionPlan.apply`."""
+    work = _Work(plan)
+    before = plan.snapshot.storage.requests
+    if not plan.planned.steps:
+        return _report(work, None, "none", before)
+    with ExitStack() as stack:
+        with work.phase("stage"):
+            staged = _staged(work, stack)
+        if verify != "none":
+            with work.phase("verify"), _abandoned_by(DelvecError, staged):
+                _verify(plan, staged, verify)
+        # Of another failure nobody knows whether it was published after all.
+        with work.phase("publish"), _abandoned_by(ConflictError, staged):
+            publish(staged, {SOURCE_VERSION: str(plan.version)}, _stale(staged))
+    return _report(work, staged, verify, before)
+
+
+@contextmanager
+def _abandoned_by(kind: type[DelvecError], staged: Staged) -> Iterator[None]:
+    """Take back what was staged if the block fails in that way."""
+    try:
+        yield
+    except kind:
+        try:
+            abandon(staged)
+        except DelvecError as failure:
+            # What failed first says more; nobody reads the branch.
+            _LOG.warning("%s keeps the branch %s: %s", staged.table.name, staged.branch, failure)
+        raise
+
+
+def _staged(work: _Work, stack: ExitStack) -> Staged:
+    plan = work.plan
+
+    def make_steps(place: Place) -> Iterator[Step]:
+        _require_apart(place.location, plan.snapshot.table)
+        target = open_storage(plan.spark, place.location)
+        work.leftovers = stack.enter_context(Leftovers(target))
+        work.writer = StepWriter(
+            plan.options,
+            plan.format_version,
+            plan.snapshot.storage,
+            target,
+            place,
+            work.leftovers,
+            _first_schema(plan),
+            _time_zone(plan),
+        )
+        for step in plan.planned.steps:
+            with work.phase("vectors"):
+                made = work.writer.step(step)
+            yield made
+        work.leftovers.keep()  # from here on the commit may refer to them
+
+    base = plan.table or _new_table(plan)
+    branch = BRANCH + uuid4().hex
+    try:
+        return stage(plan.spark, plan.name, base, branch, make_steps, _properties(plan))
+    except (ConflictError, PlanError):
+        if work.leftovers is not None:
+            work.leftovers.forget_none()  # the commit surely did not happen
+        raise
+
+
+def _first_schema(plan: ConversionPlan) -> Mapping[str, Any]:
+    """Give the schema that the target has before the first step."""
+    if plan.table is None:
+        return plan.planned.steps[0].schema.to_json()
+    return plan.table.metadata.schema
+
+
+def _time_zone(plan: ConversionPlan) -> str:
+    there = plan.table.metadata.properties if plan.table else {}
+    return there.get(TIME_ZONE) or time_zone(plan.spark)
+
+
+def _new_table(plan: ConversionPlan) -> NewTable:
+    first = plan.planned.steps[0]
+    return NewTable(
+        first.schema.to_json(),
+        first.schema.last_column_id,
+        first.spec.to_json(),
+        plan.format_version,
+        plan.options.location,
+    )
+
+
+def _properties(plan: ConversionPlan) -> dict[str, str]:
+    """Give the properties that the target needs to be read rightly, and to be known again."""
+    metadata = plan.snapshot.metadata
+    wanted = {
+        SOURCE: plan.snapshot.table,
+        SOURCE_ID: source_id(metadata, plan.snapshot.table),
+        TIME_ZONE: _time_zone(plan),
+        **_PROTECTING,
+    }
+    if metadata.description:
+        wanted["comment"] = metadata.description
+    there = plan.table.metadata.properties if plan.table else {}
+    mapping: list[dict[str, Any]] = json.loads(there.get(NAME_MAPPING, "[]"))
+    for step in plan.planned.steps:
+        mapping = step.schema.name_mapping(mapping)
+    wanted[NAME_MAPPING] = json.dumps(mapping)
+    return {key: value for key, value in wanted.items() if there.get(key) != value}
+
+
+def _verify(plan: ConversionPlan, staged: Staged, verify: Verify) -> None:
+    planned = plan.planned
+    paths: pa.Array | None = None
+    if plan.mode == "incremental":
+        names = [step.paths for step in planned.steps] + [step.held.paths for step in planned.steps]
+        paths = pa.concat_arrays(names).unique()
+    if paths is None or len(paths):
+        verify_counts(staged, planned.expected, paths)
+    if verify == "rows":
+        source = DeltaTable(plan.snapshot.storage, plan.spark)
+        verify_rows(staged, source.to_df(version=plan.version))
+
+
+def _stale(staged: Staged) -> list[str]:
+    """Name the branches of conversions that ended before they were published, days ago."""
+    day = 24 * 3600 * 1000
+    metadata = staged.table.metadata
+    now = metadata.snapshots[staged.snapshot_id].timestamp_ms
+    return [
+        name
+        for name, ref in metadata.refs.items()
+        if name.startswith(BRANCH)
+        and name != staged.branch
+        and metadata.snapshots[ref.snapshot_id].timestamp_ms < now - day
+    ]
+
+
+def _require_apart(location: str, source: str) -> None:
+    """Refuse a target inside its source, or the other way round.
+
+    VACUUM of the source would remove the target's files; dropping the target, the source's.
+    """
+    mine, theirs = (spark_path(root, "").rstrip("/") + "/" for root in (_local(location), source))
+    if mine.startswith(theirs) or theirs.startswith(mine):
+        raise PlanError(
+            f"the target would be at {location}, which overlaps with the source {source}",
+            hint="put it elsewhere, by another warehouse or by location=",
+        )
+
+
+def _local(location: str) -> str:
+    return "/" + location.removeprefix("file:").lstrip("/") if location[:5] == "file:" else location
+
+
+def _report(
+    work: _Work, staged: Staged | None, verify: str, before: RequestCounts
+) -> ConversionReport:
+    plan, writer = work.plan, work.writer
+    steps = plan.planned.steps
+    counts = plan.counts()
+    requests = plan.snapshot.storage.requests - before
+    if writer is not None:
+        requests += writer.target.requests
+    fresh = sum(int(step.files.has_vector[step.difference.added].sum()) for step in steps)
+    vectors = "position-deletes" if plan.format_version == 2 else plan.options.vectors
+    last = steps[-1] if steps else None
+    deleted = int(last.deleted.sum()) if last else 0
+    return ConversionReport(
+        plan.snapshot.table,
+        str(plan.name),
+        plan.start_version,
+        plan.version,
+        staged.snapshot_id if staged else None,
+        plan.mode,
+        plan.format_version,
+        vectors,
+        len(steps),
+        counts["add"],
+        counts["remove"],
+        sum(counts[action] for action in counts if action not in ("add", "remove")),
+        0,
+        counts["vector-add"] + fresh,
+        counts["vector-replace"],
+        counts["vector-drop"],
+        writer.vector_bytes if writer else 0,
+        writer.vector_files if writer else 0,
+        int(last.row_counts.sum()) - deleted if last else 0,
+        deleted,
+        verify,
+        requests,
+        work.phases,
+        plan.notes,
+    )

@@ -1,0 +1,187 @@
+"""The plan of a conversion: what would happen to each file, before anything does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from delvec.conversion.apply import apply_plan
+from delvec.conversion.difference import ACTIONS
+from delvec.conversion.step import PLAN_SCHEMA
+from delvec.delta.figures import binary_size, counted, visible
+from delvec.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec.conversion.options import ConversionOptions, Verify
+    from delvec.conversion.planning import Planned
+    from delvec.conversion.report import ConversionReport
+    from delvec.delta.snapshot import Snapshot
+    from delvec.iceberg.gateway import IcebergTable, TableName
+
+__all__ = ["ConversionPlan"]
+
+_MEANINGS: Final = {
+    "add": "shared with the target",
+    "remove": "no longer part of the target",
+    "keep": "there already",
+    "vector-add": "rows deleted from a file that had all",
+    "vector-replace": "more or other rows deleted",
+    "vector-drop": "no row deleted any more",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ConversionPlan:
+    """What brings an Iceberg table to a version of a Delta table.
+
+    Prints as a short text, renders on terminals and in notebooks; `to_df` has a row for each file.
+
+    Attributes:
+        snapshot: The version of the source.
+        name: The target.
+        table: The target as it was when the plan was made; None if there was none.
+        format_version: Iceberg's format of the target.
+        planned: The steps.
+    """
+
+    spark: SparkSession
+    snapshot: Snapshot
+    name: TableName
+    table: IcebergTable | None
+    options: ConversionOptions
+    format_version: int
+    planned: Planned
+
+    @property
+    def version(self) -> int:
+        """The version of the source that the target will hold."""
+        return self.snapshot.version
+
+    @property
+    def start_version(self) -> int | None:
+        """The version that the target holds now; None if there is none."""
+        return self.planned.start_version
+
+    @property
+    def mode(self) -> str:
+        """`full`, `incremental`, or `none` if there is nothing to do."""
+        return self.planned.steps[0].mode if self.planned.steps else "none"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth knowing before it is applied, in sentences."""
+        notes = list(self.planned.notes)
+        if self.options.vectors == "reference" and self.format_version > 2:
+            notes.append(
+                "vectors are referred to where Delta has them: VACUUM of the source removes those"
+                " that older snapshots of the target need, and readers that open Puffin footers"
+                " (PyIceberg 0.12) cannot read the target"
+            )
+        return tuple(notes)
+
+    def counts(self) -> dict[str, int]:
+        """Count the files of each action, in all steps."""
+        return {
+            action: sum(step.count(action) for step in self.planned.steps) for action in ACTIONS
+        }
+
+    def to_arrow(self) -> pa.Table:
+        """Give a row for each file of each step: action, vectors, rows, bytes."""
+        tables = [step.to_arrow() for step in self.planned.steps]
+        return pa.concat_tables(tables) if tables else PLAN_SCHEMA.empty_table()
+
+    def to_df(self) -> DataFrame:
+        """Give a row for each file of each step, as a DataFrame."""
+        return self.spark.createDataFrame(self.to_arrow())
+
+    def to_json(self) -> dict[str, Any]:
+        """Give a document for programs, without the single files."""
+        return {
+            "source": self.snapshot.table,
+            "target": str(self.name),
+            "start_version": self.start_version,
+            "version": self.version,
+            "mode": self.mode,
+            "format_version": self.format_version,
+            "steps": len(self.planned.steps),
+            "actions": self.counts(),
+            "notes": list(self.notes),
+        }
+
+    def apply(self, verify: Verify | bool = "counts") -> ConversionReport:  # noqa: FBT001
+        """Commit the plan. The target shows nothing of it before it was verified.
+
+        Args:
+            verify: `counts` compares rows and deleted rows of each file by the target's metadata,
+                `rows` all rows as well, by an order-free hash (one scan of each side); True is
+                `counts`, `none` or False trusts.
+
+        Raises:
+            ConflictError: Somebody else committed to the target since the plan was made.
+            VerificationError: The target would not have held what the source holds; it still
+                holds what it held before. The files are named.
+            FormatError: A vector is damaged; its file is named.
+        """
+        if verify not in (True, False, "counts", "rows", "none"):
+            raise InvalidArgumentError(f"verify is 'counts', 'rows' or 'none', got {verify!r}")
+        chosen: Verify = "none"
+        if verify:
+            chosen = "counts" if verify is True else verify
+        return apply_plan(self, chosen)
+
+    def __str__(self) -> str:
+        return "\n".join(text for text, _ in self._lines())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:  # noqa: ANN401
+        for text, style in self._lines():
+            yield console.render_str(text, style=style, markup=False, highlight=False, emoji=False)
+
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        yield self._headline(), "bold"
+        counts = {action: count for action, count in self.counts().items() if count}
+        width = max(map(len, counts), default=0)
+        figures = {action: f"{count:,}" for action, count in counts.items()}
+        room = max(map(len, figures.values()), default=0)
+        for action, text in figures.items():
+            yield f"  {action:<{width}}  {text:>{room}}  {_MEANINGS[action]}", ""
+        if counts:
+            yield f"  {self._vectors()}", "dim"
+        for note in self.notes:
+            yield f"Note: {visible(note)}", "yellow"
+
+    def _headline(self) -> str:
+        where = f"{visible(self.snapshot.table)} -> {visible(str(self.name))}"
+        if not self.planned.steps:
+            return f"{where}: version {self.version:,} is there already"
+        start = "nothing" if self.start_version is None else f"version {self.start_version:,}"
+        steps = f", {counted(len(self.planned.steps), 'snapshot')}" * (len(self.planned.steps) > 1)
+        return (
+            f"{where}: from {start} to version {self.version:,}"
+            f" ({self.mode}, format {self.format_version}{steps})"
+        )
+
+    def _vectors(self) -> str:
+        rows = [step.vector_rows for step in self.planned.steps]
+        count = sum(map(len, rows))
+        deleted = sum(
+            int(step.deleted[chosen].sum())
+            for step, chosen in zip(self.planned.steps, rows, strict=True)
+        )
+        size = sum(
+            int(step.vector_sizes[chosen].sum())
+            for step, chosen in zip(self.planned.steps, rows, strict=True)
+        )
+        return (
+            f"{counted(count, 'vector')} of {binary_size(size)} mark {counted(deleted, 'row')};"
+            " data files are shared, not copied"
+        )

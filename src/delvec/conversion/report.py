@@ -1,0 +1,146 @@
+"""What a conversion did, as people and as programs read it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from delvec.delta.figures import binary_size, counted, visible
+from delvec.storage.counts import RequestCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["ConversionReport"]
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """What a conversion did; prints as a text, and renders on terminals and in notebooks.
+
+    >>> print(ConversionReport("/lake/orders", "ice.db.orders", 3, 12, files_added=2))
+    /lake/orders -> ice.db.orders: version 12 (from 3)
+      files  2 added
+
+    Attributes:
+        source: The Delta table.
+        target: The Iceberg table.
+        start_version: What the target held before; None if it was not there.
+        version: What it holds now.
+        snapshot_id: The snapshot of the target that holds it; None if there was nothing to do.
+        mode: `full` or `incremental`; `none` if there was nothing to do.
+        format_version: Of the target.
+        vectors: `repack`, `reference`, or `position-deletes` in a target of format 2.
+        versions: How many versions of the source became a snapshot each.
+        files_added: Data files that the target shares now.
+        files_removed: Data files that it no longer has.
+        files_kept: Data files that were compared and had not changed.
+        files_copied: Data files that had to be copied, since Iceberg cannot read them as they are.
+        vectors_added: Vectors of files that had none, new files included.
+        vectors_replaced: Vectors in place of older ones.
+        vectors_dropped: Vectors that went while their file stayed.
+        vector_bytes: What was written for vectors.
+        vector_files: Into how many files.
+        rows: Live rows of the source in the files that were compared.
+        deleted_rows: Deleted rows in them.
+        verified: How the result was checked: `counts`, `rows` or `none`.
+        requests: What the driver itself asked of the stores; not what Spark and Iceberg did.
+        phases: Seconds by phase, in order.
+        notes: What else is worth knowing, in sentences.
+    """
+
+    source: str
+    target: str
+    start_version: int | None
+    version: int
+    snapshot_id: int | None = None
+    mode: str = "none"
+    format_version: int = 3
+    vectors: str = "repack"
+    versions: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    files_kept: int = 0
+    files_copied: int = 0
+    vectors_added: int = 0
+    vectors_replaced: int = 0
+    vectors_dropped: int = 0
+    vector_bytes: int = 0
+    vector_files: int = 0
+    rows: int = 0
+    deleted_rows: int = 0
+    verified: str = "none"
+    requests: RequestCounts = field(default_factory=RequestCounts)
+    phases: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Give a document for programs."""
+        document = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = {"requests": asdict(self.requests), "phases": dict(self.phases)}
+        return document | plain | {"notes": list(self.notes)}
+
+    def __str__(self) -> str:
+        return "\n".join(text for text, _ in _lines(self))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    # Rich hands its console over, so that nothing here has to import it.
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:  # noqa: ANN401
+        for text, style in _lines(self):
+            yield console.render_str(text, style=style, markup=False, highlight=False, emoji=False)
+
+
+def _lines(report: ConversionReport) -> Iterator[tuple[str, str]]:
+    """Give each line with its style."""
+    yield _headline(report), "bold"
+    facts = _facts(report)
+    width = max(map(len, [*facts, *report.phases]), default=0)
+    for name, text in facts.items():
+        yield f"  {name:<{width}}  {text}", ""
+    for name, seconds in report.phases.items():
+        yield f"  {name:<{width}}  {seconds:>7.2f} s", "dim"
+    for note in report.notes:
+        yield f"Note: {visible(note)}", "yellow"
+
+
+def _headline(report: ConversionReport) -> str:
+    where = f"{visible(report.source)} -> {visible(report.target)}"
+    if report.snapshot_id is None:
+        return f"{where}: version {report.version:,} is there already, nothing was written"
+    before = "new" if report.start_version is None else f"from {report.start_version:,}"
+    return f"{where}: version {report.version:,} ({before})"
+
+
+def _facts(report: ConversionReport) -> dict[str, str]:
+    """Give the figures that are not zero, by what they are about."""
+    vectors = _listed(
+        added=report.vectors_added,
+        replaced=report.vectors_replaced,
+        dropped=report.vectors_dropped,
+    )
+    if report.vector_files:
+        written = counted(report.vector_files, "file")
+        vectors += f" ({binary_size(report.vector_bytes)} in {written})"
+    rows = ""
+    if report.rows or report.deleted_rows:
+        rows = f"{report.rows:,} live, {report.deleted_rows:,} deleted"
+    facts = {
+        "files": _listed(
+            added=report.files_added,
+            removed=report.files_removed,
+            kept=report.files_kept,
+            copied=report.files_copied,
+        ),
+        "vectors": vectors,
+        "rows": rows,
+        "versions": f"{report.versions:,}" if report.versions > 1 else "",
+        "verified": report.verified if report.verified != "none" else "",
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _listed(**counts: int) -> str:
+    return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)

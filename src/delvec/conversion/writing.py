@@ -1,0 +1,141 @@
+"""Turning planned steps into snapshots: vectors are stored, files are described."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.conversion.partitions import partition_texts
+from delvec.conversion.position_deletes import write_position_deletes
+from delvec.conversion.puffin_store import repack
+from delvec.conversion.state import source_id, summary
+from delvec.conversion.statistics import metric_texts
+from delvec.conversion.step import PLANNED
+from delvec.conversion.vectors import reference
+from delvec.iceberg.commit import RowChange, Step
+from delvec.iceberg.content_files import data_file_texts, delete_file_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from delvec.conversion.options import ConversionOptions
+    from delvec.conversion.step import PlannedStep
+    from delvec.conversion.vectors import StoredVectors
+    from delvec.delta.leftovers import Leftovers
+    from delvec.iceberg.commit import Place
+    from delvec.storage import Storage
+
+__all__ = ["StepWriter"]
+
+_PUFFIN_FOLDER: Final = "data"
+
+
+@dataclass
+class StepWriter:
+    """Writes the vectors of one step after the other, and remembers where they are.
+
+    Attributes:
+        place: Where the target is.
+        schema: The target's current schema; None for a table that gets its first one anyway.
+        time_zone: Of texts of timestamps that name none.
+        vector_files: Files that were written.
+        vector_bytes: Their size.
+    """
+
+    options: ConversionOptions
+    format_version: int
+    source: Storage
+    target: Storage
+    place: Place
+    leftovers: Leftovers
+    schema: Mapping[str, Any] | None
+    time_zone: str
+    vector_files: int = 0
+    vector_bytes: int = 0
+    _written: dict[str, str] = field(default_factory=dict)
+
+    def step(self, planned: PlannedStep) -> Step:
+        """Store the vectors of a step and describe its snapshot."""
+        chosen = planned.vector_rows
+        files, spec = planned.files, self.place.spec_id
+        marked = planned.difference.marked
+        added = planned.difference.added
+        new_files = files.select(added)
+        removed = self._removed_deletes(planned)  # before this step's own vectors are remembered
+        change = RowChange(
+            data_file_texts(
+                planned.paths.take(pa.array(added)),
+                new_files.sizes,
+                pa.array(planned.row_counts[added]),
+                spec,
+                partition_texts(new_files, planned.spec, time_zone=self.time_zone),
+                metric_texts(new_files, planned.schema),
+            ),
+            self._deletes(planned, chosen),
+            planned.held.paths.take(pa.array(planned.difference.gone)),
+            removed,
+            planned.paths.take(pa.array(marked)),
+            summary(planned.facts, source_id(files.metadata, files.root), planned.mode),
+        )
+        schema = planned.schema.to_json()
+        changed = self.schema is None or not planned.schema.is_same_as(self.schema)
+        self.schema = schema
+        tag = f"delta-version-{planned.version}" if self.options.history == "per-version" else None
+        return Step(change, schema if changed else None, planned.schema.last_column_id, tag)
+
+    def _deletes(self, planned: PlannedStep, chosen: np.ndarray[Any, Any]) -> pa.Array:
+        """Store vectors, and describe their files."""
+        if not len(chosen):
+            return pa.array([], pa.string())
+        files, paths = planned.files.select(chosen), planned.paths.take(pa.array(chosen))
+        stored = self._stored(files, paths)
+        self.vector_files += stored.files_written
+        self.vector_bytes += stored.bytes_written
+        frames = None
+        keys = stored.paths
+        if stored.offsets is not None and stored.lengths is not None:
+            frames = (stored.offsets, stored.lengths)
+            offsets = pa.array(stored.offsets).cast(pa.string())
+            keys = pc.binary_join_element_wise(stored.paths, offsets, "@")
+        if self.options.history == "per-version":
+            self._written |= zip(paths.to_pylist(), keys.to_pylist(), strict=True)
+        return delete_file_texts(
+            stored.paths,
+            stored.sizes,
+            stored.cardinalities,
+            paths,
+            self.place.spec_id,
+            partition_texts(files, planned.spec, time_zone=self.time_zone),
+            frames=frames,
+        )
+
+    def _stored(self, files: Any, paths: pa.Array) -> StoredVectors:  # noqa: ANN401
+        if self.format_version == 2:
+            folder = self.options.folder
+            return write_position_deletes(
+                files, paths, self.source, self.target, folder, self.leftovers
+            )
+        if self.options.vectors == "reference":
+            return reference(files, self.source)
+        return repack(files, paths, self.source, self.target, _PUFFIN_FOLDER, self.leftovers)
+
+    def _removed_deletes(self, planned: PlannedStep) -> pa.Array:
+        """Name the delete files that go: of files that go, and those that are replaced."""
+        held, difference = planned.held, planned.difference
+        stale = np.concatenate([difference.gone, difference.unmarked])
+        keys = held.keys.take(pa.array(stale)).drop_null()
+        if self._written:
+            start = len(PLANNED)
+            keys = pa.array(
+                [
+                    self._written[key[start:]] if key.startswith(PLANNED) else key
+                    for key in keys.to_pylist()
+                ],
+                pa.string(),
+            )
+        return pa.concat_arrays([keys, held.strays])
