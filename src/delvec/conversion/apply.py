@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from delvec.conversion.copies import resolved_holdings
 from delvec.conversion.report import ConversionReport
 from delvec.conversion.state import (
     NAME_MAPPING,
@@ -79,7 +80,7 @@ def apply_plan(plan: ConversionPlan, verify: Verify) -> ConversionReport:
             staged = _staged(work, stack)
         if verify != "none":
             with work.phase("verify"), _abandoned_by(DelvecError, staged):
-                _verify(plan, staged, verify)
+                _verify(work, staged, verify)
         # Of another failure nobody knows whether it was published after all.
         with work.phase("publish"), _abandoned_by(ConflictError, staged):
             publish(staged, {SOURCE_VERSION: str(plan.version)}, _stale(staged))
@@ -108,6 +109,7 @@ def _staged(work: _Work, stack: ExitStack) -> Staged:
         target = open_storage(plan.spark, place.location)
         work.leftovers = stack.enter_context(Leftovers(target))
         work.writer = StepWriter(
+            plan.spark,
             plan.options,
             plan.format_version,
             plan.snapshot.storage,
@@ -175,14 +177,15 @@ def _properties(plan: ConversionPlan) -> dict[str, str]:
     return {key: value for key, value in wanted.items() if there.get(key) != value}
 
 
-def _verify(plan: ConversionPlan, staged: Staged, verify: Verify) -> None:
-    planned = plan.planned
+def _verify(work: _Work, staged: Staged, verify: Verify) -> None:
+    plan, planned = work.plan, work.plan.planned
+    root = work.writer.target.root if work.writer else staged.table.metadata.location
     paths: pa.Array | None = None
     if plan.mode == "incremental":
         names = [step.paths for step in planned.steps] + [step.held.paths for step in planned.steps]
         paths = pa.concat_arrays(names).unique()
     if paths is None or len(paths):
-        verify_counts(staged, planned.expected, paths)
+        verify_counts(staged, resolved_holdings(planned.expected, root), paths)
     if verify == "rows":
         source = DeltaTable(plan.snapshot.storage, plan.spark)
         verify_rows(staged, source.to_df(version=plan.version))
@@ -245,7 +248,7 @@ def _report(
         counts["add"],
         counts["remove"],
         sum(counts[action] for action in counts if action not in ("add", "remove")),
-        0,
+        writer.files_copied if writer else 0,
         counts["vector-add"] + fresh,
         counts["vector-replace"],
         counts["vector-drop"],

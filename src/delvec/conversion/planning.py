@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.conversion.copies import copy_names, place
 from delvec.conversion.counting import physical_rows
 from delvec.conversion.difference import differ
 from delvec.conversion.evolution import require_evolution
@@ -35,10 +36,12 @@ from delvec.spark.stores import open_storage
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
     from delvec.conversion.holdings import Holdings
     from delvec.conversion.options import ConversionOptions
+    from delvec.conversion.schema import TargetSchema
     from delvec.conversion.source import Changes, CommitFacts, VersionStep
     from delvec.conversion.state import Converted
     from delvec.delta.fileset import FileSet
@@ -199,7 +202,7 @@ class Planner:
             rest = NOTHING
             mine = held
             if version.touched is not None:
-                inside = pc.is_in(held.paths, value_set=self._names(version.touched))
+                inside = pc.is_in(held.paths, value_set=self._all_names(version.touched))
                 mask = inside.to_numpy(zero_copy_only=False)
                 mine = replace(held.select(mask), strays=held.strays)
                 rest = held.select(~mask)
@@ -227,7 +230,7 @@ class Planner:
         if self.table is not None:
             require_same_spec(self.table.metadata.spec, spec, table, schema=schema)
         files = version.files
-        paths = target_paths(table, files.paths)
+        paths, copied = self._placed(files, held, schema)
         difference = differ(paths, files.has_vector, self._vector_names(files, held), held)
         if current is not None:
             nothing_stays = version.touched is None and bool((difference.places < 0).all())
@@ -240,7 +243,21 @@ class Planner:
             )
         rows = physical_rows(self.snapshot.storage, files, difference.places, held.rows)
         return PlannedStep(
-            version.facts, version.mode, schema, spec, files, paths, rows, held, difference
+            version.facts, version.mode, schema, spec, files, paths, copied, rows, held, difference
+        )
+
+    def _placed(
+        self, files: FileSet, held: Holdings, schema: TargetSchema
+    ) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """Give what the target calls the files, and which of them it has a copy of."""
+        return place(
+            files,
+            self._names(files.paths),
+            held.paths,
+            self._location,
+            schema,
+            self.snapshot.storage,
+            may_copy=self.options.copy_files,
         )
 
     def _vector_names(self, files: FileSet, held: Holdings) -> list[pa.Array]:
@@ -279,8 +296,10 @@ class Planner:
         A remove counts for the vector that it names. One that names another leaves the file live,
         which only the files of the whole version show.
         """
-        names = self._names(changes.spoken["path"].combine_chunks())
+        paths = changes.spoken["path"].combine_chunks()
+        names = self._all_names(paths)
         ids = changes.spoken["vector_id"].combine_chunks()
+        ids = pa.concat_arrays([ids] * (len(names) // max(1, len(paths))))
         spoken = [_keys(names, ids)]
         if self.format_version == 2:
             spoken.append(_keys(names, digest(ids)))
@@ -293,12 +312,21 @@ class Planner:
     def _names(self, paths: pa.Array) -> pa.Array:
         return target_paths(self.snapshot.table, paths)
 
+    def _all_names(self, paths: pa.Array) -> pa.Array:
+        """Give all that the target may call files: their names, and then those of copies."""
+        shared = self._names(paths)
+        return pa.concat_arrays([shared, copy_names(shared, self._location)])
+
+    @property
+    def _location(self) -> str | None:
+        return None if self.table is None else self._target.root
+
     def _held(self, touched: pa.Array | None, snapshot_id: int | None = None) -> Holdings:
         table = self.table
         head = None if table is None else table.metadata.head()
         if table is None or head is None:
             return NOTHING
-        names = None if touched is None else self._names(touched)
+        names = None if touched is None else self._all_names(touched)
         if names is not None and not len(names):
             return NOTHING
         return hold(table, snapshot_id or head.id, names, self._name_vectors)

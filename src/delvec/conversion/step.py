@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.conversion.copies import resolved, resolved_holdings
 from delvec.conversion.difference import ACTIONS
 from delvec.conversion.holdings import NOTHING, Holdings
 from delvec.delta.replay import vector_ids
@@ -58,6 +59,7 @@ class PlannedStep:
         mode: `full` compared all files, `incremental` those that commits touched.
         files: The files of the source that were compared.
         paths: What the target calls them.
+        copied: Which of them the target does not share, but has a copy of.
         row_counts: All rows of each, deleted ones too.
         held: What the target holds of them before this step.
     """
@@ -68,6 +70,7 @@ class PlannedStep:
     spec: PartitionSpec
     files: FileSet
     paths: pa.Array
+    copied: NDArray[np.bool_]
     row_counts: NDArray[np.int64]
     held: Holdings
     difference: Difference
@@ -99,6 +102,14 @@ class PlannedStep:
         """Bytes of each vector with its frame; 0 without one."""
         sizes = pc.fill_null(pc.struct_field(self.files.vectors, "sizeInBytes"), 0)
         return np.where(self.files.has_vector, sizes.to_numpy().astype(np.int64) + _FRAME, 0)
+
+    def located(self, location: str) -> PlannedStep:
+        """Give the step with the names that files have in a table at that place."""
+        return replace(
+            self,
+            paths=resolved(self.paths, location),
+            held=resolved_holdings(self.held, location),
+        )
 
     def held_after(self) -> Holdings:
         """Give what the target holds of these files after this step."""

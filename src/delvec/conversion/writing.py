@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.conversion.copies import field_ids
+from delvec.conversion.names import target_paths
 from delvec.conversion.partitions import partition_texts
 from delvec.conversion.position_deletes import write_position_deletes
 from delvec.conversion.puffin_store import repack
@@ -18,10 +20,14 @@ from delvec.conversion.step import PLANNED
 from delvec.conversion.vectors import reference
 from delvec.iceberg.commit import RowChange, Step
 from delvec.iceberg.content_files import data_file_texts, delete_file_texts
+from delvec.spark.id_copies import write_copies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    from numpy.typing import NDArray
+    from pyspark.sql import SparkSession
 
     from delvec.conversion.options import ConversionOptions
     from delvec.conversion.step import PlannedStep
@@ -45,8 +51,10 @@ class StepWriter:
         time_zone: Of texts of timestamps that name none.
         vector_files: Files that were written.
         vector_bytes: Their size.
+        files_copied: Data files that were copied, since Iceberg cannot read them as they are.
     """
 
+    spark: SparkSession
     options: ConversionOptions
     format_version: int
     source: Storage
@@ -57,10 +65,12 @@ class StepWriter:
     time_zone: str
     vector_files: int = 0
     vector_bytes: int = 0
+    files_copied: int = 0
     _written: dict[str, str] = field(default_factory=dict)
 
     def step(self, planned: PlannedStep) -> Step:
         """Store the vectors of a step and describe its snapshot."""
+        planned = planned.located(self.target.root)
         chosen = planned.vector_rows
         files, spec = planned.files, self.place.spec_id
         marked = planned.difference.marked
@@ -70,7 +80,7 @@ class StepWriter:
         change = RowChange(
             data_file_texts(
                 planned.paths.take(pa.array(added)),
-                new_files.sizes,
+                self._sizes(planned, added),
                 pa.array(planned.row_counts[added]),
                 spec,
                 partition_texts(new_files, planned.spec, time_zone=self.time_zone),
@@ -88,7 +98,21 @@ class StepWriter:
         tag = f"delta-version-{planned.version}" if self.options.history == "per-version" else None
         return Step(change, schema if changed else None, planned.schema.last_column_id, tag)
 
-    def _deletes(self, planned: PlannedStep, chosen: np.ndarray[Any, Any]) -> pa.Array:
+    def _sizes(self, planned: PlannedStep, added: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Copy the new files that cannot be shared; give the size of all new ones."""
+        sizes: NDArray[np.int64] = planned.files.sizes[added].copy()
+        chosen = planned.copied[added]
+        if chosen.any():
+            files = planned.files.paths.take(pa.array(added[chosen]))
+            shared = target_paths(planned.files.root, files).to_pylist()
+            copies = planned.paths.take(pa.array(added[chosen])).to_pylist()
+            ids = field_ids(planned.schema)
+            pairs = list(zip(shared, copies, strict=True))
+            sizes[chosen] = write_copies(self.spark, pairs, ids)
+            self.files_copied += len(pairs)
+        return sizes
+
+    def _deletes(self, planned: PlannedStep, chosen: NDArray[np.int64]) -> pa.Array:
         """Store vectors, and describe their files."""
         if not len(chosen):
             return pa.array([], pa.string())

@@ -16,7 +16,6 @@ import numpy as np
 from py4j.protocol import Py4JError
 
 from delvec.delta.locations import open_listed_file
-from delvec.delta.schema import PrimitiveType, StructType
 from delvec.errors import ObjectExistsError, StorageError
 from delvec.spark import jvm
 from delvec.spark.failures import explained
@@ -45,9 +44,8 @@ def files_to_copy(
 ) -> NDArray[np.bool_]:
     """Tell which files Iceberg could not read as they are, since they have some ids and not all.
 
-    A table without lists and maps has none, and nothing is read. Else the footer of each file is:
-    one GET up to 64 KiB, 16 side by side. Footers with the same schema, as most are, are decoded
-    once; memory grows with the number of different ones.
+    The footer of each file is read: one GET up to 64 KiB, 16 side by side. Footers with the same
+    schema, as most are, are decoded once; memory grows with the number of different ones.
 
     Args:
         storage: The source.
@@ -59,8 +57,6 @@ def files_to_copy(
         FormatError: A file is no Parquet file, or its ids are not those of the table.
         UnsupportedFeatureError: A file is encrypted.
     """
-    if not any(map(_has_lists, _types(files.metadata.schema))):
-        return np.zeros(len(files), dtype=np.bool_)
     known: dict[bytes, bool] = {}
 
     def judged(start: int) -> list[bool]:
@@ -74,16 +70,6 @@ def files_to_copy(
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "delvec-footers") as pool:
         parts = list(pool.map(judged, range(0, len(files), _FILES_AT_ONCE)))
     return np.array([each for part in parts for each in part], dtype=np.bool_)
-
-
-def _types(struct: StructType) -> list[object]:
-    return [field.type for field in struct.fields]
-
-
-def _has_lists(kind: object) -> bool:
-    if isinstance(kind, StructType):
-        return any(map(_has_lists, _types(kind)))
-    return not isinstance(kind, PrimitiveType)
 
 
 def _is_lacking(
@@ -123,7 +109,7 @@ def copy_with_ids(spark: SparkSession, source: str, target: str, ids: FieldIds) 
 
     The copy is written under a hidden name in the folder of the target and then renamed: under its
     own name it is whole or not there. On S3 this makes the store copy it once more, by itself. If
-    the target has that very size and footer already, it is kept, and its source is not read again.
+    the target has that very size and footer already, it is kept, and no more is read than these.
 
     Args:
         spark: The session; its Hadoop file systems are used.

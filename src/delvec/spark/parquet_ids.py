@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from delvec.errors import FormatError, UnsupportedFeatureError
+from delvec.spark.thrift import BINARY, I32, LIST, STRUCT, Compact, field_header, number_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,11 +40,6 @@ __all__ = [
 _TAIL: Final = 64 << 10
 _MAGIC: Final = b"PAR1"
 _ENCRYPTED: Final = b"PARE"
-_I32, _BINARY, _LIST, _SET, _MAP, _STRUCT = 5, 8, 9, 10, 11, 12
-_BOOLEANS: Final = (1, 2)
-_INTEGERS: Final = (4, _I32, 6)
-_WIDTHS: Final = {3: 1, 7: 8, 13: 16}  # bytes, doubles, UUIDs
-_LONGEST_NUMBER: Final = 63
 _SCHEMA: Final = 2
 _REPETITION, _NAME, _CHILDREN, _CONVERTED, _FIELD_ID, _LOGICAL = 3, 4, 5, 6, 9, 10
 _REPEATED: Final = 2
@@ -185,13 +181,13 @@ def read_schema(footer: bytes, path: str) -> FileSchema:
         FormatError: The bytes are no footer.
     """
     with _decoding(path):
-        thrift = _Compact(footer)
+        thrift = Compact(footer)
         for number, kind in thrift.fields():
             if number != _SCHEMA:
                 thrift.skip(kind)
                 continue
             element_kind, count = thrift.list_header()
-            if element_kind != _STRUCT or kind != _LIST:
+            if element_kind != STRUCT or kind != LIST:
                 break
             elements = [_read_element(thrift) for _ in range(count)]
             remaining = iter(elements)
@@ -265,93 +261,16 @@ def add_ids(footer: bytes, schema: FileSchema, missing: Mapping[int, int]) -> by
     parts, done = [], 0
     for start in sorted(missing):
         gap = gaps[start]
-        parts += [footer[done:start], _header(_FIELD_ID - gap.before, _FIELD_ID, _I32)]
-        parts.append(_varint(missing[start] << 1))
+        parts += [footer[done:start], field_header(_FIELD_ID - gap.before, _FIELD_ID, I32)]
+        parts.append(number_bytes(missing[start]))
         done = start
         if gap.after:
-            parts.append(_header(gap.after - _FIELD_ID, gap.after, gap.kind))
+            parts.append(field_header(gap.after - _FIELD_ID, gap.after, gap.kind))
             done = gap.end
     return b"".join([*parts, footer[done:]])
 
 
-class _Compact:
-    """A cursor over bytes of Thrift's compact protocol; going beyond them is an IndexError."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def byte(self) -> int:
-        value = self.data[self.at]
-        self.at += 1
-        return value
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > _LONGEST_NUMBER:
-                raise IndexError(self.at)
-
-    def number(self) -> int:
-        value = self.varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def binary(self) -> bytes:
-        length = self.varint()
-        self.at += length
-        if self.at > len(self.data):
-            raise IndexError(self.at)
-        return self.data[self.at - length : self.at]
-
-    def fields(self) -> Iterator[tuple[int, int]]:
-        """Give number and type of each field of a struct; the caller reads or skips its value."""
-        number = 0
-        while header := self.byte():
-            number = number + (header >> 4) if header >> 4 else self.number()
-            yield number, header & 0x0F
-
-    def list_header(self) -> tuple[int, int]:
-        header = self.byte()
-        return header & 0x0F, (self.varint() if header >> 4 == 15 else header >> 4)
-
-    def skip(self, kind: int, *, in_list: bool = False) -> None:
-        if kind in _BOOLEANS:  # a field has it in its header
-            self.at += in_list
-        elif kind in _WIDTHS:
-            self.at += _WIDTHS[kind]
-        elif kind in _INTEGERS:
-            self.varint()
-        elif kind == _BINARY:
-            self.binary()
-        elif kind == _STRUCT:
-            for _, inner in self.fields():
-                self.skip(inner)
-        else:
-            self._skip_many(kind)
-        if self.at > len(self.data):
-            raise IndexError(self.at)
-
-    def _skip_many(self, kind: int) -> None:
-        if kind in (_LIST, _SET):
-            inner, count = self.list_header()
-            kinds = [inner]
-        elif kind == _MAP:
-            count = self.varint()
-            pair = self.byte() if count else 0
-            kinds = [pair >> 4, pair & 0x0F]
-        else:
-            raise IndexError(kind)
-        for _ in range(count):
-            for inner in kinds:
-                self.skip(inner, in_list=True)
-
-
-def _read_element(thrift: _Compact) -> tuple[_Element, int]:
+def _read_element(thrift: Compact) -> tuple[_Element, int]:
     """Read an element, and how many children follow it."""
     numbers: dict[int, int] = {}
     name, logical, before, gap = "", 0, 0, None
@@ -359,11 +278,11 @@ def _read_element(thrift: _Compact) -> tuple[_Element, int]:
     for number, kind in thrift.fields():
         if number > _FIELD_ID and gap is None:
             gap = _Gap(start, before, number, kind, thrift.at)
-        if kind == _I32:
+        if kind == I32:
             numbers[number] = thrift.number()
-        elif number == _NAME and kind == _BINARY:
+        elif number == _NAME and kind == BINARY:
             name = thrift.binary().decode()
-        elif number == _LOGICAL and kind == _STRUCT:
+        elif number == _LOGICAL and kind == STRUCT:
             for inner, value in thrift.fields():
                 logical = inner
                 thrift.skip(value)
@@ -388,20 +307,6 @@ def _tree(elements: Iterator[tuple[_Element, int]]) -> _Element:
     node, count = taken
     children = tuple(_tree(elements) for _ in range(count))
     return _Element(node.name, node.kind, node.repeated, node.field_id, children, node.gap)
-
-
-def _header(delta: int, number: int, kind: int) -> bytes:
-    if 0 < delta <= 15:
-        return bytes([delta << 4 | kind])
-    return bytes([kind]) + _varint(number << 1)
-
-
-def _varint(value: int) -> bytes:
-    parts = bytearray()
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(parts) + bytes([value])
 
 
 @contextmanager

@@ -1,0 +1,108 @@
+"""Keeping an Iceberg table current with a Delta table, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from delvec.conversion.convert import convert
+from delvec.delta.table import DeltaTable
+from delvec.errors import ConflictError, EngineError, InvalidArgumentError, StorageError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+    from threading import Event
+
+    from pyspark.sql import SparkSession
+    from typing_extensions import Unpack
+
+    from delvec.conversion.options import Choices, Verify
+    from delvec.conversion.report import ConversionReport
+    from delvec.errors import DelvecError
+
+__all__ = ["follow"]
+
+_LOG = logging.getLogger("delvec")
+# Half a minute in all: longer than a store or a catalog needs to restart, and to be noticed in.
+_WAITS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+def _logged(error: DelvecError, seconds: float) -> None:
+    _LOG.warning("trying again in %g s: %s", seconds, error)
+
+
+def follow(
+    spark: SparkSession,
+    source: str | os.PathLike[str] | DeltaTable,
+    target: str,
+    *,
+    stop: Event,
+    on_report: Callable[[ConversionReport], None],
+    on_retry: Callable[[DelvecError, float], None] = _logged,
+    interval: float = 5.0,
+    verify: Verify | bool = "counts",
+    storage_options: Mapping[str, object] | None = None,
+    **choices: Unpack[Choices],
+) -> ConversionReport | None:
+    """Convert what is new, again and again, until `stop` is set.
+
+        stop = threading.Event()
+        follow(spark, "/lake/orders", "lake.db.orders", stop=stop, on_report=print)
+
+    A look that finds nothing new costs one listing of the source's log and one load of the
+    target's metadata: some ten milliseconds on a disk, no Spark job. One that finds something
+    costs what `convert` does: it grows with what changed, and by the target's metadata with the
+    number of its snapshots. A conversion that runs when `stop` is set is brought to its end, so
+    that the target always is at a version of the source.
+
+    Args:
+        spark: The session, with the catalog of the target.
+        source: The path or URI of the Delta table, or the table.
+        target: The name of the Iceberg table; made if it is not there.
+        stop: Set it from another thread to end this call. (A signal handler runs in the thread
+            that waits for it, and had better start one.)
+        on_report: Called with the report of the first look, and of each that changed the target.
+        on_retry: Called with what failed and the seconds until it is tried again; logs a warning
+            if not given.
+        interval: Seconds from the beginning of one look to that of the next.
+        verify: How each result is checked before it is published, see `ConversionPlan.apply`.
+        storage_options: Keys and endpoints of the source.
+        **choices: See `plan_conversion`.
+
+    Returns:
+        The last report; None if `stop` was set before there was one.
+
+    Raises:
+        StorageError: A store failed six times in a row, within half a minute and more.
+        EngineError: Spark or the catalog did.
+        DelvecError: What does not pass by itself is raised at once, see `plan_conversion`.
+    """
+    if not interval >= 0:
+        raise InvalidArgumentError(f"interval is a number of seconds, got {interval!r}")
+    last: ConversionReport | None = None
+    failures = 0
+    while not stop.is_set():
+        begin = time.monotonic()
+        pause = interval
+        try:
+            # Opened once: the table knows what it has read of its log.
+            if not isinstance(source, DeltaTable):
+                source = DeltaTable.for_path(spark, source, storage_options)
+            report = convert(spark, source, target, verify=verify, **choices)
+        except ConflictError as error:
+            on_retry(error, pause)
+        except (StorageError, EngineError) as error:
+            if failures == len(_WAITS):
+                raise
+            pause = max(interval, _WAITS[failures])
+            failures += 1
+            on_retry(error, pause)
+        else:
+            failures = 0
+            if last is None or report.snapshot_id is not None:
+                on_report(report)
+            last = report
+        stop.wait(max(0.0, begin + pause - time.monotonic()))
+    return last
