@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import core, delta, writes  # noqa: F401  (they register their benchmarks)
+from benchmarks import conversion, core, delta, writes  # noqa: F401  (they register their benchmarks)
 from benchmarks.runner import REGISTRY, machine, report, run
 
 

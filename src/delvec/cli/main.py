@@ -23,6 +23,7 @@ __all__ = ["command", "main"]
 _COMMANDS: Final = {
     "append": "Add rows to a table.",
     "changes": "Show the rows that changed between two versions of a table.",
+    "convert": "Bring an Iceberg table to what a Delta table holds.",
     "create": "Make an empty table.",
     "delete": "Delete rows of a table.",
     "demo": "Show what a deletion vector is, and a table that is read through some.",

@@ -76,6 +76,10 @@ class Output(ABC):
     def error(self, error: DelvecError) -> None:
         """Tell that it failed, and why."""
 
+    @abstractmethod
+    def begin_lines(self) -> None:
+        """Be ready for many results, one after the other."""
+
 
 class TextOutput(Output):
     """For people: rich on a terminal, plain in a pipe. What follows a heading is set in."""
@@ -122,11 +126,20 @@ class TextOutput(Output):
             yield None
             return
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
-        with Progress(*columns, MofNCompleteColumn(), console=self._errors, transient=True) as line:
+        with Progress(
+            *columns,
+            MofNCompleteColumn(),
+            console=self._errors,
+            transient=True,
+            redirect_stdout=self._console.is_terminal,  # a pipe gets its own
+        ) as line:
             task = line.add_task("", total=None)
             yield lambda what, done, total: line.update(
                 task, description=visible(what), completed=done, total=total or None
             )
+
+    def begin_lines(self) -> None:
+        """Do nothing: people read on."""
 
     def result(self, value: Mapping[str, Any]) -> None:
         """Print nothing: people have read it already."""
@@ -141,6 +154,13 @@ class TextOutput(Output):
 
 class JsonOutput(Output):
     """For programs: one JSON document on standard output, whether it went well or not."""
+
+    def __init__(self) -> None:
+        self._indent: int | None = 2
+
+    def begin_lines(self) -> None:
+        """Print each document in a line of its own from now on."""
+        self._indent = None
 
     def heading(self, text: str) -> None:
         """Print nothing."""
@@ -161,8 +181,9 @@ class JsonOutput(Output):
 
     def result(self, value: Mapping[str, Any]) -> None:
         """Print the document."""
-        json.dump(value, sys.stdout, indent=2, default=str)
+        json.dump(value, sys.stdout, indent=self._indent, default=str)
         sys.stdout.write("\n")
+        sys.stdout.flush()
 
     def error(self, error: DelvecError) -> None:
         """Print a document with the facts of the error."""

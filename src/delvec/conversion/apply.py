@@ -45,8 +45,14 @@ __all__ = ["apply_plan"]
 
 _LOG = logging.getLogger("delvec")
 BRANCH: Final = "delvec-convert-"
-# Shared files are the source's to remove; bounds are bounds, and min() is not to be told by them.
-_PROTECTING: Final = {"gc.enabled": "false", "write.metadata.metrics.default": "counts"}
+_PROTECTING: Final = {
+    # Shared files are the source's to remove.
+    "gc.enabled": "false",
+    # Bounds are bounds: min() and max() are not to be answered by them.
+    "write.metadata.metrics.default": "counts",
+    # Who follows a source commits often; only files of table metadata are meant.
+    "write.metadata.delete-after-commit.enabled": "true",
+}
 
 
 @dataclass

@@ -33,7 +33,7 @@ def _logged(error: DelvecError, seconds: float) -> None:
     _LOG.warning("trying again in %g s: %s", seconds, error)
 
 
-def follow(
+def follow(  # noqa: PLR0913
     spark: SparkSession,
     source: str | os.PathLike[str] | DeltaTable,
     target: str,
@@ -94,7 +94,7 @@ def follow(
         except ConflictError as error:
             on_retry(error, pause)
         except (StorageError, EngineError) as error:
-            if failures == len(_WAITS):
+            if failures == len(_WAITS) or stop.is_set():
                 raise
             pause = max(interval, _WAITS[failures])
             failures += 1

@@ -170,9 +170,9 @@ class Planner:
                 steps = versions_after(self.snapshot.storage, state.version, self.snapshot.version)
                 return self._chained(state, list(map(_touching, steps)), held, notes)
             return self._chained(state, [self._latest(changes)], held, notes)
-        except UnsupportedFeatureError:
+        except UnsupportedFeatureError as error:
             # A schema that Iceberg cannot follow is no matter if all files are new.
-            return self._full(state, notes)
+            return self._full(state, (*notes, f"{error.message}: all files were compared"))
 
     def _latest(self, changes: Changes) -> _Version:
         facts = commit_facts(self.snapshot, self.snapshot.version)

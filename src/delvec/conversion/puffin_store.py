@@ -39,8 +39,8 @@ SOURCE_ID: Final = "delvec-source-id"
 TARGET_SIZE: Final = 64 << 20
 """Bytes of vectors after which the next file begins."""
 
-MOST_VECTORS: Final = 50_000
-"""Vectors after which the next file begins: readers take the whole footer into memory."""
+MOST_VECTORS: Final = 4096
+"""Vectors after which the next file begins: whoever asks for one reads the footer of all."""
 
 _PIECE: Final = 2 << 20
 _PIECE_VECTORS: Final = 4096

@@ -81,6 +81,28 @@ class ConversionReport:
         plain = {"requests": asdict(self.requests), "phases": dict(self.phases)}
         return document | plain | {"notes": list(self.notes)}
 
+    def brief(self) -> str:
+        """Give what happened in one line.
+
+        >>> ConversionReport("/lake/orders", "ice.db.orders", 3, 4, 1, vectors_replaced=2).brief()
+        'version 4 (from 3): 2 vectors replaced'
+        """
+        if self.snapshot_id is None:
+            return f"version {self.version:,} is there already"
+        counts = {
+            "file added": self.files_added,
+            "file removed": self.files_removed,
+            "vector added": self.vectors_added,
+            "vector replaced": self.vectors_replaced,
+            "vector dropped": self.vectors_dropped,
+        }
+        what = ", ".join(
+            f"{counted(count, noun)} {verb}"
+            for (noun, verb), count in zip(map(str.split, counts), counts.values(), strict=True)
+            if count
+        )
+        return f"{_version(self)}: {what or 'no file changed'}"
+
     def __str__(self) -> str:
         return "\n".join(text for text, _ in _lines(self))
 
@@ -110,8 +132,12 @@ def _headline(report: ConversionReport) -> str:
     where = f"{visible(report.source)} -> {visible(report.target)}"
     if report.snapshot_id is None:
         return f"{where}: version {report.version:,} is there already, nothing was written"
+    return f"{where}: {_version(report)}"
+
+
+def _version(report: ConversionReport) -> str:
     before = "new" if report.start_version is None else f"from {report.start_version:,}"
-    return f"{where}: version {report.version:,} ({before})"
+    return f"version {report.version:,} ({before})"
 
 
 def _facts(report: ConversionReport) -> dict[str, str]:

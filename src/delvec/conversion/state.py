@@ -34,6 +34,7 @@ SOURCE_VERSION: Final = "delvec.source-version"
 TIME_ZONE: Final = "delvec.time-zone"
 """What texts of timestamps without a zone were read in: partitions must stay what they were."""
 
+_LONGEST: Final = 1000  # of a text in a summary, which every later commit carries along
 _FACTS: Final = {
     "delvec.source-timestamp": "timestamp_ms",
     "delvec.source-operation": "operation",
@@ -78,5 +79,5 @@ def summary(facts: CommitFacts, owner: str, mode: str) -> dict[str, str]:
     for key, name in _FACTS.items():
         value = getattr(facts, name)
         if value is not None:
-            told[key] = str(value)
+            told[key] = str(value)[:_LONGEST]
     return told

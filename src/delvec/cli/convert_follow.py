@@ -1,0 +1,100 @@
+"""`delvec convert --follow`: convert what is new, until a signal ends it."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from datetime import datetime
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from delvec.cli.output import visible
+from delvec.cli.tables import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from delvec.cli.output import Output
+    from delvec.conversion.options import Verify
+    from delvec.conversion.report import ConversionReport
+    from delvec.errors import DelvecError
+
+__all__ = ["run"]
+
+
+def run(
+    output: Output,
+    source: str,
+    target: str,
+    options: Mapping[str, str],
+    iceberg: Mapping[str, Any],
+    interval: float,
+    verify: Verify,
+    choices: Mapping[str, Any],
+) -> None:
+    """Keep the target current; the last thing told is at which version it is."""
+    from delvec.conversion.follow import follow  # noqa: PLC0415
+
+    stop = Event()
+    output.begin_lines()
+
+    def told(report: ConversionReport) -> None:
+        output.note((_now(), "dim"), report.brief())
+        for note in report.notes:
+            output.note((f"Note: {visible(note)}", "yellow"))
+        output.result(report.to_json())
+
+    def tried(error: DelvecError, seconds: float) -> None:
+        output.note((_now(), "dim"), (f"again in {seconds:g} s: ", "yellow"), _one_line(error))
+        facts = {"type": type(error).__name__, "message": error.describe()}
+        output.result({"retry_in": seconds, "error": facts})
+
+    with stopped_by_signals(stop), opened(output, source, options, iceberg) as (spark, table):
+        output.note((visible(table.storage.root), "bold"), " -> ", (visible(target), "bold"))
+        with stopped_by_signals(stop):  # Spark has put a handler of its own
+            last = follow(
+                spark,
+                table,
+                target,
+                stop=stop,
+                on_report=told,
+                on_retry=tried,
+                interval=interval,
+                verify=verify,
+                **choices,
+            )
+    version = None if last is None else last.version
+    output.note(
+        (_now(), "dim"),
+        f"stopped: {visible(target)} is "
+        + ("as it was" if version is None else f"at version {version:,}"),
+    )
+    output.result({"stopped": True, "source": source, "target": target, "version": version})
+
+
+@contextmanager
+def stopped_by_signals(stop: Event) -> Iterator[None]:
+    """Let SIGINT and SIGTERM set an event; a second one of a kind does what it did before."""
+    before: dict[int, Any] = {}
+    numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
+
+    def heard(number: int, _frame: object) -> None:
+        signal.signal(number, before[number])
+        # This thread may be inside of the event, whose lock it would wait for here for ever.
+        Thread(target=stop.set, daemon=True).start()
+
+    for number in numbers:
+        before[number] = signal.signal(number, heard)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _now() -> str:
+    return f"{datetime.now().astimezone():%H:%M:%S}  "
+
+
+def _one_line(error: DelvecError) -> str:
+    return visible(error.describe().partition("\n")[0])
