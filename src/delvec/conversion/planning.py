@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.conversion.calendars import require_modern_dates
 from delvec.conversion.copies import copy_names, place
 from delvec.conversion.counting import physical_rows
 from delvec.conversion.difference import differ
@@ -241,6 +242,7 @@ class Planner:
                 all_files_replaced=nothing_stays,
                 current_mapping=self._name_mapping,
             )
+        require_modern_dates(files, difference.added, self.snapshot.storage)
         rows = physical_rows(self.snapshot.storage, files, difference.places, held.rows)
         return PlannedStep(
             version.facts, version.mode, schema, spec, files, paths, copied, rows, held, difference
