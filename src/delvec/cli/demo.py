@@ -12,6 +12,7 @@ import numpy as np
 from rich.text import Text
 
 from delvec.cli.anatomy import delta_parts, drawn, puffin_parts
+from delvec.cli.demo_convert import show_conversion
 from delvec.cli.demo_table import DAYS, write_orders
 from delvec.cli.demo_writes import show_writes
 from delvec.cli.main import command as delvec_command
@@ -40,8 +41,9 @@ _PUFFIN_FILE = "orders-deletes.puffin"
 @delvec_command("demo")
 @click.option("--folder", help="Keep the files that the demonstration writes, in this folder.")
 @click.option("--spark/--no-spark", "on_spark", default=True, help="Start Spark for its part.")
-def command(output: Output, folder: str | None, *, on_spark: bool) -> None:
-    """Show what a deletion vector is, and Delta tables that are read and written with them."""
+@click.option("--iceberg/--no-iceberg", default=True, help="With Iceberg's jar, which it gets.")
+def command(output: Output, folder: str | None, *, on_spark: bool, iceberg: bool) -> None:
+    """Show what a deletion vector is, and tables that are read, written and converted with them."""
     result: dict[str, Any] = {}
     with ExitStack() as stack:
         storage = Storage.open(folder or stack.enter_context(TemporaryDirectory()))
@@ -54,9 +56,13 @@ def command(output: Output, folder: str | None, *, on_spark: bool) -> None:
         path = f"{storage.root}/orders"
         _table(output, path, result)
         if on_spark:
-            with running_spark(output, path) as spark:
+            written, warehouse = f"{storage.root}/written", f"{storage.root}/warehouse"
+            catalog = {"warehouse": warehouse} if iceberg else None
+            with running_spark(output, path, catalog) as spark:
                 _on_spark(output, spark, path, result)
-                show_writes(output, spark, f"{storage.root}/written", result)
+                show_writes(output, spark, written, result)
+                if iceberg:
+                    show_conversion(output, spark, written, result)
     output.result(result)
     kept = (
         f"The files are in {folder}:" if folder else "`delvec demo --folder demo` keeps the files;"

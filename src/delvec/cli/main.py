@@ -26,7 +26,7 @@ _COMMANDS: Final = {
     "convert": "Bring an Iceberg table to what a Delta table holds.",
     "create": "Make an empty table.",
     "delete": "Delete rows of a table.",
-    "demo": "Show what a deletion vector is, and a table that is read through some.",
+    "demo": "Show what a deletion vector is, and tables that are read and written with some.",
     "files": "Show the data files of a table and what is deleted in each.",
     "history": "Show what was done to a table, newest first.",
     "inspect": "Show what is in a file of deletion vectors.",

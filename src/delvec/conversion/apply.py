@@ -16,14 +16,14 @@ from delvec.conversion.copies import resolved_holdings
 from delvec.conversion.report import ConversionReport
 from delvec.conversion.state import (
     NAME_MAPPING,
-    SOURCE,
     SOURCE_ID,
     SOURCE_VERSION,
     TIME_ZONE,
     source_id,
 )
-from delvec.conversion.verify import verify_counts, verify_rows
+from delvec.conversion.verify import verify_counts, verify_rows, verify_total
 from delvec.conversion.writing import StepWriter
+from delvec.delta.checksums import file_count
 from delvec.delta.leftovers import Leftovers
 from delvec.delta.locations import spark_path
 from delvec.delta.table import DeltaTable
@@ -168,7 +168,6 @@ def _properties(plan: ConversionPlan) -> dict[str, str]:
     """Give the properties that the target needs to be read rightly, and to be known again."""
     metadata = plan.snapshot.metadata
     wanted = {
-        SOURCE: plan.snapshot.table,
         SOURCE_ID: source_id(metadata, plan.snapshot.table),
         TIME_ZONE: _time_zone(plan),
         **_PROTECTING,
@@ -192,6 +191,8 @@ def _verify(work: _Work, staged: Staged, verify: Verify) -> None:
         paths = pa.concat_arrays(names).unique()
     if paths is None or len(paths):
         verify_counts(staged, resolved_holdings(planned.expected, root), paths)
+    if paths is not None:
+        verify_total(staged, file_count(plan.snapshot.storage, plan.version))
     if verify == "rows":
         source = DeltaTable(plan.snapshot.storage, plan.spark)
         verify_rows(staged, source.to_df(version=plan.version))

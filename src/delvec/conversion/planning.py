@@ -131,6 +131,9 @@ class Planner:
         notes = self._rollback(state)
         if state is None or not (state.is_head or self._is_harmless(state)):
             return self._full(state, (*notes, *self._foreign(state)))
+        if state.source != self.snapshot.table:
+            note = f"the source was at {state.source}: all files were compared"
+            return self._full(state, (*notes, note))
         if state.version == self.snapshot.version:
             return Planned(state.version, notes=notes)
         return self._onwards(state, notes)

@@ -50,10 +50,12 @@ class Converted:
 
     Attributes:
         version: Which version of the source it holds.
+        source: Where the source was then, which decides the names of files.
         is_head: Whether nobody has committed since.
     """
 
     version: int
+    source: str | None
     snapshot: IcebergSnapshot
     is_head: bool
 
@@ -69,13 +71,19 @@ def converted(target: TableMetadata) -> Converted | None:
     for depth, snapshot in enumerate(target.ancestors()):
         version = snapshot.summary.get(SOURCE_VERSION, "")
         if version.isdecimal() and snapshot.summary.get(SOURCE_ID) == owner:
-            return Converted(int(version), snapshot, depth == 0)
+            source = snapshot.summary.get(SOURCE)
+            return Converted(int(version), source, snapshot, depth == 0)
     return None
 
 
-def summary(facts: CommitFacts, owner: str, mode: str) -> dict[str, str]:
+def summary(facts: CommitFacts, metadata: Metadata, root: str, mode: str) -> dict[str, str]:
     """Give what a snapshot says of the version that it holds."""
-    told = {SOURCE_VERSION: str(facts.version), SOURCE_ID: owner, "delvec.mode": mode}
+    told = {
+        SOURCE: root,
+        SOURCE_ID: source_id(metadata, root),
+        SOURCE_VERSION: str(facts.version),
+        "delvec.mode": mode,
+    }
     for key, name in _FACTS.items():
         value = getattr(facts, name)
         if value is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delvec.conversion.holdings import Holdings
     from delvec.iceberg.commit import Staged
 
-__all__ = ["verify_counts", "verify_rows"]
+__all__ = ["verify_counts", "verify_rows", "verify_total"]
 
 _SHOWN: Final = 5
 _HINT: Final = (
@@ -65,6 +65,27 @@ def verify_counts(staged: Staged, expected: Holdings, paths: pa.Array | None) ->
             files=files,
             expected=_counts(expected),
             found=_counts(found),
+            hint=_HINT,
+        )
+
+
+def verify_total(staged: Staged, expected: int | None) -> None:
+    """Compare the number of all data files, where the source tells it: at no cost.
+
+    Args:
+        staged: What was staged.
+        expected: Files of the source, by the checksum of its version; None if there is none.
+
+    Raises:
+        VerificationError: The numbers differ.
+    """
+    summary = staged.table.metadata.snapshots[staged.snapshot_id].summary
+    found = summary.get("total-data-files")
+    if expected is not None and found is not None and int(found) != expected:
+        raise VerificationError(
+            f"{staged.table.name} would not have as many data files as the source",
+            expected=expected,
+            found=int(found),
             hint=_HINT,
         )
 

@@ -14,7 +14,7 @@ from delvec.conversion.names import target_paths
 from delvec.conversion.partitions import partition_texts
 from delvec.conversion.position_deletes import write_position_deletes
 from delvec.conversion.puffin_store import repack
-from delvec.conversion.state import source_id, summary
+from delvec.conversion.state import summary
 from delvec.conversion.statistics import metric_texts
 from delvec.conversion.step import PLANNED
 from delvec.conversion.vectors import reference
@@ -90,7 +90,7 @@ class StepWriter:
             planned.held.paths.take(pa.array(planned.difference.gone)),
             removed,
             planned.paths.take(pa.array(marked)),
-            summary(planned.facts, source_id(files.metadata, files.root), planned.mode),
+            summary(planned.facts, files.metadata, files.root, planned.mode),
         )
         schema = planned.schema.to_json()
         changed = self.schema is None or not planned.schema.is_same_as(self.schema)

@@ -156,6 +156,9 @@ def stage(
         )
         start = transaction.startMetadata()  # none of a new table
         parent = None if isinstance(base, NewTable) else _require_unchanged(base, start, name)
+        if parent is not None:
+            # Iceberg would begin a new branch here by itself, and count its totals from zero.
+            transaction.manageSnapshots().createBranch(branch, parent).commit()
         _set_properties(transaction, properties)
         snapshots: list[int] = []
         place = Place(transaction.table().location(), transaction.table().spec().specId())
