@@ -26,8 +26,8 @@ _TITLES: Final = {
     "file": "file",
     "rows": "rows",
     "deleted_rows": "deleted",
-    "old_vector": "vector before",
-    "new_vector": "vector after",
+    "old_vector": "old vector",
+    "new_vector": "new vector",
     "size": "size",
 }
 _COLUMNS: Final = [
@@ -35,7 +35,7 @@ _COLUMNS: Final = [
     for key, title in _TITLES.items()
 ]
 _PATH_WIDTH: Final = 34
-_ID_WIDTH: Final = 11
+_ID_WIDTH: Final = 10
 
 
 def show_plan(output: Output, plan: ConversionPlan, limit: int) -> None:

@@ -77,7 +77,7 @@ class _Work:
 
 def apply_plan(plan: ConversionPlan, verify: Verify) -> ConversionReport:
     """Carry a plan out; see `ConversionPlan.apply`."""
-    work = _Work(plan)
+    work = _Work(plan, {"plan": plan.seconds})
     before = plan.snapshot.storage.requests
     if not plan.planned.steps:
         return _report(work, None, "none", before)
@@ -235,13 +235,15 @@ def _report(
     plan, writer = work.plan, work.writer
     steps = plan.planned.steps
     counts = plan.counts()
-    requests = plan.snapshot.storage.requests - before
+    requests = plan.requests + (plan.snapshot.storage.requests - before)
     if writer is not None:
         requests += writer.target.requests
     fresh = sum(int(step.files.has_vector[step.difference.added].sum()) for step in steps)
     vectors = "position-deletes" if plan.format_version == 2 else plan.options.vectors
-    last = steps[-1] if steps else None
-    deleted = int(last.deleted.sum()) if last else 0
+    phases = dict(work.phases)
+    if staged is not None:
+        phases["stage"] -= phases["vectors"]  # they are written while it is staged
+    rows, deleted = _totals(plan, staged)
     return ConversionReport(
         plan.snapshot.table,
         str(plan.name),
@@ -254,17 +256,31 @@ def _report(
         len(steps),
         counts["add"],
         counts["remove"],
-        sum(counts[action] for action in counts if action not in ("add", "remove")),
+        counts["keep"],
         writer.files_copied if writer else 0,
         counts["vector-add"] + fresh,
         counts["vector-replace"],
         counts["vector-drop"],
         writer.vector_bytes if writer else 0,
         writer.vector_files if writer else 0,
-        int(last.row_counts.sum()) - deleted if last else 0,
+        rows - deleted,
         deleted,
         verify,
         requests,
-        work.phases,
+        phases,
         plan.notes,
     )
+
+
+def _totals(plan: ConversionPlan, staged: Staged | None) -> tuple[int, int]:
+    """Give all rows that the target holds, and how many of them are deleted."""
+    if staged is not None:
+        snapshot = staged.table.metadata.snapshots[staged.snapshot_id]
+    else:
+        head = plan.table.metadata.head() if plan.table else None
+        if head is None:
+            return 0, 0
+        snapshot = head
+    names = ("total-records", "total-position-deletes")
+    rows, deleted = (int(snapshot.summary.get(name, 0)) for name in names)
+    return rows, deleted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 from delvec.conversion.options import ConversionOptions
@@ -10,6 +11,7 @@ from delvec.conversion.planning import Planner
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError
 from delvec.iceberg.gateway import find_table, table_name
+from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
     import os
@@ -59,6 +61,7 @@ def plan_conversion(
         PlanError: The target is no conversion of this source, or others have changed its rows.
         UnsupportedFeatureError: The source has what Iceberg would read wrongly.
     """
+    start = time.perf_counter()
     options = ConversionOptions(**choices)
     name = table_name(spark, target)
     table = (
@@ -66,6 +69,8 @@ def plan_conversion(
         if isinstance(source, DeltaTable)
         else DeltaTable.for_path(spark, source, storage_options)
     )
+    # What a table that was opened before has asked since then is not the plan's.
+    asked = table.storage.requests if table is source else RequestCounts()
     planner = Planner(spark, table.snapshot(version), name, find_table(spark, name), options)
     planned = planner.plan()
     return ConversionPlan(
@@ -76,6 +81,8 @@ def plan_conversion(
         options,
         planner.format_version,
         planned,
+        time.perf_counter() - start,
+        table.storage.requests - asked,
     )
 
 

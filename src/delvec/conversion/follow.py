@@ -99,6 +99,12 @@ def follow(  # noqa: PLR0913
             pause = max(interval, _WAITS[failures])
             failures += 1
             on_retry(error, pause)
+        except ConnectionError as error:
+            raise EngineError(
+                "the JVM of this session has ended",
+                hint="a signal to the whole group of processes ends it as well: send it to this"
+                " process alone",
+            ) from error
         else:
             failures = 0
             if last is None or report.snapshot_id is not None:

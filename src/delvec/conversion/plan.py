@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from delvec.conversion.difference import ACTIONS
 from delvec.conversion.step import PLAN_SCHEMA
 from delvec.delta.figures import binary_size, counted, visible
 from delvec.errors import InvalidArgumentError
+from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,8 @@ class ConversionPlan:
         table: The target as it was when the plan was made; None if there was none.
         format_version: Iceberg's format of the target.
         planned: The steps.
+        seconds: How long it took to make the plan.
+        requests: What was asked of the source for it.
     """
 
     spark: SparkSession
@@ -58,6 +61,8 @@ class ConversionPlan:
     options: ConversionOptions
     format_version: int
     planned: Planned
+    seconds: float = 0.0
+    requests: RequestCounts = field(default_factory=RequestCounts)
 
     @property
     def version(self) -> int:

@@ -35,15 +35,15 @@ class ConversionReport:
         versions: How many versions of the source became a snapshot each.
         files_added: Data files that the target shares now.
         files_removed: Data files that it no longer has.
-        files_kept: Data files that were compared and had not changed.
+        files_kept: Data files that were compared and had not changed, nor their vectors.
         files_copied: Data files that had to be copied, since Iceberg cannot read them as they are.
         vectors_added: Vectors of files that had none, new files included.
         vectors_replaced: Vectors in place of older ones.
         vectors_dropped: Vectors that went while their file stayed.
         vector_bytes: What was written for vectors.
         vector_files: Into how many files.
-        rows: Live rows of the source in the files that were compared.
-        deleted_rows: Deleted rows in them.
+        rows: Live rows of the target.
+        deleted_rows: Deleted rows in its files.
         verified: How the result was checked: `counts`, `rows` or `none`.
         requests: What the driver itself asked of the stores; not what Spark and Iceberg did.
         phases: Seconds by phase, in order.

@@ -69,9 +69,11 @@ def table_name(spark: SparkSession, text: str) -> TableName:
         name = TableName(
             found.catalog().name(), tuple(identifier.namespace()), str(identifier.name())
         )
-    if not name.namespace:
+    if not name.namespace or not _is_icebergs(spark, name.catalog):
         raise InvalidArgumentError(
-            f"{text} names no table of a catalog", hint="name it as catalog.database.table"
+            f"{text} names no table of an Iceberg catalog: {name.catalog} is none",
+            hint="name it as catalog.database.table; is that catalog configured, by"
+            " spark.sql.catalog.<name>?",
         )
     return name
 
@@ -126,6 +128,13 @@ def catalog_of(spark: SparkSession, name: TableName) -> tuple[Any, Any]:
     levels = jvm.array_of(spark, jvm.view_of(spark).java.lang.String, name.namespace)
     namespace = view.catalog.Namespace.of(levels)
     return catalog, view.catalog.TableIdentifier.of(namespace, name.table)
+
+
+def _is_icebergs(spark: SparkSession, catalog: str) -> bool:
+    plugin = jvm.session_of(spark).sessionState().catalogManager().catalog(catalog)
+    loader = jvm.view_of(spark).java.lang.Thread.currentThread().getContextClassLoader()
+    kind = loader.loadClass("org.apache.iceberg.spark.source.HasIcebergCatalog")
+    return bool(kind.isInstance(plugin))
 
 
 def _loaded(spark: SparkSession, name: TableName) -> IcebergTable:

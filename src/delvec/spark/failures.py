@@ -141,6 +141,11 @@ def explained(table: str) -> Iterator[None]:
         raise
     except (PySparkException, Py4JError) as error:
         raise _translated(error, str(error), table) from error
+    except ConnectionError as error:
+        raise EngineError(
+            f"Spark's JVM cannot be reached any more: {error} (table {table})",
+            hint="begin a new session; what was committed before stays",
+        ) from error
 
 
 def _translated(error: Exception, text: str, table: str) -> DelvecError:

@@ -72,7 +72,11 @@ def started(options: Mapping[str, object], *, quiet: bool) -> Iterator[None]:
     for key, value in options.items():
         conf.set(key, str(value))
     with QuietStart() if quiet else nullcontext() as console:
-        arguments = {"stderr": console.sink} if console else {}
+        # Out of our process group: a signal to the group is for this process to answer, and the
+        # JVM ends by itself when this process does.
+        arguments: dict[str, Any] = {"start_new_session": True}
+        if console:
+            arguments["stderr"] = console.sink
         try:
             gateway = launch_gateway(conf, arguments)  # type: ignore[no-untyped-call]
         except Exception as error:
