@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["show_conversion"]
 
 _TARGET: Final = "lake.demo.orders"
-_CALL: Final = f'delvec.convert(spark, "written", "{_TARGET}")'
+_CALL: Final = f'delvec.convert(spark, "written", "{_TARGET}", verify="rows")'
 
 
 def show_conversion(output: Output, spark: SparkSession, path: str, result: dict[str, Any]) -> None:

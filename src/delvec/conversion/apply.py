@@ -27,7 +27,7 @@ from delvec.delta.checksums import file_count
 from delvec.delta.leftovers import Leftovers
 from delvec.delta.locations import spark_path
 from delvec.delta.table import DeltaTable
-from delvec.errors import ConflictError, DelvecError, PlanError
+from delvec.errors import ConflictError, DelvecError, ObjectNotFoundError, PlanError
 from delvec.iceberg.commit import NewTable, abandon, publish, stage
 from delvec.spark.settings import time_zone
 from delvec.spark.stores import open_storage
@@ -38,12 +38,18 @@ if TYPE_CHECKING:
 
     from delvec.conversion.options import Verify
     from delvec.conversion.plan import ConversionPlan
+    from delvec.delta.metadata import Metadata
     from delvec.iceberg.commit import Place, Staged, Step
     from delvec.storage.counts import RequestCounts
 
 __all__ = ["apply_plan"]
 
 _LOG = logging.getLogger("delvec")
+_TRACKING: Final = (
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+_FIRST_SPARE: Final = 2_000_000_000  # an id that no column has, neither Delta's nor Iceberg's
 BRANCH: Final = "delvec-convert-"
 _PROTECTING: Final = {
     # Shared files are the source's to remove.
@@ -126,7 +132,7 @@ def _staged(work: _Work, stack: ExitStack) -> Staged:
             _time_zone(plan),
         )
         for step in plan.planned.steps:
-            with work.phase("vectors"):
+            with work.phase("vectors"), _explained_by_age(step.version, plan.version):
                 made = work.writer.step(step)
             yield made
         work.leftovers.keep()  # from here on the commit may refer to them
@@ -138,6 +144,20 @@ def _staged(work: _Work, stack: ExitStack) -> Staged:
     except (ConflictError, PlanError):
         if work.leftovers is not None:
             work.leftovers.forget_none()  # the commit surely did not happen
+        raise
+
+
+@contextmanager
+def _explained_by_age(version: int, newest: int) -> Iterator[None]:
+    """Say what helps if a file of an older version is gone: VACUUM keeps those of the newest."""
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        if version < newest:
+            error.hint = (
+                f"version {version} needs it, and it was probably vacuumed: begin the history"
+                f" later by start_version, or take history='latest'"
+            )
         raise
 
 
@@ -178,8 +198,29 @@ def _properties(plan: ConversionPlan) -> dict[str, str]:
     mapping: list[dict[str, Any]] = json.loads(there.get(NAME_MAPPING, "[]"))
     for step in plan.planned.steps:
         mapping = step.schema.name_mapping(mapping)
-    wanted[NAME_MAPPING] = json.dumps(mapping)
+    wanted[NAME_MAPPING] = json.dumps(_with_row_tracking(mapping, metadata))
     return {key: value for key, value in wanted.items() if there.get(key) != value}
+
+
+def _with_row_tracking(mapping: list[dict[str, Any]], metadata: Metadata) -> list[dict[str, Any]]:
+    """Name the columns of Delta's row tracking, which files have and the schema has not.
+
+    PyIceberg wants every column of a file without ids to be named. They must not get the ids of
+    Iceberg's own row tracking: it would take the values for its own.
+    """
+    known = {name for entry in mapping for name in entry["names"]}
+    tracked = {
+        number: metadata.configuration.get(key)
+        for number, key in enumerate(_TRACKING, _FIRST_SPARE)
+    }
+    return [
+        *mapping,
+        *(
+            {"field-id": number, "names": [name]}
+            for number, name in tracked.items()
+            if name and name not in known
+        ),
+    ]
 
 
 def _verify(work: _Work, staged: Staged, verify: Verify) -> None:

@@ -301,10 +301,8 @@ class Planner:
         A remove counts for the vector that it names. One that names another leaves the file live,
         which only the files of the whole version show.
         """
-        paths = changes.spoken["path"].combine_chunks()
-        names = self._all_names(paths)
-        ids = changes.spoken["vector_id"].combine_chunks()
-        ids = pa.concat_arrays([ids] * (len(names) // max(1, len(paths))))
+        names = self._all_names(changes.spoken["path"].combine_chunks())
+        ids = pa.concat_arrays([changes.spoken["vector_id"].combine_chunks()] * 2)
         spoken = [_keys(names, ids)]
         if self.format_version == 2:
             spoken.append(_keys(names, digest(ids)))
@@ -318,7 +316,7 @@ class Planner:
         return target_paths(self.snapshot.table, paths)
 
     def _all_names(self, paths: pa.Array) -> pa.Array:
-        """Give all that the target may call files: their names, and then those of copies."""
+        """Give both that the target may call files: all their names, then all of copies."""
         shared = self._names(paths)
         return pa.concat_arrays([shared, copy_names(shared, self._location)])
 
