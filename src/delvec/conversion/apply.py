@@ -26,6 +26,7 @@ from delvec.conversion.writing import StepWriter
 from delvec.delta.checksums import file_count
 from delvec.delta.leftovers import Leftovers
 from delvec.delta.locations import spark_path
+from delvec.delta.properties import ROW_COMMIT_VERSIONS, ROW_IDS
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, DelvecError, ObjectNotFoundError, PlanError
 from delvec.iceberg.commit import NewTable, abandon, publish, stage
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["apply_plan"]
 
 _LOG = logging.getLogger("delvec")
-_TRACKING: Final = (
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
-)
 _FIRST_SPARE: Final = 2_000_000_000  # an id that no column has, neither Delta's nor Iceberg's
 BRANCH: Final = "delvec-convert-"
 _PROTECTING: Final = {
@@ -211,7 +208,7 @@ def _with_row_tracking(mapping: list[dict[str, Any]], metadata: Metadata) -> lis
     known = {name for entry in mapping for name in entry["names"]}
     tracked = {
         number: metadata.configuration.get(key)
-        for number, key in enumerate(_TRACKING, _FIRST_SPARE)
+        for number, key in enumerate((ROW_IDS, ROW_COMMIT_VERSIONS), _FIRST_SPARE)
     }
     return [
         *mapping,

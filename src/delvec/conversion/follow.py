@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Final
 
 from delvec.conversion.convert import convert
@@ -79,7 +80,7 @@ def follow(  # noqa: PLR0913
         EngineError: Spark or the catalog did.
         DelvecError: What does not pass by itself is raised at once, see `plan_conversion`.
     """
-    if not interval >= 0:
+    if not 0 <= interval <= TIMEOUT_MAX:
         raise InvalidArgumentError(f"interval is a number of seconds, got {interval!r}")
     last: ConversionReport | None = None
     failures = 0
@@ -102,8 +103,7 @@ def follow(  # noqa: PLR0913
         except ConnectionError as error:
             raise EngineError(
                 "the JVM of this session has ended",
-                hint="a signal to the whole group of processes ends it as well: send it to this"
-                " process alone",
+                hint="did it get a signal, too? Under systemd set KillMode=mixed",
             ) from error
         else:
             failures = 0
