@@ -22,6 +22,7 @@ from delvec.vector import (
     z85,
 )
 from delvec.vector.frame import KEYS, MAX_POSITION
+from delvec.vector.frames import Frames, count_positions
 from delvec.vector.puffin import read_blob, read_footer, reader_of
 
 if TYPE_CHECKING:
@@ -115,3 +116,12 @@ def test_uuids_in_descriptors(uuid: UUID) -> None:
 @given(st.binary(max_size=64))
 def test_z85(data: bytes) -> None:
     assert z85.decode(z85.encode(data), len(data)) == data
+
+
+small = st.lists(st.integers(0, 70_000), max_size=20).map(lambda values: Bitmap(values))  # noqa: PLW0108
+
+
+@given(st.lists(bitmaps() | small, max_size=6))
+def test_positions_are_counted_by_headers_alone(many: list[Bitmap]) -> None:
+    frames = Frames.join(encode_frame(bitmap) for bitmap in many)
+    assert count_positions(frames).tolist() == [bitmap.cardinality for bitmap in many]

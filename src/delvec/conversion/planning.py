@@ -363,11 +363,11 @@ class Planner:
         since = "" if state is None else f" since version {state.version} was converted"
         if self.options.foreign == "refuse":
             raise PlanError(
-                f"others have changed the rows of {self.name}{since}",
+                f"others have changed files of {self.name}{since}",
                 hint="their changes are lost if you pass foreign='overwrite'"
                 " (--overwrite-foreign): the target then gets what the source says",
             )
-        return (f"others have changed the rows of {self.name}{since}: taken back",)
+        return (f"others have changed files of {self.name}{since}: taken back",)
 
     def _rollback(self, state: Converted | None) -> tuple[str, ...]:
         """Notice that the target was taken back to an older snapshot."""

@@ -17,7 +17,7 @@ from delvec.delta.locations import spark_path
 from delvec.errors import FormatError, ObjectNotFoundError, TruncatedError, located
 from delvec.vector import blobs
 from delvec.vector.frame import check_frame, portable_frame
-from delvec.vector.frames import Frames, copy_frames
+from delvec.vector.frames import Frames, copy_frames, count_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,9 +62,9 @@ def repack(
 ) -> StoredVectors:
     """Copy the vectors of files, all of which have one, into Puffin files with random names.
 
-    Length, magic and CRC of each are checked. A vector in Delta's native layout, which nobody else
-    reads, is encoded anew. Memory is bounded by some six files of `target_size`, whatever there is
-    to copy, unless a single vector is larger; and some 100 bytes for each vector.
+    Length, magic, CRC and number of rows of each are checked. A vector in Delta's native layout,
+    which nobody else reads, is encoded anew. Memory is bounded by some five files of `target_size`,
+    whatever there is to copy, unless a single vector is larger; and some 100 bytes for each vector.
 
     Args:
         files: The data files.
@@ -159,12 +159,29 @@ def _copied(places: VectorPlaces, source: Storage, rows: Rows) -> Frames:
         frames += _read(places, source, part)
     joined = Frames.join(frames)
     try:
-        return copy_frames(joined.data, joined.offsets, joined.lengths)
+        copied = copy_frames(joined.data, joined.offsets, joined.lengths)
+        counts = count_positions(copied)
     except FormatError:
         # One by one: to name the files of the wrong one, or to encode anew what is in the native
         # layout.
         each = zip(rows.tolist(), frames, strict=True)
         return Frames.join(_portable(places, row, frame) for row, frame in each)
+    wrong = np.flatnonzero(counts != places.cardinalities[rows])
+    if len(wrong):
+        row = int(rows[wrong[0]])
+        raise blamed(_miscounted(places, row, int(counts[wrong[0]])), places.files, row)
+    return copied
+
+
+def _miscounted(places: VectorPlaces, row: int, found: int) -> FormatError:
+    """Iceberg's readers compare, too, and could not read the target any more."""
+    return FormatError(
+        "a deletion vector does not mark as many rows as the log says",
+        path=places.homes[places.home[row]] or None,
+        offset=int(places.starts[row]),
+        expected=int(places.cardinalities[row]),
+        found=found,
+    )
 
 
 def _read(places: VectorPlaces, source: Storage, rows: Rows) -> Iterable[bytes]:
@@ -186,6 +203,9 @@ def _portable(places: VectorPlaces, row: int, frame: bytes) -> bytes:
         with located(places.homes[places.home[row]], int(places.starts[row])):
             readable = portable_frame(frame)
             check_frame(readable)
+            count = int(count_positions(Frames.join([readable]))[0])
+            if count != places.cardinalities[row]:
+                raise _miscounted(places, row, count)
     except FormatError as error:
         raise blamed(error, places.files, row) from None
     return readable

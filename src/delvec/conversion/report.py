@@ -19,7 +19,7 @@ __all__ = ["ConversionReport"]
 class ConversionReport:
     """What a conversion did; prints as a text, and renders on terminals and in notebooks.
 
-    >>> print(ConversionReport("/lake/orders", "ice.db.orders", 3, 12, files_added=2))
+    >>> print(ConversionReport("/lake/orders", "ice.db.orders", 3, 12, 7, files_added=2))
     /lake/orders -> ice.db.orders: version 12 (from 3)
       files  2 added
 

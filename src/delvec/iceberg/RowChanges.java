@@ -105,7 +105,7 @@ public class RowChanges {
     return count;
   }
 
-  /** Demand that data files which get deletes are still there when the commit happens. */
+  /** Demand that data files which get deletes were not removed since the snapshot they are from. */
   public void requireDataFiles(RowDelta delta, String paths) {
     List names = new ArrayList(Arrays.asList(paths.split("\0")));
     delta.validateDataFilesExist(names);

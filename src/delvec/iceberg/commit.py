@@ -104,6 +104,7 @@ class Staged:
 
     Attributes:
         snapshot_ids: One for each step, in order.
+        tags: The tags that snapshots get when they are published.
         parent: What `main` stood at; None for a table without snapshots.
         schema_id: What becomes the table's schema when it is published.
     """
@@ -111,6 +112,7 @@ class Staged:
     table: IcebergTable
     branch: str
     snapshot_ids: tuple[int, ...]
+    tags: Mapping[str, int]
     parent: int | None
     schema_id: int
     is_new: bool
@@ -161,6 +163,7 @@ def stage(
             transaction.manageSnapshots().createBranch(branch, parent).commit()
         _set_properties(transaction, properties)
         snapshots: list[int] = []
+        tags: dict[str, int] = {}
         place = Place(transaction.table().location(), transaction.table().spec().specId())
         for step in make_steps(place):
             if step.schema is not None:
@@ -168,7 +171,7 @@ def stage(
             head = snapshots[-1] if snapshots else parent
             snapshots.append(_write(spark, transaction, branch, head, step.change, str(name)))
             if step.tag is not None:
-                _tag(transaction, step.tag, snapshots[-1])
+                tags[step.tag] = snapshots[-1]
         schema_id = transaction.currentMetadata().currentSchemaId()
         final = transaction.currentMetadata()
         if start is not None and schema_id != start.currentSchemaId():
@@ -181,13 +184,13 @@ def stage(
             if not _state_is_unknown(error) or not _has_branch(spark, name, branch):
                 raise
     table = load_table(spark, name)
-    return Staged(table, branch, tuple(snapshots), parent, schema_id, is_new)
+    return Staged(table, branch, tuple(snapshots), tags, parent, schema_id, is_new)
 
 
 def publish(
     staged: Staged, properties: Mapping[str, str], stale: Sequence[str] = ()
 ) -> IcebergTable:
-    """Let `main` stand at what was staged, in one commit, and remove the branch.
+    """Let `main` stand at what was staged, and set its tags, in one commit; remove the branch.
 
     Args:
         staged: What was staged.
@@ -207,6 +210,8 @@ def publish(
         builder = builder.setBranchSnapshot(staged.snapshot_id, MAIN)
         for branch in (staged.branch, *stale):
             builder = builder.removeRef(branch)
+        for tag, snapshot_id in staged.tags.items():
+            builder = builder.setRef(tag, view.SnapshotRef.tagBuilder(snapshot_id).build())
         builder = builder.setProperties(_java_map(spark, properties))
         try:
             operations.commit(base, builder.build())
@@ -223,22 +228,21 @@ def publish(
 def abandon(staged: Staged) -> None:
     """Take back what was staged: remove the branch, or the table if it was made for it.
 
-    The snapshots stay in the metadata, where nobody refers to them.
+    A table that was made for it and that somebody else has written to since is theirs, too: it
+    stays. Snapshots stay in the metadata, where nobody refers to them.
     """
-    if staged.is_new:
-        drop(staged.table.spark, staged.table.name)
+    table = find_table(staged.table.spark, staged.table.name)
+    if table is None or table.metadata.uuid != staged.table.metadata.uuid:
         return
-    table = load_table(staged.table.spark, staged.table.name)
+    if staged.is_new and set(table.metadata.refs) <= {staged.branch}:
+        drop(table.spark, table.name)
+        return
     view = iceberg_view(table.spark)
     with explained(str(table.name)):
         operations = table.handle.operations()
         base = operations.refresh()
-        gone = set(staged.snapshot_ids)
-        builder = view.TableMetadata.buildFrom(base)
-        for ref, at in table.metadata.refs.items():
-            if at.snapshot_id in gone and ref != MAIN:
-                builder = builder.removeRef(ref)
-        operations.commit(base, builder.build())
+        changed = view.TableMetadata.buildFrom(base).removeRef(staged.branch).build()
+        operations.commit(base, changed)
         table.spark.catalog.refreshTable(str(table.name))
 
 
@@ -298,13 +302,6 @@ def _set_properties(transaction: Any, properties: Mapping[str, str]) -> None:  #
     for key, value in properties.items():
         update = update.set(key, value)
     update.commit()
-
-
-def _tag(transaction: Any, tag: str, snapshot_id: int) -> None:  # noqa: ANN401
-    snapshots = transaction.manageSnapshots()
-    there = transaction.currentMetadata().ref(tag) is not None
-    change = snapshots.replaceTag if there else snapshots.createTag
-    change(tag, snapshot_id).commit()
 
 
 def _write(

@@ -69,11 +69,15 @@ def table_name(spark: SparkSession, text: str) -> TableName:
         name = TableName(
             found.catalog().name(), tuple(identifier.namespace()), str(identifier.name())
         )
-    if not name.namespace or not _is_icebergs(spark, name.catalog):
+    if not _is_icebergs(spark, name.catalog):
         raise InvalidArgumentError(
             f"{text} names no table of an Iceberg catalog: {name.catalog} is none",
             hint="name it as catalog.database.table; is that catalog configured, by"
             " spark.sql.catalog.<name>?",
+        )
+    if not name.namespace:
+        raise InvalidArgumentError(
+            f"{text} names a table of no database", hint="name it as catalog.database.table"
         )
     return name
 

@@ -9,16 +9,26 @@ from zlib import crc32
 import numpy as np
 
 from delvec.errors import InvalidArgumentError, TruncatedError, located
-from delvec.vector.frame import EMPTY_PAYLOAD, FRAME_OVERHEAD, POSITIONS, check_frame
+from delvec.vector.frame import (
+    EMPTY_PAYLOAD,
+    FRAME_OVERHEAD,
+    POSITIONS,
+    check_frame,
+    decode_frame,
+)
+from delvec.vector.portable import COOKIE_WITH_RUNS, COOKIE_WITHOUT_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Frames", "copy_frames"]
+__all__ = ["Frames", "copy_frames", "count_positions"]
 
 _FIELD = 4  # bytes of a length, a magic number and a CRC
+# Where a frame says how many 32-bit bitmaps it has, and where the first one begins.
+_BUCKETS_AT, _BITMAP_AT = 8, 20
+_PAIR = 4  # bytes of a container's key and of its number of values less one
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +76,60 @@ def copy_frames(source: bytes | memoryview, offsets: ArrayLike, lengths: ArrayLi
     starts, sizes = _integers(offsets, "offsets"), _integers(lengths, "lengths")
     _check_frames(view, starts, sizes)
     return Frames(_gather(view, starts, sizes), np.cumsum(sizes) - sizes, sizes)
+
+
+def count_positions(frames: Frames) -> NDArray[np.int64]:
+    """Count the positions of frames that were checked, by the headers of their bitmaps.
+
+    Nothing is decoded but frames with positions from 2^32 on. Small ones, of files of up to 65,536
+    rows, are counted all at once.
+
+    Raises:
+        FormatError: A bitmap has no header; with the offset in the frames' buffer.
+    """
+    data, starts = frames.data, frames.offsets
+    counts = np.full(len(starts), -1, dtype=np.int64)
+    if not len(starts):
+        return counts
+    # The little-endian number at every byte, aligned or not; only those asked for are looked at.
+    longs = np.ndarray((max(0, len(data) - 7),), dtype="<u8", buffer=data, strides=(1,))
+    words = np.ndarray((len(data) - 3,), dtype="<u4", buffer=data, strides=(1,))
+    halves = np.ndarray((len(data) - 1,), dtype="<u2", buffer=data, strides=(1,))
+    long = np.flatnonzero(frames.lengths >= _BITMAP_AT + 3 * _FIELD + _PAIR)
+    begin = starts[long]
+    single = long[
+        (longs[begin + _BUCKETS_AT] == 1)
+        & (words[begin + _BITMAP_AT] == COOKIE_WITHOUT_RUNS)
+        & (words[begin + _BITMAP_AT + _FIELD] == 1)
+    ]
+    counts[single] = halves[starts[single] + _BITMAP_AT + 2 * _FIELD + 2].astype(np.int64) + 1
+    view = memoryview(data)
+    for row in np.flatnonzero(counts < 0).tolist():
+        start = int(starts[row])
+        with located(offset=start):
+            counts[row] = _count_one(view[start : start + int(frames.lengths[row])])
+    return counts
+
+
+def _count_one(frame: memoryview) -> int:
+    """Add up what the header of the bitmap says of its containers; decode if there are several."""
+    buckets = int.from_bytes(frame[_BUCKETS_AT : _BUCKETS_AT + 8], "little")
+    if buckets != 1 or len(frame) < _BITMAP_AT + 3 * _FIELD:
+        return decode_frame(frame).cardinality
+    cookie = int.from_bytes(frame[_BITMAP_AT : _BITMAP_AT + _FIELD], "little")
+    after = _BITMAP_AT + _FIELD
+    if cookie == COOKIE_WITHOUT_RUNS:
+        containers = int.from_bytes(frame[after : after + _FIELD], "little")
+        pairs = after + _FIELD
+    elif cookie & 0xFFFF == COOKIE_WITH_RUNS:
+        containers = (cookie >> 16) + 1
+        pairs = after + (containers + 7) // 8
+    else:
+        return decode_frame(frame).cardinality  # which says what is wrong
+    if pairs + containers * _PAIR + _FIELD > len(frame):
+        return decode_frame(frame).cardinality
+    header = np.frombuffer(frame, dtype="<u2", count=2 * containers, offset=pairs)
+    return int(header[1::2].astype(np.int64).sum()) + containers
 
 
 def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:

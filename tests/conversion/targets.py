@@ -1,0 +1,174 @@
+"""Targets of conversions, as Iceberg itself reads them, and failures at calls that change them."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable as RustTable
+from deltalake import QueryBuilder
+from py4j.java_gateway import JavaMember
+
+from delvec.iceberg.gateway import find_table, table_name
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    Act = Callable[[Callable[[], Any]], Any]
+
+__all__ = [
+    "Calls",
+    "Killed",
+    "State",
+    "before",
+    "branches",
+    "delete_paths",
+    "files_below",
+    "ids",
+    "ids_in_delta",
+    "numbered",
+    "state",
+]
+
+State = tuple[int | None, tuple[int, ...]] | None
+
+
+def ids(spark: SparkSession, name: str, at: str = "") -> list[int]:
+    """Read the column `id` by Iceberg, in order; of a branch, a tag or a snapshot if asked."""
+    spark.catalog.refreshTable(name)
+    found = spark.sql(f"SELECT id FROM {name} {at and f'VERSION AS OF {at}'}").collect()
+    return sorted(row[0] for row in found)
+
+
+def ids_in_delta(path: Path, version: int) -> list[int]:
+    """Read the column `id` of a version of the source, in order, by an engine without a JVM."""
+    table = RustTable(str(path), version=version)
+    rows = QueryBuilder().register("source", table).execute("SELECT id FROM source")
+    return sorted(pa.table(rows.read_all())["id"].to_pylist())
+
+
+def state(spark: SparkSession, name: str) -> State:
+    """Tell what readers see: the snapshot of `main` and the rows; None if there is no table."""
+    table = find_table(spark, table_name(spark, name))
+    if table is None:
+        return None
+    head = table.metadata.head()
+    return (head.id if head else None), tuple(ids(spark, name))
+
+
+def branches(spark: SparkSession, name: str) -> set[str]:
+    """Name the branches and tags of a table."""
+    return {row[0] for row in spark.sql(f"SELECT name FROM {name}.refs").collect()}
+
+
+def delete_paths(spark: SparkSession, name: str) -> list[str]:
+    """Name the delete files that the newest snapshot lists."""
+    spark.catalog.refreshTable(name)
+    return [row[0] for row in spark.sql(f"SELECT file_path FROM {name}.delete_files").collect()]
+
+
+def files_below(spark: SparkSession, name: str) -> set[str]:
+    """Name the files in a table's location that are not Iceberg's own metadata."""
+    table = find_table(spark, table_name(spark, name))
+    assert table is not None
+    storage = Storage.open(table.metadata.location)
+    return {
+        file.key
+        for file in storage.list(recursive=True)
+        if not file.key.startswith("metadata/") and not file.key.endswith(".crc")
+    }
+
+
+class Killed(BaseException):
+    """A process that died, as nearly as one that goes on can tell."""
+
+
+@dataclass
+class Calls:
+    """The calls that changed a store or a catalog, by name, in order."""
+
+    at: dict[int, Act]
+    names: list[str] = field(default_factory=list)
+    is_dead: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def done(self, name: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401
+        with self._lock:
+            if self.is_dead:
+                raise Killed
+            number = len(self.names)
+            self.names.append(name)
+        return self.at[number](call) if number in self.at else call()
+
+    def kill(self, number: int, when: str) -> None:
+        """Let nothing happen any more before or after a call, not even tidying up."""
+
+        def act(call: Callable[[], Any]) -> None:
+            if when == "after":
+                call()
+            self.is_dead = True
+            raise Killed
+
+        self.at[number] = act
+
+
+@contextmanager
+def numbered(
+    at: Mapping[int, Act] | None = None, *, kill: tuple[int, str] | None = None
+) -> Iterator[Calls]:
+    """Number the calls that change what others see: puts and deletes, commits, drops of tables.
+
+    Commits are those of Iceberg's catalogs, not what transactions do within themselves.
+
+    Args:
+        at: What is done at a call, by its number from 0 on; it gets the call and gives its result.
+        kill: The number of a call, and whether nothing happens any more `before` or `after` it.
+    """
+    calls = Calls(dict(at or {}))
+    if kill is not None:
+        calls.kill(*kill)
+    real = JavaMember.__call__
+
+    def called(member: Any, *arguments: Any) -> Any:  # noqa: ANN401
+        outer = member.name == "dropTable" or (
+            member.name == "commit"
+            and len(arguments) == 2
+            and "BaseTransaction" not in member.container.getClass().getName()
+        )
+        if not outer:
+            return real(member, *arguments)
+        return calls.done(member.name, lambda: real(member, *arguments))
+
+    def counted(name: str) -> Callable[..., Any]:
+        function = getattr(Storage, name)
+
+        @wraps(function)
+        def stored(*arguments: Any) -> Any:  # noqa: ANN401
+            return calls.done(name, lambda: function(*arguments))
+
+        return stored
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JavaMember, "__call__", called)
+        for name in ("write", "write_if_absent", "delete", "delete_folder"):
+            patch.setattr(Storage, name, counted(name))
+        yield calls
+
+
+def before(act: Callable[[], object]) -> Act:
+    """Do something before a call."""
+
+    def done(call: Callable[[], Any]) -> Any:  # noqa: ANN401
+        act()
+        return call()
+
+    return done

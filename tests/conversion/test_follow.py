@@ -1,0 +1,311 @@
+"""A target that is kept current while its source changes, until told to stop."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.table import StaticTable
+
+import delvec.conversion.follow as following
+from delvec.cli.demo_table import write_orders
+from delvec.conversion.follow import follow
+from delvec.conversion.plan import ConversionPlan
+from delvec.conversion.report import ConversionReport
+from delvec.delta.change import Change
+from delvec.delta.commit import Base, commit
+from delvec.delta.footers import file_statistics, statistics_json
+from delvec.delta.leftovers import Leftovers
+from delvec.delta.table import DeltaTable
+from delvec.errors import (
+    ConflictError,
+    EngineError,
+    InvalidArgumentError,
+    StorageError,
+    TableNotFoundError,
+)
+from tests.delta.write_checks import deletion, ids, live
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from delvec.conversion.options import Verify
+    from delvec.delta.snapshot import Snapshot
+
+DAY = "2026-02-01"
+APPENDED = 50
+
+
+class Rounds(Event):
+    """Is set after so many waits, and waits for none of them."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.left = count
+        self.waits: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout)
+        self.left -= 1
+        if self.left <= 0:
+            self.set()
+        return self.is_set()
+
+
+def append(path: Path, first: int) -> None:
+    """Add a file of rows, without a session."""
+    snapshot = DeltaTable.for_path(None, path).snapshot()
+    name = f"day={DAY}/part-{first}.parquet"
+    rows = range(first, first + APPENDED)
+    file = path / name
+    file.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"id": rows, "amount": [float(row) for row in rows]}), file)
+    statistics = file_statistics(snapshot.metadata, pq.read_metadata(file), tight_bounds=True)
+    entry: dict[str, Any] = {
+        "path": name,
+        "partitionValues": {"day": DAY},
+        "size": file.stat().st_size,
+        "modificationTime": 1_769_000_000_000,
+        "dataChange": True,
+        "stats": statistics_json(statistics),
+    }
+    put(snapshot, Change("WRITE", added=(entry,)))
+
+
+def delete(path: Path, chance: random.Random) -> None:
+    """Delete a few rows of some file, without a session."""
+    snapshot = DeltaTable.for_path(None, path).snapshot()
+    name, file = chance.choice(list(live(snapshot).items()))
+    assert file.rows is not None
+    put(snapshot, deletion(snapshot, {name: chance.sample(range(file.rows - 1), 3)}))
+
+
+def put(snapshot: Snapshot, change: Change) -> None:
+    with Leftovers(snapshot.storage) as leftovers:
+        commit(Base.of(snapshot), change, leftovers)
+
+
+def change(path: Path, number: int, chance: random.Random) -> None:
+    if number % 2:
+        delete(path, chance)
+    else:
+        append(path, 1_000_000 + number * APPENDED)
+
+
+def in_iceberg(spark: SparkSession, name: str) -> list[int]:
+    spark.catalog.refreshTable(name)
+    return sorted(row[0] for row in spark.table(name).select("id").collect())
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    """A table of 30,000 rows at version 2, in which every seventh of two files is deleted."""
+    path = tmp_path / "orders"
+    write_orders(str(path))
+    return path
+
+
+@pytest.mark.spark
+def test_each_version_of_the_source_arrives_and_is_told(spark: SparkSession, orders: Path) -> None:
+    name, stop, chance = "lake.follow.each", Event(), random.Random(5)
+    told: list[ConversionReport] = []
+
+    def on_report(report: ConversionReport) -> None:
+        told.append(report)
+        assert in_iceberg(spark, name) == ids(orders, report.version)
+        if len(told) == 5:
+            stop.set()
+        else:
+            change(orders, len(told), chance)
+
+    last = follow(spark, orders, name, stop=stop, on_report=on_report, interval=0)
+    assert [report.version for report in told] == [2, 3, 4, 5, 6]
+    assert [report.mode for report in told] == ["full", *["incremental"] * 4]
+    assert last is told[-1]
+
+
+@pytest.mark.spark
+def test_a_look_that_finds_nothing_new_costs_one_listing_and_no_job(
+    spark: SparkSession, orders: Path
+) -> None:
+    told: list[ConversionReport] = []
+    table = DeltaTable.for_path(spark, orders)
+    name = "lake.follow.idle"
+    last = follow(spark, table, name, stop=Rounds(1), on_report=told.append, interval=7)
+    requests = table.storage.requests
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup()
+    stop = Rounds(3)
+    last = follow(spark, table, name, stop=stop, on_report=told.append, interval=7)
+    spent = table.storage.requests - requests
+    assert (spent.lists, spent.puts, spent.bytes_written) == (3, 0, 0)
+    assert spent.gets <= 3  # the pointer to the last checkpoint
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup() == jobs
+    assert [report.mode for report in told] == ["full", "none"]  # only the first of three is told
+    assert last is not None
+    assert last.version == 2
+    assert all(0 < float(wait or 0) <= 7 for wait in stop.waits)
+
+
+@pytest.mark.spark
+def test_a_stop_in_the_middle_lets_the_conversion_end(
+    spark: SparkSession, orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, told, apply = Event(), list[ConversionReport](), ConversionPlan.apply
+
+    def stopped(self: ConversionPlan, verify: Verify | bool = "counts") -> ConversionReport:  # noqa: FBT001
+        stop.set()
+        return apply(self, verify)
+
+    monkeypatch.setattr(ConversionPlan, "apply", stopped)
+    name = "lake.follow.stopped"
+    last = follow(spark, orders, name, stop=stop, on_report=told.append)
+    assert [last] == told
+    assert in_iceberg(spark, name) == ids(orders, 2)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, *errors: Exception | None) -> list[Any]:
+    """Let conversions fail one after the other, and give what they were called with."""
+    left, calls = list(errors), list[Any]()
+
+    def convert(*arguments: Any, **_: Any) -> ConversionReport:  # noqa: ANN401
+        calls.append(arguments)
+        if error := left.pop(0):
+            raise error
+        return ConversionReport("s", "t", 1, 2, 7)
+
+    monkeypatch.setattr(following, "convert", convert)
+    return calls
+
+
+def run(orders: Path, stop: Event, **more: Any) -> tuple[list[str], list[float]]:  # noqa: ANN401
+    told, waited = list[str](), list[float]()
+
+    def on_retry(error: Exception, seconds: float) -> None:
+        told.append(str(error))
+        waited.append(seconds)
+
+    arguments: dict[str, Any] = {"interval": 3.0, "on_report": lambda _: None, **more}
+    table = DeltaTable.for_path(None, orders)
+    spark: Any = None  # what would use it is replaced
+    follow(spark, table, "lake.db.t", stop=stop, on_retry=on_retry, **arguments)
+    return told, waited
+
+
+def test_a_lost_race_is_told_and_tried_at_the_next_look(
+    orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [ConflictError("lost") for _ in range(9)]
+    calls = failing(monkeypatch, *errors, None)
+    assert run(orders, Rounds(10)) == (["lost"] * 9, [3.0] * 9)
+    assert len(calls) == 10
+
+
+def test_a_store_that_fails_is_tried_again_after_longer_and_longer_waits(
+    orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, StorageError("gone"), EngineError("dead"), EngineError("dead"), None)
+    assert run(orders, Rounds(4)) == (["gone", "dead", "dead"], [3.0, 3.0, 4.0])
+    failing(monkeypatch, *[StorageError("gone")] * 5, None, *[StorageError("gone")] * 5, None)
+    _, waited = run(orders, Rounds(12), interval=0)
+    assert waited == [1.0, 2.0, 4.0, 8.0, 16.0] * 2  # a conversion in between begins anew
+    failing(monkeypatch, *[StorageError("gone")] * 6)
+    with pytest.raises(StorageError, match="gone"):
+        run(orders, Rounds(99))
+
+
+def test_what_does_not_pass_by_itself_is_raised_at_once(
+    orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, TableNotFoundError("no catalog"))
+    with pytest.raises(TableNotFoundError):
+        run(orders, Rounds(9))
+    failing(monkeypatch, ConnectionRefusedError(111, "Connection refused"))
+    with pytest.raises(EngineError, match="the JVM of this session has ended"):
+        run(orders, Rounds(9))
+    for interval in (-1, float("inf"), float("nan")):
+        with pytest.raises(InvalidArgumentError, match="interval is a number of seconds, got"):
+            run(orders, Rounds(9), interval=interval)
+
+
+def test_a_failure_after_the_stop_is_not_kept_quiet(
+    orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Event()
+
+    def convert(*_: Any, **__: Any) -> ConversionReport:  # noqa: ANN401
+        stop.set()
+        raise EngineError("nobody knows")
+
+    monkeypatch.setattr(following, "convert", convert)
+    with pytest.raises(EngineError, match="nobody knows"):
+        run(orders, stop)
+
+
+def command(orders: Path, warehouse: Path, *more: str) -> list[str]:
+    code = "from delvec.cli import main; main()"
+    words = ["convert", str(orders), "lake.db.orders", "--warehouse", str(warehouse), "--json"]
+    return [sys.executable, "-c", code, *words, *more]
+
+
+def by_pyiceberg(warehouse: Path) -> list[int]:
+    folder = warehouse / "db/orders/metadata"
+    newest = (folder / "version-hint.text").read_text()
+    table = StaticTable.from_metadata(f"file://{folder}/v{newest}.metadata.json")
+    return sorted(table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_target_follows_a_writer_that_commits_every_second(
+    orders: Path, tmp_path: Path, sign: signal.Signals
+) -> None:
+    seconds = 60 if sign is signal.SIGTERM else 10
+    warehouse, chance = tmp_path / "warehouse", random.Random(7)
+    arguments = command(orders, warehouse, "--follow", "--interval", "1")
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [json.loads(process.stdout.readline())]
+        rest = Thread(target=lambda: lines.extend(map(json.loads, process.stdout or ())))
+        rest.start()
+        for number in range(seconds):
+            start = time.monotonic()
+            change(orders, number, chance)
+            time.sleep(max(0.0, start + 1 - time.monotonic()))
+        process.send_signal(sign)
+        change(orders, 1, chance)  # the writer does not stop for us
+        rest.join(120)
+        assert process.wait(10) == 0
+    *reports, end = lines
+    version = end["version"]
+    assert end == {
+        "stopped": True,
+        "source": str(orders),
+        "target": "lake.db.orders",
+        "version": version,
+    }
+    versions = [report["version"] for report in reports]
+    assert versions == sorted(set(versions))
+    assert versions[-1] == version
+    assert [report["mode"] for report in reports] == ["full"] + ["incremental"] * (len(reports) - 1)
+    assert len(reports) > seconds / 6  # even where each takes some seconds
+    assert version > 2 + seconds / 2
+    assert by_pyiceberg(warehouse) == ids(orders, version)
+
+    append(orders, 5_000_000)
+    done = subprocess.run(command(orders, warehouse), capture_output=True, text=True, check=True)
+    report = json.loads(done.stdout)
+    assert (report["start_version"], report["mode"]) == (version, "incremental")
+    assert by_pyiceberg(warehouse) == ids(orders, report["version"])
+    assert 5_000_000 in by_pyiceberg(warehouse)

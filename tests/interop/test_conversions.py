@@ -1,0 +1,135 @@
+"""Delta tables that both engines change, converted to Iceberg: all readers see the same rows."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+import delvec
+from tests.delta import spark_tables
+from tests.delta.readers import same_rows, settings_of
+from tests.interop.conversion_sources import KINDS, Source, life
+from tests.interop.conversion_targets import TARGETS, by_spark, check_pyiceberg
+from tests.interop.conversion_values import every_answer, questions
+from tests.interop.runs import SMALL_ROW_GROUPS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from delvec.conversion.options import Verify
+
+pytestmark = pytest.mark.spark
+
+SLOW_EXAMPLES = min(3, int(os.environ.get("DELVEC_SLOW_EXAMPLES") or 3))
+SETTINGS: dict[str, object] = {
+    **SMALL_ROW_GROUPS,
+    # PyIceberg does not read the older timestamps of 96 bits.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # To compile the plans of so few rows takes longer than to interpret them.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+@pytest.fixture(autouse=True)
+def quick(spark: SparkSession) -> Iterator[None]:
+    with settings_of(spark, SETTINGS):
+        yield
+
+
+def test_targets_follow_a_partitioned_table(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, tmp_path / "t", "partitioned", seed=1)
+    changes = ("append", "delete", "merge", "add inside", "update", "optimize", "restore", "delete")
+    run.live(changes, compared=(1, 4), asked=1)
+    run.check_history()
+
+
+def test_a_change_of_columns_alone_is_followed(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, tmp_path / "t", "plain", seed=1)
+    run.live(("append", "add in array"), compared=(0,), asked=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SLOW_EXAMPLES))
+@pytest.mark.parametrize("kind", KINDS)
+def test_targets_follow_any_life_of_a_table(
+    spark: SparkSession, tmp_path: Path, kind: str, seed: int
+) -> None:
+    run = Run(spark, tmp_path / "t", kind, seed)
+    changes = life(run.rng, KINDS[kind], 24)
+    run.live(changes, compared=[at for at in range(24) if run.rng.randrange(2)], asked=2)
+    run.check_history()
+
+
+class Run:
+    """A Delta table, and the Iceberg tables that follow it."""
+
+    def __init__(self, spark: SparkSession, path: Path, kind: str, seed: int) -> None:
+        self.spark = spark
+        self.rng = Random(f"{kind} {seed}")
+        self.source = Source.create(spark, path, KINDS[kind], f"changes of {kind} {seed}")
+        self.base = f"lake.db.{kind.replace(' ', '_')}_{seed}_{uuid4().hex[:8]}"
+        self.seen: dict[int, pa.Table] = {}
+
+    def live(self, changes: Sequence[str], compared: Collection[int], asked: int) -> None:
+        """Change the table again and again; convert and compare after some changes and the last."""
+        for number, change in enumerate(changes):
+            self.source.change(change)
+            is_last = number == len(changes) - 1
+            if number in compared or is_last:
+                # A history that comes behind by several comparisons has more to catch up with.
+                behind = () if is_last or self.rng.randrange(3) == 0 else ("history",)
+                labels = [label for label in TARGETS if label not in behind]
+                self.compare(labels, self.rng.sample(labels, asked))
+
+    def compare(self, labels: Collection[str], asked: Collection[str]) -> None:
+        """Convert; hold all rows against those of delta-spark, and answers of some targets."""
+        rng, version = self.rng, self.source.version
+        expected = self.rows(version)
+        of_delta = self.spark.createDataFrame(expected)
+        queries = questions(rng, of_delta.schema, 3) if asked else []
+        answers = every_answer(of_delta, queries)
+        for label in labels:
+            target = TARGETS[label]
+            name = f"{self.base}_{label}"
+            verify: Verify = rng.choice(["rows", "counts"])
+            report = delvec.convert(
+                self.spark,
+                self.source.path,
+                name,
+                verify=verify,
+                copy_files=self.source.kind.copied,
+                **target.choices,
+            )
+            assert report.version == version
+            found = by_spark(self.spark, name)
+            where = f"{label} after {self.source.done}"
+            assert same_rows(found.toArrow(), expected), where
+            if label in asked:
+                for query, answer, one in zip(
+                    queries, every_answer(found, queries), answers, strict=True
+                ):
+                    assert answer == one, f"{query}: {where}"
+            if target.in_pyiceberg:
+                check_pyiceberg(self.spark, name, expected)
+
+    def rows(self, version: int) -> pa.Table:
+        """Give the rows of a version as delta-spark reads them."""
+        if version not in self.seen:
+            reading = spark_tables.as_delta_spark_reads(self.spark, self.source.path, version)
+            self.seen[version] = reading.toArrow()
+        return self.seen[version]
+
+    def check_history(self) -> None:
+        """Hold every tag against the version that it names."""
+        for version in range(self.source.version + 1):
+            found = by_spark(self.spark, f"{self.base}_history", version)
+            assert same_rows(found.toArrow(), self.rows(version)), version
