@@ -13,6 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from delvec.conversion.copies import resolved_holdings
+from delvec.conversion.name_mapping import ids_by_path
 from delvec.conversion.report import ConversionReport
 from delvec.conversion.state import (
     NAME_MAPPING,
@@ -25,7 +26,7 @@ from delvec.conversion.verify import verify_counts, verify_rows, verify_total
 from delvec.conversion.writing import StepWriter
 from delvec.delta.checksums import file_count
 from delvec.delta.leftovers import Leftovers
-from delvec.delta.locations import spark_path
+from delvec.delta.locations import store_of
 from delvec.delta.properties import ROW_COMMIT_VERSIONS, ROW_IDS
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, DelvecError, ObjectNotFoundError, PlanError
@@ -92,7 +93,8 @@ def apply_plan(plan: ConversionPlan, verify: Verify) -> ConversionReport:
                 _verify(work, staged, verify)
         # Of another failure nobody knows whether it was published after all.
         with work.phase("publish"), _abandoned_by(ConflictError, staged):
-            publish(staged, {SOURCE_VERSION: str(plan.version)}, _stale(staged))
+            properties = {SOURCE_VERSION: str(plan.version), NAME_MAPPING: _name_mapping(plan)}
+            publish(staged, properties, _stale(staged))
     return _report(work, staged, verify, before)
 
 
@@ -192,11 +194,25 @@ def _properties(plan: ConversionPlan) -> dict[str, str]:
     if metadata.description:
         wanted["comment"] = metadata.description
     there = plan.table.metadata.properties if plan.table else {}
+    mapping = _name_mapping(plan)
+    if _keeps_names(json.loads(there.get(NAME_MAPPING, "[]")), json.loads(mapping)):
+        wanted[NAME_MAPPING] = mapping  # else who reads `main` would miss columns until then
+    return {key: value for key, value in wanted.items() if there.get(key) != value}
+
+
+def _name_mapping(plan: ConversionPlan) -> str:
+    """Give the name mapping of the target after the last step, as JSON."""
+    there = plan.table.metadata.properties if plan.table else {}
     mapping: list[dict[str, Any]] = json.loads(there.get(NAME_MAPPING, "[]"))
+    mapping = [entry for entry in mapping if entry.get("field-id", 0) < _FIRST_SPARE]
     for step in plan.planned.steps:
         mapping = step.schema.name_mapping(mapping)
-    wanted[NAME_MAPPING] = json.dumps(_with_row_tracking(mapping, metadata))
-    return {key: value for key, value in wanted.items() if there.get(key) != value}
+    return json.dumps(_with_row_tracking(mapping, plan.snapshot.metadata))
+
+
+def _keeps_names(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
+    """Tell whether all names still mean what they meant."""
+    return dict(ids_by_path(before)).items() <= dict(ids_by_path(after)).items()
 
 
 def _with_row_tracking(mapping: list[dict[str, Any]], metadata: Metadata) -> list[dict[str, Any]]:
@@ -229,8 +245,7 @@ def _verify(work: _Work, staged: Staged, verify: Verify) -> None:
         paths = pa.concat_arrays(names).unique()
     if paths is None or len(paths):
         verify_counts(staged, resolved_holdings(planned.expected, root), paths)
-    if paths is not None:
-        verify_total(staged, file_count(plan.snapshot.storage, plan.version))
+    verify_total(staged, file_count(plan.snapshot.storage, plan.version))
     if verify == "rows":
         source = DeltaTable(plan.snapshot.storage, plan.spark)
         verify_rows(staged, source.to_df(version=plan.version))
@@ -255,7 +270,7 @@ def _require_apart(location: str, source: str) -> None:
 
     VACUUM of the source would remove the target's files; dropping the target, the source's.
     """
-    mine, theirs = (spark_path(root, "").rstrip("/") + "/" for root in (_local(location), source))
+    mine, theirs = (f"{store_of(root)}/" for root in (_local(location), source))
     if mine.startswith(theirs) or theirs.startswith(mine):
         raise PlanError(
             f"the target would be at {location}, which overlaps with the source {source}",

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from delvec.delta.fileset import FileSet
     from delvec.storage import Storage
 
-__all__ = ["copy_names", "field_ids", "place", "resolved", "resolved_holdings"]
+__all__ = ["PLANNED", "copy_names", "field_ids", "place", "resolved", "resolved_holdings"]
 
 _FOLDER: Final = "data/copies"
 _DIGITS: Final = 40
 _SAMPLE: Final = 32
+PLANNED: Final = "planned:"
+"""Begins the key of a vector that an earlier step of the same plan will write."""
+
 _UNKNOWN: Final = "table:"  # begins names below a table whose place only its catalog knows
 
 
@@ -53,13 +56,19 @@ def resolved(paths: pa.Array, location: str) -> pa.Array:
     """Put the place of a table into names that were made before it was known."""
     if not len(paths) or not pc.any(pc.starts_with(paths, _UNKNOWN)).as_py():
         return paths
-    start = spark_path(location, "").rstrip("/") + "/"
-    return pc.replace_substring_regex(paths, f"^{_UNKNOWN}", start.replace("\\", "\\\\"))
+    return pc.replace_substring_regex(paths, f"^{_UNKNOWN}", _start(location))
 
 
 def resolved_holdings(held: Holdings, location: str) -> Holdings:
     """Do so for all names of holdings."""
-    return replace(held, paths=resolved(held.paths, location))
+    keys = pc.replace_substring_regex(
+        held.keys, f"^{PLANNED}{_UNKNOWN}", PLANNED + _start(location)
+    )
+    return replace(held, paths=resolved(held.paths, location), keys=keys)
+
+
+def _start(location: str) -> str:
+    return spark_path(location, "").rstrip("/").replace("\\", "\\\\") + "/"
 
 
 def place(

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from delvec.conversion.fields import TargetField
+    from delvec.conversion.partitions import PartitionSpec
     from delvec.conversion.schema import TargetSchema
 
-__all__ = ["require_evolution"]
+__all__ = ["require_evolution", "require_partition_types"]
 
 
 def require_evolution(
@@ -48,6 +49,21 @@ def require_evolution(
         else:
             _require_kept(path, before, table)
     _require_same_ids(new, current_mapping, table)
+
+
+def require_partition_types(
+    current: Mapping[str, Any], new: TargetSchema, spec: PartitionSpec, table: str
+) -> None:
+    """Refuse another type of a partition column, even if all files are new.
+
+    Manifests of older snapshots hold its values in the type of then.
+    """
+    old = {path[-1].id: path[-1] for path in walk(parse_fields(current))}
+    now = {path[-1].id: path for path in walk(new.fields)}
+    for field in spec.fields:
+        before, path = old.get(field.source_id), now[field.source_id]
+        if before is not None and not can_become(before.type, path[-1].type):
+            _refuse(table, path, f"partitions were of type {before.type}, not {path[-1].type}")
 
 
 def _require_kept(

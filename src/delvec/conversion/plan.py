@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ConversionPlan"]
 
 _MEANINGS: Final = {
-    "add": "shared with the target",
+    "add": "new in the target",
     "remove": "no longer part of the target",
     "keep": "there already",
     "vector-add": "rows deleted from a file that had all",
@@ -186,7 +186,9 @@ class ConversionPlan:
             int(step.vector_sizes[chosen].sum())
             for step, chosen in zip(self.planned.steps, rows, strict=True)
         )
+        copied = sum(int(step.copied[step.difference.added].sum()) for step in self.planned.steps)
+        files = f"{counted(copied, 'data file')} copied, the others" if copied else "data files"
         return (
             f"{counted(count, 'vector')} of {binary_size(size)} mark {counted(deleted, 'row')};"
-            " data files are shared, not copied"
+            f" {files} shared"
         )

@@ -15,7 +15,7 @@ from delvec.conversion.calendars import require_modern_dates
 from delvec.conversion.copies import copy_names, place
 from delvec.conversion.counting import physical_rows
 from delvec.conversion.difference import differ
-from delvec.conversion.evolution import require_evolution
+from delvec.conversion.evolution import require_evolution, require_partition_types
 from delvec.conversion.holdings import NOTHING, hold
 from delvec.conversion.names import target_paths
 from delvec.conversion.partitions import partition_spec, require_same_spec
@@ -29,7 +29,7 @@ from delvec.conversion.source import (
 )
 from delvec.conversion.state import NAME_MAPPING, SOURCE_ID, SOURCE_VERSION, converted, source_id
 from delvec.conversion.step import PlannedStep, ids_of
-from delvec.conversion.stored_ids import referenced_keys, stored_ids
+from delvec.conversion.stored_ids import referenced_ids, referenced_keys, stored_ids
 from delvec.delta.snapshot import open_snapshot
 from delvec.errors import InvalidArgumentError, PlanError, UnsupportedFeatureError
 from delvec.spark.stores import open_storage
@@ -78,11 +78,44 @@ class _Version:
     facts: CommitFacts
     metadata: Metadata
     files: FileSet
-    touched: pa.Array | None  # decoded paths; None for all
+    changes: Changes | None = None  # what its commits say; None if all files are compared
+
+    @property
+    def touched(self) -> pa.Array | None:
+        """Decoded paths of the files that may differ; None for all."""
+        return None if self.changes is None else self.changes.touched
 
     @property
     def mode(self) -> Literal["full", "incremental"]:
         return "full" if self.touched is None else "incremental"
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What a target is like at some step, besides its files; nothing of it for a new one."""
+
+    schema: Mapping[str, Any] | None = None
+    last_column_id: int = 0
+    spec: Mapping[str, Any] | None = None
+    mapping: Sequence[Mapping[str, Any]] = ()
+
+    def after(self, step: PlannedStep) -> _Shape:
+        """Give what it is like after a step; partitions stay what they are."""
+        return _Shape(
+            step.schema.to_json(),
+            max(self.last_column_id, step.schema.last_column_id),
+            self.spec or step.spec.to_json(),
+            step.schema.name_mapping(self.mapping),
+        )
+
+
+class _UnclearError(Exception):
+    """Commits that name another vector of a file than it has."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"the commits up to version {version} name other vectors of files than these have"
+        )
 
 
 @dataclass(frozen=True)
@@ -149,12 +182,18 @@ class Planner:
                 f"the history of {self.snapshot.table} shall begin at version {start}, after {end}"
             )
         first = open_snapshot(storage, start)
-        whole = _Version(commit_facts(first, start), first.metadata, first.files, None)
-        steps = versions_after(storage, start, end)
-        return self._chained(None, [whole, *map(_touching, steps)], NOTHING, ())
+        whole = _Version(commit_facts(first, start), first.metadata, first.files)
+        versions = [whole, *map(_touching, versions_after(storage, start, end))]
+        try:
+            return self._chained(None, versions, NOTHING, ())
+        except _UnclearError as error:
+            return self._full(None, (f"{error}: there is one snapshot, not one for each version",))
 
     def _onwards(self, state: Converted, notes: tuple[str, ...]) -> Planned:
         """Go on from the version that the target holds."""
+        if self._is_another_history(state):
+            note = f"version {state.version} is not what it was when it was converted"
+            return self._full(state, (*notes, f"{note}: all files were compared"))
         changes = changes_between(self.snapshot, state.version)
         if changes is None:
             note = (
@@ -163,30 +202,29 @@ class Planner:
             )
             return self._full(state, (*notes, note))
         held = self._held(changes.touched)
-        if self._is_unclear(changes, held):
-            note = (
-                f"the commits after version {state.version} name other vectors than the target has:"
-                " all files were compared"
-            )
-            return self._full(state, (*notes, note))
         try:
-            if self.options.history == "per-version":
-                steps = versions_after(self.snapshot.storage, state.version, self.snapshot.version)
-                return self._chained(state, list(map(_touching, steps)), held, notes)
-            return self._chained(state, [self._latest(changes)], held, notes)
-        except UnsupportedFeatureError as error:
-            # A schema that Iceberg cannot follow is no matter if all files are new.
-            return self._full(state, (*notes, f"{error.message}: all files were compared"))
+            return self._chained(state, self._versions(state, changes), held, notes)
+        except (_UnclearError, InvalidArgumentError, UnsupportedFeatureError) as error:
+            # A schema that Iceberg cannot follow, for one, is no matter if all files are new.
+            reason = error.args[0]
+            return self._full(state, (*notes, f"{reason}: all files were compared"))
+
+    def _versions(self, state: Converted, changes: Changes) -> list[_Version]:
+        """Give the versions that become snapshots."""
+        if self.options.history == "latest":
+            return [self._latest(changes)]
+        steps = versions_after(self.snapshot.storage, state.version, self.snapshot.version)
+        return list(map(_touching, steps))
 
     def _latest(self, changes: Changes) -> _Version:
         facts = commit_facts(self.snapshot, self.snapshot.version)
-        return _Version(facts, self.snapshot.metadata, changes.live, changes.touched)
+        return _Version(facts, self.snapshot.metadata, changes.live, changes)
 
     def _full(self, state: Converted | None, notes: tuple[str, ...]) -> Planned:
         """Compare all files of both sides."""
         snapshot = self.snapshot
         facts = commit_facts(snapshot, snapshot.version)
-        whole = _Version(facts, snapshot.metadata, snapshot.files, None)
+        whole = _Version(facts, snapshot.metadata, snapshot.files)
         return self._chained(state, [whole], self._held(None), notes)
 
     def _chained(
@@ -198,10 +236,7 @@ class Planner:
     ) -> Planned:
         """Plan versions one after the other, each on what the ones before will have done."""
         steps: list[PlannedStep] = []
-        current: Mapping[str, Any] | None = None
-        last = 0
-        if self.table is not None:
-            current, last = self.table.metadata.schema, self.table.metadata.last_column_id
+        shape = self._shape
         for version in versions:
             rest = NOTHING
             mine = held
@@ -210,41 +245,52 @@ class Planner:
                 mask = inside.to_numpy(zero_copy_only=False)
                 mine = replace(held.select(mask), strays=held.strays)
                 rest = held.select(~mask)
-            step = self._step(version, mine, current, last)
+            if version.changes is not None and self._is_unclear(version.changes, mine):
+                raise _UnclearError(version.facts.version)
+            step = self._step(version, mine, shape)
             steps.append(step)
-            current, last = step.schema.to_json(), max(last, step.schema.last_column_id)
+            shape = shape.after(step)
             held = rest.joined(step.held_after())
         start = None if state is None else state.version
         return Planned(start, tuple(steps), held, notes)
 
-    def _step(
-        self, version: _Version, held: Holdings, current: Mapping[str, Any] | None, last: int
-    ) -> PlannedStep:
+    @property
+    def _shape(self) -> _Shape:
+        """What the target is like before the first step."""
+        if self.table is None:
+            return _Shape()
+        metadata = self.table.metadata
+        mapping = json.loads(metadata.properties.get(NAME_MAPPING, "[]"))
+        return _Shape(metadata.schema, metadata.last_column_id, metadata.spec, mapping)
+
+    def _step(self, version: _Version, held: Holdings, shape: _Shape) -> PlannedStep:
         table = self.snapshot.table
         schema = target_schema(
             version.metadata,
             table=table,
             format_version=self.format_version,
-            current=current,
-            last_column_id=last,
+            current=shape.schema,
+            last_column_id=shape.last_column_id,
+            mapping=shape.mapping,
         )
         spec = partition_spec(
             version.metadata, schema, table=table, transforms=self._has_transforms
         )
-        if self.table is not None:
-            require_same_spec(self.table.metadata.spec, spec, table, schema=schema)
+        if shape.spec is not None:
+            require_same_spec(shape.spec, spec, table, schema=schema)
         files = version.files
         paths, copied = self._placed(files, held, schema)
         difference = differ(paths, files.has_vector, self._vector_names(files, held), held)
-        if current is not None:
+        if shape.schema is not None:
             nothing_stays = version.touched is None and bool((difference.places < 0).all())
             require_evolution(
-                current,
+                shape.schema,
                 schema,
                 table,
                 all_files_replaced=nothing_stays,
-                current_mapping=self._name_mapping,
+                current_mapping=shape.mapping,
             )
+            require_partition_types(shape.schema, schema, spec, table)
         require_modern_dates(files, difference.added, self.snapshot.storage)
         rows = physical_rows(self.snapshot.storage, files, difference.places, held.rows)
         return PlannedStep(
@@ -289,12 +335,6 @@ class Planner:
         fields = self.table.metadata.spec["fields"]
         return any(field["transform"] != "identity" for field in fields)
 
-    @property
-    def _name_mapping(self) -> list[dict[str, Any]]:
-        properties = {} if self.table is None else self.table.metadata.properties
-        mapping: list[dict[str, Any]] = json.loads(properties.get(NAME_MAPPING, "[]"))
-        return mapping
-
     def _is_unclear(self, changes: Changes, held: Holdings) -> bool:
         """Tell whether commits touch a file of the target, but not with the vector that it has.
 
@@ -302,15 +342,15 @@ class Planner:
         which only the files of the whole version show.
         """
         names = self._all_names(changes.spoken["path"].combine_chunks())
-        ids = pa.concat_arrays([changes.spoken["vector_id"].combine_chunks()] * 2)
-        spoken = [_keys(names, ids)]
+        ids = changes.spoken["vector_id"].combine_chunks()
+        forms = [ids, referenced_ids(ids, self.snapshot.table)]
         if self.format_version == 2:
-            spoken.append(_keys(names, digest(ids)))
-        in_place = pc.fill_null(pc.match_substring(held.ids, ".bin@"), False)
+            forms.append(digest(ids))
+        spoken = pa.concat_arrays([_keys(names, pa.concat_arrays([form, form])) for form in forms])
         touched = pc.is_in(held.paths, value_set=names)
-        known = pc.is_in(_keys(held.paths, held.ids), value_set=pa.concat_arrays(spoken))
-        unknown = pc.and_not(pc.and_not(touched, known), in_place)
-        return bool(pc.any(unknown).as_py())
+        known = pc.is_in(_keys(held.paths, held.ids), value_set=spoken)
+        nameless = pc.and_(held.keys.is_valid(), held.ids.is_null())
+        return bool(pc.any(pc.and_(touched, pc.or_(nameless, pc.invert(known)))).as_py())
 
     def _names(self, paths: pa.Array) -> pa.Array:
         return target_paths(self.snapshot.table, paths)
@@ -324,7 +364,7 @@ class Planner:
     def _location(self) -> str | None:
         return None if self.table is None else self._target.root
 
-    def _held(self, touched: pa.Array | None, snapshot_id: int | None = None) -> Holdings:
+    def _held(self, touched: pa.Array | None) -> Holdings:
         table = self.table
         head = None if table is None else table.metadata.head()
         if table is None or head is None:
@@ -332,7 +372,7 @@ class Planner:
         names = None if touched is None else self._all_names(touched)
         if names is not None and not len(names):
             return NOTHING
-        return hold(table, snapshot_id or head.id, names, self._name_vectors)
+        return hold(table, head.id, names, self._name_vectors)
 
     def _name_vectors(self, deletes: pa.Table) -> pa.Array:
         columns = ("file_path", "content_offset", "file_format")
@@ -357,7 +397,14 @@ class Planner:
 
     def _is_harmless(self, state: Converted) -> bool:
         """Tell whether those who committed since left all files and deletes as they were."""
-        return self._held(None).same_files(self._held(None, state.snapshot.id))
+        table, head = self.table, None if self.table is None else self.table.metadata.head()
+        if table is None or head is None:
+            return False
+        now, then = (
+            hold(table, number, None, lambda rows: pa.nulls(len(rows), pa.string()))
+            for number in (head.id, state.snapshot.id)
+        )
+        return now.same_files(then)
 
     def _foreign(self, state: Converted | None) -> tuple[str, ...]:
         since = "" if state is None else f" since version {state.version} was converted"
@@ -368,6 +415,13 @@ class Planner:
                 " (--overwrite-foreign): the target then gets what the source says",
             )
         return (f"others have changed files of {self.name}{since}: taken back",)
+
+    def _is_another_history(self, state: Converted) -> bool:
+        """Tell whether the source was taken back, and has counted on from there since."""
+        if state.transaction_id is None or state.version > self.snapshot.version:
+            return False
+        now = commit_facts(self.snapshot, state.version).transaction_id
+        return now is not None and now != state.transaction_id
 
     def _rollback(self, state: Converted | None) -> tuple[str, ...]:
         """Notice that the target was taken back to an older snapshot."""
@@ -380,7 +434,7 @@ class Planner:
 
 
 def _touching(step: VersionStep) -> _Version:
-    return _Version(step.facts, step.metadata, step.changes.live, step.changes.touched)
+    return _Version(step.facts, step.metadata, step.changes.live, step.changes)
 
 
 def _keys(paths: pa.Array, ids: pa.Array) -> pa.Array:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.conversion.fields import NestedType, TargetField, can_become, parse_fields, walk
-from delvec.conversion.name_mapping import name_mapping
+from delvec.conversion.name_mapping import ids_by_path, name_mapping
 from delvec.conversion.refusals import convertible_schema
 from delvec.delta.schema import ArrayType, PrimitiveType, StructType
 from delvec.errors import FormatError, UnsupportedFeatureError
@@ -88,6 +88,7 @@ def target_schema(
     format_version: int,
     current: Mapping[str, Any] | None,
     last_column_id: int,
+    mapping: Sequence[Mapping[str, Any]] = (),
 ) -> TargetSchema:
     """Convert a schema.
 
@@ -97,6 +98,8 @@ def target_schema(
         format_version: Of the Iceberg table.
         current: The schema that the Iceberg table has, in Iceberg's JSON; None if it is new.
         last_column_id: The highest id that it ever used.
+        mapping: Its name mapping. What it has besides the schema are columns that were dropped, or
+            that a conversion was about to add when it failed: one that comes again gets its id.
 
     Raises:
         UnsupportedFeatureError: A column would be read wrong, or cannot be in an Iceberg table.
@@ -113,7 +116,8 @@ def target_schema(
     known = () if current is None else parse_fields(current)
     mapped = metadata.mapping_mode != "none"
     used = max([last_column_id, *(path[-1].id for path in walk(known))])
-    ids = _Ids(table, known, max(used, FIRST_OWN_ID - 1) if mapped else used, mapped=mapped)
+    last = max(used, FIRST_OWN_ID - 1) if mapped else used
+    ids = _Ids(table, known, last, dict(ids_by_path(mapping)), mapped=mapped)
     fields = tuple(ids.field(each, known) for each in schema.fields)
     found = TargetSchema(
         fields,
@@ -130,22 +134,31 @@ class _Place:
 
     name: str
     key: str
+    path: tuple[str, ...]
     nested_ids: Mapping[str, Any]
     # Delta sees to NOT NULL in structs alone; inside of lists and maps there may be nulls anyway.
     is_checked: bool
 
     def inside(self, name: str) -> _Place:
-        return _Place(f"{self.name}.{name}", f"{self.key}.{name}", self.nested_ids, False)
+        path = (*self.path, name)
+        return _Place(f"{self.name}.{name}", f"{self.key}.{name}", path, self.nested_ids, False)
 
 
 class _Ids:
     """Gives ids to fields, outermost first."""
 
     def __init__(
-        self, table: str, known: tuple[TargetField, ...], last: int, *, mapped: bool
+        self,
+        table: str,
+        known: tuple[TargetField, ...],
+        last: int,
+        by_path: Mapping[tuple[str, ...], int],
+        *,
+        mapped: bool,
     ) -> None:
         self.table = table
         self.by_id = {path[-1].id: path[-1] for path in walk(known)}
+        self.by_path = by_path
         self.last = last
         self.mapped = mapped
         self.without_ids: list[str] = []
@@ -157,12 +170,16 @@ class _Ids:
         place = _Place(
             f"{above.name}.{field.name}" if above else field.name,
             field.physical_name,
+            (*(above.path if above else ()), field.physical_name),
             field.metadata.get(_NESTED_IDS) or {},
             above.is_checked if above else True,
         )
-        known = self.by_id.get(field.field_id or 0) if self.mapped else _named(siblings, field.name)
-        known = _still(known, field.type)
-        number = self.delta_id(field, place) if self.mapped else known.id if known else self.next()
+        named = self.by_id.get(field.field_id or 0) if self.mapped else _named(siblings, field.name)
+        known = _still(named, field.type)
+        if self.mapped:
+            number = self.delta_id(field, place)
+        else:
+            number = named.id if named else self.next(place.path)
         comment = field.metadata.get("comment")
         return TargetField(
             number,
@@ -173,8 +190,12 @@ class _Ids:
             physical_name=field.physical_name,
         )
 
-    def next(self) -> int:
-        """Give an id that nothing has."""
+    def next(self, path: tuple[str, ...]) -> int:
+        """Give an id that nothing has; the one that the path once had, if it is free."""
+        number = self.by_path.get(path, 0)
+        floor = FIRST_OWN_ID if self.mapped else 1
+        if number >= floor and number not in self.by_id:
+            return number
         self.last += 1
         return self.last
 
@@ -218,7 +239,7 @@ class _Ids:
                 self.without_ids.append(place.name)
             # An id from before the table mapped its columns is one that Delta may give out yet.
             keeps = known and (not self.mapped or known.id >= FIRST_OWN_ID)
-            number = known.id if known and keeps else self.next()
+            number = known.id if known and keeps else self.next(inside.path)
         inner = self.type(kind, known, inside)
         return TargetField(number, name, inner, required=name == "key", physical_name=name)
 

@@ -34,6 +34,7 @@ SOURCE_VERSION: Final = "delvec.source-version"
 TIME_ZONE: Final = "delvec.time-zone"
 """What texts of timestamps without a zone were read in: partitions must stay what they were."""
 
+_TRANSACTION: Final = "delvec.source-transaction-id"
 _LONGEST: Final = 1000  # of a text in a summary, which every later commit carries along
 _FACTS: Final = {
     "delvec.source-timestamp": "timestamp_ms",
@@ -41,6 +42,7 @@ _FACTS: Final = {
     "delvec.source-operation-parameters": "operation_parameters",
     "delvec.source-user-metadata": "user_metadata",
     "delvec.source-engine": "engine_info",
+    _TRANSACTION: "transaction_id",
 }
 
 
@@ -51,12 +53,14 @@ class Converted:
     Attributes:
         version: Which version of the source it holds.
         source: Where the source was then, which decides the names of files.
+        transaction_id: What its commit called itself, if it did.
         is_head: Whether nobody has committed since.
     """
 
     version: int
     source: str | None
     snapshot: IcebergSnapshot
+    transaction_id: str | None
     is_head: bool
 
 
@@ -71,8 +75,8 @@ def converted(target: TableMetadata) -> Converted | None:
     for depth, snapshot in enumerate(target.ancestors()):
         version = snapshot.summary.get(SOURCE_VERSION, "")
         if version.isdecimal() and snapshot.summary.get(SOURCE_ID) == owner:
-            source = snapshot.summary.get(SOURCE)
-            return Converted(int(version), source, snapshot, depth == 0)
+            source, transaction = map(snapshot.summary.get, (SOURCE, _TRANSACTION))
+            return Converted(int(version), source, snapshot, transaction, depth == 0)
     return None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.conversion.copies import resolved, resolved_holdings
+from delvec.conversion.copies import PLANNED, resolved, resolved_holdings
 from delvec.conversion.difference import ACTIONS
 from delvec.conversion.holdings import NOTHING, Holdings
 from delvec.delta.replay import vector_ids
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from delvec.conversion.source import CommitFacts
     from delvec.delta.fileset import FileSet
 
-__all__ = ["PLANNED", "PLAN_SCHEMA", "PlannedStep", "ids_of"]
-
-PLANNED: Final = "planned:"
-"""Begins the key of a vector that an earlier step of the same plan will write."""
+__all__ = ["PLAN_SCHEMA", "PlannedStep", "ids_of"]
 
 PLAN_SCHEMA: Final = pa.schema(
     [

@@ -21,14 +21,16 @@ from delvec.conversion.puffin_store import SOURCE_ID
 from delvec.conversion.vector_places import vector_places
 from delvec.delta.locations import is_absolute, open_listed_file, spark_path
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
+from delvec.vector import Descriptor
 from delvec.vector.blobs import DELETION_VECTOR
 from delvec.vector.puffin import read_footer
 
 if TYPE_CHECKING:
     from delvec.delta.fileset import FileSet
     from delvec.storage import Storage
+    from delvec.vector.descriptor import StorageType
 
-__all__ = ["referenced_keys", "stored_ids"]
+__all__ = ["referenced_ids", "referenced_keys", "stored_ids"]
 
 _LOG = logging.getLogger("delvec")
 _FOOTERS_AT_ONCE: Final = 4  # each may take 100 MB while it is parsed
@@ -86,6 +88,28 @@ def referenced_keys(files: FileSet, source: Storage) -> pa.Array:
 
 def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def referenced_ids(ids: pa.Array, root: str) -> pa.Array:
+    """Give the same for Delta's unique ids; null where an id tells no file and offset.
+
+    Args:
+        ids: As `vector_ids` gives them.
+        root: The table that they are of.
+    """
+    return pa.array([_referenced(each, root) for each in ids.to_pylist()], pa.string())
+
+
+def _referenced(unique_id: str | None, root: str) -> str | None:
+    text, sign, offset = (unique_id or "").rpartition("@")
+    if not sign or not offset.isdecimal() or text[:1] not in ("u", "p"):
+        return None
+    kind: StorageType = "u" if text[0] == "u" else "p"
+    try:
+        home = Descriptor(kind, text[1:], None, 0, 0).file_path
+    except FormatError:
+        return None  # the sign was a part of the name
+    return None if home is None else f"{spark_path(root, home)}@{offset}"
 
 
 def _keys(paths: pa.Array, offsets: pa.Array) -> pa.Array:

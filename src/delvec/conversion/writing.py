@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.conversion.copies import field_ids
+from delvec.conversion.copies import PLANNED, field_ids
 from delvec.conversion.names import target_paths
 from delvec.conversion.partitions import partition_texts
 from delvec.conversion.position_deletes import write_position_deletes
 from delvec.conversion.puffin_store import repack
 from delvec.conversion.state import summary
 from delvec.conversion.statistics import metric_texts
-from delvec.conversion.step import PLANNED
 from delvec.conversion.vectors import reference
 from delvec.iceberg.commit import RowChange, Step
 from delvec.iceberg.content_files import data_file_texts, delete_file_texts
@@ -47,7 +46,7 @@ class StepWriter:
 
     Attributes:
         place: Where the target is.
-        schema: The target's current schema; None for a table that gets its first one anyway.
+        schema: The schema that the target has by now.
         time_zone: Of texts of timestamps that name none.
         vector_files: Files that were written.
         vector_bytes: Their size.
@@ -61,7 +60,7 @@ class StepWriter:
     target: Storage
     place: Place
     leftovers: Leftovers
-    schema: Mapping[str, Any] | None
+    schema: Mapping[str, Any]
     time_zone: str
     vector_files: int = 0
     vector_bytes: int = 0
@@ -93,7 +92,7 @@ class StepWriter:
             summary(planned.facts, files.metadata, files.root, planned.mode),
         )
         schema = planned.schema.to_json()
-        changed = self.schema is None or not planned.schema.is_same_as(self.schema)
+        changed = not planned.schema.is_same_as(self.schema)
         self.schema = schema
         tag = f"delta-version-{planned.version}" if self.options.history == "per-version" else None
         return Step(change, schema if changed else None, planned.schema.last_column_id, tag)

@@ -10,7 +10,14 @@ from delvec.errors import FormatError
 if TYPE_CHECKING:
     from delvec.storage import Storage
 
-__all__ = ["full_name", "is_absolute", "open_listed_file", "require_same_store", "spark_path"]
+__all__ = [
+    "full_name",
+    "is_absolute",
+    "open_listed_file",
+    "require_same_store",
+    "spark_path",
+    "store_of",
+]
 
 _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 
@@ -64,6 +71,15 @@ def spark_path(root: str, path: str) -> str:
         return f"file:{name}"
     scheme, sign, rest = name.partition("://")
     return root.partition("://")[0] + sign + rest if _kind(root) == _kind(scheme + sign) else name
+
+
+def store_of(uri: str) -> str:
+    """Write a path or URI with one scheme for each kind of store, to compare places.
+
+    >>> store_of("s3a://bucket/x/"), store_of("/lake")
+    ('s3://bucket/x', 'file:///lake')
+    """
+    return f"{_kind(uri)}://{uri.partition('://')[2] if '://' in uri else uri}".rstrip("/")
 
 
 def _kind(uri: str) -> str:

@@ -247,7 +247,7 @@ def abandon(staged: Staged) -> None:
 
 
 def drop(spark: SparkSession, name: TableName) -> None:
-    """Remove a table from its catalog; its data files stay."""
+    """Remove a table from its catalog; files outside of its own folder stay in any case."""
     with explained(str(name)):
         catalog, identifier = catalog_of(spark, name)
         catalog.dropTable(identifier, False)

@@ -1,0 +1,106 @@
+"""Histories that change more than rows: schemas, partitions, ids, and what a failure leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import delvec
+from delvec.conversion import apply as applying
+from delvec.conversion.apply import _require_apart
+from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
+from tests.delta.spark_tables import as_delta_spark_reads, sql
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def same(spark: SparkSession, path: Path, target: str) -> bool:
+    columns = as_delta_spark_reads(spark, path).columns
+    found = spark.table(target).select(*columns)
+    return rows(found) == rows(as_delta_spark_reads(spark, path))
+
+
+@pytest.mark.parametrize("location", ["s3://b/wh/t/ice", "s3a://b/wh/t/ice", "s3n://b/wh"])
+def test_a_target_inside_its_source_is_refused_in_any_spelling(location: str) -> None:
+    with pytest.raises(PlanError, match="overlaps"):
+        _require_apart(location, "s3a://b/wh/t")
+    _require_apart("s3://b/wh/target", "s3a://b/wh/t")
+
+
+@pytest.mark.spark
+def test_a_new_column_survives_a_conversion_that_was_not_published(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, target = tmp_path / "t", "lake.histories.column"
+    sql(spark, path, "CREATE TABLE {T} (id LONG, l ARRAY<INT>) USING delta")
+    sql(spark, path, "INSERT INTO {T} VALUES (1, array(1)), (2, NULL)")
+    delvec.convert(spark, path, target)
+    before = rows(spark.table(target))
+    sql(spark, path, "ALTER TABLE {T} ADD COLUMN c STRUCT<x: INT, y: ARRAY<STRING>>")
+    sql(spark, path, "INSERT INTO {T} VALUES (3, array(3), struct(3, array('z')))")
+
+    def lost(*_: object) -> None:
+        raise ConflictError("somebody else was first")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "publish", lost)
+        with pytest.raises(ConflictError):
+            delvec.convert(spark, path, target)
+    assert rows(spark.table(target)) == before
+    delvec.convert(spark, path, target, verify="rows")
+    assert same(spark, path, target)
+
+    # All files are new, and a column has a type that no file from before could be read by.
+    spark.sql("SELECT string(id) AS id, 'x' AS c FROM range(3)").write.format("delta").mode(
+        "overwrite"
+    ).option("overwriteSchema", "true").save(str(path))
+    delvec.convert(spark, path, target, verify="rows")
+    assert same(spark, path, target)
+
+
+@pytest.mark.spark
+def test_a_history_of_other_partitions_is_refused_and_the_newest_version_is_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, target = tmp_path / "t", "lake.histories.partitions"
+    frame = spark.sql("SELECT int(id) AS a, int(id * 7) AS b, id FROM range(3)")
+    writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    writer.partitionBy("a").save(str(path))
+    writer.partitionBy("b").save(str(path))
+    with pytest.raises(UnsupportedFeatureError, match="partitioned in another way"):
+        delvec.convert(spark, path, target, history="per-version")
+    delvec.convert(spark, path, target, verify="rows")
+    assert same(spark, path, target)
+
+
+@pytest.mark.spark
+def test_a_history_of_files_that_are_copied_and_marked_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, target = tmp_path / "t", "lake.histories.copies"
+    sql(
+        spark,
+        path,
+        f"CREATE TABLE {{T}} (id LONG, l ARRAY<INT>) USING delta TBLPROPERTIES ({MAPPED})",
+        "INSERT INTO {T} SELECT id, array(1) FROM range(0, 10, 1, 1)",
+        "DELETE FROM {T} WHERE id = 1",
+        "DELETE FROM {T} WHERE id = 2",
+    )
+    report = delvec.convert(
+        spark, path, target, history="per-version", copy_files=True, verify="rows"
+    )
+    assert (report.versions, report.files_copied, report.vectors_replaced) == (4, 1, 1)
+    assert same(spark, path, target)
+    for version in (1, 2):
+        tagged = spark.sql(f"SELECT id FROM {target} VERSION AS OF 'delta-version-{version}'")
+        assert rows(tagged) == rows(as_delta_spark_reads(spark, path, version).select("id"))
