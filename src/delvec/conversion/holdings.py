@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.iceberg.listing import data_files, delete_files
+from delvec.iceberg.listing import live_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,8 +104,8 @@ def hold(
         paths: Of which data files; None for all.
         name_vectors: Gives the source's ids of the vectors of a listing.
     """
-    data = data_files(table, snapshot_id, paths).combine_chunks()
-    deletes = delete_files(table, snapshot_id, paths).combine_chunks()
+    files = live_files(table, snapshot_id, paths)
+    data, deletes = files.data.combine_chunks(), files.deletes.combine_chunks()
     names = data.column("file_path").combine_chunks()
     at = pc.index_in(deletes.column("referenced_data_file").combine_chunks(), value_set=names)
     places = pc.fill_null(at, -1).to_numpy(zero_copy_only=False).astype(np.int64)

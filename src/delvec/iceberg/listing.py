@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.iceberg.failures import explained
@@ -14,48 +16,53 @@ if TYPE_CHECKING:
 
     from delvec.iceberg.gateway import IcebergTable
 
-__all__ = ["data_files", "delete_files", "rows_of"]
+__all__ = ["LiveFiles", "live_files", "rows_of"]
 
 _FEW: Final = 500  # names that fit into a condition; more are joined
-_DATA: Final = ("file_path", "record_count", "file_size_in_bytes")
-_DELETES: Final = (
+_COLUMNS: Final = (
     "content",
     "file_path",
     "file_format",
+    "record_count",
+    "file_size_in_bytes",
     "referenced_data_file",
     "content_offset",
     "content_size_in_bytes",
-    "record_count",
 )
+_DATA: Final = 0  # the content of a data file
 
 
-def data_files(table: IcebergTable, snapshot_id: int, paths: pa.Array | None = None) -> pa.Table:
-    """List data files: path, physical rows, bytes.
+@dataclass(frozen=True, eq=False)
+class LiveFiles:
+    """The files of a snapshot, as columns.
+
+    Attributes:
+        data: Path, physical rows (`record_count`) and bytes of each data file.
+        deletes: What data file each delete file is for, where its vector is, how many rows it
+            marks (`record_count`).
+    """
+
+    data: pa.Table
+    deletes: pa.Table
+
+
+def live_files(table: IcebergTable, snapshot_id: int, paths: pa.Array | None = None) -> LiveFiles:
+    """List data files and delete files, by one query of Spark's.
 
     Args:
         table: Of which.
         snapshot_id: The snapshot, of any branch.
-        paths: Only files of these names. Spark reads all manifests all the same, in the JVM; what
-            comes to Python grows with what is found.
+        paths: Only data files of these names, and the delete files that name one of them. Spark
+            reads all manifests all the same, in the JVM; what comes to Python grows with what is
+            found.
     """
-    return _listed(table, "data_files", snapshot_id, _DATA, "file_path", paths)
-
-
-def delete_files(
-    table: IcebergTable, snapshot_id: int, data_paths: pa.Array | None = None
-) -> pa.Table:
-    """List delete files: what data file each is for, where its vector is, how many rows it marks.
-
-    Args:
-        table: Of which.
-        snapshot_id: The snapshot, of any branch.
-        data_paths: Only those that name one of these data files.
-    """
-    found = _listed(
-        table, "delete_files", snapshot_id, _DELETES, "referenced_data_file", data_paths
-    )
-    lower = [name.lower() for name in found.column("file_format").to_pylist()]
-    return found.set_column(2, "file_format", pa.array(lower, pa.string()))
+    with explained(str(table.name)):
+        found = _as_of(table, f"{table.name}.files", snapshot_id).select(*_COLUMNS)
+        if paths is not None:
+            found = _restricted(found, paths)
+        listed = found.toArrow()
+    is_data = pc.equal(listed.column("content"), _DATA)
+    return LiveFiles(listed.filter(is_data), listed.filter(pc.invert(is_data)))
 
 
 def rows_of(table: IcebergTable, snapshot_id: int) -> DataFrame:
@@ -69,23 +76,12 @@ def _as_of(table: IcebergTable, relation: str, snapshot_id: int) -> DataFrame:
     return table.spark.sql(f"SELECT * FROM {relation} VERSION AS OF {snapshot_id:d}")  # noqa: S608
 
 
-def _listed(
-    table: IcebergTable,
-    view: str,
-    snapshot_id: int,
-    columns: tuple[str, ...],
-    key: str,
-    wanted: pa.Array | None,
-) -> pa.Table:
-    with explained(str(table.name)):
-        found = _as_of(table, f"{table.name}.{view}", snapshot_id).select(*columns)
-        if wanted is not None:
-            found = _restricted(found, key, wanted)
-        return found.toArrow()
-
-
-def _restricted(found: DataFrame, key: str, wanted: pa.Array) -> DataFrame:
+def _restricted(found: DataFrame, wanted: pa.Array) -> DataFrame:
+    # Of a data file this is its own name; a delete file for several names none.
+    named = F.when(F.col("content") == _DATA, F.col("file_path")).otherwise(
+        F.col("referenced_data_file")
+    )
     if len(wanted) <= _FEW:
-        return found.where(F.col(key).isin(wanted.to_pylist()))
-    names = found.sparkSession.createDataFrame(pa.table({key: wanted.cast(pa.string())}))
-    return found.join(F.broadcast(names), key, "left_semi")
+        return found.where(named.isin(wanted.to_pylist()))
+    names = found.sparkSession.createDataFrame(pa.table({"name": wanted.cast(pa.string())}))
+    return found.join(F.broadcast(names), named == F.col("name"), "left_semi")
