@@ -67,11 +67,6 @@ class Difference:
         places: NDArray[np.int64] = self.places[stale]
         return places
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return bool((self.codes == _KEEP).all()) and not len(self.gone)
-
     def count(self, action: Action) -> int:
         """Count the files of an action."""
         if action == "remove":

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from delvec.delta.history import as_text, commit_info, commit_times, own_time
 from delvec.delta.log_files import covering_files, list_log, oldest_version
 from delvec.delta.snapshot import changed_files, open_snapshot, read_log_files, state_set_by
@@ -20,8 +17,7 @@ from delvec.errors import InvalidArgumentError, ObjectNotFoundError, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
+    import pyarrow as pa
 
     from delvec.delta.actions import JsonActions
     from delvec.delta.fileset import FileSet
@@ -50,7 +46,9 @@ class Changes:
     """What commits did to files. All paths are decoded and in one spelling, as in a `FileSet`.
 
     To bring the files of the version before to the version after: take away those whose path is
-    touched, and put the live ones in. This holds for all of which `unexplained` says no.
+    touched, and put the live ones in. This holds for files that are spoken of with the vector that
+    they have: a remove counts for the vector that it names, and leaves a file live that has
+    another. No engine writes such a log; one that forgets vectors does.
 
     Attributes:
         live: The files that the commits add and that are live after them.
@@ -65,29 +63,6 @@ class Changes:
     def touched(self) -> pa.Array:
         """The paths that the commits add or remove, each once."""
         return self.spoken["path"].combine_chunks().unique()
-
-    def unexplained(self, paths: pa.Array, vector_ids: pa.Array) -> NDArray[np.bool_]:
-        """Tell which files of the version before are touched, but not with the vector they have.
-
-        A remove counts for the vector that it names, so these are still live, whatever else the
-        commits say of their paths. The files of a whole version have to decide then. No engine
-        writes such a log; one that forgets vectors does.
-
-        Args:
-            paths: The files of the version before, or those of them that are touched.
-            vector_ids: Delta's unique id of the vector of each, null without one.
-        """
-        touched = pc.is_in(paths, value_set=self.touched)
-        known = pc.is_in(
-            _keys(paths, vector_ids), value_set=_keys(self.spoken["path"], self.spoken["vector_id"])
-        )
-        unknown: NDArray[np.bool_] = pc.and_not(touched, known).to_numpy(zero_copy_only=False)
-        return unknown
-
-
-def _keys(paths: pa.Array, vector_ids: pa.Array) -> pa.Array:
-    keys = pc.binary_join_element_wise(paths, vector_ids, "\0", null_handling="skip")
-    return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
 
 
 @dataclass(frozen=True, slots=True)
