@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from delvec.conversion.apply import apply_plan
 from delvec.conversion.difference import ACTIONS
 from delvec.conversion.step import PLAN_SCHEMA
 from delvec.delta.figures import binary_size, counted, visible
+from delvec.delta.rendering import Rendered
 from delvec.errors import InvalidArgumentError
 from delvec.storage.counts import RequestCounts
 
@@ -39,7 +39,7 @@ _MEANINGS: Final = {
 
 
 @dataclass(frozen=True, eq=False)
-class ConversionPlan:
+class ConversionPlan(Rendered):
     """What brings an Iceberg table to a version of a Delta table.
 
     Prints as a short text, renders on terminals and in notebooks; `to_df` has a row for each file.
@@ -140,16 +140,6 @@ class ConversionPlan:
         if verify:
             chosen = "counts" if verify is True else verify
         return apply_plan(self, chosen)
-
-    def __str__(self) -> str:
-        return "\n".join(text for text, _ in self._lines())
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:  # noqa: ANN401
-        for text, style in self._lines():
-            yield console.render_str(text, style=style, markup=False, highlight=False, emoji=False)
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         yield self._headline(), "bold"

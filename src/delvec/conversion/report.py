@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.figures import binary_size, counted, visible
+from delvec.delta.rendering import Rendered
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = ["ConversionReport"]
 
 
 @dataclass(frozen=True)
-class ConversionReport:
+class ConversionReport(Rendered):
     """What a conversion did; prints as a text, and renders on terminals and in notebooks.
 
     >>> print(ConversionReport("/lake/orders", "ice.db.orders", 3, 12, 7, files_added=2))
@@ -103,16 +103,8 @@ class ConversionReport:
         )
         return f"{_version(self)}: {what or 'no file changed'}"
 
-    def __str__(self) -> str:
-        return "\n".join(text for text, _ in _lines(self))
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
-
-    # Rich hands its console over, so that nothing here has to import it.
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:  # noqa: ANN401
-        for text, style in _lines(self):
-            yield console.render_str(text, style=style, markup=False, highlight=False, emoji=False)
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        return _lines(self)
 
 
 def _lines(report: ConversionReport) -> Iterator[tuple[str, str]]:

@@ -6,10 +6,10 @@ A report is a few figures, whatever the size of the table.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
-from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from delvec.delta.figures import binary_size, counted, visible
+from delvec.delta.rendering import Rendered
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WriteReport"]
 
-_AS_IT_IS: Final = {"markup": False, "highlight": False, "emoji": False}
-
 
 @dataclass(frozen=True)
-class WriteReport:
+class WriteReport(Rendered):
     """What a write did; prints as a text, and renders on terminals and in notebooks.
 
     >>> print(WriteReport("DELETE", "/lake/orders", 12, rows_deleted=1204, vectors_added=3))
@@ -90,19 +88,8 @@ class WriteReport:
         plain = {"requests": asdict(self.requests), "phases": dict(self.phases)}
         return document | plain | {"notes": list(self.notes)}
 
-    def __str__(self) -> str:
-        return "\n".join(text for text, _ in _lines(self))
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
-
-    # Rich hands its console over, so that nothing here has to import it.
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:  # noqa: ANN401
-        for text, style in _lines(self):
-            yield console.render_str(text, style=style, **_AS_IT_IS)
-
-    def __rich_measure__(self, console: Any, options: Any) -> Any:  # noqa: ANN401
-        return console.measure(console.render_str(str(self), **_AS_IT_IS), options=options)
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        return _lines(self)
 
 
 def _lines(report: WriteReport) -> Iterator[tuple[str, str]]:

@@ -344,7 +344,7 @@ def _write(
 
 
 def _row_changes(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Give the helper in Java, compiled once for a JVM."""
+    """Give the part that is in Java, compiled once for a JVM."""
     things = jvm.kept(spark)
     if "row changes" not in things:
         source = package_files("delvec.iceberg").joinpath("RowChanges.java").read_text()
