@@ -16,23 +16,23 @@ import pyarrow.parquet as pq
 import delvec
 from benchmarks.delta import folder, large, session
 from benchmarks.runner import Contest, Peer, benchmark
-from delvec.conversion.names import target_paths
-from delvec.conversion.puffin_store import repack
-from delvec.delta.alter import new_table
-from delvec.delta.change import Change, LiveFile, Marked, Reads
-from delvec.delta.commit import Base, commit
-from delvec.delta.footers import file_statistics, statistics_json
-from delvec.delta.leftovers import Leftovers
-from delvec.delta.predicate import Always
-from delvec.delta.schema import Field, PrimitiveType, StructType
-from delvec.delta.snapshot import open_snapshot
-from delvec.delta.vectors import load_vectors
+from delvec.conversion.planning.names import target_paths
+from delvec.conversion.vectors.repack import repack
+from delvec.delta.alter.definition import new_table
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
+from delvec.delta.pruning.predicate import Always
+from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.schema.types import Field, PrimitiveType, StructType
+from delvec.delta.write.change import Change, LiveFile, Marked, Reads
+from delvec.delta.write.commit import Base, commit
 from delvec.storage import Storage
+from delvec.storage.uncommitted import Leftovers
 from delvec.vector import Bitmap, puffin
 from delvec.vector.blobs import DeletionVector
 
 if TYPE_CHECKING:
-    from delvec.delta.snapshot import Snapshot
+    from delvec.delta.log.snapshot import Snapshot
 
 # Goals: 20 times as fast as rewriting the table, 5 times as fast as decoding its vectors.
 REWRITE_AT_MOST = 0.05

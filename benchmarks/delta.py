@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import delvec
 from benchmarks.runner import Contest, Peer, benchmark
-from delvec.delta.snapshot import open_snapshot
+from delvec.delta.log.snapshot import open_snapshot
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def checkpointed(files: int) -> str:
 MEMORY = """
 import pathlib, sys
 import pyarrow.compute, pyarrow.json, pyarrow.parquet
-from delvec.delta.snapshot import open_snapshot
+from delvec.delta.log.snapshot import open_snapshot
 from delvec.storage import Storage
 
 def peak():

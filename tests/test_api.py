@@ -18,10 +18,10 @@ import delvec
 from delvec.cli import main
 from delvec.conversion.plan import ConversionPlan
 from delvec.conversion.report import ConversionReport
-from delvec.delta.report import WriteReport
 from delvec.delta.table import TableDetail
 from delvec.delta.table.merge import MergeBuilder
-from delvec.spark.explain import ReadReport
+from delvec.delta.write.report import WriteReport
+from delvec.spark.delta.scan.explain import ReadReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

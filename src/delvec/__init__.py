@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from delvec.conversion.convert import convert, plan_conversion
     from delvec.delta.table import DeltaTable
     from delvec.errors import DelvecError
-    from delvec.spark.explain import explain
-    from delvec.spark.session import configure, session
+    from delvec.spark.delta.scan.explain import explain
+    from delvec.spark.session.session import configure, session
     from delvec.vector import Bitmap
 
 __all__ = [
@@ -54,11 +54,11 @@ _HOMES = {
     "Bitmap": "delvec.vector",
     "DeltaTable": "delvec.delta.table",
     "DelvecError": "delvec.errors",
-    "configure": "delvec.spark.session",
+    "configure": "delvec.spark.session.session",
     "convert": "delvec.conversion.convert",
-    "explain": "delvec.spark.explain",
+    "explain": "delvec.spark.delta.scan.explain",
     "plan_conversion": "delvec.conversion.convert",
-    "session": "delvec.spark.session",
+    "session": "delvec.spark.session.session",
 }
 
 

@@ -14,7 +14,7 @@ from deltalake import DeltaTable as RustTable
 from deltalake import QueryBuilder
 from py4j.java_gateway import JavaMember
 
-from delvec.iceberg.gateway import find_table, table_name
+from delvec.iceberg.client.catalog import find_table, table_name
 from delvec.storage import Storage
 
 if TYPE_CHECKING:

@@ -17,15 +17,14 @@ import pytest
 from pyiceberg.table import StaticTable
 
 import delvec.conversion.follow as following
-from delvec.cli.demo_table import write_orders
+from delvec.cli.demo.table import write_orders
 from delvec.conversion.follow import follow
 from delvec.conversion.plan import ConversionPlan
 from delvec.conversion.report import ConversionReport
-from delvec.delta.change import Change
-from delvec.delta.commit import Base, commit
-from delvec.delta.footers import file_statistics, statistics_json
-from delvec.delta.leftovers import Leftovers
+from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
 from delvec.delta.table import DeltaTable
+from delvec.delta.write.change import Change
+from delvec.delta.write.commit import Base, commit
 from delvec.errors import (
     ConflictError,
     EngineError,
@@ -33,7 +32,8 @@ from delvec.errors import (
     StorageError,
     TableNotFoundError,
 )
-from tests.delta.write_checks import deletion, ids, live
+from delvec.storage.uncommitted import Leftovers
+from tests.spark.delta.write.write_checks import deletion, ids, live
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.conversion.options import Verify
-    from delvec.delta.snapshot import Snapshot
+    from delvec.delta.log.snapshot import Snapshot
 
 DAY = "2026-02-01"
 APPENDED = 50

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import delvec
-from delvec.conversion import apply as applying
-from delvec.conversion.apply import _require_apart
+from delvec.conversion.apply import apply as applying
+from delvec.conversion.apply.apply import _require_apart
 from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
-from tests.delta.spark_tables import as_delta_spark_reads, sql
+from tests.spark.delta.spark_tables import as_delta_spark_reads, sql
 
 if TYPE_CHECKING:
     from pathlib import Path

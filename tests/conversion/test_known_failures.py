@@ -14,8 +14,8 @@ import pytest
 import delvec
 from delvec.errors import DelvecError, PlanError
 from tests.conversion.targets import branches, delete_paths, ids, ids_in_delta
-from tests.delta import spark_tables
 from tests.delta.builder import TableBuilder, removed, small_table
+from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
     from pathlib import Path

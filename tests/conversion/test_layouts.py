@@ -14,11 +14,11 @@ import delvec
 from delvec.errors import UnsupportedFeatureError
 from delvec.vector import Bitmap, Descriptor, z85
 from delvec.vector.frame import encode_frame
-from tests.delta import spark_tables
 from tests.delta.builder import TableBuilder
 from tests.delta.readers import ZONE, settings_of
 from tests.interop.conversion_targets import TARGETS, check_equal
 from tests.marks import slow_but
+from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

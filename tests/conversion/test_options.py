@@ -6,10 +6,10 @@ import pytest
 
 from delvec.conversion.options import ConversionOptions
 from delvec.conversion.plan import ConversionPlan
-from delvec.conversion.planning import Planned
-from delvec.delta.snapshot import open_snapshot
+from delvec.conversion.planning.planner import Planned
+from delvec.delta.log.snapshot import open_snapshot
 from delvec.errors import InvalidArgumentError
-from delvec.iceberg.gateway import TableName
+from delvec.iceberg.client.catalog import TableName
 from delvec.storage import Storage
 from tests.delta.builder import small_table
 

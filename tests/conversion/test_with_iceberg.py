@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from delvec.conversion.partitions import partition_spec, partition_texts
-from delvec.conversion.schema import target_schema
-from delvec.conversion.statistics import metric_texts
-from tests.conversion.columns import array, column, files_of, mapped, metadata_of, of_map, struct
+from delvec.conversion.schema.iceberg_schema import target_schema
+from delvec.conversion.schema.metrics import metric_texts
+from delvec.conversion.schema.partition_spec import partition_spec, partition_texts
+from tests.conversion.schema.columns import (
+    array,
+    column,
+    files_of,
+    mapped,
+    metadata_of,
+    of_map,
+    struct,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from delvec import DeltaTable
-from tests.delta import spark_tables
 from tests.interop.conversion_values import condition, leaves, value, values
 from tests.interop.plans import ENGINES
+from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

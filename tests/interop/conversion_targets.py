@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyiceberg.table import StaticTable
 
 import delvec
-from tests.delta import spark_tables
 from tests.delta.readers import same_rows
+from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

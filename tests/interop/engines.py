@@ -8,9 +8,10 @@ import deltalake
 import pyarrow as pa
 
 from delvec import DeltaTable
-from tests.delta import readers, spark_tables
+from tests.delta import readers
 from tests.interop.model import Append, Delete, Merge, Overwrite, Update
 from tests.interop.plans import COLUMNS
+from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from delvec.delta.report import WriteReport
+    from delvec.delta.write.report import WriteReport
     from tests.interop.expressions import Expression
     from tests.interop.model import Clause, Operation, Rows
     from tests.interop.plans import Kind

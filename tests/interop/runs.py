@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from delvec import DeltaTable
-from tests.delta import readers, spark_tables
+from tests.delta import readers
 from tests.interop.engines import READERS, as_arrow, by_delta_spark, by_delvec, create
 from tests.interop.plans import COLUMNS
+from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from delvec.delta.report import WriteReport
+    from delvec.delta.write.report import WriteReport
     from tests.interop.model import Operation, Outcome, Rows
     from tests.interop.plans import Engine, Kind, Step
 

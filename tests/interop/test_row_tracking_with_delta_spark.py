@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from delvec import DeltaTable
-from tests.delta import spark_tables
+from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec import DeltaTable
-from tests.delta import readers, spark_tables
+from tests.delta import readers
 from tests.interop.engines import as_arrow
 from tests.interop.expressions import LEAVES, Expression, literal
 from tests.interop.model import Append, Delete, Merge, Update
 from tests.interop.plans import COLUMNS, ENGINES, Kind, Step, kind_of, plan
 from tests.interop.runs import SMALL_ROW_GROUPS, Run, bag, checkpoints, vector_updates
 from tests.marks import slow_but
+from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

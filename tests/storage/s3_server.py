@@ -13,13 +13,15 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.repository import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+
 MISSING = "no S3 server (versitygw) on PATH or in .cache/bin; `make s3-server` builds one with Go"
 
 
@@ -64,7 +66,7 @@ class S3Server:
 
 def find_server() -> str | None:
     """Find the program."""
-    places = [os.environ.get("PATH", ""), str(REPOSITORY / ".cache" / "bin")]
+    places = [os.environ.get("PATH", ""), str(ROOT / ".cache" / "bin")]
     return shutil.which("versitygw", path=os.pathsep.join(places))
 
 

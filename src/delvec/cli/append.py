@@ -9,7 +9,7 @@ import click
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import source_options, write_options
 from delvec.cli.sources import rows_from
-from delvec.cli.tables import opened, tell
+from delvec.cli.spark_tables import opened, tell
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output

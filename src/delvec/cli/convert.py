@@ -9,7 +9,7 @@ import click
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import dry_run, limit_option, pairs, storage_options
-from delvec.cli.tables import opened, tell
+from delvec.cli.spark_tables import opened, tell
 from delvec.conversion.options import ConversionOptions
 
 if TYPE_CHECKING:

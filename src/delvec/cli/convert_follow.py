@@ -9,7 +9,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from delvec.cli.output import visible
-from delvec.cli.tables import opened
+from delvec.cli.spark_tables import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

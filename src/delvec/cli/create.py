@@ -9,9 +9,9 @@ import click
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import dry_run, pairs, storage_options
-from delvec.cli.tables import on_spark, tell
-from delvec.delta.report import WriteReport
+from delvec.cli.spark_tables import on_spark, tell
 from delvec.delta.table import DeltaTable
+from delvec.delta.write.report import WriteReport
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -8,20 +8,20 @@ import click
 import numpy as np
 import pyarrow.compute as pc
 
-from delvec.cli.figures import bar, counted, percent, shortened, size, used_columns
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import limit_option, storage_options
 from delvec.cli.output import Column, JsonOutput, visible
-from delvec.delta.history import version_at
-from delvec.delta.listing import files_table
-from delvec.delta.locations import is_absolute
-from delvec.delta.snapshot import open_snapshot
+from delvec.delta.log.files_table import files_table
+from delvec.delta.log.history import version_at
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.report.cli_figures import bar, counted, percent, shortened, size, used_columns
 from delvec.storage import Storage
+from delvec.storage.listed_files import is_absolute
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
-    from delvec.delta.fileset import FileSet
-    from delvec.delta.snapshot import Snapshot
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.log.snapshot import Snapshot
 
 __all__ = ["command"]
 

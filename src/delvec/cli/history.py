@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delvec.cli.figures import counted, shortened, used_columns
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import storage_options
 from delvec.cli.output import Column, visible
-from delvec.delta.history import history
+from delvec.delta.log.history import history
+from delvec.report.cli_figures import counted, shortened, used_columns
 from delvec.storage import Storage
 
 if TYPE_CHECKING:

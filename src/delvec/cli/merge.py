@@ -11,7 +11,7 @@ from delvec.cli.clauses import UPSERT, parse_clause
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import source_options, write_options
 from delvec.cli.sources import rows_from
-from delvec.cli.tables import opened, tell
+from delvec.cli.spark_tables import opened, tell
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output

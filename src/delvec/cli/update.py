@@ -8,8 +8,8 @@ import click
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import rows_chosen, write_options
+from delvec.cli.spark_tables import opened, tell
 from delvec.cli.sql import Cursor, assignments
-from delvec.cli.tables import opened, tell
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output

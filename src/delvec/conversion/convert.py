@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from delvec.conversion.options import ConversionOptions
 from delvec.conversion.plan import ConversionPlan
-from delvec.conversion.planning import Planner
+from delvec.conversion.planning.planner import Planner
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError
-from delvec.iceberg.gateway import find_table, table_name
+from delvec.iceberg.client.catalog import find_table, table_name
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from delvec.conversion.apply import apply_plan
-from delvec.conversion.difference import ACTIONS
-from delvec.conversion.step import PLAN_SCHEMA
-from delvec.delta.figures import binary_size, counted, visible
-from delvec.delta.rendering import Rendered
+from delvec.conversion.apply.apply import apply_plan
+from delvec.conversion.planning.difference import ACTIONS
+from delvec.conversion.planning.step import PLAN_SCHEMA
 from delvec.errors import InvalidArgumentError
+from delvec.report.figures import binary_size, counted, visible
+from delvec.report.rendered import Rendered
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from delvec.conversion.options import ConversionOptions, Verify
-    from delvec.conversion.planning import Planned
+    from delvec.conversion.planning.planner import Planned
     from delvec.conversion.report import ConversionReport
-    from delvec.delta.snapshot import Snapshot
-    from delvec.iceberg.gateway import IcebergTable, TableName
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.iceberg.client.catalog import IcebergTable, TableName
 
 __all__ = ["ConversionPlan"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from delvec.delta.figures import binary_size, counted, visible
-from delvec.delta.rendering import Rendered
+from delvec.report.figures import binary_size, counted, visible
+from delvec.report.rendered import Rendered
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from delvec.delta.filters import parse_filters
-from delvec.delta.predicate import find_column
+from delvec.delta.pruning.predicate import find_column
+from delvec.delta.pruning.tuple_filters import parse_filters
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from delvec.delta.predicate import Predicate
-    from delvec.delta.schema import StructType
+    from delvec.delta.pruning.predicate import Predicate
+    from delvec.delta.schema.types import StructType
 
 __all__ = ["parse_json_filters"]
 
@@ -22,7 +22,7 @@ __all__ = ["parse_json_filters"]
 def parse_json_filters(text: str, schema: StructType) -> Predicate:
     """Read filters such as `[["day", "=", "2026-01-31"], ["price", ">", 1.25]]`.
 
-    >>> from delvec.delta.schema import Field, PrimitiveType, StructType
+    >>> from delvec.delta.schema.types import Field, PrimitiveType, StructType
     >>> schema = StructType((Field("price", PrimitiveType("decimal(5,2)")),))
     >>> parse_json_filters('[["price", ">", 1.25]]', schema)
     Comparison(column=('price',), op='>', value=Decimal('1.25'))

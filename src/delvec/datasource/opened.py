@@ -13,10 +13,10 @@ from delvec.datasource.filters import parse_json_filters
 from delvec.datasource.options import names_zone
 from delvec.datasource.rows import RowsReader
 from delvec.datasource.views import VIEWS, ViewReader
-from delvec.delta.history import version_at
-from delvec.delta.reading import arrow_scan
-from delvec.delta.scan import FILE_COLUMN, POSITION_COLUMN
-from delvec.delta.snapshot import open_snapshot
+from delvec.delta.log.history import version_at
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.read.scan import FILE_COLUMN, POSITION_COLUMN
+from delvec.delta.read.snapshot_reader import arrow_scan
 from delvec.errors import InvalidArgumentError
 from delvec.spark.types import table_schema
 from delvec.storage import Storage
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from delvec.datasource.options import ReadOptions
-    from delvec.delta.predicate import Predicate
-    from delvec.delta.scan import Scan
-    from delvec.delta.snapshot import Snapshot
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.pruning.predicate import Predicate
+    from delvec.delta.read.scan import Scan
 
 __all__ = ["Opened"]
 

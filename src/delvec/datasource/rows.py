@@ -9,9 +9,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from delvec.datasource.batches import for_spark
 from delvec.datasource.splits import plan_splits
-from delvec.delta.arrow_read import read_file
-from delvec.delta.reading import matching_files
-from delvec.delta.vectors import load_vectors
+from delvec.delta.read.file_reader import read_file
+from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.read.snapshot_reader import matching_files
 from delvec.errors import DelvecError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from delvec.datasource.options import ReadOptions
     from delvec.datasource.splits import Piece
-    from delvec.delta.scan import Scan
-    from delvec.delta.snapshot import Snapshot
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.read.scan import Scan
 
 __all__ = ["PiecesPartition", "RowsReader"]
 

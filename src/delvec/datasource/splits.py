@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from delvec.delta.parquet_data import open_data_file
-from delvec.delta.schema import StructType
+from delvec.delta.parquet.data_file import open_data_file
+from delvec.delta.schema.types import StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from delvec.delta.files import DataFile
+    from delvec.delta.log.files import DataFile
     from delvec.storage import Storage
 
 __all__ = ["MAX_SPLIT_BYTES", "Piece", "pack", "plan_splits"]

@@ -11,20 +11,20 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from delvec.datasource.batches import for_spark
 from delvec.datasource.splits import MAX_SPLIT_BYTES, pack
-from delvec.delta.history import SCHEMA as HISTORY
-from delvec.delta.history import history
-from delvec.delta.listing import files_table
-from delvec.delta.snapshot import open_snapshot
-from delvec.delta.vectors import load_vectors
+from delvec.delta.log.files_table import files_table
+from delvec.delta.log.history import SCHEMA as HISTORY
+from delvec.delta.log.history import history
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.read.load_vectors import load_vectors
 from delvec.errors import DelvecError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from delvec.datasource.options import ReadOptions, View
-    from delvec.delta.files import DataFile
-    from delvec.delta.fileset import FileSet
-    from delvec.delta.snapshot import Snapshot
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.log.files import DataFile
+    from delvec.delta.log.snapshot import Snapshot
 
 __all__ = ["VIEWS", "ViewReader"]
 

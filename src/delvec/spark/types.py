@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as spark
 
-from delvec.delta.schema import CHAR_TYPE, ArrayType, MapType, PrimitiveType, StructType
+from delvec.delta.schema.types import CHAR_TYPE, ArrayType, MapType, PrimitiveType, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from delvec.delta.schema import DataType, Field
+    from delvec.delta.schema.types import DataType, Field
 
 __all__ = ["file_schema", "leaves", "logical_path", "spark_type", "table_schema"]
 

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from delvec.delta import alter
+from delvec.delta.alter import definition
 from delvec.delta.table.handle import TableHandle
 from delvec.errors import ConflictError, InvalidArgumentError
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self, Unpack
 
-    from delvec.delta.report import WriteReport
-    from delvec.delta.snapshot import Snapshot
-    from delvec.delta.state import TableState
+    from delvec.delta.alter.table_state import TableState
+    from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.table.options import WriteOptions
+    from delvec.delta.write.report import WriteReport
 
 __all__ = ["TableAlterations"]
 
@@ -67,18 +67,18 @@ class TableAlterations(TableHandle):
         Raises:
             InvalidArgumentError: There is a table, or the schema or a property is wrong.
         """
-        from delvec.spark import altering  # noqa: PLC0415
+        from delvec.spark.delta.write import constraints  # noqa: PLC0415
 
         if mode not in ("error", "ignore", "replace"):
             raise InvalidArgumentError(f"mode is error, ignore or replace, not {mode!r}")
         table = cls._at(spark, path, storage_options)
-        columns = altering.schema_of(schema)
-        wanted = altering.TableDescription(
+        columns = constraints.schema_of(schema)
+        wanted = constraints.TableDescription(
             columns, tuple(partition_by), dict(properties or {}), name, description
         )
         if not table.exists():
             try:
-                altering.create(table.storage, wanted)
+                constraints.create(table.storage, wanted)
             except ConflictError:
                 if mode == "error":
                     raise
@@ -90,7 +90,7 @@ class TableAlterations(TableHandle):
                 hint="open it by for_path, or pass mode='ignore' or mode='replace'",
             )
         if mode == "replace":
-            table.run("CREATE OR REPLACE TABLE", altering.replace_table(wanted), {})
+            table.run("CREATE OR REPLACE TABLE", constraints.replace_table(wanted), {})
         return table
 
     def set_properties(
@@ -104,7 +104,7 @@ class TableAlterations(TableHandle):
         """
 
         def change(snapshot: Snapshot, state: TableState) -> TableState:
-            return alter.set_properties(state, properties, is_empty=not len(snapshot.files))
+            return definition.set_properties(state, properties, is_empty=not len(snapshot.files))
 
         shown = {"properties": json.dumps({key: str(value) for key, value in properties.items()})}
         return self._alter("SET TBLPROPERTIES", shown, change, options)
@@ -118,7 +118,7 @@ class TableAlterations(TableHandle):
         return self._alter(
             "UNSET TBLPROPERTIES",
             shown,
-            lambda _, state: alter.unset_properties(state, listed, if_exists=if_exists),
+            lambda _, state: definition.unset_properties(state, listed, if_exists=if_exists),
             options,
         )
 
@@ -131,14 +131,14 @@ class TableAlterations(TableHandle):
             columns: A `StructType` of Spark, or a text; `` `a.b` `` adds a field to the struct `a`.
             options: See the class.
         """
-        from delvec.spark.altering import schema_of  # noqa: PLC0415
+        from delvec.spark.delta.write.constraints import schema_of  # noqa: PLC0415
 
         schema = schema_of(columns)
         shown = {"columns": json.dumps([{"column": each} for each in schema.to_json()["fields"]])}
         return self._alter(
             "ADD COLUMNS",
             shown,
-            lambda _, state: alter.add_columns(state, schema.fields),
+            lambda _, state: definition.add_columns(state, schema.fields),
             options,
         )
 
@@ -146,7 +146,10 @@ class TableAlterations(TableHandle):
         """Give a column another name; needs column mapping. No file changes."""
         shown = {"oldColumnPath": old, "newColumnPath": new}
         return self._alter(
-            "RENAME COLUMN", shown, lambda _, state: alter.rename_column(state, old, new), options
+            "RENAME COLUMN",
+            shown,
+            lambda _, state: definition.rename_column(state, old, new),
+            options,
         )
 
     def drop_column(self, name: str, **options: Unpack[WriteOptions]) -> WriteReport:
@@ -155,7 +158,7 @@ class TableAlterations(TableHandle):
         def change(snapshot: Snapshot, state: TableState) -> TableState:
             clustering = json.loads(snapshot.domains.get("delta.clustering", "{}"))
             keys = clustering.get("clusteringColumns", ())
-            return alter.drop_column(state, name, clustered_by=keys)
+            return definition.drop_column(state, name, clustered_by=keys)
 
         return self._alter("DROP COLUMNS", {"columns": json.dumps([name])}, change, options)
 
@@ -167,7 +170,7 @@ class TableAlterations(TableHandle):
         Raises:
             ConstraintError: A row that is there does not satisfy it.
         """
-        from delvec.spark.altering import constrain  # noqa: PLC0415
+        from delvec.spark.delta.write.constraints import constrain  # noqa: PLC0415
 
         return self.run("ADD CONSTRAINT", constrain(name, expression), options)
 
@@ -178,7 +181,7 @@ class TableAlterations(TableHandle):
         return self._alter(
             "DROP CONSTRAINT",
             {"name": name},
-            lambda _, state: alter.drop_constraint(state, name, if_exists=if_exists),
+            lambda _, state: definition.drop_constraint(state, name, if_exists=if_exists),
             options,
         )
 
@@ -191,7 +194,7 @@ class TableAlterations(TableHandle):
         return self._alter(
             "SET TBLPROPERTIES",
             {"properties": json.dumps({"delta.enableDeletionVectors": "true"})},
-            lambda _, state: alter.enable_deletion_vectors(state),
+            lambda _, state: definition.enable_deletion_vectors(state),
             options,
         )
 
@@ -200,7 +203,7 @@ class TableAlterations(TableHandle):
         return self._alter(
             "UPGRADE PROTOCOL",
             {"newFeature": name},
-            lambda _, state: alter.add_feature(state, name),
+            lambda _, state: definition.add_feature(state, name),
             options,
         )
 
@@ -211,6 +214,6 @@ class TableAlterations(TableHandle):
         change: Callable[[Snapshot, TableState], TableState],
         options: WriteOptions,
     ) -> WriteReport:
-        from delvec.spark import altering  # noqa: PLC0415
+        from delvec.spark.delta.write import constraints  # noqa: PLC0415
 
-        return self.run(operation, altering.alter(operation, shown, change), options)
+        return self.run(operation, constraints.alter(operation, shown, change), options)

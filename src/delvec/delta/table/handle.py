@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from delvec.delta.history import version_at
-from delvec.delta.log_files import find_segment
-from delvec.delta.snapshot import open_snapshot
+from delvec.delta.log.history import version_at
+from delvec.delta.log.segment import find_segment
+from delvec.delta.log.snapshot import open_snapshot
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.storage import Storage
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-    from delvec.delta.protocol import Protocol
-    from delvec.delta.report import WriteReport
-    from delvec.delta.schema import StructType
-    from delvec.delta.snapshot import Snapshot
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.schema.protocol import Protocol
+    from delvec.delta.schema.types import StructType
     from delvec.delta.table.options import WriteOptions
-    from delvec.spark.operation import Attempt, Outcome
+    from delvec.delta.write.report import WriteReport
+    from delvec.delta.write.transaction import Attempt, Outcome
 
 __all__ = ["TableHandle"]
 
@@ -72,7 +72,7 @@ class TableHandle:
         """Make a handle without looking whether there is a table."""
         if spark is None:
             return cls(Storage.open(path, storage_options))
-        from delvec.spark.stores import open_storage  # noqa: PLC0415
+        from delvec.spark.storage import open_storage  # noqa: PLC0415
 
         return cls(open_storage(spark, path, storage_options), spark)
 
@@ -130,7 +130,7 @@ class TableHandle:
         """The zone of timestamps that name none: the session's, UTC without one."""
         if self.spark is None:
             return "UTC"
-        from delvec.spark.settings import time_zone  # noqa: PLC0415
+        from delvec.spark.session.settings import time_zone  # noqa: PLC0415
 
         return time_zone(self.spark)
 
@@ -171,6 +171,6 @@ class TableHandle:
         self, operation: str, prepare: Callable[[Attempt], Outcome], options: WriteOptions
     ) -> WriteReport:
         """Run an operation on the newest version; the methods that change a table do it by this."""
-        from delvec.spark.operation import Options, run  # noqa: PLC0415
+        from delvec.delta.write.transaction import Options, run  # noqa: PLC0415
 
         return run(self.spark, self.snapshot, operation, prepare, Options.of(**options))

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
-    from delvec.delta.report import WriteReport
     from delvec.delta.table.options import WriteOptions
-    from delvec.spark.clauses import Clause, When
+    from delvec.delta.write.report import WriteReport
+    from delvec.spark.delta.write.clauses import Clause, When
 
     Condition = str | Column | None
     Values = Mapping[str, str | Column | Any]
@@ -81,8 +81,8 @@ class MergeBuilder:
             InvalidArgumentError: Clauses or names are wrong, or several rows of the source match
                 one row that is to be changed.
         """
-        from delvec.spark.merge import merge  # noqa: PLC0415
-        from delvec.spark.merge_request import MergeRequest, numbered  # noqa: PLC0415
+        from delvec.spark.delta.write.merge import merge  # noqa: PLC0415
+        from delvec.spark.delta.write.merge_request import MergeRequest, numbered  # noqa: PLC0415
         from delvec.spark.staging import staged  # noqa: PLC0415
 
         with staged(numbered(self.source)) as source:
@@ -98,7 +98,7 @@ class MergeBuilder:
         condition: Condition,
         values: Values | None,
     ) -> MergeBuilder:
-        from delvec.spark.clauses import Clause  # noqa: PLC0415
+        from delvec.spark.delta.write.clauses import Clause  # noqa: PLC0415
 
         clause = Clause(when, action, condition, values)
         return replace(self, clauses=(*self.clauses, clause))

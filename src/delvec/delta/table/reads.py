@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from delvec.delta.filters import parse_filters
-from delvec.delta.history import history
-from delvec.delta.listing import files_table
-from delvec.delta.predicate import Always
-from delvec.delta.reading import (
+from delvec.delta.log.files_table import files_table
+from delvec.delta.log.history import history
+from delvec.delta.pruning.predicate import Always
+from delvec.delta.pruning.tuple_filters import parse_filters
+from delvec.delta.read.snapshot_reader import (
     ADDED_COLUMNS,
     arrow_scan,
     count_rows,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from delvec.delta.predicate import Predicate
-    from delvec.delta.snapshot import Snapshot
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.pruning.predicate import Predicate
 
     # SQL or a column of Spark; or tuples as pyarrow and deltalake take them, without Spark.
     Where: TypeAlias = str | Column | Sequence[object]
@@ -140,8 +140,8 @@ class TableReads(TableHandle):
             columns: The same as `.select(*columns)`; here `_file` and `_pos` are allowed, the full
                 name of a row's file and its position there.
         """
-        from delvec.spark.conditions import predicate_of  # noqa: PLC0415
-        from delvec.spark.scan import scan  # noqa: PLC0415
+        from delvec.spark.delta.scan.conditions import predicate_of  # noqa: PLC0415
+        from delvec.spark.delta.scan.scan import scan  # noqa: PLC0415
 
         session = self._session("to_df()", "to_arrow()")
         snapshot = self.snapshot(version, timestamp)
@@ -232,7 +232,7 @@ class TableReads(TableHandle):
             return Always()
         if isinstance(where, list | tuple):
             return parse_filters(where, snapshot.metadata.schema)
-        from delvec.spark.conditions import predicate_of  # noqa: PLC0415
+        from delvec.spark.delta.scan.conditions import predicate_of  # noqa: PLC0415
 
         session = self._session("a condition in SQL", "tuples such as [('id', '=', 1)]")
         return predicate_of(session, snapshot.metadata.schema, where)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from delvec.delta.checkpoint_writer import write_checkpoint
+from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.table.merge import MergeBuilder
 from delvec.errors import InvalidArgumentError
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
-    from delvec.delta.report import WriteReport
     from delvec.delta.table.options import WriteOptions
+    from delvec.delta.write.report import WriteReport
 
 __all__ = ["TableWrites"]
 
@@ -46,7 +46,7 @@ class TableWrites(TableHandle):
             ConstraintError: A row breaks a rule of the table.
             InvalidArgumentError: Names or types do not fit.
         """
-        from delvec.spark.append import append  # noqa: PLC0415
+        from delvec.spark.delta.write.append import append  # noqa: PLC0415
 
         return self.run("WRITE", append(df, "merge" if merge_schema else "none"), options)
 
@@ -68,7 +68,7 @@ class TableWrites(TableHandle):
             replace_schema: Let the rows' columns be the table's from now on.
             options: See the class.
         """
-        from delvec.spark.append import overwrite  # noqa: PLC0415
+        from delvec.spark.delta.write.append import overwrite  # noqa: PLC0415
 
         if merge_schema and replace_schema:
             raise InvalidArgumentError("merge_schema and replace_schema: choose one of them")
@@ -93,7 +93,7 @@ class TableWrites(TableHandle):
             rewrite_ratio: Write a file anew when this share of its rows is deleted.
             options: See the class.
         """
-        from delvec.spark.delete import delete  # noqa: PLC0415
+        from delvec.spark.delta.write.delete import delete  # noqa: PLC0415
 
         return self.run("DELETE", delete(where, rewrite_ratio), options)
 
@@ -116,7 +116,7 @@ class TableWrites(TableHandle):
             rewrite_ratio: Write a file anew when this share of its rows is gone.
             options: See the class.
         """
-        from delvec.spark.update import update  # noqa: PLC0415
+        from delvec.spark.delta.write.update import update  # noqa: PLC0415
 
         if not set:
             raise InvalidArgumentError("an update needs at least one column to set")
@@ -167,7 +167,7 @@ class TableWrites(TableHandle):
             start_timestamp: Or the first version at that time or after.
             end_timestamp: Or the last version at that time or before.
         """
-        from delvec.spark.changes import changes  # noqa: PLC0415
+        from delvec.spark.delta.scan.change_feed import changes  # noqa: PLC0415
 
         return changes(
             self._session("changes()", "a session"),

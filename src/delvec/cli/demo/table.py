@@ -1,0 +1,71 @@
+"""A small Delta table with deletion vectors, for the part of the demonstration without Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delvec.delta.alter.definition import new_table
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
+from delvec.delta.pruning.predicate import Always
+from delvec.delta.schema.types import Field, PrimitiveType, StructType
+from delvec.delta.write.change import Change, LiveFile, Marked, Reads
+from delvec.delta.write.commit import Base, commit
+from delvec.storage import Storage
+from delvec.storage.uncommitted import Leftovers
+from delvec.vector import Bitmap
+
+if TYPE_CHECKING:
+    from delvec.delta.log.snapshot import Snapshot
+
+__all__ = ["DAYS", "write_orders"]
+
+DAYS: Final = ("2026-01-29", "2026-01-30", "2026-01-31")
+_ROWS: Final = 10_000
+_COLUMNS: Final = (("id", "long"), ("amount", "double"), ("day", "date"))
+
+
+def write_orders(path: str) -> None:
+    """Write a file for each day, then delete every seventh row of the last two by vectors."""
+    schema = StructType(tuple(Field(name, PrimitiveType(kind)) for name, kind in _COLUMNS))
+    storage, state = Storage.open(path), new_table(schema, ["day"])
+    base = Base(storage, -1, state.protocol, state.metadata)
+    _commit(base, Change("CREATE TABLE", protocol=state.protocol, metadata=state.metadata))
+    snapshot = open_snapshot(storage)
+    adds = tuple(_data_file(snapshot, number, day) for number, day in enumerate(DAYS))
+    _commit(Base.of(snapshot), Change("WRITE", added=adds))
+    snapshot = open_snapshot(storage)
+    paths = snapshot.files.paths.to_pylist()
+    entries = snapshot.files.entries(range(len(paths)))
+    marked = tuple(
+        Marked(LiveFile(file, entry), _ROWS, Bitmap(range(0, _ROWS, 7)))
+        for file, entry in zip(paths, entries, strict=True)
+        if entry["partitionValues"]["day"] != DAYS[0]
+    )
+    _commit(Base.of(snapshot), Change("DELETE", reads=Reads(Always()), marked=marked))
+
+
+def _commit(base: Base, change: Change) -> None:
+    with Leftovers(base.storage) as leftovers:
+        commit(base, change, leftovers)
+
+
+def _data_file(snapshot: Snapshot, number: int, day: str) -> dict[str, Any]:
+    ids = range(number * _ROWS, (number + 1) * _ROWS)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": ids, "amount": [i / 100 for i in ids]}), sink)
+    data = sink.getvalue()
+    path = f"day={day}/part-{number:05d}.parquet"
+    snapshot.storage.write_if_absent(path, data.to_pybytes())
+    footer = pq.read_metadata(pa.BufferReader(data))
+    return {
+        "path": path,
+        "partitionValues": {"day": day},
+        "size": data.size,
+        "modificationTime": 1_769_000_000_000,
+        "dataChange": True,
+        "stats": statistics_json(file_statistics(snapshot.metadata, footer, tight_bounds=True)),
+    }

@@ -1,0 +1,73 @@
+"""Tables on Spark, for the commands that need it, and what is told of a change."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.delta.table import DeltaTable
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from delvec.cli.output import Output
+    from delvec.conversion.report import ConversionReport
+    from delvec.delta.write.report import WriteReport
+
+__all__ = ["on_spark", "opened", "tell"]
+
+# What fails is told once, and not by the logs of the tasks too.
+_SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
+
+
+@contextmanager
+def on_spark(
+    output: Output, table: str, iceberg: Mapping[str, Any] | None = None
+) -> Iterator[SparkSession]:
+    """Start Spark quietly; in the block its progress is shown, its errors are delvec's.
+
+    Args:
+        output: Where progress is shown.
+        table: The table that is worked on, for errors to name.
+        iceberg: Arguments of `delvec.session` for a start with Iceberg; None starts without.
+    """
+    from delvec.spark.failures import explained  # noqa: PLC0415
+    from delvec.spark.progress import watched  # noqa: PLC0415
+    from delvec.spark.session.session import session  # noqa: PLC0415
+
+    with output.progress() as show:
+        if show is not None:
+            show("starting Spark", 0, 0)
+        given = dict(iceberg or {})
+        conf = {**_SETTINGS, **given.pop("conf", {})}
+        spark = session(iceberg=iceberg is not None, conf=conf, **given)
+        with explained(table):
+            if show is None:
+                yield spark
+                return
+            with watched(spark, show):
+                yield spark
+
+
+@contextmanager
+def opened(
+    output: Output,
+    table: str,
+    options: Mapping[str, str],
+    iceberg: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[SparkSession, DeltaTable]]:
+    """Open a table on Spark; see `on_spark`."""
+    # What is not there need not wait for a JVM; but the keys of a bucket may be the session's.
+    if "://" not in Storage.open(table, options).root:
+        DeltaTable.for_path(None, table, options)
+    with on_spark(output, table, iceberg) as spark:
+        yield spark, DeltaTable.for_path(spark, table, options)
+
+
+def tell(output: Output, report: WriteReport | ConversionReport) -> None:
+    """Show a report."""
+    output.draw(report)
+    output.result(report.to_json())

@@ -1,0 +1,112 @@
+"""What an Iceberg table with files cannot follow when its Delta table changes its columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from delvec.conversion.schema.iceberg_types import can_become, parse_fields, walk
+from delvec.conversion.schema.name_mapping import ids_by_path
+from delvec.errors import UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from delvec.conversion.schema.iceberg_schema import TargetSchema
+    from delvec.conversion.schema.iceberg_types import TargetField
+    from delvec.conversion.schema.partition_spec import PartitionSpec
+
+__all__ = ["require_evolution", "require_partition_types"]
+
+
+def require_evolution(
+    current: Mapping[str, Any],
+    new: TargetSchema,
+    table: str,
+    *,
+    all_files_replaced: bool,
+    current_mapping: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Refuse a schema in which files that stay would be read wrong.
+
+    Args:
+        current: The schema that the target has, in Iceberg's JSON.
+        new: The schema that it is to have.
+        table: The name of the Delta table, for errors.
+        all_files_replaced: Whether no file that the target has now stays in it: anything goes then.
+        current_mapping: The name mapping that the target has. It tells a column that was renamed
+            from ids that were given anew, as when column mapping was switched on since.
+
+    Raises:
+        UnsupportedFeatureError: With the column and what helps.
+    """
+    if all_files_replaced:
+        return
+    old = {path[-1].id: path for path in walk(parse_fields(current))}
+    for path in walk(new.fields):
+        before = old.get(path[-1].id)
+        if before is None:
+            _require_optional(path, old, table)
+        else:
+            _require_kept(path, before, table)
+    _require_same_ids(new, current_mapping, table)
+
+
+def require_partition_types(
+    current: Mapping[str, Any], new: TargetSchema, spec: PartitionSpec, table: str
+) -> None:
+    """Refuse another type of a partition column, even if all files are new.
+
+    Manifests of older snapshots hold its values in the type of then.
+    """
+    old = {path[-1].id: path[-1] for path in walk(parse_fields(current))}
+    now = {path[-1].id: path for path in walk(new.fields)}
+    for field in spec.fields:
+        before, path = old.get(field.source_id), now[field.source_id]
+        if before is not None and not can_become(before.type, path[-1].type):
+            _refuse(table, path, f"partitions were of type {before.type}, not {path[-1].type}")
+
+
+def _require_kept(
+    path: tuple[TargetField, ...], before: tuple[TargetField, ...], table: str
+) -> None:
+    old, new = before[-1], path[-1]
+    if not can_become(old.type, new.type):
+        _refuse(table, path, f"it was {old.type} and is {new.type} now")
+    if new.required and not old.required:
+        _refuse(table, path, "it had nulls and is to have none")
+    if [each.id for each in path] != [each.id for each in before]:
+        _refuse(table, path, f"it was {_name(before)!r}")
+
+
+def _require_optional(
+    path: tuple[TargetField, ...], old: Mapping[int, tuple[TargetField, ...]], table: str
+) -> None:
+    """Refuse a new column without nulls, unless all that it is in is new, too."""
+    in_old_files = len(path) == 1 or path[-2].id in old
+    if path[-1].required and in_old_files:
+        _refuse(table, path, "it is NOT NULL, and files from before do not have it")
+
+
+def _require_same_ids(new: TargetSchema, current: Sequence[Mapping[str, Any]], table: str) -> None:
+    """Refuse ids that meant another column of the files: bounds in manifests go by ids."""
+    ids = dict(ids_by_path(current))
+    paths: dict[int, set[tuple[str, ...]]] = {}
+    for names, number in ids.items():
+        paths.setdefault(number, set()).add(names)
+    for path in walk(new.fields):
+        names, number = tuple(each.physical_name for each in path), path[-1].id
+        if ids.get(names, number) != number or names not in paths.get(number, {names}):
+            _refuse(table, path, f"field id {number} is not what files from before have it for")
+
+
+def _name(path: tuple[TargetField, ...]) -> str:
+    return ".".join(each.name for each in path)
+
+
+def _refuse(table: str, path: tuple[TargetField, ...], why: str) -> NoReturn:
+    raise UnsupportedFeatureError(
+        f"the target cannot follow the change of column {_name(path)!r} of {table}: {why}",
+        feature="schema evolution",
+        needed_by=table,
+        hint="convert the table to a new target, or rewrite all files of the source first",
+    )

@@ -1,0 +1,288 @@
+"""The schema of a Delta table as that of an Iceberg table, field ids and name mapping included.
+
+Files of a table with column mapping have field ids, and the target takes these over. For what
+Delta gives no id (list elements, map keys, map values), ids are counted up from a number that
+Delta never comes to, since Delta's next column gets the next id whatever the target has used.
+
+Without column mapping files have no ids. The target counts its own, keeps them by name, and says
+by a name mapping which column of a file is which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.conversion.schema.iceberg_types import (
+    NestedType,
+    TargetField,
+    can_become,
+    parse_fields,
+    walk,
+)
+from delvec.conversion.schema.name_mapping import ids_by_path, name_mapping
+from delvec.conversion.schema.unsupported import convertible_schema
+from delvec.delta.schema.types import ArrayType, PrimitiveType, StructType
+from delvec.errors import FormatError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from delvec.conversion.schema.iceberg_types import TargetType
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.types import DataType, Field
+
+__all__ = ["FIRST_OWN_ID", "TargetSchema", "target_schema"]
+
+FIRST_OWN_ID: Final = 1_000_000_000
+_LAST_ID: Final = 2**31 - 1 - 201  # those above are Iceberg's own columns
+_NESTED_IDS: Final = "delta.columnMapping.nested.ids"
+_TYPES: Final = {
+    "string": "string",
+    "long": "long",
+    "integer": "int",
+    "short": "int",
+    "byte": "int",
+    "float": "float",
+    "double": "double",
+    "boolean": "boolean",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+}
+
+
+@dataclass(frozen=True)
+class TargetSchema:
+    """The columns of the target.
+
+    Attributes:
+        last_column_id: The highest id that the table ever used.
+        nested_without_ids: Full names of lists and maps that Iceberg cannot read from files which
+            have field ids: their elements, keys or values have none there.
+    """
+
+    fields: tuple[TargetField, ...]
+    last_column_id: int
+    nested_without_ids: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Give Iceberg's JSON form; schemas are equal where this is."""
+        fields = [field.to_json() for field in self.fields]
+        return {"type": "struct", "schema-id": 0, "fields": fields}
+
+    def is_same_as(self, current: Mapping[str, Any]) -> bool:
+        """Tell whether a schema in Iceberg's JSON has these very columns."""
+        others = [field.to_json() for field in parse_fields(current)]
+        return others == [field.to_json() for field in self.fields]
+
+    def name_mapping(self, current: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+        """Give the value of `schema.name-mapping.default`, as JSON.
+
+        Args:
+            current: What the table has there; columns that were dropped since are kept, for who
+                reads older snapshots.
+        """
+        return name_mapping(self.fields, current)
+
+
+def target_schema(
+    metadata: Metadata,
+    *,
+    table: str,
+    format_version: int,
+    current: Mapping[str, Any] | None,
+    last_column_id: int,
+    mapping: Sequence[Mapping[str, Any]] = (),
+) -> TargetSchema:
+    """Convert a schema.
+
+    Args:
+        metadata: Of the Delta table.
+        table: Its name, for errors.
+        format_version: Of the Iceberg table.
+        current: The schema that the Iceberg table has, in Iceberg's JSON; None if it is new.
+        last_column_id: The highest id that it ever used.
+        mapping: Its name mapping. What it has besides the schema are columns that were dropped, or
+            that a conversion was about to add when it failed: one that comes again gets its id.
+
+    Raises:
+        UnsupportedFeatureError: A column would be read wrong, or cannot be in an Iceberg table.
+        FormatError: Column mapping gives an id twice, or not at all.
+    """
+    if format_version not in (2, 3):
+        raise UnsupportedFeatureError(
+            f"{table} cannot be converted to version {format_version} of Iceberg's format",
+            feature=f"format version {format_version}",
+            needed_by=table,
+            hint="take 2 or 3",
+        )
+    schema = convertible_schema(metadata, table)
+    known = () if current is None else parse_fields(current)
+    mapped = metadata.mapping_mode != "none"
+    used = max([last_column_id, *(path[-1].id for path in walk(known))])
+    last = max(used, FIRST_OWN_ID - 1) if mapped else used
+    ids = _Ids(table, known, last, dict(ids_by_path(mapping)), mapped=mapped)
+    fields = tuple(ids.field(each, known) for each in schema.fields)
+    found = TargetSchema(
+        fields,
+        max([last_column_id, *(path[-1].id for path in walk(fields))]),
+        tuple(ids.without_ids),
+    )
+    _require_ids(found, table)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a type stands: what the nearest field of a struct keeps for it, and under which key."""
+
+    name: str
+    key: str
+    path: tuple[str, ...]
+    nested_ids: Mapping[str, Any]
+    # Delta sees to NOT NULL in structs alone; inside of lists and maps there may be nulls anyway.
+    is_checked: bool
+
+    def inside(self, name: str) -> _Place:
+        path = (*self.path, name)
+        return _Place(f"{self.name}.{name}", f"{self.key}.{name}", path, self.nested_ids, False)
+
+
+class _Ids:
+    """Gives ids to fields, outermost first."""
+
+    def __init__(
+        self,
+        table: str,
+        known: tuple[TargetField, ...],
+        last: int,
+        by_path: Mapping[tuple[str, ...], int],
+        *,
+        mapped: bool,
+    ) -> None:
+        self.table = table
+        self.by_id = {path[-1].id: path[-1] for path in walk(known)}
+        self.by_path = by_path
+        self.last = last
+        self.mapped = mapped
+        self.without_ids: list[str] = []
+
+    def field(
+        self, field: Field, siblings: tuple[TargetField, ...], above: _Place | None = None
+    ) -> TargetField:
+        """Convert a field of a struct; `siblings` are those that the target has in its place."""
+        place = _Place(
+            f"{above.name}.{field.name}" if above else field.name,
+            field.physical_name,
+            (*(above.path if above else ()), field.physical_name),
+            field.metadata.get(_NESTED_IDS) or {},
+            above.is_checked if above else True,
+        )
+        named = self.by_id.get(field.field_id or 0) if self.mapped else _named(siblings, field.name)
+        known = _still(named, field.type)
+        if self.mapped:
+            number = self.delta_id(field, place)
+        else:
+            number = named.id if named else self.next(place.path)
+        comment = field.metadata.get("comment")
+        return TargetField(
+            number,
+            field.name,
+            self.type(field.type, known, place),
+            required=place.is_checked and not field.nullable,
+            doc=None if comment is None else str(comment),
+            physical_name=field.physical_name,
+        )
+
+    def next(self, path: tuple[str, ...]) -> int:
+        """Give an id that nothing has; the one that the path once had, if it is free."""
+        number = self.by_path.get(path, 0)
+        floor = FIRST_OWN_ID if self.mapped else 1
+        if number >= floor and number not in self.by_id:
+            return number
+        self.last += 1
+        return self.last
+
+    def delta_id(self, field: Field, place: _Place) -> int:
+        """Give the id of column mapping."""
+        number = field.field_id
+        if number is None or not 0 < number < FIRST_OWN_ID:
+            raise FormatError(
+                f"column {place.name!r} of {self.table} has no id, though its columns are mapped",
+                expected=f"1 to {FIRST_OWN_ID - 1}",
+                found=number,
+            )
+        return number
+
+    def type(self, kind: DataType, known: TargetField | None, place: _Place) -> TargetType:
+        """Convert a type; `known` is what the target has in its place."""
+        siblings = known.children if known else ()
+        if isinstance(kind, PrimitiveType):
+            return _primitive(kind)
+        if isinstance(kind, StructType):
+            fields = (self.field(each, siblings, place) for each in kind.fields)
+            return NestedType("struct", tuple(fields))
+        if isinstance(kind, ArrayType):
+            return NestedType("list", (self.child("element", kind.element, siblings, place),))
+        key, value = (
+            self.child(name, each, siblings, place)
+            for name, each in (("key", kind.key), ("value", kind.value))
+        )
+        return NestedType("map", (key, value))
+
+    def child(
+        self, name: str, kind: DataType, siblings: tuple[TargetField, ...], place: _Place
+    ) -> TargetField:
+        """Convert the element of a list, or the key or the value of a map."""
+        known = _still(_named(siblings, name), kind)
+        inside = place.inside(name)
+        number = place.nested_ids.get(inside.key) if self.mapped else None
+        if not isinstance(number, int):
+            # Structs are found by the ids of their fields, and keys go with their values.
+            if self.mapped and name != "key" and not isinstance(kind, StructType):
+                self.without_ids.append(place.name)
+            # An id from before the table mapped its columns is one that Delta may give out yet.
+            keeps = known and (not self.mapped or known.id >= FIRST_OWN_ID)
+            number = known.id if known and keeps else self.next(inside.path)
+        inner = self.type(kind, known, inside)
+        return TargetField(number, name, inner, required=name == "key", physical_name=name)
+
+
+def _named(fields: tuple[TargetField, ...], name: str) -> TargetField | None:
+    return next((each for each in fields if each.name == name), None)
+
+
+def _still(known: TargetField | None, kind: DataType) -> TargetField | None:
+    """Give what the target has, if the type that it is to have now can take its place."""
+    return known if known and can_become(known.type, _outline(kind)) else None
+
+
+def _outline(kind: DataType) -> TargetType:
+    """Give a type without what is inside of it."""
+    if isinstance(kind, PrimitiveType):
+        return _primitive(kind)
+    if isinstance(kind, StructType):
+        return NestedType("struct", ())
+    return NestedType("list" if isinstance(kind, ArrayType) else "map", ())
+
+
+def _primitive(kind: PrimitiveType) -> str:
+    return "decimal({}, {})".format(*kind.decimal) if kind.decimal else _TYPES[kind.name]
+
+
+def _require_ids(schema: TargetSchema, table: str) -> None:
+    """Refuse ids that come twice, or that Iceberg has for itself."""
+    seen: dict[int, str] = {}
+    for path in walk(schema.fields):
+        number, name = path[-1].id, ".".join(each.name for each in path)
+        if number in seen or not 0 < number <= _LAST_ID:
+            raise FormatError(
+                f"column {name!r} of {table} has an id that it cannot have",
+                expected=f"another than that of {seen[number]!r}"
+                if number in seen
+                else f"1 to {_LAST_ID}",
+                found=number,
+            )
+        seen[number] = name

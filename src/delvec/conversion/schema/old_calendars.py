@@ -1,0 +1,88 @@
+"""Old dates: files that count days by another calendar than Iceberg reads them by.
+
+Spark before version 3, and later ones that are told so, write dates before 1582-10-15 and
+timestamps before 1900 in the calendar of those days, and say so in the file's footer. Spark and
+Delta count anew when they read; Iceberg takes the numbers as they are, some days off.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.parquet.footer_statistics import read_footer
+from delvec.delta.schema.types import PrimitiveType, StructType
+from delvec.errors import UnsupportedFeatureError
+from delvec.storage.listed_files import open_listed_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from delvec.delta.log.file_set import FileSet
+    from delvec.storage import Storage
+
+__all__ = ["require_modern_dates"]
+
+_LIMITS: Final = {
+    "date": pa.scalar(date(1582, 10, 15), pa.date32()),
+    "timestamp": pa.scalar(datetime(1900, 1, 1, tzinfo=timezone.utc), pa.timestamp("us", "UTC")),
+}
+_LEGACY: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_WRITER: Final = b"org.apache.spark.version"
+_MODERN: Final = (3, 1)  # from which on files say it themselves
+
+
+def require_modern_dates(files: FileSet, new: NDArray[np.int64], storage: Storage) -> None:
+    """Refuse new files whose old dates Iceberg would read wrongly.
+
+    The statistics of the log tell which files have old dates; few tables have any. Only the footers
+    of these are read. Columns without statistics are not looked at.
+
+    Raises:
+        UnsupportedFeatureError: With the file and what helps.
+    """
+    if not len(new):
+        return
+    chosen = files.select(new)
+    suspects = np.zeros(len(chosen), dtype=np.bool_)
+    for path, kind in _dated(files.metadata.schema, ()):
+        bounds = chosen.bounds(path, "UTC")
+        if bounds is not None and bounds.minimum is not None:
+            old = pc.less(bounds.minimum, _LIMITS[kind])
+            suspects |= pc.fill_null(old, False).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(suspects).tolist():
+        name = chosen.paths[row].as_py()
+        place, key = open_listed_file(storage, name)
+        if _counts_by_another_calendar(
+            read_footer(place, key, int(chosen.sizes[row])).metadata or {}
+        ):
+            raise UnsupportedFeatureError(
+                f"{name} of {files.root} has dates before 1582, or timestamps before 1900, in a"
+                " calendar that Iceberg does not read them by",
+                feature="dates of the hybrid calendar",
+                needed_by=files.root,
+                hint="rewrite the file with Spark 3 or later, by OPTIMIZE or an UPDATE of its rows",
+            )
+
+
+def _dated(struct: StructType, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for field in struct.fields:
+        path = (*above, field.name)
+        if isinstance(field.type, StructType):
+            yield from _dated(field.type, path)
+        elif isinstance(field.type, PrimitiveType) and field.type.name in _LIMITS:
+            yield path, field.type.name
+
+
+def _counts_by_another_calendar(facts: Mapping[bytes, Any]) -> bool:
+    if any(flag in facts for flag in _LEGACY):
+        return True
+    numbers = facts.get(_WRITER, b"").decode(errors="replace").split(".")[:2]
+    version = tuple(int(number) for number in numbers if number.isdecimal())
+    return bool(version) and version < _MODERN

@@ -1,0 +1,171 @@
+"""Columns of a Delta table that an Iceberg table would read wrong or could not have."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
+from delvec.errors import UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.types import DataType, Field
+
+__all__ = ["convertible_schema"]
+
+_TYPE_CHANGES: Final = "delta.typeChanges"
+_COLLATIONS: Final = "__COLLATIONS"
+_INTEGERS: Final = ("byte", "short", "integer", "long")
+_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+# Iceberg on Spark shows these beside the columns of every table.
+_METADATA_COLUMNS: Final = frozenset(
+    {
+        "_file",
+        "_pos",
+        "_deleted",
+        "_spec_id",
+        "_partition",
+        "_row_id",
+        "_last_updated_sequence_number",
+    }
+)
+
+
+def convertible_schema(metadata: Metadata, table: str) -> StructType:
+    """Give the columns of a table, all of which Iceberg can have.
+
+    Raises:
+        UnsupportedFeatureError: Some column cannot be, with its name, its type and what helps.
+    """
+    try:
+        schema = metadata.schema
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(
+            f"{table} cannot be converted: {error.message}",
+            feature=error.feature,
+            needed_by=table,
+            hint="convert a copy of the table without that column",
+        ) from error
+    for column in schema.fields:
+        if column.name.lower() in _METADATA_COLUMNS:
+            _refuse(table, column.name, "its name", "Iceberg calls a column of its own so", _RENAME)
+    for path, field in _fields(schema):
+        _require_plain(field, path, table)
+        _require_promotable(field, path, table)
+    names = list(_names(schema))
+    # Iceberg finds columns without regard to case, and those of files with it.
+    _require_distinct(names, [logical.lower() for logical, _ in names], table)
+    _require_distinct(names, [physical for _, physical in names], table)
+    return schema
+
+
+_RENAME: Final = "rename the column, for which the table needs column mapping"
+_REWRITE: Final = (
+    "rewrite the files with the types that they are read in:"
+    " ALTER TABLE ... DROP FEATURE typeWidening"
+)
+_COPY: Final = "convert a copy of the table in which the column has another type"
+
+
+def _require_plain(field: Field, path: str, table: str) -> None:
+    """Refuse types that Iceberg has not, or gives other values for."""
+    if field.char_type:
+        why = "files may lack the blanks that Delta's readers fill its texts up with"
+        _refuse(table, path, field.char_type, why, "change it to string or varchar and rewrite it")
+    if field.metadata.get(_COLLATIONS):
+        found = f"collation {json.dumps(field.metadata[_COLLATIONS])[:80]}"
+        _refuse(table, path, found, "Iceberg compares texts byte by byte", _COPY)
+    for kind in _primitives(field.type):
+        if kind.name == "variant":
+            why = "variants of Delta's files are not known to be what Iceberg reads"
+            _refuse(table, path, kind.name, why, _COPY)
+        if kind.name == "void":
+            _refuse(table, path, kind.name, "it has no type", "drop it, or give it a type")
+
+
+def _require_promotable(field: Field, path: str, table: str) -> None:
+    """Refuse columns that changed their type in a way that Iceberg's readers do not follow."""
+    changes = field.metadata.get(_TYPE_CHANGES) or ()
+    if isinstance(changes, str):
+        changes = json.loads(changes)
+    for change in changes:
+        before, after = str(change.get("fromType")), str(change.get("toType"))
+        if not _is_promotion(before, after):
+            inside = f"{path}.{change['fieldPath']}" if change.get("fieldPath") else path
+            why = "Iceberg does not read files that have it as it was"
+            _refuse(table, inside, f"changed from {before} to {after}", why, _REWRITE)
+
+
+def _is_promotion(before: str, after: str) -> bool:
+    if before in _INTEGERS and after in _INTEGERS:
+        return _INTEGERS.index(before) <= _INTEGERS.index(after)
+    old, new = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(after)
+    if old and new:
+        return old[2] == new[2] and int(old[1]) <= int(new[1])
+    return before == after or (before, after) == ("float", "double")
+
+
+def _require_distinct(names: list[tuple[str, str]], keys: list[str], table: str) -> None:
+    """Refuse full names that are one in Iceberg: `a.b` is also field b of a."""
+    seen: dict[str, str] = {}
+    for (name, _), key in zip(names, keys, strict=True):
+        if key in seen:
+            why = f"Iceberg cannot tell it from {seen[key]!r}"
+            _refuse(table, name, "its full name", why, _RENAME)
+        seen[key] = name
+
+
+def _names(kind: DataType, name: str = "", physical: str = "") -> Iterator[tuple[str, str]]:
+    """Give the full names of all that has an id: in queries and in files."""
+    if name:
+        yield name, physical
+    for inner, in_files, each in _children(kind):
+        yield from _names(
+            each,
+            f"{name}.{inner}" if name else inner,
+            f"{physical}.{in_files}" if name else in_files,
+        )
+
+
+def _children(kind: DataType) -> list[tuple[str, str, DataType]]:
+    if isinstance(kind, StructType):
+        return [(each.name, each.physical_name, each.type) for each in kind.fields]
+    if isinstance(kind, ArrayType):
+        return [("element", "element", kind.element)]
+    if isinstance(kind, MapType):
+        return [("key", "key", kind.key), ("value", "value", kind.value)]
+    return []
+
+
+def _fields(kind: DataType, above: str = "") -> Iterator[tuple[str, Field]]:
+    """Give all fields of structs, with their full names."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            path = f"{above}{field.name}"
+            yield path, field
+            yield from _fields(field.type, f"{path}.")
+    elif not isinstance(kind, PrimitiveType):
+        for name, _, inner in _children(kind):
+            yield from _fields(inner, f"{above}{name}.")
+
+
+def _primitives(kind: DataType) -> Iterator[PrimitiveType]:
+    """Give the simple types of a field's own value; those of fields inside are theirs."""
+    if isinstance(kind, PrimitiveType):
+        yield kind
+    elif not isinstance(kind, StructType):
+        for _, _, inner in _children(kind):
+            yield from _primitives(inner)
+
+
+def _refuse(table: str, column: str, found: Any, why: str, hint: str) -> NoReturn:  # noqa: ANN401
+    raise UnsupportedFeatureError(
+        f"{table} cannot be converted because of column {column!r} ({found}): {why}",
+        feature=str(found),
+        needed_by=table,
+        hint=hint,
+    )

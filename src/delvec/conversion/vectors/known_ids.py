@@ -1,0 +1,160 @@
+"""Which vectors a target has: by what was written beside them, no vector is read.
+
+where the vector is          what stands for it                    the same of the source
+a Puffin file of delvec      property `delvec-source-id`           `vector_ids`
+Delta's own `.bin`           path and offset                       `referenced_keys`
+a Parquet file of delvec     digest in the file's name             `digest` of `vector_ids`
+anything else                null
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.conversion.vectors.places import vector_places
+from delvec.conversion.vectors.repack import SOURCE_ID
+from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
+from delvec.storage.listed_files import is_absolute, open_listed_file, spark_path
+from delvec.storage.parallel import in_order
+from delvec.vector import Descriptor
+from delvec.vector.blobs import DELETION_VECTOR
+from delvec.vector.puffin import read_footer
+
+if TYPE_CHECKING:
+    from delvec.delta.log.file_set import FileSet
+    from delvec.storage import Storage
+    from delvec.vector.descriptor import StorageType
+
+__all__ = ["referenced_ids", "referenced_keys", "stored_ids"]
+
+_LOG = logging.getLogger("delvec")
+_FOOTERS_AT_ONCE: Final = 4  # each may take 100 MB while it is parsed
+_UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_PARQUET_NAME: Final = rf"/(?P<digest>[0-9a-f]{{32}})-{_UUID}\.parquet$"
+
+
+def stored_ids(paths: pa.Array, offsets: pa.Array, formats: pa.Array, target: Storage) -> pa.Array:
+    """Tell which vector of the source each delete entry of the target is; null if nobody knows.
+
+    One HEAD and one or two GETs for each distinct Puffin file, four side by side; nothing for
+    other files, whose being there is not checked. Memory grows with the entries and with four
+    footers.
+
+    A Puffin file that is missing or damaged gives null, so that a full conversion writes its
+    vectors anew and so repairs the target; a warning is logged. Files are opened on the target's
+    own kind of store only. What the store refuses otherwise is raised.
+
+    Args:
+        paths: The file that holds the vector, as the manifest names it; a column, as all are.
+        offsets: The entry's `content_offset`, null without one.
+        formats: The entry's file format, such as `PUFFIN`.
+        target: The Iceberg table's location.
+
+    Raises:
+        StorageError: A file could not be read, but may be there.
+    """
+    paths, offsets, kind = map(_flat, (paths, offsets, pc.utf8_upper(formats)))
+    is_puffin = pc.fill_null(pc.and_(pc.equal(kind, "PUFFIN"), offsets.is_valid()), False)
+    is_parquet = pc.fill_null(pc.equal(kind, "PARQUET"), False)
+    is_delta = pc.ends_with(paths, ".bin")
+    digests = pc.struct_field(pc.extract_regex(paths, _PARQUET_NAME), "digest")
+    nothing = pa.scalar(None, pa.string())
+    known = pc.case_when(
+        pc.make_struct(is_parquet, pc.and_(is_puffin, is_delta)),
+        digests,
+        _keys(paths, offsets),
+        nothing,
+    )
+    rows = np.flatnonzero(pc.and_(is_puffin, pc.invert(is_delta)).to_numpy(zero_copy_only=False))
+    if not len(rows):
+        return known
+    read = _from_footers(paths.take(rows), offsets.take(rows), target)
+    mask = np.zeros(len(paths), dtype=np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(known, pa.array(mask), read)
+
+
+def referenced_keys(files: FileSet, source: Storage) -> pa.Array:
+    """Give what `stored_ids` gives for vectors that are referred to in place; null for inline."""
+    places = vector_places(files)
+    names = [spark_path(source.root, home) if home else None for home in places.homes]
+    return _keys(pa.array(names, pa.string()).take(places.home), pa.array(places.starts))
+
+
+def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def referenced_ids(ids: pa.Array, root: str) -> pa.Array:
+    """Give the same for Delta's unique ids; null where an id tells no file and offset.
+
+    Args:
+        ids: As `vector_ids` gives them.
+        root: The table that they are of.
+    """
+    return pa.array([_referenced(each, root) for each in ids.to_pylist()], pa.string())
+
+
+def _referenced(unique_id: str | None, root: str) -> str | None:
+    text, sign, offset = (unique_id or "").rpartition("@")
+    if not sign or not offset.isdecimal() or text[:1] not in ("u", "p"):
+        return None
+    kind: StorageType = "u" if text[0] == "u" else "p"
+    try:
+        home = Descriptor(kind, text[1:], None, 0, 0).file_path
+    except FormatError:
+        return None  # the sign was a part of the name
+    return None if home is None else f"{spark_path(root, home)}@{offset}"
+
+
+def _keys(paths: pa.Array, offsets: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(paths, offsets.cast(pa.string()), "@")
+
+
+def _from_footers(paths: pa.Array, offsets: pa.Array, target: Storage) -> pa.Array:
+    encoded = paths.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    codes = encoded.indices.to_numpy().tolist()
+    footers = in_order(
+        lambda name: _footer_ids(name, target),
+        ((name, 1) for name in names),
+        threads=_FOOTERS_AT_ONCE,
+        budget=len(names),
+    )
+    known = list(footers)
+    places = zip(codes, offsets.to_pylist(), strict=True)
+    return pa.array([known[code].get(offset) for code, offset in places], pa.string())
+
+
+def _footer_ids(path: str, target: Storage) -> dict[int, str | None]:
+    """Give the id of each vector of a Puffin file by its offset; nothing if it cannot be read."""
+    try:
+        place, key = _opened(path, target)
+        footer = read_footer(
+            lambda start, length: place.read_range(key, start, length), place.size(key)
+        )
+    except (FormatError, InvalidArgumentError, ObjectNotFoundError) as error:
+        _LOG.warning("the vectors in %s are not known: %s", path, error)
+        return {}
+    return {
+        blob.offset: blob.properties.get(SOURCE_ID)
+        for blob in footer.blobs
+        if blob.type == DELETION_VECTOR
+    }
+
+
+def _opened(path: str, target: Storage) -> tuple[Storage, str]:
+    """Open a file by the name that a manifest has for it, on the target's kind of store only."""
+    name = path
+    if path.startswith("file:"):
+        name = "/" + path.removeprefix("file:").lstrip("/")
+        if path.startswith("file://") and not path.startswith("file:///"):
+            raise FormatError("the table names a file on another host", found=repr(path))
+    if not is_absolute(name):
+        raise FormatError("the table names a file by a relative path", found=repr(path))
+    return open_listed_file(target, name)

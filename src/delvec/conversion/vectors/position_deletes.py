@@ -1,0 +1,169 @@
+"""Vectors as Iceberg's second version knows them: Parquet files of row positions.
+
+One file for each data file. Its name begins with a digest of the vector's id, by which a later
+conversion knows it again without opening it.
+"""
+
+from __future__ import annotations
+
+import mmap
+from contextlib import closing
+from hashlib import sha256
+from io import BytesIO
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Final
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delvec.conversion.vectors.places import pieces, vector_places
+from delvec.conversion.vectors.reference import REQUESTS_AT_ONCE, StoredVectors
+from delvec.delta.log.files import DataFile
+from delvec.delta.read.load_vectors import load_vectors
+from delvec.storage.listed_files import spark_path
+from delvec.storage.parallel import in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from delvec.delta.log.file_set import FileSet
+    from delvec.storage import Storage
+    from delvec.storage.uncommitted import Leftovers
+    from delvec.vector import Bitmap
+
+__all__ = ["digest", "write_position_deletes"]
+
+_PATH: Final = pa.dictionary(pa.int32(), pa.string())
+_SCHEMA: Final = pa.schema(  # the ids are Iceberg's, reserved for these columns
+    [
+        pa.field("file_path", _PATH, nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
+    ]
+)
+_DIGITS: Final = 32
+_ROWS_AT_ONCE: Final = 1 << 19
+_PIECE: Final = 4 << 20
+_PIECE_VECTORS: Final = 256
+_IN_FLIGHT: Final = 64 << 20
+
+
+def digest(unique_ids: pa.Array) -> pa.Array:
+    """Give what stands for each vector's id in the name of its file; null for null.
+
+    >>> digest(pa.array(["uab^-aqEH.-t@S}K{vb[*k^@1"]))[0].as_py()
+    '66e49ccb193a466aec2420aefec6aa10'
+    """
+    texts = unique_ids.to_pylist()
+    return pa.array(
+        [None if text is None else sha256(text.encode()).hexdigest()[:_DIGITS] for text in texts],
+        pa.string(),
+    )
+
+
+def write_position_deletes(
+    files: FileSet,
+    data_paths: pa.Array,
+    source: Storage,
+    target: Storage,
+    folder: str,
+    leftovers: Leftovers,
+) -> StoredVectors:
+    """Write the vectors of files, all of which have one, as Parquet files of positions.
+
+    Positions are streamed: memory grows with the size of the vectors that are written side by side
+    (64 MiB, unless a single one is larger), not with the number of rows that they mark. A file of
+    more rows than a few hundred thousand goes through a temporary file on local disk.
+
+    Args:
+        files: The data files.
+        data_paths: Their names, letter for letter as the manifest will have them.
+        source: The Delta table.
+        target: The Iceberg table's location.
+        folder: Where in the target to write.
+        leftovers: Is told of each file before it is written.
+
+    Raises:
+        FormatError: A vector is damaged or does not fit its file; both files are named.
+        ObjectNotFoundError: The file of a vector is gone; the data file is named too.
+    """
+    places = vector_places(files)
+    sizes = np.empty(len(files), dtype=np.int64)
+    start = f"{folder}/" if folder else ""
+    keys = [f"{start}{each}-{uuid4()}.parquet" for each in digest(places.ids).to_pylist()]
+    chosen = pieces(
+        places,
+        most_bytes=_PIECE,
+        most_vectors=min(max(len(files) // (4 * REQUESTS_AT_ONCE), 1), _PIECE_VECTORS),
+        most_homes=1,
+    )
+
+    def remembered() -> Iterator[tuple[NDArray[np.int64], int]]:
+        for rows, weight in chosen:
+            leftovers.add(*(keys[row] for row in rows.tolist()))
+            yield rows, weight
+
+    def written(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int]]:
+        chosen_rows = rows.tolist()
+        vectors = load_vectors(source, [_data_file(files, row) for row in chosen_rows])
+        return rows, [
+            _write(target, keys[row], data_paths[row].as_py(), vector)
+            for row, vector in zip(chosen_rows, vectors, strict=True)
+            if vector is not None
+        ]
+
+    results = in_order(written, remembered(), threads=REQUESTS_AT_ONCE, budget=_IN_FLIGHT)
+    with closing(results):
+        for rows, bytes_of_each in results:
+            sizes[rows] = bytes_of_each
+    names = pa.array([spark_path(target.root, key) for key in keys], pa.string())
+    return StoredVectors(
+        names, sizes, None, None, places.cardinalities, int(sizes.sum()), len(files)
+    )
+
+
+def _data_file(files: FileSet, row: int) -> DataFile:
+    """Make what loading a vector needs to know of its file."""
+    return DataFile(
+        files.paths[row].as_py(),
+        int(files.sizes[row]),
+        {},
+        files.descriptor(row),
+        files.row_counts[row].as_py(),
+        int(files.modification_times[row]),
+    )
+
+
+def _write(target: Storage, key: str, data_path: str, vector: Bitmap) -> int:
+    if vector.cardinality <= _ROWS_AT_ONCE:
+        memory = BytesIO()
+        _write_rows(memory, data_path, vector)
+        content = memory.getbuffer()
+        target.write(key, content)
+        return content.nbytes
+    with TemporaryFile(prefix="delvec-") as file:
+        _write_rows(file, data_path, vector)
+        file.flush()
+        # Not closed here but with its last user: closing what is still looked at is an error.
+        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        target.write(key, content)
+        return content.nbytes
+
+
+def _write_rows(file: IO[bytes], data_path: str, vector: Bitmap) -> None:
+    name = pa.array([data_path], pa.string())
+    with pq.ParquetWriter(
+        file,
+        _SCHEMA,
+        compression="zstd",
+        use_dictionary=["file_path"],
+        column_encoding={"pos": "DELTA_BINARY_PACKED"},
+        store_schema=False,
+    ) as writer:
+        for positions in vector.batches(_ROWS_AT_ONCE):
+            paths = pa.DictionaryArray.from_arrays(np.zeros(len(positions), np.int32), name)
+            batch = pa.record_batch([paths, pa.array(positions)], schema=_SCHEMA)
+            writer.write_batch(batch)

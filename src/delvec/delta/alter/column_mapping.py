@@ -1,0 +1,88 @@
+"""Column mapping: the ids and the names that columns have in files, whatever queries call them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from delvec.delta.alter.table_state import all_fields
+from delvec.delta.schema.properties import MAX_COLUMN_ID
+from delvec.delta.schema.types import ArrayType, MapType, StructType, parse_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delvec.delta.alter.table_state import TableState
+    from delvec.delta.schema.types import DataType, Field
+
+__all__ = ["each_field", "mapped", "unmapped"]
+
+_KEYS: Final = "delta.columnMapping."
+_ID: Final = "delta.columnMapping.id"
+_PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+
+
+def mapped(state: TableState, *, keep_names: bool = False) -> TableState:
+    """Give every field that has none an id and a name for files, if the table maps its columns.
+
+    Args:
+        state: The table, with its new columns.
+        keep_names: Whether names in files are those of the columns: of files that exist they are.
+    """
+    if state.metadata.mapping_mode == "none":
+        return state
+    # Fields are read by the rules of the mode, which those without an id do not keep yet.
+    schema = parse_schema(state.metadata.schema_string)
+    highest = max(
+        [
+            int(state.metadata.configuration.get(MAX_COLUMN_ID, "0")),
+            *(int(field.metadata.get(_ID, 0)) for field in all_fields(schema)),
+        ]
+    )
+
+    def with_id(field: Field) -> Field:
+        nonlocal highest
+        if _ID in field.metadata and _PHYSICAL_NAME in field.metadata:
+            return field
+        highest += 1
+        name = field.name if keep_names else f"col-{uuid4()}"
+        return _with_metadata(field, {_ID: highest, _PHYSICAL_NAME: name})
+
+    schema = each_field(schema, with_id)
+    properties = {**state.metadata.configuration, MAX_COLUMN_ID: str(highest)}
+    return state.with_schema(schema).with_properties(properties)
+
+
+def unmapped(schema: StructType) -> StructType:
+    """Take from fields what maps them in another table."""
+
+    def plain(field: Field) -> Field:
+        kept = {key: value for key, value in field.metadata.items() if not key.startswith(_KEYS)}
+        return replace(field, metadata=kept, physical_name=field.name, field_id=None)
+
+    return each_field(schema, plain)
+
+
+def each_field(schema: StructType, change: Callable[[Field], Field]) -> StructType:
+    """Change all fields, each before those inside of it."""
+    fields = []
+    for field in schema.fields:
+        changed = change(field)
+        fields.append(replace(changed, type=_each_inside(changed.type, change)))
+    return StructType(tuple(fields))
+
+
+def _each_inside(kind: DataType, change: Callable[[Field], Field]) -> DataType:
+    if isinstance(kind, StructType):
+        return each_field(kind, change)
+    if isinstance(kind, ArrayType):
+        return replace(kind, element=_each_inside(kind.element, change))
+    if isinstance(kind, MapType):
+        key, value = (_each_inside(each, change) for each in (kind.key, kind.value))
+        return replace(kind, key=key, value=value)
+    return kind
+
+
+def _with_metadata(field: Field, more: dict[str, Any]) -> Field:
+    return replace(field, metadata={**field.metadata, **more})

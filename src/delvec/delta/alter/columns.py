@@ -1,0 +1,289 @@
+"""Changes to the columns of a table, by Delta's rules; no row is touched by any."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from delvec.delta.alter.column_mapping import each_field, mapped, unmapped
+from delvec.delta.alter.valid_schema import require_valid
+from delvec.delta.schema.expressions import (
+    CURRENT_DEFAULT,
+    GENERATION,
+    IDENTITY,
+    INVARIANT,
+    constraints,
+    invariants,
+    names_in,
+)
+from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from delvec.delta.alter.table_state import TableState
+    from delvec.delta.schema.types import DataType, Field
+
+__all__ = ["add_columns", "drop_column", "evolved", "rename_column", "split_path"]
+
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
+_OWN: Final = (CURRENT_DEFAULT, GENERATION, INVARIANT)
+
+
+def split_path(name: str) -> tuple[str, ...]:
+    """Split a column's path at its dots; names with dots in them are quoted.
+
+    >>> split_path("a.element.`b.c`")
+    ('a', 'element', 'b.c')
+    """
+    parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name)]
+    if not parts or _PART.sub("x", name) != ".".join("x" * len(parts)):
+        raise InvalidArgumentError(
+            f"{name!r} is no path of a column", hint="write a.b, and `a.b` for a dot in a name"
+        )
+    return tuple(parts)
+
+
+def add_columns(state: TableState, fields: Sequence[Field]) -> TableState:
+    """Add columns at the end; a path such as `a.b` for a name adds a field to a struct.
+
+    Raises:
+        InvalidArgumentError: A column exists, is NOT NULL, or has an expression of its own.
+    """
+    schema = state.schema
+    for field in fields:
+        *parents, name = split_path(field.name)
+        _require_plain(field)
+        new = _nullable(replace(field, name=name, physical_name=name))
+        schema = _changed(schema, tuple(parents), partial(_with_field, new))
+    return _finished(state, schema)
+
+
+def rename_column(state: TableState, old: str, new: str) -> TableState:
+    """Give a column, or a field of a struct, another name; files keep the one they have.
+
+    Raises:
+        InvalidArgumentError: The table does not map its columns, or an expression names the column.
+    """
+    *parents, name = _existing(state, old, "renamed")
+
+    def renamed(struct: StructType) -> StructType:
+        field = struct.field(name)
+        taken = [each.name for each in struct.fields if each is not field]
+        if new.lower() in (each.lower() for each in taken):
+            raise InvalidArgumentError(f"there is a column {new!r} already")
+        fields = [replace(each, name=new) if each is field else each for each in struct.fields]
+        return StructType(tuple(fields))
+
+    schema = _changed(state.schema, tuple(parents), renamed)
+    partitions = tuple(
+        new if not parents and each.lower() == name.lower() else each
+        for each in state.metadata.partition_columns
+    )
+    metadata = replace(state.metadata, partition_columns=partitions)
+    return _finished(replace(state, metadata=metadata), schema)
+
+
+def drop_column(
+    state: TableState, name: str, *, clustered_by: Sequence[Sequence[str]] = ()
+) -> TableState:
+    """Forget a column, or a field of a struct; its values stay in files until these go.
+
+    Args:
+        state: The table.
+        name: The column, or the path of a field.
+        clustered_by: The clustering columns, as paths of physical names.
+
+    Raises:
+        InvalidArgumentError: The table does not map its columns, or needs this one.
+    """
+    *parents, last = _existing(state, name, "dropped")
+    if not parents and last.lower() in (each.lower() for each in state.metadata.partition_columns):
+        raise InvalidArgumentError(f"{name} cannot be dropped: the table is partitioned by it")
+    physical = _physical_path(state.schema, (*parents, last))
+    if any(tuple(path[: len(physical)]) == physical for path in clustered_by):
+        raise InvalidArgumentError(f"{name} cannot be dropped: the table is clustered by it")
+
+    def dropped(struct: StructType) -> StructType:
+        field = struct.field(last)
+        kept = tuple(each for each in struct.fields if each is not field)
+        if not kept:
+            raise InvalidArgumentError(f"{name} cannot be dropped: it is the only one")
+        return StructType(kept)
+
+    return _finished(state, _changed(state.schema, tuple(parents), dropped))
+
+
+def evolved(state: TableState, incoming: StructType) -> TableState:
+    """Add what incoming rows have and the table has not, at the end and nullable.
+
+    Raises:
+        InvalidArgumentError: A column is there with another type.
+    """
+    return _finished(state, _united(state.schema, incoming, ""))
+
+
+def _finished(state: TableState, schema: StructType) -> TableState:
+    if schema == state.schema:
+        return state
+    changed = mapped(state.with_schema(schema))
+    require_valid(changed.metadata)
+    return changed.upgraded(state)
+
+
+def _require_plain(field: Field) -> None:
+    if not field.nullable:
+        raise InvalidArgumentError(
+            f"column {field.name} is NOT NULL, and rows that are there have no value for it",
+            hint="add it as nullable",
+        )
+    own = [key for key in field.metadata if key in _OWN or key.startswith(IDENTITY)]
+    if own:
+        raise InvalidArgumentError(
+            f"column {field.name} has {own[0]}, which would say nothing of rows that are there",
+            hint="a table gets columns with expressions when it is created",
+        )
+
+
+def _nullable(field: Field) -> Field:
+    """Make a new column of a field: null wherever it likes, with nothing of another table."""
+
+    def plain(each: Field) -> Field:
+        metadata = {
+            key: value
+            for key, value in each.metadata.items()
+            if key not in _OWN and not key.startswith(IDENTITY)
+        }
+        return replace(each, nullable=True, metadata=metadata)
+
+    [new] = unmapped(each_field(StructType((field,)), plain)).fields
+    if isinstance(new.type, PrimitiveType) and new.type.name == "void":
+        raise InvalidArgumentError(
+            f"column {new.name} has no type: all its values are NULL", hint="cast it to one"
+        )
+    return new
+
+
+def _with_field(new: Field, struct: StructType) -> StructType:
+    if new.name.lower() in (each.name.lower() for each in struct.fields):
+        raise InvalidArgumentError(f"there is a column {new.name!r} already")
+    return StructType((*struct.fields, new))
+
+
+def _changed(
+    kind: DataType, path: tuple[str, ...], change: Callable[[StructType], StructType]
+) -> StructType:
+    """Change the struct at a path; `element`, `key` and `value` lead into arrays and maps."""
+    changed = _at(kind, path, change)
+    if not isinstance(changed, StructType):
+        raise InvalidArgumentError(f"a {kind} has no fields")
+    return changed
+
+
+def _at(
+    kind: DataType, path: tuple[str, ...], change: Callable[[StructType], StructType]
+) -> DataType:
+    if isinstance(kind, StructType):
+        if not path:
+            return change(kind)
+        inner = kind.field(path[0])
+        new = replace(inner, type=_at(inner.type, path[1:], change))
+        return StructType(tuple(new if each is inner else each for each in kind.fields))
+    step = path[0].lower() if path else ""
+    if isinstance(kind, ArrayType) and step == "element":
+        return replace(kind, element=_at(kind.element, path[1:], change))
+    if isinstance(kind, MapType) and step == "key":
+        return replace(kind, key=_at(kind.key, path[1:], change))
+    if isinstance(kind, MapType) and step == "value":
+        return replace(kind, value=_at(kind.value, path[1:], change))
+    raise InvalidArgumentError(
+        f"there is no field {'.'.join(path) or 'to be had'} in a {kind}",
+        hint="paths lead into structs; into arrays by `element`, into maps by `key` and `value`",
+    )
+
+
+def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
+    """Give the path of a column that may be changed, in the table's own letters."""
+    if state.metadata.mapping_mode == "none":
+        raise UnsupportedFeatureError(
+            f"{name} cannot be {what}: the files know their columns by name",
+            feature="columnMapping",
+            hint='add_feature("columnMapping"), then set delta.columnMapping.mode to name',
+        )
+    names = [field.name for field in state.schema.fields]
+    path = (name,) if name in names else split_path(name)
+    found: list[str] = []
+
+    def note(struct: StructType) -> StructType:
+        found.append(struct.field(path[-1]).name)
+        return struct
+
+    _changed(state.schema, path[:-1], note)
+    for what_refers, expression in _expressions(state):
+        words = {each.lower() for each in path if each not in ("element", "key", "value")}
+        if words <= names_in(expression):
+            raise InvalidArgumentError(
+                f"{name} cannot be {what}: {what_refers} names it: {expression}",
+                hint="drop the constraint first" if "constraint" in what_refers else None,
+            )
+    return (*path[:-1], found[0])
+
+
+def _expressions(state: TableState) -> Iterator[tuple[str, str]]:
+    for name, text in constraints(state.metadata).items():
+        yield f"constraint {name}", text
+    for path, text in invariants(state.metadata).items():
+        yield f"the invariant of {path}", text
+    for field in state.schema.fields:
+        if GENERATION in field.metadata:
+            yield f"generated column {field.name}", str(field.metadata[GENERATION])
+    if _STATS_COLUMNS in state.metadata.configuration:
+        yield f"property {_STATS_COLUMNS}", state.metadata.configuration[_STATS_COLUMNS]
+
+
+def _physical_path(kind: DataType, path: tuple[str, ...]) -> tuple[str, ...]:
+    names: list[str] = []
+    for step in path:
+        if not isinstance(kind, StructType):
+            break
+        field = kind.field(step)
+        names.append(field.physical_name)
+        kind = field.type
+    return tuple(names)
+
+
+def _united(have: StructType, incoming: StructType, where: str) -> StructType:
+    by_name = {field.name.lower(): field for field in have.fields}
+    fields = dict(by_name)
+    for field in incoming.fields:
+        key, path = field.name.lower(), f"{where}{field.name}"
+        fields[key] = (
+            replace(by_name[key], type=_united_type(by_name[key].type, field.type, path))
+            if key in by_name
+            else _nullable(field)
+        )
+    return StructType(tuple(fields.values()))
+
+
+def _united_type(have: DataType, incoming: DataType, path: str) -> DataType:
+    if isinstance(have, StructType) and isinstance(incoming, StructType):
+        return _united(have, incoming, f"{path}.")
+    if isinstance(have, ArrayType) and isinstance(incoming, ArrayType):
+        element = _united_type(have.element, incoming.element, f"{path}.element")
+        return replace(have, element=element)
+    if isinstance(have, MapType) and isinstance(incoming, MapType):
+        return replace(
+            have,
+            key=_united_type(have.key, incoming.key, f"{path}.key"),
+            value=_united_type(have.value, incoming.value, f"{path}.value"),
+        )
+    if isinstance(have, PrimitiveType) and isinstance(incoming, PrimitiveType):
+        return have  # values are cast to it when they are written, where that is allowed
+    raise InvalidArgumentError(
+        f"column {path} is {have} in the table and {incoming} in the rows",
+        hint=f"cast it to {have}",
+    )

@@ -1,0 +1,66 @@
+"""A table that becomes another one in place: new columns and properties, the same history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.delta.alter.definition import new_table
+from delvec.delta.alter.table_state import TableState, with_features
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from delvec.delta.schema.types import StructType
+
+__all__ = ["replaced"]
+
+# What delvec and others write about a table, and no user sets.
+_OWN: Final = (
+    "delta.columnMapping.maxColumnId",
+    "delta.rowTracking.materialized",
+    "delta.inCommitTimestampEnablement",
+)
+_TRACKING: Final = _OWN[1]
+
+
+def replaced(
+    state: TableState,
+    schema: StructType,
+    partition_by: Sequence[str],
+    properties: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+) -> TableState:
+    """Give the state of a table that takes the place of another, under its id.
+
+    The protocol never goes down, since old versions stay readable under it.
+
+    Args:
+        state: The table as it is.
+        schema: The new columns.
+        partition_by: The new partition columns.
+        properties: The new properties; by default those that there are.
+        name: The new name; by default the one that there is.
+        description: Likewise.
+    """
+    was = state.metadata
+    wanted: Mapping[str, Any] = was.configuration if properties is None else properties
+    asked = {key: value for key, value in wanted.items() if not key.startswith(_OWN)}
+    fresh = new_table(schema, partition_by, asked, name=name, description=description)
+    tracking = {
+        key: value
+        for key, value in was.configuration.items()
+        if key.startswith(_TRACKING)
+        and any(k.startswith(_TRACKING) for k in fresh.metadata.configuration)
+    }
+    metadata = replace(
+        fresh.metadata,
+        id=was.id,
+        created_ms=was.created_ms,
+        name=was.name if name is None else name,
+        description=was.description if description is None else description,
+        configuration={**fresh.metadata.configuration, **tracking},
+    )
+    return TableState(with_features(state.protocol, fresh.protocol.supported), metadata)

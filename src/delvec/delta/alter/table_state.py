@@ -1,0 +1,183 @@
+"""What a table is apart from its files: protocol and metadata; the first follows the second.
+
+Protocols come out as delta-spark has them: versions alone where these say exactly the features,
+else version 7 for writers, and 3 for readers where there is a feature that no lower version has.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from delvec.delta.schema.expressions import (
+    CURRENT_DEFAULT,
+    GENERATION,
+    IDENTITY,
+    INVARIANT,
+    constraints,
+)
+from delvec.delta.schema.features import FEATURES, implied_by
+from delvec.delta.schema.protocol import READERS_WITH_FEATURES, WRITERS_WITH_FEATURES, Protocol
+from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
+from delvec.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.types import DataType, Field
+
+__all__ = ["TableState", "all_fields", "closure", "needed_features", "with_features"]
+
+_OF_TYPES: Final = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
+_OF_METADATA: Final = {
+    GENERATION: "generatedColumns",
+    CURRENT_DEFAULT: "allowColumnDefaults",
+    INVARIANT: "invariants",
+}
+
+
+@dataclass(frozen=True)
+class TableState:
+    """The protocol and the metadata of a table."""
+
+    protocol: Protocol
+    metadata: Metadata
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> TableState:
+        """Give the state of a version."""
+        return cls(snapshot.protocol, snapshot.metadata)
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the table."""
+        return self.metadata.schema
+
+    def with_properties(self, properties: Mapping[str, str]) -> TableState:
+        """Put these properties in place of all that there are."""
+        return replace(self, metadata=replace(self.metadata, configuration=dict(properties)))
+
+    def with_schema(self, schema: StructType) -> TableState:
+        """Put another schema in place."""
+        text = json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
+        return replace(self, metadata=replace(self.metadata, schema_string=text))
+
+    def with_features(self, names: Iterable[str]) -> TableState:
+        """Add features to the protocol, and those that they need."""
+        return replace(self, protocol=with_features(self.protocol, names))
+
+    def upgraded(self, was: TableState) -> TableState:
+        """Add the features that a change of the metadata needs and only writers have to know.
+
+        Raises:
+            InvalidArgumentError: It needs one that shuts out readers, which has to be asked for.
+        """
+        # What a table went without before is not for this change to mend.
+        missing = needed_features(self.metadata) - needed_features(was.metadata)
+        missing -= self.protocol.supported
+        # What a preview was in the table before has the same form.
+        missing -= {name.removesuffix("-preview") for name in self.protocol.supported}
+        shutting = sorted(name for name in missing if FEATURES[name].for_readers)
+        if shutting:
+            raise InvalidArgumentError(
+                f"this needs the table feature {', '.join(shutting)}, without which readers could"
+                " not read the table any more",
+                hint="enable_deletion_vectors() adds it"
+                if shutting[0] == "deletionVectors"
+                else f'add_feature("{shutting[0]}") adds it',
+            )
+        return self.with_features(missing) if missing else self
+
+
+def needed_features(metadata: Metadata) -> frozenset[str]:
+    """Give the features that columns and properties of a table need."""
+    needed = {
+        feature.name
+        for feature in FEATURES.values()
+        if feature.switch and metadata.is_on(feature.switch)
+    }
+    needed |= {
+        name
+        for name, is_used in (
+            ("columnMapping", metadata.mapping_mode != "none"),
+            ("v2Checkpoint", metadata.configuration.get("delta.checkpointPolicy") == "v2"),
+            ("checkConstraints", bool(constraints(metadata))),
+        )
+        if is_used
+    }
+    for field in all_fields(metadata.schema):
+        needed |= set(_needed_by(field))
+    return closure(needed)
+
+
+def _needed_by(field: Field) -> Iterator[str]:
+    if not field.nullable:
+        yield "invariants"
+    for key in field.metadata:
+        if key in _OF_METADATA:
+            yield _OF_METADATA[key]
+        elif key.startswith(IDENTITY):
+            yield "identityColumns"
+    for kind in _primitives(field.type):
+        if kind.name in _OF_TYPES:
+            yield _OF_TYPES[kind.name]
+
+
+def _primitives(kind: DataType) -> Iterator[PrimitiveType]:
+    """Give the types of a field's own value; those of fields inside are theirs."""
+    if isinstance(kind, PrimitiveType):
+        yield kind
+    elif isinstance(kind, ArrayType):
+        yield from _primitives(kind.element)
+    elif isinstance(kind, MapType):
+        yield from _primitives(kind.key)
+        yield from _primitives(kind.value)
+
+
+def all_fields(kind: DataType) -> Iterator[Field]:
+    """Give all fields, those inside of others too, each before what is inside of it."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            yield field
+            yield from all_fields(field.type)
+    elif isinstance(kind, ArrayType):
+        yield from all_fields(kind.element)
+    elif isinstance(kind, MapType):
+        yield from all_fields(kind.key)
+        yield from all_fields(kind.value)
+
+
+def closure(names: Iterable[str]) -> frozenset[str]:
+    """Add what features need."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(FEATURES[name].needs)
+    return frozenset(found)
+
+
+def with_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
+    """Give the lowest protocol that has more features, and no less than the one that was.
+
+    >>> with_features(Protocol(1, 2), ["checkConstraints"])  # doctest: +ELLIPSIS
+    Protocol(min_reader_version=1, min_writer_version=3, ...
+    """
+    features = protocol.supported | closure(names)
+    if features == protocol.supported:
+        return protocol
+    readers = {name for name in features if name in FEATURES and FEATURES[name].for_readers}
+    readers |= protocol.reader_features
+    lowest = 1 if not readers else 2 if readers == {"columnMapping"} else READERS_WITH_FEATURES
+    reader = max(lowest, protocol.min_reader_version)
+    if protocol.min_writer_version < WRITERS_WITH_FEATURES and reader < READERS_WITH_FEATURES:
+        for writer in range(protocol.min_writer_version, WRITERS_WITH_FEATURES):
+            if implied_by(reader, writer) == features:
+                return Protocol(reader, writer)
+    named = frozenset(readers) if reader >= READERS_WITH_FEATURES else frozenset()
+    return Protocol(reader, WRITERS_WITH_FEATURES, named, features)

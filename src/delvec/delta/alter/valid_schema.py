@@ -1,0 +1,94 @@
+"""What the columns of a table may be called, and what it may be partitioned by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from delvec.delta.alter.table_state import all_fields
+from delvec.delta.schema.types import PrimitiveType, StructType
+from delvec.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.types import DataType
+
+__all__ = ["require_enforced", "require_valid"]
+
+_FORBIDDEN: Final = " ,;{}()\n\t="
+_OF_CHANGES: Final = ("_change_type", "_commit_version", "_commit_timestamp")
+
+
+def require_valid(metadata: Metadata) -> None:
+    """Refuse columns that Delta does not take.
+
+    Raises:
+        InvalidArgumentError: With the column and what helps.
+    """
+    schema = metadata.schema
+    if not schema.fields:
+        raise InvalidArgumentError("the table has no columns", hint="give it at least one")
+    _require_distinct(schema, "the table")
+    for field in all_fields(schema):
+        _require_distinct(field.type, field.name)
+        if metadata.mapping_mode == "none" and any(each in field.name for each in _FORBIDDEN):
+            raise InvalidArgumentError(
+                f"column {field.name!r} has one of {_FORBIDDEN!r} in its name",
+                hint="take another name, or set delta.columnMapping.mode to name",
+            )
+        if isinstance(field.type, PrimitiveType) and field.type.name == "void":
+            raise InvalidArgumentError(f"column {field.name} has no type", hint="give it one")
+    if metadata.is_on("delta.enableChangeDataFeed"):
+        taken = [name for name in schema.names if name.lower() in _OF_CHANGES]
+        if taken:
+            raise InvalidArgumentError(
+                f"column {taken[0]} has a name that the change data feed takes for itself",
+                hint="rename it, or leave delta.enableChangeDataFeed off",
+            )
+    _require_partitions(metadata)
+
+
+def require_enforced(schema: StructType) -> None:
+    """Refuse NOT NULL where delta-spark does not write to: inside of arrays and maps.
+
+    Raises:
+        InvalidArgumentError: With the column.
+    """
+    for field in schema.fields:
+        if isinstance(field.type, StructType):
+            require_enforced(field.type)
+        elif any(not inner.nullable for inner in all_fields(field.type)):
+            raise InvalidArgumentError(
+                f"column {field.name} has a NOT NULL field inside of an array or a map",
+                hint="Delta takes none there: make it nullable",
+            )
+
+
+def _require_distinct(kind: DataType, where: str) -> None:
+    if not isinstance(kind, StructType):
+        return
+    counts = Counter(name.lower() for name in kind.names)
+    twins = [name for name in kind.names if counts[name.lower()] > 1]
+    if twins:
+        raise InvalidArgumentError(
+            f"{where} has more than one column of a name: {', '.join(twins)}",
+            hint="names that differ in case only are the same to Delta",
+        )
+
+
+def _require_partitions(metadata: Metadata) -> None:
+    columns = metadata.partition_columns
+    if len({name.lower() for name in columns}) < len(columns):
+        raise InvalidArgumentError(f"a partition column comes twice: {', '.join(columns)}")
+    for name in columns:
+        kind = metadata.schema.field(name).type
+        if not isinstance(kind, PrimitiveType) or kind.name in ("variant", "void"):
+            raise InvalidArgumentError(
+                f"the table cannot be partitioned by {name}, which is {kind}",
+                hint="partition by a column of a simple type",
+            )
+    if len(columns) == len(metadata.schema.fields):
+        raise InvalidArgumentError(
+            "the table is partitioned by all its columns, and files would have none",
+            hint="leave one out",
+        )

@@ -1,0 +1,245 @@
+"""Checkpoints in Parquet: columns are read when asked for, rows of files stay Arrow.
+
+A part may be a whole checkpoint, one of several parts, a manifest of the second kind or one of its
+sidecars: all have the same columns, and any of them may be missing.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from delvec.delta.log.action_columns import TYPES, conformed
+from delvec.delta.log.json_actions import VECTOR, adds_schema
+from delvec.delta.log.segment import LOG
+from delvec.delta.stats.to_json import statistics_text
+from delvec.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from delvec.delta.log.action_columns import Kind
+    from delvec.storage import Storage
+
+__all__ = ["ParquetActions", "sidecar_key"]
+
+_MAPS: Final = ("partitionValues", "tags")
+_OTHERS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
+
+
+def sidecar_key(path: str, manifest: str) -> str:
+    """Name the file of a sidecar; it is in the log's own folder, whatever the manifest says."""
+    name = unquote(path).rpartition("/")[2]
+    if name in ("", ".", ".."):
+        raise FormatError("a sidecar of a checkpoint has no name", path=manifest, found=repr(path))
+    return f"{LOG}/_sidecars/{name}"
+
+
+class ParquetActions:
+    """The actions of one Parquet file of a checkpoint."""
+
+    def __init__(self, storage: Storage, key: str) -> None:
+        self._storage, self._key = storage, key
+        self._live: NDArray[np.int64] | None = None
+        self.uri = storage.uri_of(key)
+
+    def others(self) -> Iterator[dict[str, Any]]:
+        """Give the actions that are not about data files, as dictionaries."""
+        names = [name for name in _OTHERS if self._type(name) is not None]
+        if not names:
+            return
+        table = self._read(names)
+        for name in names:
+            column = table.column(name)
+            for value in column.filter(column.is_valid()).to_pylist():
+                yield {name: _plain(value)}
+
+    def adds(self, partition_names: Sequence[str]) -> pa.Table:
+        """Give the live files: path, vector, size, time and the text of the partition values."""
+        schema = adds_schema(partition_names)
+        if self._type("add", "path") is None:
+            return schema.empty_table()
+        there = [name for name in schema.names if self._type("add", name) is not None]
+        add = self._add(there)
+        columns = {name: _child(add, name) for name in there}
+        columns["deletionVector"] = _vector(columns.get("deletionVector"), len(add))
+        if "partitionValues" in columns:
+            # Other writers may hold texts as large or dictionary-encoded ones.
+            texts = self._cast(columns["partitionValues"], pa.map_(pa.string(), pa.string()))
+            values = [pc.map_lookup(texts, name, "first") for name in partition_names]
+            columns["partitionValues"] = pa.StructArray.from_arrays(values, list(partition_names))
+        arrays = [
+            self._cast(columns[f.name], f.type) if f.name in columns else pa.nulls(len(add), f.type)
+            for f in schema
+        ]
+        return pa.table(arrays, schema=schema)
+
+    def _cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
+        try:
+            return column.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise self._damaged(error) from error
+
+    def json_statistics(self) -> pa.Array | None:
+        """Give the statistics of the files as JSON, None if the checkpoint has none."""
+        if self._type("add", "stats") is None:
+            return None
+        return self._cast(_child(self._add(["stats"]), "stats"), pa.string())
+
+    def parsed_statistics(self, *path: str) -> pa.Array | None:
+        """Give one column of the statistics that are kept as columns; None if there is none."""
+        if self._type("add", "stats_parsed", *path) is None:
+            return None
+        value = self._add([".".join(("stats_parsed", *path))])
+        for name in ("stats_parsed", *path):
+            value = _child(value, name)
+        return value
+
+    def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Give the whole actions of some live files, by their rows in `adds`."""
+        fields = [f.name for f in self._type("add") if not f.name.endswith("_parsed")]
+        chosen = pa.array(rows, pa.int64())
+        values = self._add(fields).take(chosen).to_pylist()
+        if self._type("add", "stats_parsed") is not None:
+            # Tables may keep statistics as columns alone; an entry has them as text.
+            parsed = _child(self._add(["stats_parsed"]), "stats_parsed").take(chosen)
+            texts = statistics_text(parsed).to_pylist()
+            for value, text in zip(values, texts, strict=True):
+                value["stats"] = value.get("stats") or text
+        return [
+            {
+                "add": {
+                    # An empty map comes as an empty list, like that of an array.
+                    key: item or {} if key in _MAPS else item
+                    for key, item in _plain(value).items()
+                    if item is not None
+                }
+            }
+            for value in values
+        ]
+
+    def pieces(
+        self,
+        kind: Kind,
+        partition_names: Sequence[str] = (),  # noqa: ARG002 - for sources in JSON
+        more: Sequence[str] = (),
+    ) -> Iterator[pa.StructArray]:
+        """Give the whole actions of one kind, in order, one row group after the other.
+
+        Args:
+            kind: Which actions.
+            partition_names: The columns of the partitions.
+            more: Further fields that are given as they are, if they are there.
+        """
+        if self._type(kind, "path") is None:
+            return
+        added = [name for name in more if self._type(kind, name) is not None]
+        names = [field.name for field in TYPES[kind] if self._type(kind, field.name) is not None]
+        columns = [f"{kind}.{name}" for name in (*names, *added)]
+        for group in range(self._file.num_row_groups):
+            try:
+                column = self._file.read_row_group(group, columns=columns).column(kind)
+                column = column.combine_chunks()
+                found = column.filter(_child(column, "path").is_valid())
+                whole = conformed(found, TYPES[kind])
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+                raise self._damaged(error) from error
+            yield pa.StructArray.from_arrays(
+                [*whole.flatten(), *(_child(found, name) for name in added)],
+                [*(field.name for field in TYPES[kind]), *added],
+            )
+
+    def _add(self, fields: Sequence[str]) -> pa.StructArray:
+        """Read fields of `add`, one row for each live file."""
+        column = self._read([f"add.{name}" for name in fields]).column("add").combine_chunks()
+        if self._live is None:
+            paths = column if "path" in fields else self._read(["add.path"]).column("add")
+            valid = _child(paths, "path").is_valid().to_numpy(zero_copy_only=False)
+            self._live = np.flatnonzero(valid)
+        rows = self._live
+        # Writers put all adds together; a slice of them costs nothing, a million picked rows 0.5 s.
+        if len(rows) and int(rows[-1] - rows[0]) + 1 == len(rows):
+            return column.slice(int(rows[0]), len(rows))
+        try:
+            return column.take(rows)
+        except pa.ArrowNotImplementedError as error:
+            raise self._damaged(error) from error
+
+    def _read(self, columns: Sequence[str]) -> pa.Table:
+        try:
+            return self._file.read(columns=list(columns))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self._damaged(error) from error
+
+    def _type(self, *path: str) -> Any:  # noqa: ANN401
+        """Give the Arrow type of a column, None if there is none."""
+        found: Any = None
+        inside: Any = self._schema
+        for name in path:
+            index = inside.get_field_index(name) if hasattr(inside, "get_field_index") else -1
+            if index < 0:
+                return None
+            found = inside.field(index).type
+            inside = found
+        return found
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return self._file.schema_arrow
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        try:
+            source = self._storage.open_input(self._key)
+            return pq.ParquetFile(
+                pa.PythonFile(source, mode="r"),
+                pre_buffer=True,
+                coerce_int96_timestamp_unit="us",
+                arrow_extensions_enabled=False,
+            )
+        except (pa.ArrowInvalid, OSError) as error:
+            if type(error).__module__.startswith("delvec"):
+                raise
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> FormatError:
+        return FormatError(
+            f"a checkpoint cannot be read ({error})",
+            path=self.uri,
+            hint="if all commits are still there, move the checkpoint away and try again",
+        )
+
+
+def _child(value: pa.StructArray, name: str) -> pa.Array:
+    """Give a field of a struct, null where the struct is null."""
+    return pc.struct_field(value, name)
+
+
+def _vector(column: pa.StructArray | None, rows: int) -> pa.StructArray:
+    """Bring the vectors of a checkpoint, which may have more fields or fewer, into one form."""
+    if column is None:
+        return pa.nulls(rows, VECTOR)
+    names = {f.name for f in column.type}
+    arrays = [
+        _child(column, f.name).cast(f.type) if f.name in names else pa.nulls(rows, f.type)
+        for f in VECTOR
+    ]
+    # Some writers have a struct of nulls where there is no vector.
+    return pa.StructArray.from_arrays(arrays, fields=list(VECTOR), mask=arrays[0].is_null())
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """Turn Arrow's maps, which come as lists of pairs, into dictionaries."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list) and all(isinstance(item, tuple) for item in value) and value:
+        return dict(value)
+    return value

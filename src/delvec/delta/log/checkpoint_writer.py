@@ -1,0 +1,271 @@
+"""Writing checkpoints: the whole state of a version in one file, so that readers begin there.
+
+    <version>.checkpoint.parquet           by default
+    <version>.checkpoint.<uuid>.parquet    with `delta.checkpointPolicy` v2: small actions, and one
+                                           sidecar in `_sidecars` with those of data files
+
+Commits before a checkpoint stay. Memory grows with the bytes of the new checkpoint (some 100 for
+each file, and its statistics), with the keys of live files, and with the largest piece of the log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from time import time
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from delvec.delta.log.action_columns import REMOVE, TEXTS
+from delvec.delta.log.checkpoint_adds import AddForm, checkpoint_adds
+from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, hinted_version, list_log
+from delvec.delta.schema.intervals import interval_ms
+from delvec.errors import FormatError, ObjectExistsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.storage import Storage
+
+__all__ = ["write_checkpoint"]
+
+_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_WEEK: Final = "interval 1 week"
+_DIFFERENT: Final = re.compile(
+    r"\.(path|stats|size|modificationTime|baseRowId)$|\.m(in|ax)Values\."
+)
+_MAPS: Final = ("options", "configuration", "tags")
+_SMALL: Final = [
+    pa.field(
+        "txn",
+        pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]),
+    ),
+    pa.field(
+        "metaData",
+        pa.struct(
+            [
+                ("id", pa.string()),
+                ("name", pa.string()),
+                ("description", pa.string()),
+                ("format", pa.struct([("provider", pa.string()), ("options", TEXTS)])),
+                ("schemaString", pa.string()),
+                ("partitionColumns", pa.list_(pa.string())),
+                ("configuration", TEXTS),
+                ("createdTime", pa.int64()),
+            ]
+        ),
+    ),
+    pa.field(
+        "protocol",
+        pa.struct(
+            [
+                ("minReaderVersion", pa.int32()),
+                ("minWriterVersion", pa.int32()),
+                ("readerFeatures", pa.list_(pa.string())),
+                ("writerFeatures", pa.list_(pa.string())),
+            ]
+        ),
+    ),
+    pa.field(
+        "domainMetadata",
+        pa.struct(
+            [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
+        ),
+    ),
+]
+_SECOND_KIND: Final = [
+    pa.field("checkpointMetadata", pa.struct([("version", pa.int64()), ("tags", TEXTS)])),
+    pa.field(
+        "sidecar",
+        pa.struct(
+            [
+                ("path", pa.string()),
+                ("sizeInBytes", pa.int64()),
+                ("modificationTime", pa.int64()),
+                ("tags", TEXTS),
+            ]
+        ),
+    ),
+]
+
+
+def write_checkpoint(snapshot: Snapshot) -> None:
+    """Write a checkpoint of a version, and the hint at it; one that is there already stays.
+
+    Files are told apart by path and vector, no row count is lost, and removes stay until
+    `delta.deletedFileRetentionDuration` is over. Nothing is cleaned up: what the feature
+    checkpointProtection protects is older than the newest version, of which this is meant to be.
+
+    Raises:
+        FormatError: The log is damaged, or the checkpoint did not arrive whole.
+        StorageError: The store refused or failed.
+    """
+    storage, version = snapshot.storage, snapshot.version
+    listed = list_log(storage, version).checkpoints
+    if any(found.version == version for found in listed):
+        return
+    is_second = (
+        snapshot.metadata.configuration.get("delta.checkpointPolicy", "").lower() == "v2"
+        and "v2Checkpoint" in snapshot.protocol.features
+    )
+    try:
+        written = _second_kind(snapshot) if is_second else _classic(snapshot)
+    except ObjectExistsError:
+        return  # another writer was faster, with the same state
+    _hint(storage, version, written)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    rows: int
+    size: int
+    adds: int
+
+
+def _classic(snapshot: Snapshot) -> _Written:
+    form = AddForm(snapshot.metadata)
+    kinds = [pa.field("add", form.type), pa.field("remove", REMOVE)]
+    file = _File(pa.schema([*_SMALL, *kinds]))
+    file.small(snapshot.small_actions())
+    file.of_files(snapshot, form)
+    return file.put(snapshot.storage, f"{LOG}/{snapshot.version:020d}.checkpoint.parquet")
+
+
+def _second_kind(snapshot: Snapshot) -> _Written:
+    """Write a checkpoint with one sidecar.
+
+    Its name has a UUID, as delta-spark's: a reader that does not know the kind does not take it
+    for one of the first.
+    """
+    form = AddForm(snapshot.metadata)
+    of_files = [pa.field("add", form.type), pa.field("remove", REMOVE)]
+    sidecar = _File(pa.schema(of_files))
+    sidecar.of_files(snapshot, form)
+    actions = [{"checkpointMetadata": {"version": snapshot.version}}, *snapshot.small_actions()]
+    rows = adds = size = 0
+    if sidecar.rows:
+        name = f"{uuid4()}.parquet"
+        part = sidecar.put(snapshot.storage, f"{LOG}/_sidecars/{name}")
+        rows, adds, size = part.rows, part.adds, part.size
+        entry = {"path": name, "sizeInBytes": size, "modificationTime": int(time() * 1000)}
+        actions.append({"sidecar": entry})
+    # delta-spark looks for the columns of files here too, which are empty.
+    manifest = _File(pa.schema([*_SMALL, *of_files, *_SECOND_KIND]))
+    manifest.small(actions)
+    key = f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid4()}.parquet"
+    top = manifest.put(snapshot.storage, key)
+    return _Written(rows + top.rows, size + top.size, adds)
+
+
+class _File:
+    """A Parquet file of actions, made in memory since it must appear at once."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema, self._sink = schema, pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="snappy",
+            # Paths and bounds are all different: a dictionary of them is made in vain.
+            use_dictionary=[leaf for leaf in _leaves(schema) if not _DIFFERENT.search(leaf)],
+        )
+        self.rows = self.adds = 0
+
+    def small(self, actions: Sequence[dict[str, Any]]) -> None:
+        rows = [{kind: _with_pairs(body) for kind, body in action.items()} for action in actions]
+        self._write(pa.Table.from_pylist(rows, self._schema))
+
+    def of_files(self, snapshot: Snapshot, form: AddForm) -> None:
+        for adds in checkpoint_adds(snapshot, form):
+            self._column("add", adds)
+            self.adds += len(adds)
+        for removes in _unexpired(snapshot):
+            self._column("remove", removes)
+
+    def put(self, storage: Storage, key: str) -> _Written:
+        """Store the file, unless there is one, and look whether it arrived whole."""
+        self._writer.close()
+        data = self._sink.getvalue()
+        storage.write_if_absent(key, memoryview(data))
+        with storage.open_input(key, data.size) as source:
+            found = pq.read_metadata(pa.PythonFile(source, mode="r")).num_rows
+        if found != self.rows:
+            raise FormatError(
+                "a checkpoint did not arrive whole",
+                path=storage.uri_of(key),
+                expected=f"{self.rows} actions",
+                found=found,
+                hint="delete the file; all commits are still there",
+            )
+        return _Written(self.rows, data.size, self.adds)
+
+    def _column(self, name: str, values: pa.StructArray) -> None:
+        columns = [
+            values if field.name == name else pa.nulls(len(values), field.type)
+            for field in self._schema
+        ]
+        self._write(pa.table(columns, schema=self._schema))
+
+    def _write(self, table: pa.Table) -> None:
+        if table.num_rows:
+            self._writer.write_table(table)
+            self.rows += table.num_rows
+
+
+def _unexpired(snapshot: Snapshot) -> Iterator[pa.StructArray]:
+    text = snapshot.metadata.configuration.get(_RETENTION, _WEEK)
+    retention = interval_ms(text)
+    # An interval that nobody understands keeps all: too many removes do no harm.
+    oldest = -1 if retention is None else int(time() * 1000) - retention
+    for removes in snapshot.tombstones():
+        when = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 0)
+        kept = removes.filter(pc.greater(when, oldest))
+        fields = {field.name: pc.struct_field(kept, field.name) for field in REMOVE}
+        fields["dataChange"] = pa.repeat(pa.scalar(False), len(kept))
+        yield pa.StructArray.from_arrays(list(fields.values()), fields=list(REMOVE))
+
+
+def _hint(storage: Storage, version: int, written: _Written) -> None:
+    """Tell readers where to begin; a hint at a later version stays."""
+    known = hinted_version(storage)
+    if known is not None and known > version:
+        return
+    hint = {
+        "version": version,
+        "size": written.rows,
+        "sizeInBytes": written.size,
+        "numOfAddFiles": written.adds,
+    }
+    storage.write(LAST_CHECKPOINT, json.dumps(hint, separators=(",", ":")).encode())
+
+
+def _with_pairs(value: Any) -> Any:  # noqa: ANN401
+    """Turn what is a map in a checkpoint into the pairs that Arrow takes."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: list(dict(item or ()).items())
+        if name in _MAPS and not isinstance(item, str)
+        else _with_pairs(item)
+        for name, item in value.items()
+    }
+
+
+def _leaves(kind: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
+    """Name the columns as Parquet does."""
+    for field in kind:
+        name = f"{prefix}{field.name}"
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, f"{name}.")
+        elif pa.types.is_map(field.type):
+            yield from (f"{name}.key_value.{part}" for part in ("key", "value"))
+        elif pa.types.is_list(field.type):
+            yield f"{name}.list.element"
+        else:
+            yield name

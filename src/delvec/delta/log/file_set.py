@@ -1,0 +1,343 @@
+"""The live files of a version as columns: nothing is made per file before something asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.log.files import DataFile
+from delvec.delta.pruning.skipping import ColumnBounds
+from delvec.delta.schema.partition_values import partition_column
+from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
+from delvec.delta.stats.columns import Path, StatisticsSource, statistics_columns
+from delvec.errors import FormatError, located
+from delvec.vector import Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from delvec.delta.log.action_columns import Kind
+    from delvec.delta.schema.metadata import Metadata
+
+__all__ = ["AddSource", "FileSet"]
+
+_ROWS: Final[Path] = ("numRecords",)
+_LAST_MICROSECOND: Final = 2**63 - 1
+# Timestamps in statistics are cut to milliseconds, so a value may lie that much above its maximum.
+_CUT: Final = pa.scalar(1000, pa.duration("us"))
+
+
+class AddSource(StatisticsSource, Protocol):
+    """A file of the log that adds data files."""
+
+    def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Give whole actions by the rows of their adds."""
+
+    def pieces(
+        self, kind: Kind, partition_names: Sequence[str], more: Sequence[str] = ()
+    ) -> Iterator[pa.StructArray]:
+        """Give all actions of one kind as columns, piece by piece."""
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """Live files, one row each in every column.
+
+    Attributes:
+        paths: Decoded, in one spelling each.
+        columns: `size`, `modificationTime`, `deletionVector` and, if the table has partitions,
+            `partitionValues` (texts by physical name).
+        sources: The files of the log that add them; `source` and `row` say which and where.
+    """
+
+    metadata: Metadata
+    root: str
+    paths: pa.Array
+    columns: pa.Table
+    sources: tuple[AddSource, ...]
+    source: NDArray[np.int32]
+    row: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of each file."""
+        return self._numbers("size")
+
+    @cached_property
+    def modification_times(self) -> NDArray[np.int64]:
+        """When each file was made, in milliseconds since 1970."""
+        return self._numbers("modificationTime")
+
+    def _numbers(self, name: str) -> NDArray[np.int64]:
+        column = pc.fill_null(self.columns.column(name), 0)
+        numbers: NDArray[np.int64] = column.to_numpy()
+        return numbers
+
+    @cached_property
+    def vectors(self) -> pa.StructArray:
+        """The descriptor of each file's vector, null without one."""
+        column = self.columns.column("deletionVector")
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    @cached_property
+    def has_vector(self) -> NDArray[np.bool_]:
+        """Which files have a vector that marks rows."""
+        rows, size = (
+            pc.fill_null(pc.struct_field(self.vectors, name), -1).to_numpy()
+            for name in ("cardinality", "sizeInBytes")
+        )
+        # An invalid count is for the descriptor to refuse, when the vector is loaded; a count of 0
+        # for a vector that has bytes is then held against these.
+        marks: NDArray[np.bool_] = self.vectors.is_valid().to_numpy(zero_copy_only=False)
+        marked: NDArray[np.bool_] = marks & ((rows != 0) | (size != 0))
+        return marked
+
+    @cached_property
+    def deleted_rows(self) -> NDArray[np.int64]:
+        """How many rows each vector marks; 0 without one."""
+        marked = pc.struct_field(self.vectors, "cardinality")
+        there = self.vectors.is_valid()
+        counts: NDArray[np.int64] = pc.if_else(there, pc.fill_null(marked, -1), 0).to_numpy()
+        if (counts < 0).any():
+            index = int(np.flatnonzero(counts < 0)[0])
+            raise FormatError(
+                f"the vector of {self.paths[index].as_py()} marks an impossible number of rows",
+                path=self.root,
+                expected="0 or more",
+                found=marked[index].as_py(),
+            )
+        return counts
+
+    @cached_property
+    def live_rows(self) -> pa.Array:
+        """How many rows of each file are left, null where the log does not say.
+
+        Raises:
+            FormatError: A vector marks more rows than its file has.
+        """
+        left = pc.subtract(self.row_counts, pa.array(self.deleted_rows))
+        wrong = np.flatnonzero(pc.fill_null(pc.less(left, 0), False).to_numpy(zero_copy_only=False))
+        if len(wrong):
+            index = int(wrong[0])
+            raise FormatError(
+                f"the vector of {self.paths[index].as_py()} marks more rows than there are",
+                path=self.root,
+                expected=f"at most {self.row_counts[index].as_py()}",
+                found=int(self.deleted_rows[index]),
+            )
+        return left
+
+    @cached_property
+    def row_counts(self) -> pa.Array:
+        """Physical rows of each file, null where the log does not say."""
+        counts = self.statistic(_ROWS, pa.int64())
+        counts = pa.nulls(len(self), pa.int64()) if counts is None else counts
+        return pc.if_else(pc.greater_equal(counts, 0), counts, pa.scalar(None, pa.int64()))
+
+    def partition_texts(self, physical_name: str) -> pa.Array:
+        """The text of one partition value for each file."""
+        return pc.struct_field(self._partition_values, physical_name)
+
+    @cached_property
+    def _partition_values(self) -> pa.StructArray:
+        column = self.columns.column("partitionValues")
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    def statistic(self, path: Path, kind: pa.DataType) -> pa.Array | None:
+        """Give one statistic of all files, such as `("minValues", "id")`; None if there is none."""
+        return self.statistics({path: kind})[path]
+
+    def statistics(self, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array | None]:
+        """Give several statistics, which are parsed together, once for each file of the log."""
+        pieces: dict[Path, list[pa.Array]] = {path: [] for path in wanted}
+        # Files are in the order of their sources: each source's rows stand together.
+        ends = np.searchsorted(self.source, np.arange(len(self.sources)), side="right").tolist()
+        for source, start, end in zip(self.sources, [0, *ends[:-1]], ends, strict=True):
+            if start == end:
+                continue
+            rows, columns = self.row[start:end], _kept(source, wanted)
+            for path, kind in wanted.items():
+                column = columns[path]
+                pieces[path].append(
+                    pa.nulls(len(rows), kind) if column is None else column.take(rows)
+                )
+        return {
+            path: pa.concat_arrays(parts)
+            if any(part.null_count < len(part) for part in parts)
+            else None
+            for path, parts in pieces.items()
+        }
+
+    def bounds(self, column: tuple[str, ...], time_zone: str) -> ColumnBounds | None:
+        """Tell what is known of a column's values in each file; None if nothing is."""
+        fields = _resolved(self.metadata.schema, column)
+        if fields is None:
+            return None
+        names, kind = fields
+        if not isinstance(kind, PrimitiveType) or self.metadata.schema.field(column[0]).char_type:
+            return None  # texts of fixed width are compared with their blanks, which files lack
+        if len(column) == 1 and any(f.name == column[0] for f in self.metadata.partition_fields):
+            return self._partition_bounds(names[0], kind, time_zone)
+        low, high, nulls = (("minValues", *names), ("maxValues", *names), ("nullCount", *names))
+        arrow = arrow_type(kind)
+        ordered = {low: arrow, high: arrow} if _is_ordered(kind) else {}
+        found = self.statistics({**ordered, nulls: pa.int64(), _ROWS: pa.int64()})
+        bottom, top = found.get(low), found.get(high)
+        return ColumnBounds(
+            None if bottom is None else _surely_below(bottom),
+            None if top is None else _surely_above(top),
+            self._null_counts(found[nulls]),
+            self.row_counts,
+        )
+
+    def _partition_bounds(self, name: str, kind: PrimitiveType, time_zone: str) -> ColumnBounds:
+        values = partition_column(self.partition_texts(name), kind, time_zone)
+        rows = pc.coalesce(self.row_counts, 1)
+        nulls = pc.if_else(values.is_null(), rows, pa.scalar(0, pa.int64()))
+        return ColumnBounds(values, values, nulls, rows)
+
+    def _null_counts(self, counts: pa.Array | None) -> pa.Array | None:
+        """Give null counts that can be trusted: none at all, or every row of the file.
+
+        With a vector a count between says nothing of the rows that are left, and not all writers
+        say by `tightBounds` which rows they counted.
+        """
+        if counts is None:
+            return None
+        sure = pc.or_(pc.equal(counts, 0), pc.equal(counts, self.row_counts))
+        return pc.if_else(sure, counts, pa.scalar(None, pa.int64()))
+
+    def select(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> FileSet:
+        """Give the files of a mask, or of row numbers that ascend."""
+        rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        if len(rows) > 1 and (np.diff(rows) <= 0).any():
+            raise AssertionError("files are chosen in their order, each once")
+        if len(rows) == len(self):
+            return self
+        return FileSet(
+            self.metadata,
+            self.root,
+            self.paths.take(rows),
+            self.columns.take(rows),
+            self.sources,
+            self.source[rows],
+            self.row[rows],
+        )
+
+    def descriptor(self, index: int) -> Descriptor | None:
+        """Give the descriptor of one file's vector; None without one.
+
+        Raises:
+            FormatError: It is not valid.
+        """
+        value = self.vectors[index].as_py()
+        return None if value is None else self._described(value, self.paths[index].as_py())
+
+    def _described(self, value: Mapping[str, Any], path: str) -> Descriptor:
+        with located(f"the entry of {path} in the log of {self.root}"):
+            return Descriptor.from_json(value)
+
+    def data_files(self, indexes: Iterable[int] | None = None) -> list[DataFile]:
+        """Make one object for each file, or for those of the given rows, which must ascend."""
+        chosen = self
+        if indexes is not None:
+            chosen = self.select(np.fromiter(indexes, dtype=np.int64))
+        paths, counts = chosen.paths.to_pylist(), chosen.row_counts.to_pylist()
+        values: Sequence[dict[str, str | None]] = [{}] * len(chosen)
+        if self.metadata.partition_columns:
+            values = chosen._partition_values.to_pylist()  # noqa: SLF001
+        marks = chosen.vectors.to_pylist()
+        sizes, times = chosen.sizes.tolist(), chosen.modification_times.tolist()
+        return [
+            DataFile(
+                path,
+                sizes[at],
+                values[at] or {},
+                self._described(marks[at], path) if has_vector else None,
+                counts[at],
+                times[at],
+            )
+            for at, (path, has_vector) in enumerate(
+                zip(paths, chosen.has_vector.tolist(), strict=True)
+            )
+        ]
+
+    def entries(self, indexes: Sequence[int]) -> list[dict[str, Any]]:
+        """Give the whole add actions of some files, in that order, as they stand in the log."""
+        found: dict[int, dict[str, Any]] = {}
+        by_source: dict[int, list[int]] = {}
+        for index in indexes:
+            by_source.setdefault(int(self.source[index]), []).append(index)
+        for source, members in by_source.items():
+            rows = [int(self.row[index]) for index in members]
+            found |= zip(members, self.sources[source].actions(rows), strict=True)
+        return [found[index]["add"] for index in indexes]
+
+
+def _kept(source: AddSource, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array | None]:
+    """Give statistics of a source, parsed at the first call and kept with the source."""
+    kept: dict[Any, pa.Array | None] = source.__dict__.setdefault("_statistics", {})
+    missing = {path: kind for path, kind in wanted.items() if (path, kind) not in kept}
+    for path, column in statistics_columns(source, missing).items() if missing else ():
+        kept[path, missing[path]] = column
+    return {path: kept[path, kind] for path, kind in wanted.items()}
+
+
+def _resolved(schema: StructType, column: tuple[str, ...]) -> tuple[tuple[str, ...], object] | None:
+    names: list[str] = []
+    kind: object = schema
+    for name in column:
+        fields = kind.fields if isinstance(kind, StructType) else ()
+        field = next((field for field in fields if field.name == name), None)
+        if field is None:
+            return None
+        names.append(field.physical_name)
+        kind = field.type
+    return tuple(names), kind
+
+
+def _surely_below(low: pa.Array) -> pa.Array:
+    """Give minima that no value is below.
+
+    A column of doubles may have been one of floats. Statistics hold these in their shortest form,
+    0.7 for 0.699999988079071, which is what a reader gets.
+    """
+    if not pa.types.is_float64(low.type):
+        return low
+    return pc.min_element_wise(low, _as_floats(low), skip_nulls=False)
+
+
+def _as_floats(values: pa.Array) -> pa.Array:
+    with np.errstate(over="ignore"):
+        numbers = values.to_numpy(zero_copy_only=False).astype(np.float32).astype(np.float64)
+    return pa.array(numbers, pa.float64(), mask=~values.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _surely_above(high: pa.Array) -> pa.Array:
+    """Give maxima that no value exceeds, though writers cut timestamps and long texts."""
+    if pa.types.is_float64(high.type):
+        return pc.max_element_wise(high, _as_floats(high), skip_nulls=False)
+    if pa.types.is_timestamp(high.type):
+        at_the_end = pc.greater(high.cast(pa.int64()), _LAST_MICROSECOND - 1000)
+        return pc.add(pc.if_else(at_the_end, pa.scalar(None, high.type), high), _CUT)
+    if pa.types.is_string(high.type):
+        # A cut text ends in a character that is above all others. Some writers took one that is
+        # not: the emoji and other characters beyond 16 bits are larger.
+        doubtful = pc.match_substring_regex(high, "[\ufffd\uffff]$")
+        return pc.if_else(doubtful, pa.scalar(None, pa.string()), high)
+    return high
+
+
+def _is_ordered(kind: PrimitiveType) -> bool:
+    """Whether writers keep a smallest and a largest value for the type, and we trust them."""
+    return kind.name not in ("binary", "boolean", "variant", "void")

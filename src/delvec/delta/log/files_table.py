@@ -1,0 +1,86 @@
+"""What the log says of each live file, as an Arrow table for people and programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.schema.types import DataType
+
+__all__ = ["files_table"]
+
+
+def files_table(files: FileSet, *, statistics: bool = True) -> pa.Table:
+    """Give one row for each file.
+
+    Columns: `path` (decoded), `partition_values`, `size`, `modified`, `row_count` (physical rows),
+    `deleted_rows`, `vector` (its kind: u, p or i), `vector_bytes`, `tight_bounds`, and a struct
+    `statistics` with `null_count`, `minimum` and `maximum` of each column that has any.
+    """
+    vector = files.vectors
+    count = len(files)
+    tight = files.statistic(("tightBounds",), pa.bool_())
+    columns: dict[str, Any] = {
+        "path": files.paths,
+        "partition_values": _partition_values(files),
+        "size": pa.array(files.sizes),
+        "modified": pa.array(files.modification_times).cast(pa.timestamp("ms", "UTC")),
+        "row_count": files.row_counts,
+        "deleted_rows": pa.array(files.deleted_rows),
+        "vector": pc.struct_field(vector, "storageType"),
+        "vector_bytes": pc.struct_field(vector, "sizeInBytes"),
+        "tight_bounds": pa.nulls(count, pa.bool_()) if tight is None else tight,
+    }
+    if statistics:
+        columns["statistics"] = _statistics(files)
+    return pa.table(columns)
+
+
+def _partition_values(files: FileSet) -> pa.Array:
+    """Give the texts of the log under the names that users see."""
+    fields = files.metadata.partition_fields
+    names = pa.array([field.name for field in fields] * len(files), pa.string())
+    rows = zip(*(files.partition_texts(f.physical_name).to_pylist() for f in fields), strict=True)
+    texts = pa.array([text for row in rows for text in row], pa.string())
+    offsets = pa.array(range(0, len(names) + 1, max(1, len(fields))), pa.int32())
+    if not fields:
+        offsets = pa.array([0] * (len(files) + 1), pa.int32())
+    return pa.MapArray.from_arrays(offsets, names, texts)
+
+
+def _statistics(files: FileSet) -> pa.StructArray:
+    found = {}
+    for path, kind in _leaves(files.metadata.schema, ()):
+        physical, data_type = path[1], kind
+        values = {
+            "null_count": files.statistic(("nullCount", *physical), pa.int64()),
+            "minimum": files.statistic(("minValues", *physical), data_type),
+            "maximum": files.statistic(("maxValues", *physical), data_type),
+        }
+        known = {name: value for name, value in values.items() if value is not None}
+        known = {n: v for n, v in known.items() if v.null_count < len(v)}
+        if known:
+            column = pa.StructArray.from_arrays(list(known.values()), list(known))
+            found[".".join(path[0])] = column
+    if not found:
+        return pa.nulls(len(files), pa.struct([]))
+    return pa.StructArray.from_arrays(list(found.values()), list(found))
+
+
+def _leaves(
+    kind: DataType, at: tuple[tuple[str, str], ...]
+) -> Iterator[tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.DataType]]:
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            yield from _leaves(field.type, (*at, (field.name, field.physical_name)))
+    elif isinstance(kind, PrimitiveType) and kind.name not in ("variant", "void"):
+        names = (tuple(name for name, _ in at), tuple(name for _, name in at))
+        yield names, arrow_type(kind)

@@ -1,0 +1,214 @@
+"""One Parquet file of a table: opened, checked against the log, and read by row group."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delvec.delta.parquet.conform import Conformer, find_field, has_field_ids
+from delvec.delta.parquet.footer_bounds import leaf_count
+from delvec.delta.schema.types import StructType, arrow_type
+from delvec.errors import DelvecError, FormatError
+from delvec.storage.listed_files import open_listed_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from delvec.delta.log.files import DataFile
+    from delvec.delta.schema.types import MappingMode
+    from delvec.storage import Storage
+    from delvec.storage.input_file import InputFile
+    from delvec.vector import Bitmap
+
+__all__ = ["ParquetData", "open_data_file"]
+
+_BATCH_ROWS: Final = 1 << 16
+_FOOTER_GUESS: Final = 1 << 16  # what pyarrow asks for first
+_CALENDAR_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+@contextmanager
+def open_data_file(
+    storage: Storage, file: DataFile, schema: StructType, *, mapping_mode: MappingMode
+) -> Iterator[ParquetData]:
+    """Open a data file to read some columns of it.
+
+    Args:
+        storage: The table's.
+        file: The file.
+        schema: The columns to read, no partition columns; those that the file lacks are null.
+        mapping_mode: How they are found in the file.
+
+    Raises:
+        FormatError: It is not Parquet, or not the file that the log describes.
+        ObjectNotFoundError: There is no such file.
+    """
+    place, key = open_listed_file(storage, file.path)
+    uri = place.uri_of(key)
+    with place.open_input(key, file.size or None) as source:
+        size = source.size()
+        # One request for the footer, and for all of a small file.
+        source.prefetch([(max(0, size - _FOOTER_GUESS), min(size, _FOOTER_GUESS))])
+        with _readable(uri):
+            parquet = pq.ParquetFile(
+                source, coerce_int96_timestamp_unit="us", page_checksum_verification=True
+            )
+        data = ParquetData(uri, source, parquet, schema, by_id=mapping_mode == "id")
+        data.check(file.row_count)
+        yield data
+
+
+@dataclass(frozen=True)
+class ParquetData:
+    """A data file while it is read."""
+
+    uri: str
+    source: InputFile
+    parquet: pq.ParquetFile
+    schema: StructType
+    by_id: bool
+
+    def check(self, row_count: int | None) -> None:
+        """Refuse a file whose rows are not those that the log counts."""
+        found = self.parquet.metadata.num_rows
+        if row_count is not None and found != row_count:
+            raise FormatError(
+                "the file does not have as many rows as the log says",
+                path=self.uri,
+                expected=f"{row_count} rows",
+                found=f"{found} rows",
+            )
+        if self.row_starts[-1] != found:
+            raise FormatError(
+                "the row groups do not add up to the rows of the file",
+                path=self.uri,
+                expected=f"{found} rows",
+                found=f"{self.row_starts[-1]} rows",
+            )
+        if self.by_id and not has_field_ids(list(self.parquet.schema_arrow)):
+            raise FormatError(
+                "the table finds its columns by id, and the columns of the file have none",
+                path=self.uri,
+            )
+
+    @cached_property
+    def row_starts(self) -> list[int]:
+        """The position of the first row of each row group, and at last the number of rows."""
+        metadata = self.parquet.metadata
+        counts = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        return list(accumulate(counts, initial=0))
+
+    def read_group(
+        self, group: int, vector: Bitmap | None
+    ) -> Iterator[tuple[NDArray[np.int64], list[pa.Array]]]:
+        """Read a row group without its deleted rows, up to 65,536 rows at a time.
+
+        Yields:
+            The rows' positions in the file, and the columns of the schema.
+        """
+        start, end = self.row_starts[group : group + 2]
+        for stored in self._stored_columns(group):
+            stop = start + (len(stored[0]) if stored else min(_BATCH_ROWS, end - start))
+            positions, columns = np.arange(start, stop, dtype=np.int64), stored
+            if vector is not None:
+                keep = ~vector.to_mask(start, stop)
+                mask = pa.array(keep)
+                positions, columns = positions[keep], [column.filter(mask) for column in stored]
+            start = stop
+            if len(positions):
+                yield positions, self._conformed(columns, len(positions))
+        if start != end:
+            raise FormatError(
+                f"row group {group} does not have the rows that the footer says",
+                path=self.uri,
+                expected=f"rows up to {end}",
+                found=f"rows up to {start}",
+            )
+
+    @cached_property
+    def _places(self) -> list[int | None]:
+        """Where the file has each column of the schema."""
+        stored = list(self.parquet.schema_arrow)
+        return [
+            find_field(stored, field, by_id=self.by_id, path=self.uri)
+            for field in self.schema.fields
+        ]
+
+    @cached_property
+    def is_old(self) -> bool:
+        """Whether the file may hold dates in the calendar of Spark 2."""
+        facts = self.parquet.metadata.metadata or {}
+        version = facts.get(b"org.apache.spark.version")
+        is_old = version is not None and version < b"3.1"
+        return is_old or any(key in facts for key in _CALENDAR_KEYS)
+
+    @cached_property
+    def _conformer(self) -> Conformer:
+        return Conformer(self.uri, by_id=self.by_id, old_calendar=self.is_old)
+
+    def _stored_columns(self, group: int) -> Iterator[list[pa.Array]]:
+        """Read the columns that the file has, as it has them."""
+        stored = self.parquet.schema_arrow
+        names = [stored.field(index).name for index in self._places if index is not None]
+        if not names:
+            start, end = self.row_starts[group : group + 2]
+            yield from ([] for _ in range(start, end, _BATCH_ROWS))
+            return
+        self.source.prefetch(self._ranges(group))
+        batches = self.parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=names)
+        while True:
+            with _readable(self.uri):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield [batch.column(name) for name in names]
+
+    def _ranges(self, group: int) -> list[tuple[int, int]]:
+        """Give start and length of all column chunks that will be read."""
+        counts = [leaf_count(field.type) for field in self.parquet.schema_arrow]
+        starts = list(accumulate(counts, initial=0))
+        chunks = self.parquet.metadata.row_group(group)
+        if starts[-1] != chunks.num_columns:
+            return []
+        ranges = []
+        for place in self._places:
+            for index in () if place is None else range(starts[place], starts[place + 1]):
+                chunk = chunks.column(index)
+                first = min(
+                    chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset
+                )
+                if 0 <= first <= first + chunk.total_compressed_size <= self.source.size():
+                    ranges.append((first, chunk.total_compressed_size))
+        return ranges
+
+    def _conformed(self, stored: Sequence[pa.Array], count: int) -> list[pa.Array]:
+        remaining = iter(stored)
+        with _readable(self.uri):
+            return [
+                pa.nulls(count, arrow_type(field.type))
+                if place is None
+                else self._conformer.conform(next(remaining), field.type, field.name)
+                for field, place in zip(self.schema.fields, self._places, strict=True)
+            ]
+
+
+@contextmanager
+def _readable(uri: str) -> Iterator[None]:
+    """Turn what pyarrow says of a damaged file into an error that names it."""
+    try:
+        yield
+    except DelvecError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(
+            f"not a readable Parquet file ({' '.join(str(error).split())[:200]})", path=uri
+        ) from error

@@ -1,0 +1,307 @@
+"""Statistics of a data file from its Parquet footer; no row is read.
+
+What they say differs from delta-spark's, which looks at all rows, in what a footer does not tell:
+arrays and maps have no count of nulls, a column with a NaN has no maximum, one with texts of
+kilobytes no bounds. A bound that is missing keeps a file in every query; one that is wrong would
+lose rows. So whatever is in doubt is left out.
+
+Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from math import isfinite, isnan
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delvec.delta.parquet.conform import find_field, plain_type
+from delvec.delta.parquet.footer_bounds import decimal_of, leaf_count, text_of
+from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
+from delvec.delta.stats.indexed_columns import indexed_columns, prefix_length
+from delvec.errors import FormatError
+from delvec.storage.listed_files import open_listed_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.types import Field
+    from delvec.storage import Storage
+
+__all__ = ["file_statistics", "read_footer", "require_row_count", "row_count", "statistics_json"]
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is written by hand
+_FIRST_DAY: Final = date(1970, 1, 1)
+_LAST_CHARACTER: Final = "\U0010ffff"
+_LAST_OF_ASCII: Final = "\x7f"
+_INEXACT: Final = ("float", "double")
+_MIN, _MAX, _NULLS = "minValues", "maxValues", "nullCount"
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A column that statistics may be about, and where the file has it.
+
+    Attributes:
+        path: Its physical names, from the outermost struct on.
+        type: Its type in the table.
+        index: Its place among the Parquet columns; None if the file does not have it.
+        stored: Its type in the file.
+    """
+
+    path: tuple[str, ...]
+    type: PrimitiveType
+    index: int | None
+    stored: pa.DataType
+
+
+def read_footer(storage: Storage, key: str, size: int) -> pq.FileMetaData:
+    """Read the footer of a file: one GET up to 64 KiB, one more if it is longer."""
+    with storage.open_input(key, size) as file:
+        try:
+            return pq.read_metadata(file)
+        except pa.ArrowInvalid as error:
+            raise FormatError(
+                "a data file is no Parquet file", path=storage.uri_of(key), found=str(error)[:200]
+            ) from error
+
+
+def row_count(storage: Storage, key: str, size: int) -> int:
+    """Count the rows of a file by its footer, see `read_footer`."""
+    return int(read_footer(storage, key, size).num_rows)
+
+
+def require_row_count(storage: Storage, path: str, entry: Mapping[str, Any], rows: int) -> None:
+    """Hold the rows that the log says a file has against its footer, before the file goes for good.
+
+    Some writers count live rows only. A file with a vector would seem to be empty too early.
+
+    Raises:
+        FormatError: The log is wrong.
+    """
+    place, key = open_listed_file(storage, path)
+    found = row_count(place, key, int(entry.get("size") or 0))
+    if found != rows:
+        raise FormatError(
+            "the log does not say how many rows a file has",
+            path=storage.root,
+            expected=f"{found} rows in {path}, by its footer",
+            found=f"numRecords {rows}",
+            hint="let the engine that wrote the file compute its statistics anew",
+        )
+
+
+def file_statistics(
+    metadata: Metadata, footer: pq.FileMetaData, *, tight_bounds: bool
+) -> dict[str, Any]:
+    """Give the statistics of a file as the log keeps them, by physical names.
+
+    Args:
+        metadata: The table; its properties say which columns have statistics.
+        footer: Of a file that was written for this table.
+        tight_bounds: Say that the bounds are those of live rows, as tables with vectors want it.
+    """
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    found: dict[str, Any] = {"numRecords": footer.num_rows, _MIN: {}, _MAX: {}, _NULLS: {}}
+    for leaf in _leaves(metadata, footer):
+        if leaf.index is None:
+            _put(found[_NULLS], leaf.path, footer.num_rows)
+            continue
+        columns = [group.column(leaf.index).statistics for group in groups if group.num_rows]
+        if all(each is not None and each.has_null_count for each in columns):
+            _put(found[_NULLS], leaf.path, sum(each.null_count for each in columns))
+        bounds = _bounds(leaf, columns, prefix_length(metadata))
+        if leaf.type.name in _INEXACT and not _names_nan(footer):
+            bounds.pop(_MAX, None)
+        for name, value in bounds.items():
+            _put(found[name], leaf.path, value)
+    known = {name: value for name, value in found.items() if value != {}}
+    return known | ({"tightBounds": True} if tight_bounds else {})
+
+
+def statistics_json(statistics: Any) -> str:  # noqa: ANN401
+    """Write statistics as JSON, decimals with all their digits.
+
+    >>> statistics_json({"minValues": {"price": Decimal("1234567890123456789.10")}})
+    '{"minValues":{"price":1234567890123456789.10}}'
+    """
+    if isinstance(statistics, dict):
+        pairs = (f"{json.dumps(key)}:{statistics_json(each)}" for key, each in statistics.items())
+        return "{" + ",".join(pairs) + "}"
+    if isinstance(statistics, Decimal):
+        return format(statistics, "f")
+    return json.dumps(statistics, ensure_ascii=False, allow_nan=False)
+
+
+def _leaves(metadata: Metadata, footer: pq.FileMetaData) -> Iterator[_Leaf]:
+    by_id = metadata.mapping_mode == "id"
+    stored = list(footer.schema.to_arrow_schema())
+    yield from _leaves_of(indexed_columns(metadata), stored, 0, (), by_id=by_id)
+
+
+def _leaves_of(
+    schema: StructType,
+    stored: Sequence[pa.Field],
+    first: int,
+    above: tuple[str, ...],
+    *,
+    by_id: bool,
+) -> Iterator[_Leaf]:
+    for field in schema.fields:
+        path = (*above, field.physical_name)
+        place = find_field(stored, field, by_id=by_id, path="a new file")
+        kind = pa.null() if place is None else plain_type(stored[place].type)
+        index = None
+        if place is not None:
+            index = first + sum(leaf_count(each.type) for each in stored[:place])
+        if isinstance(field.type, StructType):
+            inner = list(kind) if pa.types.is_struct(kind) else []
+            yield from _leaves_of(field.type, inner, index or 0, path, by_id=by_id)
+        elif isinstance(field.type, PrimitiveType):
+            yield _leaf(field, path, index, kind)
+
+
+def _leaf(field: Field, path: tuple[str, ...], index: int | None, stored: pa.DataType) -> _Leaf:
+    assert isinstance(field.type, PrimitiveType)  # noqa: S101
+    if index is not None and field.type.name == "variant" and pa.types.is_struct(stored):
+        # Its metadata are there whenever the variant is: where they are null, so is it.
+        index += stored.get_field_index("metadata")
+    return _Leaf(path, field.type, index, stored)
+
+
+def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:  # noqa: ANN401
+    *above, name = path
+    for each in above:
+        tree = tree.setdefault(each, {})
+    tree[name] = value
+
+
+def _bounds(leaf: _Leaf, columns: Sequence[Any], prefix: int) -> dict[str, Any]:
+    """Give the bounds that are known for all row groups, as JSON has them."""
+    form = _form_of(leaf.type, prefix)
+    if form is None or leaf.stored != arrow_type(leaf.type):
+        return {}
+    # A row group of nulls alone has no bounds and says nothing.
+    told = [each for each in columns if each is None or each.num_values or not each.has_null_count]
+    if not told or not all(map(_is_exact, told)):
+        return {}
+    lows = [form.read(each.min_raw) for each in told]
+    highs = [form.read(each.max_raw) for each in told]
+    shown = {
+        _MIN: None if any(map(_is_nan, lows)) else form.show_low(min(lows)),
+        _MAX: None if any(map(_is_nan, highs)) else form.show_high(max(highs)),
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _is_nan(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, float) and isnan(value)
+
+
+def _names_nan(footer: pq.FileMetaData) -> bool:
+    """Tell whether a NaN would be the maximum, as Delta has it, and not be passed over.
+
+    Java's writer, which Spark uses, puts it there; others leave it away.
+    """
+    return str(footer.created_by).startswith("parquet-mr")
+
+
+def _is_exact(column: Any) -> bool:  # noqa: ANN401
+    """Tell whether a row group has both bounds; newer versions of pyarrow say if they were cut."""
+    return (
+        column is not None
+        and column.has_min_max
+        and column.physical_type != "INT96"
+        and getattr(column, "is_min_value_exact", None) is not False
+        and getattr(column, "is_max_value_exact", None) is not False
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How bounds of a type become JSON: read to compare those of row groups, then shown.
+
+    A bound that is shown as None is left out.
+    """
+
+    read: Callable[[Any], Any]
+    show_low: Callable[[Any], Any]
+    show_high: Callable[[Any], Any]
+
+
+def _form_of(kind: PrimitiveType, prefix: int) -> _Form | None:
+    if kind.decimal:
+        return _Form(partial(decimal_of, scale=kind.decimal[1]), _same, _same)
+    if kind.name == "string":  # compared as bytes, which is the order of texts in Spark
+        return _Form(bytes, partial(_cut_low, prefix), partial(_cut_high, prefix))
+    return _FORMS.get(kind.name)
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401
+    return value
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _day(days: int) -> str | None:
+    try:
+        return (_FIRST_DAY + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return None  # beyond the years 1 to 9999, as Spark has them
+
+
+def _clock(zone: str, micros: int) -> str | None:
+    """Show a time in milliseconds, rounded down: readers know that a maximum may be 1 ms higher."""
+    try:
+        shown = _EPOCH + timedelta(milliseconds=micros // 1000)
+    except OverflowError:
+        return None
+    return shown.isoformat(timespec="milliseconds") + zone
+
+
+def _cut_low(prefix: int, raw: bytes) -> str | None:
+    text = text_of(raw)
+    return None if text is None or prefix <= 0 else text[:prefix]
+
+
+def _cut_high(prefix: int, raw: bytes) -> str | None:
+    """Cut a text and put a character behind it that sorts after the one that was cut off.
+
+    As delta-spark does: lengths are counted in units of UTF-16, and up to twice as many are kept
+    where the next character is itself the last of all.
+    """
+    text = text_of(raw)
+    if text is None or prefix <= 0:
+        return None
+    units = cut = 0
+    while cut < len(text) and units < prefix:
+        units += 1 + (text[cut] > "\uffff")
+        cut += 1
+    while units <= 2 * prefix:
+        if cut >= len(text):
+            return text
+        if text[cut] != _LAST_CHARACTER:
+            return text[:cut] + (_LAST_OF_ASCII if text[cut] < _LAST_OF_ASCII else _LAST_CHARACTER)
+        units += 2
+        cut += 1
+    return None
+
+
+_NUMBERS: Final = _Form(_same, _same, _same)
+_FLOATS: Final = _Form(float, _finite, _finite)
+_FORMS: Final = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), _NUMBERS),
+    **dict.fromkeys(_INEXACT, _FLOATS),
+    "date": _Form(_same, _day, _day),
+    "timestamp": _Form(_same, partial(_clock, "Z"), partial(_clock, "Z")),
+    "timestamp_ntz": _Form(_same, partial(_clock, ""), partial(_clock, "")),
+}

@@ -1,0 +1,317 @@
+"""What rows a query wants, as data: built from Spark's filters or from tuples.
+
+A predicate is a tree of frozen dataclasses over logical columns. It is true, false or NULL for a
+row, as in SQL, and a row is wanted where it is true. Values compare as in Spark: NaN is equal to
+NaN and larger than any number, -0.0 is equal to 0.0, strings compare by their UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from math import isnan
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.pruning.literals import comparable
+from delvec.delta.schema.types import DataType, StructType, arrow_type
+from delvec.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "Always",
+    "And",
+    "Column",
+    "Comparison",
+    "In",
+    "IsNull",
+    "Never",
+    "Not",
+    "Operator",
+    "Or",
+    "Predicate",
+    "StartsWith",
+    "Unknown",
+    "columns_of",
+    "find_column",
+    "push_down_not",
+    "to_arrow",
+]
+
+Column: TypeAlias = tuple[str, ...]
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column against a value, which is never None; `<=>` is false and not NULL for a null."""
+
+    column: Column
+    op: Operator
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """A column equal to one of some values, none of them None; false if there are no values."""
+
+    column: Column
+    values: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """A column that is null."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """A column of strings that begin with some text."""
+
+    column: Column
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of some predicates."""
+
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any of some predicates."""
+
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite of a predicate; NULL where that is NULL."""
+
+    child: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """True for every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """False or NULL for every row, nobody knows which: so `Not(Never())` is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A condition that nobody here understands: any row may match."""
+
+
+Predicate: TypeAlias = (
+    Comparison | In | IsNull | StartsWith | And | Or | Not | Always | Never | Unknown
+)
+
+_OPPOSITE: Final[dict[Operator, Operator]] = {
+    "=": "!=",
+    "!=": "=",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+}
+_COMPARE: Final[dict[Operator, Callable[[pc.Expression, pa.Scalar], pc.Expression]]] = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def columns_of(predicate: Predicate) -> frozenset[Column]:
+    """Give all columns that a predicate speaks of.
+
+    >>> sorted(columns_of(Or((IsNull(("a",)), Not(StartsWith(("s", "x"), "y"))))))
+    [('a',), ('s', 'x')]
+    """
+    match predicate:
+        case And(children) | Or(children):
+            return frozenset[Column]().union(*map(columns_of, children))
+        case Not(child):
+            return columns_of(child)
+        case Always() | Never() | Unknown():
+            return frozenset()
+        case _:
+            return frozenset({predicate.column})
+
+
+def push_down_not(predicate: Predicate) -> Predicate:
+    """Rewrite a predicate so that nothing but And and Or is left above its leaves.
+
+    The result is true for the same rows. Where it is not true it may be false instead of NULL,
+    which no longer makes a difference, since no Not is left around it. A Not remains before In,
+    IsNull and StartsWith only; `<=>` and an In of no values are gone.
+
+    >>> push_down_not(Not(Or((Comparison(("a",), "<", 5), Not(IsNull(("a",)))))))
+    And(children=(Comparison(column=('a',), op='>=', value=5), IsNull(column=('a',))))
+    """
+    match predicate:
+        case And(children):
+            return And(tuple(map(push_down_not, children)))
+        case Or(children):
+            return Or(tuple(map(push_down_not, children)))
+        case Not(child):
+            return _negated(child)
+        case Comparison(column, "<=>", value):
+            return Comparison(column, "=", value)
+        case In(_, ()):
+            return Never()
+        case _:
+            return predicate
+
+
+def _negated(predicate: Predicate) -> Predicate:
+    match predicate:
+        case And(children):
+            result: Predicate = Or(tuple(map(_negated, children)))
+        case Or(children):
+            result = And(tuple(map(_negated, children)))
+        case Not(child):
+            result = push_down_not(child)
+        case Comparison(column, "<=>", value):
+            result = Or((Comparison(column, "!=", value), IsNull(column)))
+        case Comparison(column, op, value):
+            result = Comparison(column, _OPPOSITE[op], value)
+        case In(_, ()):
+            result = Always()
+        case Always():
+            result = Never()
+        case Never() | Unknown():
+            result = Unknown()
+        case _:
+            result = Not(predicate)
+    return result
+
+
+def to_arrow(predicate: Predicate, schema: StructType) -> pc.Expression | None:
+    """Give the filter that keeps exactly the rows for which a predicate is true.
+
+    For tables in memory, `Table.filter`: a scan of Parquet files by `pyarrow.dataset` skips row
+    groups by statistics that leave NaN out, and so loses rows. Not to be negated: the filter is
+    false where the predicate is NULL.
+
+    Args:
+        predicate: On columns of the schema.
+        schema: The table's; the filter is on logical names.
+
+    Returns:
+        None if the predicate holds an Unknown, or a value that is not of its column's type.
+    """
+    return _truth(push_down_not(predicate), schema)
+
+
+def _truth(predicate: Predicate, schema: StructType) -> pc.Expression | None:
+    match predicate:
+        case And(children):
+            return _joined(children, schema, pc.scalar(True), operator.and_)
+        case Or(children):
+            return _joined(children, schema, pc.scalar(False), operator.or_)
+        case Always() | Never():
+            return pc.scalar(isinstance(predicate, Always))
+        case Unknown():
+            return None
+        case Not(child):
+            (column,) = columns_of(child)
+            present = pc.field(*find_column(column, schema)[0]).is_valid()
+            inner = _truth(child, schema)
+            return None if inner is None else present & ~inner
+        case _:
+            return _leaf(predicate, schema)
+
+
+def _joined(
+    children: tuple[Predicate, ...],
+    schema: StructType,
+    start: pc.Expression,
+    join: Callable[[pc.Expression, pc.Expression], pc.Expression],
+) -> pc.Expression | None:
+    parts = [_truth(child, schema) for child in children] or [start]
+    if any(part is None for part in parts):
+        return None
+    while len(parts) > 1:  # in pairs: Arrow recurses, and a chain of thousands would be as deep
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        parts = [join(one, other) for one, other in pairs] + parts[len(parts) & ~1 :]
+    return parts[0]
+
+
+def _leaf(
+    predicate: Comparison | In | IsNull | StartsWith, schema: StructType
+) -> pc.Expression | None:
+    path, kind = find_column(predicate.column, schema)
+    column = pc.field(*path)
+    if isinstance(predicate, IsNull):
+        return column.is_null()
+    literals = comparable(_values_of(predicate), kind)
+    if literals is None:
+        return None
+    if literals.type != kind:
+        column = column.cast(literals.type)
+    match predicate:
+        case Comparison(_, op, _):
+            return _compared(column, op, literals[0])
+        case In():
+            return _is_in(column, literals)
+        case StartsWith(_, prefix):
+            return pc.starts_with(column, prefix)
+
+
+def _values_of(predicate: Comparison | In | StartsWith) -> tuple[object, ...]:
+    match predicate:
+        case Comparison(_, _, value):
+            return (value,)
+        case In(_, values):
+            return values
+        case StartsWith(_, prefix):
+            return (prefix,)
+
+
+def _is_in(column: pc.Expression, values: pa.Array) -> pc.Expression:
+    if pa.types.is_floating(values.type):  # Arrow's sets tell 0.0 from -0.0
+        zeros = pa.array([0.0, -0.0], values.type)
+        if pc.any(pc.equal(values, zeros[0])).as_py():
+            values = pa.concat_arrays([values, zeros])
+    return column.isin(values)
+
+
+def _compared(column: pc.Expression, op: Operator, value: pa.Scalar) -> pc.Expression:
+    if not pa.types.is_floating(value.type):
+        return _COMPARE[op](column, value)
+    is_nan = pc.is_nan(column)
+    if not isnan(value.as_py()):
+        result = _COMPARE[op](column, value)
+        return result | is_nan if op in (">", ">=") else result
+    against_nan = {"=": is_nan, ">=": is_nan, "!=": ~is_nan, "<": ~is_nan, "<=": column.is_valid()}
+    return against_nan.get(op, pc.scalar(False))
+
+
+def find_column(path: Column, schema: StructType) -> tuple[Column, pa.DataType]:
+    """Give a column's path as the schema spells it, and its Arrow type."""
+    spelled: list[str] = []
+    inside: DataType = schema
+    for name in path:
+        if not isinstance(inside, StructType):
+            raise InvalidArgumentError(
+                f"column {'.'.join(spelled)} is of type {inside}: there is no {name!r} in it"
+            )
+        found = inside.field(name)
+        spelled.append(found.name)
+        inside = found.type
+    return tuple(spelled), arrow_type(inside)

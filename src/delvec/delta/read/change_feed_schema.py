@@ -1,0 +1,73 @@
+"""Whether the versions of a range recorded their changes, and can be read by one schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.types import ArrayType, MapType, StructType
+from delvec.errors import InvalidArgumentError, located
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from delvec.delta.log.json_actions import JsonActions
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.schema.types import DataType
+
+__all__ = ["require_recorded"]
+
+_SWITCH: Final = "delta.enableChangeDataFeed"
+
+
+def require_recorded(
+    table: str, first: Snapshot, last: Snapshot, commits: Sequence[JsonActions]
+) -> None:
+    """Refuse a range in which changes were not recorded, or columns changed but by new ones.
+
+    Raises:
+        InvalidArgumentError: With the version.
+    """
+    for version, metadata in _descriptions(first, commits):
+        if not metadata.is_on(_SWITCH):
+            raise InvalidArgumentError(
+                f"version {version} of {table} did not record its changes: {_SWITCH} was not true",
+                hint="start at a version after the property was set; `delvec history` shows when",
+            )
+        if metadata.partition_columns != last.metadata.partition_columns or not _reads(
+            metadata.schema, last.metadata.schema
+        ):
+            raise InvalidArgumentError(
+                f"the columns of {table} at version {version} cannot be read as those of version"
+                f" {last.version}: {metadata.schema}, then {last.metadata.schema}",
+                hint="read the versions before and after the change of columns one by one",
+            )
+
+
+def _descriptions(
+    first: Snapshot, commits: Sequence[JsonActions]
+) -> Iterator[tuple[int, Metadata]]:
+    yield first.version, first.metadata
+    for version, actions in enumerate(commits, first.version):
+        for action in actions.others() if version > first.version else ():
+            if isinstance(value := action.get("metaData"), dict):
+                with located(actions.uri):
+                    yield version, Metadata.from_json(value)
+
+
+def _reads(old: DataType, new: DataType) -> bool:
+    """Tell whether files of one type can be read as another: the same, but for new fields."""
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        by_name = {field.name: field for field in new.fields}
+        return all(
+            (other := by_name.get(field.name)) is not None
+            and other.physical_name == field.physical_name
+            and (other.nullable or not field.nullable)
+            and _reads(field.type, other.type)
+            for field in old.fields
+        )
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        return _reads(old.element, new.element)
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        return _reads(old.key, new.key) and _reads(old.value, new.value)
+    return old == new

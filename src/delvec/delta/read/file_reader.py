@@ -1,0 +1,241 @@
+"""Reading data files into Arrow: without their deleted rows, in the names and types of the table.
+
+Deleted rows are told by their position in the file, which is counted from the row groups that the
+footer lists: no filter, projection or skipped row group can shift it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import acero
+
+from delvec.delta.parquet.data_file import open_data_file
+from delvec.delta.parquet.footer_bounds import footer_bounds
+from delvec.delta.pruning.predicate import Always, to_arrow
+from delvec.delta.pruning.skipping import ColumnBounds, may_match
+from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.schema.partition_values import parse_partition_value
+from delvec.delta.schema.types import StructType, arrow_field, arrow_type
+from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError, located
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from delvec.delta.log.files import DataFile
+    from delvec.delta.parquet.data_file import ParquetData
+    from delvec.delta.pruning.predicate import Column
+    from delvec.delta.read.scan import Scan
+    from delvec.delta.schema.types import Field
+    from delvec.storage import Storage
+    from delvec.vector import Bitmap
+
+__all__ = ["read_file", "read_files"]
+
+_VECTORS_AT_ONCE: Final = 64
+_WIDEST_CHAR: Final = 65_536
+
+
+def read_files(storage: Storage, files: Sequence[DataFile], scan: Scan) -> Iterator[pa.RecordBatch]:
+    """Read files one after the other, with their vectors, which are loaded for 64 files at a time.
+
+    Every batch has the schema `scan.arrow_schema` and at least one row.
+    """
+    for start in range(0, len(files), _VECTORS_AT_ONCE):
+        window = files[start : start + _VECTORS_AT_ONCE]
+        for file, vector in zip(window, load_vectors(storage, window), strict=True):
+            yield from read_file(storage, file, scan, vector=vector)
+
+
+def read_file(
+    storage: Storage,
+    file: DataFile,
+    scan: Scan,
+    *,
+    vector: Bitmap | None,
+    row_groups: Sequence[int] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Read one file, batch by batch, rows in order, deleted ones left out.
+
+    Memory holds the compressed bytes of the wanted columns of one row group, and a batch of 65,536
+    rows.
+
+    Args:
+        storage: The table's.
+        file: What to read.
+        scan: Which columns and rows.
+        vector: The positions of deleted rows; None only if the file has no vector.
+        row_groups: Numbers of those to read, in that order; all by default.
+
+    Raises:
+        FormatError: The file is damaged, or is not the one that the log describes.
+        ObjectNotFoundError: There is no such file.
+    """
+    if vector is None and file.descriptor is not None:
+        raise InvalidArgumentError(f"{file.path} has a deletion vector, which was not given")
+    constants = _partition_scalars(storage, file, scan)
+    stored = StructType(tuple(f for f in scan.needed_fields if f.name not in constants))
+    with open_data_file(storage, file, stored, mapping_mode=scan.mapping_mode) as data:
+        _check_vector(vector, data)
+        assembly = _Assembly.of(scan, constants, data.uri)
+        for group in _matching_groups(data, scan, constants, row_groups):
+            if vector is not None and _is_deleted(vector, *data.row_starts[group : group + 2]):
+                continue
+            for positions, columns in data.read_group(group, vector):
+                batch = assembly.batch(positions, columns)
+                if batch.num_rows:
+                    yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Assembly:
+    """How the columns of a file become rows of the result."""
+
+    schema: pa.Schema
+    constants: Sequence[pa.Scalar | None]
+    added: Sequence[pa.Scalar | None]
+    given: Sequence[int]
+    widths: Sequence[int | None]
+    row_filter: pc.Expression | None
+
+    @classmethod
+    def of(cls, scan: Scan, constants: Mapping[str, pa.Scalar], uri: str) -> _Assembly:
+        needed, given = scan.needed_fields, len(scan.fields)
+        added: list[pa.Scalar | None] = [pa.scalar(uri)] * scan.with_file
+        added += [None] * scan.with_position
+        row_filter = None
+        if not isinstance(scan.predicate, Always):
+            row_filter = to_arrow(scan.predicate, scan.schema)
+            if row_filter is None:
+                raise InvalidArgumentError(f"{scan.predicate} cannot be evaluated by Arrow")
+        return cls(
+            schema=pa.schema([*map(arrow_field, needed), *scan.added_fields]),
+            constants=[constants.get(field.name) for field in needed],
+            added=added,
+            given=[*range(given), *range(len(needed), len(needed) + len(added))],
+            widths=[_char_width(field, uri) for field in needed],
+            row_filter=row_filter,
+        )
+
+    def batch(self, positions: NDArray[np.int64], columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Put the columns together, keep the rows that match, and of these what is given."""
+        count, remaining = len(positions), iter(columns)
+        arrays = [
+            next(remaining) if constant is None else _repeated(constant, count)
+            for constant in self.constants
+        ]
+        arrays = [
+            array if width is None else pc.utf8_rpad(array, width)
+            for array, width in zip(arrays, self.widths, strict=True)
+        ]
+        arrays += [
+            pa.array(positions) if constant is None else _repeated(constant, count)
+            for constant in self.added
+        ]
+        if self.row_filter is not None:
+            table = _filtered(pa.table(arrays, schema=self.schema), self.row_filter)
+            count, arrays = table.num_rows, [each.combine_chunks() for each in table.columns]
+        if not self.given:
+            return _rows_without_columns(count)
+        return pa.record_batch(
+            [arrays[index] for index in self.given],
+            schema=pa.schema([self.schema.field(index) for index in self.given]),
+        )
+
+
+def _char_width(field: Field, uri: str) -> int | None:
+    if field.char_type and field.char_width is None:
+        raise UnsupportedFeatureError(
+            f"column {field.name} of {uri} holds texts of fixed width inside {field.char_type},"
+            " which only Spark fills up",
+            feature=field.char_type,
+            needed_by=uri,
+            hint="read the table by to_df(), or without this column",
+        )
+    if field.char_width is not None and field.char_width > _WIDEST_CHAR:
+        raise FormatError(
+            f"column {field.name} has texts that are too wide",
+            path=uri,
+            expected=f"char({_WIDEST_CHAR}) at most",
+            found=field.char_type,
+        )
+    return field.char_width
+
+
+def _repeated(value: pa.Scalar, count: int) -> pa.Array:
+    return pa.repeat(value, count) if value.is_valid else pa.nulls(count, value.type)
+
+
+def _filtered(table: pa.Table, row_filter: pc.Expression) -> pa.Table:
+    # Not Table.filter: that works with threads, and rows must stay in order.
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+        acero.Declaration("filter", acero.FilterNodeOptions(row_filter)),
+    ]
+    return acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+
+
+def _rows_without_columns(count: int) -> pa.RecordBatch:
+    rows = pa.Array.from_buffers(pa.struct([]), count, [None])
+    return pa.RecordBatch.from_struct_array(rows)
+
+
+def _partition_scalars(storage: Storage, file: DataFile, scan: Scan) -> dict[str, pa.Scalar]:
+    """Give the values of the partition columns, by logical name; one that the log lacks is null."""
+    scalars = {}
+    for name in scan.partition_columns:
+        field = scan.schema.field(name)
+        text = file.partition_values.get(field.physical_name)
+        with located(storage.uri_of(file.path) if not file.is_absolute else file.path):
+            value = parse_partition_value(text, field.type, scan.time_zone)
+        scalars[field.name] = pa.scalar(value, arrow_type(field.type))
+    return scalars
+
+
+def _check_vector(vector: Bitmap | None, data: ParquetData) -> None:
+    rows = data.row_starts[-1]
+    if vector is not None and vector.max is not None and vector.max >= rows:
+        raise FormatError(
+            "the deletion vector marks a row that its data file does not have",
+            path=data.uri,
+            expected=f"rows below {rows}",
+            found=f"row {vector.max}",
+        )
+
+
+def _is_deleted(vector: Bitmap, start: int, stop: int) -> bool:
+    return vector.rank(stop - 1) - vector.rank(start - 1) == stop - start
+
+
+def _matching_groups(
+    data: ParquetData,
+    scan: Scan,
+    constants: Mapping[str, pa.Scalar],
+    wanted: Sequence[int] | None,
+) -> list[int]:
+    """Leave out the row groups in which no row can satisfy the predicate."""
+    count = len(data.row_starts) - 1
+    if wanted is not None and any(not 0 <= group < count for group in wanted):
+        raise InvalidArgumentError(f"{data.uri} has {count} row groups, not all of {list(wanted)}")
+    stored = footer_bounds(data.parquet, data.schema, by_id=data.by_id, path=data.uri)
+    row_counts = pa.array(np.diff(data.row_starts), pa.int64())
+
+    def bounds_of(column: Column) -> ColumnBounds | None:
+        if scan.schema.field(column[0]).char_type:
+            return None  # compared with the blanks that the file lacks
+        if column[0] not in constants:
+            return None if data.is_old else stored(column)
+        value = constants[column[0]]
+        if not value.is_valid:
+            return ColumnBounds(null_count=row_counts, row_count=row_counts)
+        values = pa.repeat(value, count)
+        return ColumnBounds(values, values, pa.array([0] * count, pa.int64()), row_counts)
+
+    possible = may_match(scan.predicate, bounds_of, count)
+    return [group for group in (range(count) if wanted is None else wanted) if possible[group]]

@@ -1,0 +1,99 @@
+"""Which columns of a table get statistics: its first ones, or those that its properties name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from delvec.delta.schema.types import Field, StructType
+from delvec.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delvec.delta.schema.metadata import Metadata
+
+__all__ = ["indexed_columns", "prefix_length"]
+
+_COUNT: Final = "delta.dataSkippingNumIndexedCols"
+_NAMES: Final = "delta.dataSkippingStatsColumns"
+_PREFIX: Final = "delta.dataSkippingStringPrefixLength"
+_PART: Final = r"(?:`(?:[^`]|``)+`|[^`.,\s][^`.,]*)"
+_NAME: Final = re.compile(rf"\s*({_PART}(?:\.{_PART})*)\s*(,|$)")
+
+
+def indexed_columns(metadata: Metadata) -> StructType:
+    """Give the part of the schema that has statistics; partition columns have none.
+
+    `delta.dataSkippingStatsColumns` names columns, and with a struct all that is in it. Without it
+    the first `delta.dataSkippingNumIndexedCols` (32) have statistics, those inside of structs
+    counted one by one and -1 for all.
+    """
+    partitions = {field.name for field in metadata.partition_fields}
+    stored = tuple(field for field in metadata.schema.fields if field.name not in partitions)
+    names = metadata.configuration.get(_NAMES)
+    if names is not None:
+        return StructType(_named(stored, _parsed(names)))
+    count = _number(metadata, _COUNT, 32)
+    return StructType(stored if count < 0 else _first(stored, count)[0])
+
+
+def prefix_length(metadata: Metadata) -> int:
+    """Tell to how many characters texts are cut in statistics."""
+    return _number(metadata, _PREFIX, 32)
+
+
+def _number(metadata: Metadata, key: str, default: int) -> int:
+    text = metadata.configuration.get(key, str(default)).strip()
+    if not re.fullmatch(r"-?\d{1,9}", text):
+        raise FormatError(f"the property {key} is no number", found=repr(text)[:40])
+    return int(text)
+
+
+def _first(fields: Sequence[Field], count: int) -> tuple[tuple[Field, ...], int]:
+    """Give the first fields with at most so many parts, and how many these are."""
+    kept: list[Field] = []
+    taken = 0
+    for field in fields:
+        if taken >= count:
+            break
+        if isinstance(field.type, StructType):
+            inner, parts = _first(field.type.fields, count - taken)
+            kept.append(replace(field, type=StructType(inner)))
+            taken += parts
+        else:
+            kept.append(field)
+            taken += 1
+    return tuple(kept), taken
+
+
+def _named(fields: Sequence[Field], paths: Sequence[Sequence[str]]) -> tuple[Field, ...]:
+    kept: list[Field] = []
+    for field in fields:
+        rests = [path[1:] for path in paths if path[0] == field.name.lower()]
+        if rests and not all(rests):
+            kept.append(field)
+        elif rests and isinstance(field.type, StructType):
+            kept.append(replace(field, type=StructType(_named(field.type.fields, rests))))
+    return tuple(kept)
+
+
+def _parsed(names: str) -> list[list[str]]:
+    """Split `a, b.c, `x.y`.z` into paths of names in lower case."""
+    paths: list[list[str]] = []
+    position = 0
+    while position < len(names.rstrip()):
+        match = _NAME.match(names, position)
+        if match is None:
+            raise FormatError(
+                f"the property {_NAMES} is no list of columns", found=repr(names)[:80]
+            )
+        parts = re.findall(_PART, match[1])
+        paths.append([_unquoted(part.strip()).lower() for part in parts])
+        position = match.end()
+    return paths
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace("``", "`") if part.startswith("`") else part

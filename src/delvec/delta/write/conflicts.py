@@ -1,0 +1,212 @@
+"""A commit that lost the race: does it still stand, after what the winner did?
+
+    the winner                                   our change
+    changed protocol or metadata, or committed   conflict
+      our application transaction
+    removed or rewrote a file that we change     conflict
+    deleted rows of a file that we change        its vector and ours are united, if the new rows of
+                                                 both have none in common; else conflict
+    added rows that we might have looked for     conflict, unless they were added blindly, the table
+                                                 is WriteSerializable and we do not alter it
+    changed a file that only matters as a whole  conflict (see `Reads.row_wise`)
+    anything else                                stands as it is
+
+Positions in a file never change, so two sets of deleted rows of one file can be united whoever made
+them. A conflict is no failure: the operation starts again from the winner's version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from delvec.delta.log.files import DataFile
+from delvec.delta.log.paths import canonical
+from delvec.delta.log.snapshot import added_files
+from delvec.delta.parquet.footer_statistics import require_row_count
+from delvec.delta.pruning.skipping import may_match
+from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.write.change import LiveFile, Marked
+from delvec.errors import ConflictError
+from delvec.vector import Bitmap, Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from delvec.delta.log.json_actions import JsonActions
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.write.change import Change
+    from delvec.storage import Storage
+
+__all__ = ["Winner", "isolation_level", "rebased"]
+
+# Operations that take rows out of files by vectors, and never put one back.
+_ONLY_DELETE: Final = frozenset({"DELETE", "UPDATE", "MERGE"})
+
+
+@dataclass(frozen=True)
+class Winner:
+    """A commit that another writer made since the version that we read."""
+
+    version: int
+    root: str
+    metadata: Metadata
+    actions: JsonActions
+
+    @cached_property
+    def others(self) -> list[dict[str, Any]]:
+        """All that is not about files."""
+        return list(self.actions.others())
+
+    @cached_property
+    def info(self) -> Mapping[str, Any]:
+        """What it says of itself."""
+        return next((a["commitInfo"] for a in self.others if a.get("commitInfo")), {})
+
+    @cached_property
+    def adds(self) -> dict[str, Mapping[str, Any]]:
+        """Bodies of its adds, by decoded path."""
+        return self._bodies("add")
+
+    @cached_property
+    def removes(self) -> dict[str, Mapping[str, Any]]:
+        """Bodies of its removes, by decoded path."""
+        return self._bodies("remove")
+
+    def _bodies(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        bodies = [action[kind] for action in self.actions.all_actions() if action.get(kind)]
+        paths = canonical(pa.array([body["path"] for body in bodies], pa.string()), self.root)
+        return dict(zip(paths.to_pylist(), bodies, strict=True))
+
+    def has(self, kind: str) -> bool:
+        """Tell whether it holds an action of a kind."""
+        return any(action.get(kind) is not None for action in self.others)
+
+
+def isolation_level(metadata: Metadata) -> str:
+    """Give the level that a table asks for; Delta's own default is the strict one."""
+    return metadata.configuration.get("delta.isolationLevel", "Serializable")
+
+
+def rebased(change: Change, winner: Winner, storage: Storage) -> tuple[Change, int]:
+    """Give the change as it stands on top of a winner, and how many vectors were united for it.
+
+    Raises:
+        ConflictError: It does not stand; nothing was changed.
+    """
+    _check_table(change, winner)
+    marked = {each.file.path: each for each in change.marked}
+    removed = {each.path for each in change.removed}
+    gone = sorted((set(marked) | removed) & set(winner.removes))
+    lost = [path for path in gone if path in removed or path not in winner.adds]
+    if lost:
+        raise _conflict(winner, "removed or rewrote files that this change is about", lost)
+    again = sorted((set(marked) | removed) & (set(winner.adds) - set(winner.removes)))
+    if again:  # such as by giving rows their ids
+        raise _conflict(winner, "wrote new entries for files that this change is about", again)
+    if not change.reads.row_wise and (touched := change.reads.files & set(winner.removes)):
+        raise _conflict(winner, "changed files whose rows this change depends on", sorted(touched))
+    _check_new_rows(change, winner, storage)
+    united = {path: _united(marked[path], winner, storage) for path in gone}
+    return _replaced(change, united, storage), len(united)
+
+
+def _check_table(change: Change, winner: Winner) -> None:
+    for kind, what in (("protocol", "protocol"), ("metaData", "metadata")):
+        if winner.has(kind):
+            raise _conflict(winner, f"changed the {what} of the table", ())
+    ours = change.transaction
+    if ours is not None and any(
+        (action.get("txn") or {}).get("appId") == ours.app_id for action in winner.others
+    ):
+        raise _conflict(winner, f"committed a transaction of {ours.app_id} too", ())
+
+
+def _check_new_rows(change: Change, winner: Winner, storage: Storage) -> None:
+    reads = change.reads
+    if reads.predicate is None or not winner.adds:
+        return
+    is_blind = winner.info.get("isBlindAppend") is True
+    # A change of the table itself, such as a new constraint, speaks of these rows too.
+    may_ignore = is_blind and change.metadata is None
+    if may_ignore and isolation_level(winner.metadata) == "WriteSerializable":
+        return
+    candidates = [
+        path
+        for path, body in winner.adds.items()
+        if (
+            _came_back(path, winner, storage)
+            if path in winner.removes
+            else body.get("dataChange", True)
+        )
+    ]
+    if not candidates:
+        return
+    files = added_files(winner.metadata, winner.root, winner.actions)
+    chosen = files.select(np.isin(np.array(files.paths.to_pylist()), candidates))
+    matching = may_match(
+        reads.predicate, lambda column: chosen.bounds(column, reads.time_zone), len(chosen)
+    )
+    if matching.any():
+        paths = chosen.paths.filter(pa.array(matching)).to_pylist()
+        raise _conflict(winner, "added rows that this change might be about", paths)
+
+
+def _came_back(path: str, winner: Winner, storage: Storage) -> bool:
+    """Tell whether rows of a file that were deleted are live again, as after a restore."""
+    if winner.info.get("operation") in _ONLY_DELETE:
+        return False
+    before, after = (_vector(path, side[path], storage) for side in (winner.removes, winner.adds))
+    return not before.issubset(after)
+
+
+def _united(ours: Marked, winner: Winner, storage: Storage) -> Marked:
+    """Take the winner's vector of a file and add our rows, if both deleted different ones."""
+    path, entry = ours.file.path, winner.adds[ours.file.path]
+    base, theirs = (_vector(path, each, storage) for each in (ours.file.entry, entry))
+    mine = _stored(path, ours.descriptor, storage) if ours.vector is None else ours.vector
+    if not base.issubset(theirs):
+        raise _conflict(winner, "brought rows back in files that this change is about", [path])
+    if not (theirs - base).isdisjoint(mine - base):
+        raise _conflict(winner, "deleted rows that this change deletes too", [path])
+    return Marked(LiveFile(path, entry), ours.rows, mine | theirs)
+
+
+def _vector(path: str, entry: Mapping[str, Any], storage: Storage) -> Bitmap:
+    value = entry.get("deletionVector")
+    return _stored(path, None if value is None else Descriptor.from_json(value), storage)
+
+
+def _stored(path: str, descriptor: Descriptor | None, storage: Storage) -> Bitmap:
+    [vector] = load_vectors(storage, [DataFile(path, 0, {}, descriptor, None, 0)])
+    return Bitmap() if vector is None else vector
+
+
+def _replaced(change: Change, united: Mapping[str, Marked], storage: Storage) -> Change:
+    """Put united vectors in place; a file that has no live rows left is removed outright."""
+    marked = [united.get(each.file.path, each) for each in change.marked]
+    empty = [each for each in marked if each.cardinality == each.rows]
+    for each in empty:
+        require_row_count(storage, each.file.path, each.file.entry, each.rows)
+    if any(each.cardinality > each.rows for each in marked):
+        raise AssertionError("a vector marks rows that a file does not have")
+    return replace(
+        change,
+        marked=tuple(each for each in marked if each.cardinality < each.rows),
+        removed=(*change.removed, *(each.file for each in empty)),
+    )
+
+
+def _conflict(winner: Winner, what: str, files: Sequence[str]) -> ConflictError:
+    by = winner.info.get("operation", "another writer")
+    names = f": {', '.join(files[:3])}{', ...' if len(files) > 3 else ''}" if files else ""
+    return ConflictError(
+        f"version {winner.version} of {winner.root} ({by}) {what}{names}",
+        version=winner.version,
+        files=files,
+        hint="nothing was changed; run the operation again, or allow more retries",
+    )

@@ -1,0 +1,179 @@
+"""What a write did to a table, as people and as programs read it.
+
+A report is a few figures, whatever the size of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from delvec.report.figures import binary_size, counted, visible
+from delvec.report.rendered import Rendered
+from delvec.storage.counts import RequestCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["WriteReport"]
+
+
+@dataclass(frozen=True)
+class WriteReport(Rendered):
+    """What a write did; prints as a text, and renders on terminals and in notebooks.
+
+    >>> print(WriteReport("DELETE", "/lake/orders", 12, rows_deleted=1204, vectors_added=3))
+    DELETE on /lake/orders: version 12, 1,204 rows deleted
+      vectors  3 added
+
+    Attributes:
+        operation: Delta's name of it, such as DELETE or SET TBLPROPERTIES.
+        table: Where the table is.
+        version: What was committed; None if nothing was.
+        dry_run: Whether it was only planned: the figures tell what would have been.
+        rows_deleted: Rows that are gone.
+        rows_updated: Rows that have new values.
+        rows_inserted: Rows that are new.
+        rows_copied: Rows that moved to another file unchanged.
+        files_scanned: Data files whose rows were looked at.
+        files_pruned: Data files that the log alone ruled out.
+        files_added: Data files that were written.
+        files_removed: Data files that are no longer part of the table.
+        vectors_added: Vectors of files that had none.
+        vectors_updated: Vectors in place of older ones; not among the added and the removed.
+        vectors_removed: Vectors that went with their files.
+        bytes_added: The size of the added data files.
+        bytes_removed: The size of the removed data files.
+        vector_bytes: The size of the new vectors.
+        vector_files: Files that these are in.
+        change_files: Files of the change data feed.
+        requests: What the driver itself asked of the store; not what Spark did.
+        phases: Seconds by phase, in order.
+        attempts: How often a commit was tried.
+        reconciled: Files whose vector was united with that of a concurrent commit.
+        scans: How often the rows of the table were scanned for hits.
+        notes: What else is worth knowing, in sentences.
+    """
+
+    operation: str
+    table: str
+    version: int | None = None
+    dry_run: bool = False
+    rows_deleted: int = 0
+    rows_updated: int = 0
+    rows_inserted: int = 0
+    rows_copied: int = 0
+    files_scanned: int = 0
+    files_pruned: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    vectors_added: int = 0
+    vectors_updated: int = 0
+    vectors_removed: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
+    vector_bytes: int = 0
+    vector_files: int = 0
+    change_files: int = 0
+    requests: RequestCounts = field(default_factory=RequestCounts)
+    phases: Mapping[str, float] = field(default_factory=dict)
+    attempts: int = 1
+    reconciled: int = 0
+    scans: int = 0
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Give a document for programs."""
+        document = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain = {"requests": asdict(self.requests), "phases": dict(self.phases)}
+        return document | plain | {"notes": list(self.notes)}
+
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        return _lines(self)
+
+
+def _lines(report: WriteReport) -> Iterator[tuple[str, str]]:
+    """Give each line with its style."""
+    yield _headline(report), "bold"
+    facts = _facts(report)
+    width = max(map(len, [*facts, *report.phases]), default=0)
+    for name, text in facts.items():
+        yield f"  {name:<{width}}  {text}", ""
+    for text in _phases(report.phases, width):
+        yield text, "dim"
+    for note in report.notes:
+        yield f"Note: {visible(note)}", "yellow"
+
+
+def _headline(report: WriteReport) -> str:
+    rows = {
+        "deleted": report.rows_deleted,
+        "updated": report.rows_updated,
+        "inserted": report.rows_inserted,
+    }
+    changed = {word: count for word, count in rows.items() if count}
+    if report.dry_run:
+        told = ["dry run: nothing was written"]
+        would = [f"{counted(count, 'row')} would be {word}" for word, count in changed.items()]
+        told += would or ["no row would change"]
+    elif report.version is None:
+        told = ["nothing to do, nothing was written"]
+    else:
+        told = [f"version {report.version:,}"]
+        told += [f"{counted(count, 'row')} {word}" for word, count in changed.items()]
+    return f"{report.operation} on {visible(report.table)}: {', '.join(told)}"
+
+
+def _facts(report: WriteReport) -> dict[str, str]:
+    """Give the figures that are not zero, by what they are about."""
+    requests = report.requests
+    vectors = _listed(
+        added=report.vectors_added, updated=report.vectors_updated, removed=report.vectors_removed
+    )
+    if report.vector_files:
+        in_files = f"{binary_size(report.vector_bytes)} in {counted(report.vector_files, 'file')}"
+        vectors += f" ({in_files})" if vectors else in_files
+    attempts = [counted(report.attempts, "attempt")] if report.attempts > 1 else []
+    if report.reconciled:
+        attempts.append(f"vectors of {counted(report.reconciled, 'file')} united with newer ones")
+    facts = {
+        "files": _listed(
+            scanned=report.files_scanned,
+            pruned=report.files_pruned,
+            added=report.files_added,
+            removed=report.files_removed,
+        ),
+        "data": _sizes(added=report.bytes_added, removed=report.bytes_removed),
+        "rows": _listed(copied=report.rows_copied),
+        "vectors": vectors,
+        "changes": counted(report.change_files, "file") if report.change_files else "",
+        "scans": f"{report.scans:,}" if report.scans > 1 else "",
+        "commit": ", ".join(attempts),
+        "requests": _listed(
+            GET=requests.gets,
+            HEAD=requests.heads,
+            PUT=requests.puts,
+            LIST=requests.lists,
+            DELETE=requests.deletes,
+        ),
+        "traffic": _sizes(read=requests.bytes_read, written=requests.bytes_written),
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _listed(**counts: int) -> str:
+    return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+
+
+def _sizes(**sizes: int) -> str:
+    return ", ".join(f"{binary_size(count)} {word}" for word, count in sizes.items() if count)
+
+
+def _phases(phases: Mapping[str, float], width: int) -> Iterator[str]:
+    """Give a line for each phase: its time, and its share of all."""
+    total = sum(phases.values())
+    for name, seconds in phases.items():
+        share = f"{100 * seconds / total:.0f} %" if total else ""
+        yield f"  {name:<{width}}  {seconds:>7.2f} s  {share:>5}".rstrip()
+    if len(phases) > 1:
+        yield f"  {'total':<{width}}  {total:>7.2f} s"

@@ -1,0 +1,86 @@
+"""Row tracking: ids for the rows of new files, above all that were given before."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.delta.stats.entry import record_count
+from delvec.errors import FormatError, PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from delvec.delta.schema.metadata import Metadata
+
+__all__ = ["ROW_IDS", "MaterialisedIds", "high_water_mark", "materialised_ids", "with_row_ids"]
+
+ROW_IDS: Final = "delta.rowTracking"
+"""The domain that holds the highest id given so far."""
+
+_NAMES: Final = (
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+
+MaterialisedIds = tuple[str, str]
+
+
+def materialised_ids(metadata: Metadata) -> MaterialisedIds | None:
+    """Name the columns of files that keep a copied row's id and version; None without tracking.
+
+    Raises:
+        FormatError: Row tracking is on, and the table does not name them.
+    """
+    if not metadata.is_on("delta.enableRowTracking"):
+        return None
+    names = tuple(metadata.configuration.get(key) for key in _NAMES)
+    if None in names:
+        raise FormatError(
+            "row tracking is on but the table does not name its columns for copied rows",
+            expected=" and ".join(_NAMES),
+            found=names,
+        )
+    return str(names[0]), str(names[1])
+
+
+def high_water_mark(configuration: str | None) -> int:
+    """Give the highest id so far, -1 if there is none.
+
+    >>> high_water_mark('{"rowIdHighWaterMark":41}')
+    41
+    """
+    if configuration is None:
+        return -1
+    try:
+        value = json.loads(configuration)["rowIdHighWaterMark"]
+    except (ValueError, LookupError, TypeError):
+        value = None
+    if type(value) is not int or value < -1:
+        raise FormatError(
+            f"the domain {ROW_IDS} does not say which ids are taken",
+            expected='{"rowIdHighWaterMark": a number}',
+            found=configuration[:80],
+        )
+    return value
+
+
+def with_row_ids(
+    adds: Sequence[dict[str, Any]], mark: int, version: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Give files without ids those above a mark, and the mark that follows.
+
+    These are new files, and old ones that were there before rows were tracked.
+    """
+    numbered: list[dict[str, Any]] = []
+    for body in adds:
+        if body.get("baseRowId") is not None:
+            numbered.append(body)
+            continue
+        rows = record_count(body.get("stats"))
+        if rows is None:
+            raise PlanError(f"{body['path']} has no numRecords, which row tracking needs")
+        ids = {"baseRowId": mark + 1, "defaultRowCommitVersion": version}
+        numbered.append({**body, **ids})
+        mark += rows
+    return numbered, mark

@@ -1,0 +1,62 @@
+"""New vectors into files of the table: several to a file of about 2 MiB, written side by side."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from delvec.vector import delta_file
+
+if TYPE_CHECKING:
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.write.change import Change
+    from delvec.storage import Storage
+    from delvec.storage.uncommitted import Leftovers
+    from delvec.vector.delta_file import VectorFile
+
+__all__ = ["random_prefix", "store_vectors"]
+
+_PUTS_AT_ONCE: Final = 8
+_LETTERS: Final = string.ascii_letters + string.digits
+
+
+def random_prefix(metadata: Metadata) -> str:
+    """Give the random folder that a table asks for, which spreads its files in an object store."""
+    if not metadata.is_on("delta.randomizeFilePrefixes"):
+        return ""
+    length = int(metadata.configuration.get("delta.randomPrefixLength", "2"))
+    return "".join(secrets.choice(_LETTERS) for _ in range(length))
+
+
+def store_vectors(
+    storage: Storage, metadata: Metadata, change: Change, leftovers: Leftovers
+) -> Change:
+    """Write the vectors of a change that are not stored yet; give the change with their places."""
+    missing = [index for index, each in enumerate(change.marked) if each.descriptor is None]
+    if not missing:
+        return change
+    vectors = [vector for index in missing if (vector := change.marked[index].vector) is not None]
+    files = delta_file.pack(vectors, prefix=random_prefix(metadata))
+    marked, places, sizes = list(change.marked), iter(missing), dict(change.vector_files)
+
+    def put(file: VectorFile) -> None:
+        storage.write(file.path, file.data)  # the name is new
+
+    with ThreadPoolExecutor(_PUTS_AT_ONCE, "delvec-vectors") as pool:
+        running = []
+        for file in files:
+            leftovers.add(file.path)
+            running.append(pool.submit(put, file))
+            sizes[file.path] = len(file.data)
+            for descriptor in file.descriptors:
+                index = next(places)
+                marked[index] = replace(marked[index], descriptor=descriptor)
+            # No more files in memory than are being written.
+            if len(running) >= _PUTS_AT_ONCE:
+                running.pop(0).result()
+        for each in running:
+            each.result()
+    return replace(change, marked=tuple(marked), vector_files=sizes)

@@ -1,0 +1,301 @@
+"""How every operation on a table runs: attempts, time per phase, the commit, and the report."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.delta.log.checkpoint_writer import write_checkpoint
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.log.symlink_manifest import write_manifests
+from delvec.delta.write.change import Change, Transaction
+from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.report import WriteReport
+from delvec.delta.write.writable import SYMLINKS
+from delvec.errors import ConflictError, DelvecError, InvalidArgumentError
+from delvec.spark.failures import explained
+from delvec.storage.uncommitted import Leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.write.commit import Committed
+    from delvec.storage import RequestCounts, Storage
+
+__all__ = ["Attempt", "Options", "Outcome", "run"]
+
+MAX_RETRIES: Final = 10
+_LONGEST_WAIT: Final = 2.0
+_CHECKPOINT_INTERVAL: Final = 10
+
+
+@dataclass(frozen=True)
+class Options:
+    """What all operations can be told.
+
+    Attributes:
+        dry_run: Plan only; the report tells what would have happened.
+        max_retries: How often to begin again from a newer version after a conflict.
+        commit_metadata: A text for the table's history.
+        transaction: The application's mark; what it has committed already is not done again.
+    """
+
+    dry_run: bool = False
+    max_retries: int = MAX_RETRIES
+    commit_metadata: str | None = None
+    transaction: Transaction | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        dry_run: bool = False,
+        max_retries: int = MAX_RETRIES,
+        commit_metadata: str | None = None,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> Options:
+        """Check what a user said."""
+        if (txn_app_id is None) != (txn_version is None):
+            raise InvalidArgumentError(
+                "txn_app_id and txn_version go together",
+                hint="the version is a number that rises with each commit of the application",
+            )
+        if max_retries < 0:
+            raise InvalidArgumentError(f"max_retries is 0 or more, got {max_retries}")
+        transaction = None
+        if txn_app_id is not None and txn_version is not None:
+            transaction = Transaction(txn_app_id, txn_version)
+        return cls(dry_run, max_retries, commit_metadata, transaction)
+
+
+@dataclass
+class Spent:
+    """What an operation has cost so far, attempts that ended in a conflict included."""
+
+    before: RequestCounts
+    phases: dict[str, float] = field(default_factory=dict)
+    scans: int = 0
+    attempts: int = 0
+
+    def add_time(self, phase: str, seconds: float) -> None:
+        """Add to the time of a phase."""
+        self.phases[phase] = self.phases.get(phase, 0.0) + seconds
+
+
+@dataclass
+class Attempt:
+    """One attempt at an operation, on one version of the table."""
+
+    session: SparkSession | None
+    snapshot: Snapshot
+    options: Options
+    leftovers: Leftovers
+    spent: Spent
+    what: str
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; what reads or writes rows needs one."""
+        if self.session is None:
+            raise InvalidArgumentError(
+                f"{self.what} needs a Spark session, and this table was opened without one",
+                hint="pass a session to for_path",
+            )
+        return self.session
+
+    @property
+    def storage(self) -> Storage:
+        """The table."""
+        return self.snapshot.storage
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Take the time of a phase, and name its jobs in Spark's own pages."""
+        start = time.perf_counter()
+        try:
+            with _described(self.session, f"{self.what}: {name}"):
+                yield
+        finally:
+            self.spent.add_time(name, time.perf_counter() - start)
+
+
+@contextmanager
+def _described(spark: SparkSession | None, what: str) -> Iterator[None]:
+    if spark is None:
+        yield
+        return
+    context = spark.sparkContext
+    before: Any = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(what)
+    try:
+        yield
+    finally:
+        context.setJobDescription(before)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an attempt has prepared: a change, or None if there is nothing to do; and figures."""
+
+    change: Change | None
+    figures: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def run(
+    spark: SparkSession | None,
+    opened: Callable[[], Snapshot],
+    operation: str,
+    prepare: Callable[[Attempt], Outcome],
+    options: Options,
+) -> WriteReport:
+    """Prepare a change and commit it; after a conflict, again from the version that won.
+
+    Args:
+        spark: The session; None for what touches no rows.
+        opened: Gives the newest version.
+        operation: Delta's name of it.
+        prepare: Makes the change for a version; writes files of rows, but commits nothing.
+        options: What the user said.
+    """
+    spent: Spent | None = None
+    for retry in range(options.max_retries + 1):
+        start = time.perf_counter()
+        snapshot = opened()
+        spent = spent or Spent(snapshot.storage.requests)
+        spent.add_time("plan", time.perf_counter() - start)
+        done = _already_done(snapshot, operation, options)
+        if done is not None:
+            return done
+        try:
+            return _attempt(spark, snapshot, operation, prepare, options, spent)
+        except ConflictError as error:
+            spent.attempts += error.attempts
+            if retry == options.max_retries:
+                if options.max_retries:
+                    error.message += f" (after {options.max_retries} retries)"
+                raise
+            # Losers that come back at the same time would only lose again.
+            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**retry)))
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _already_done(snapshot: Snapshot, operation: str, options: Options) -> WriteReport | None:
+    ours = options.transaction
+    if ours is None or snapshot.transactions.get(ours.app_id, -1) < ours.version:
+        return None
+    seen = snapshot.transactions[ours.app_id]
+    note = f"transaction {ours.version} of {ours.app_id} is in already (the table has {seen})"
+    return WriteReport(operation, snapshot.table, dry_run=options.dry_run, notes=(note,))
+
+
+def _attempt(
+    spark: SparkSession | None,
+    snapshot: Snapshot,
+    operation: str,
+    prepare: Callable[[Attempt], Outcome],
+    options: Options,
+    spent: Spent,
+) -> WriteReport:
+    storage = snapshot.storage
+    with Leftovers(storage) as leftovers, explained(snapshot.table):
+        what = f"delvec {operation} on {snapshot.table}"
+        attempt = Attempt(spark, snapshot, options, leftovers, spent, what)
+        outcome = prepare(attempt)
+        spent.scans += outcome.figures.get("scans", 0)
+        change = outcome.change
+        if change is None and options.transaction is not None:
+            # Nothing to do is done, too: the application must not try again.
+            change = Change(operation, transaction=options.transaction)
+        if change is None or options.dry_run:
+            # What a plan had to write is not wanted.
+            return _report(attempt, operation, outcome, change)
+        change = _with_times(change, spent)
+        with attempt.phase("commit"):
+            committed = commit(Base.of(snapshot), change, leftovers)
+            spent.attempts += committed.attempts
+    with attempt.phase("checkpoint"):
+        notes = after_commit(storage, committed.version, change.metadata or snapshot.metadata)
+    return _report(attempt, operation, outcome, committed.change, committed, notes)
+
+
+def _with_times(change: Change, spent: Spent) -> Change:
+    """Add what the history says of the time that rows took to find and to write."""
+    if change.operation not in ("DELETE", "UPDATE", "MERGE"):
+        return change
+    seconds = {
+        "executionTimeMs": sum(spent.phases.values()),
+        "scanTimeMs": spent.phases.get("find", 0.0),
+        "rewriteTimeMs": spent.phases.get("write", 0.0),
+    }
+    times = {name: round(1000 * each) for name, each in seconds.items()}
+    return replace(change, metrics={**change.metrics, **times})
+
+
+def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[str, ...]:
+    """Write what follows from a commit: a checkpoint now and then, the manifest if one is kept.
+
+    The commit stands whatever happens here, so a failure is told and not raised.
+    """
+    text = metadata.configuration.get("delta.checkpointInterval", "")
+    interval = int(text) if text.isdecimal() and int(text) else _CHECKPOINT_INTERVAL
+    notes = []
+    due = version > 0 and version % interval == 0
+    for wanted, what, write in (
+        (due, "the checkpoint", write_checkpoint),
+        (metadata.is_on(SYMLINKS), "the symlink manifest", write_manifests),
+    ):
+        if not wanted:
+            continue
+        try:
+            write(open_snapshot(storage, version))
+        except Exception as error:  # noqa: BLE001 - told in the report: the rows are in
+            reason = error.describe() if isinstance(error, DelvecError) else repr(error)
+            notes.append(f"{what} of version {version} was not written: {reason}")
+    return tuple(notes)
+
+
+def _report(
+    attempt: Attempt,
+    operation: str,
+    outcome: Outcome,
+    change: Change | None,
+    committed: Committed | None = None,
+    notes: tuple[str, ...] = (),
+) -> WriteReport:
+    spent = attempt.spent
+    facts: dict[str, Any] = {**outcome.figures, "scans": spent.scans}
+    if change is not None:
+        updated = sum(each.file.descriptor is not None for each in change.marked)
+        facts |= {
+            "files_added": len(change.added),
+            "files_removed": len(change.removed),
+            "vectors_added": len(change.marked) - updated,
+            "vectors_updated": updated,
+            "vectors_removed": sum(file.descriptor is not None for file in change.removed),
+            "bytes_added": sum(int(body["size"]) for body in change.added),
+            "bytes_removed": sum(int(file.entry.get("size") or 0) for file in change.removed),
+            "vector_bytes": sum(change.vector_files.values()),
+            "vector_files": len(change.vector_files),
+            "change_files": len(change.change_files),
+        }
+    return WriteReport(
+        operation,
+        attempt.snapshot.table,
+        committed.version if committed else None,
+        dry_run=attempt.options.dry_run,
+        requests=attempt.storage.requests - spent.before,
+        phases=dict(spent.phases),
+        attempts=spent.attempts,
+        reconciled=committed.reconciled if committed else 0,
+        notes=(*outcome.notes, *notes),
+        **facts,
+    )

@@ -1,0 +1,127 @@
+"""The last look at a commit before it is put: what would make rows come back is refused here.
+
+Other engines trust what the log says. Each rule was broken by some writer and cost its users rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from delvec.delta.log.paths import canonical
+from delvec.delta.stats.entry import record_count, tight_bounds
+from delvec.errors import PlanError
+from delvec.vector import Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["require_valid"]
+
+
+def require_valid(
+    table: str,
+    adds: Sequence[Mapping[str, Any]],
+    removes: Sequence[Mapping[str, Any]],
+    live: Mapping[str, Mapping[str, Any]],
+    *,
+    shrinks: bool = False,
+) -> None:
+    """Refuse a commit that would break the table.
+
+    Args:
+        table: For errors.
+        adds: Bodies of the add actions.
+        removes: Bodies of the remove actions.
+        live: The entries that the commit replaces or removes, by their decoded paths.
+        shrinks: Whether a vector may have fewer rows than before, as when a version is restored.
+
+    Raises:
+        PlanError: It names the file and the rule.
+    """
+    added = _by_path(table, adds, "added")
+    removed = _by_path(table, removes, "removed")
+    for path, body in removed.items():
+        _check_remove(table, path, body, live)
+    for path, body in added.items():
+        _check_add(table, path, body)
+        if path in removed:
+            _check_pair(table, path, body, removed[path], shrinks=shrinks)
+        elif path in live:
+            raise _broken(table, path, "is added again without removing what it was")
+
+
+def _by_path(
+    table: str, bodies: Sequence[Mapping[str, Any]], what: str
+) -> dict[str, Mapping[str, Any]]:
+    paths = canonical(pa.array([body["path"] for body in bodies], pa.string()), table).to_pylist()
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    if twice:
+        raise _broken(table, twice[0], f"is {what} twice in one commit")
+    return dict(zip(paths, bodies, strict=True))
+
+
+def _check_remove(
+    table: str, path: str, body: Mapping[str, Any], live: Mapping[str, Mapping[str, Any]]
+) -> None:
+    if path not in live:
+        raise _broken(table, path, "is removed but was not in the version that was read")
+    was, now = _id_of(live[path]), _id_of(body)
+    if was != now:
+        raise _broken(
+            table,
+            path,
+            f"is removed with the vector {now}, but it had {was}: both would stay alive",
+        )
+
+
+def _check_add(table: str, path: str, body: Mapping[str, Any]) -> None:
+    vector = body.get("deletionVector")
+    if vector is None:
+        return
+    rows = record_count(body.get("stats"))
+    if rows is None:
+        raise _broken(table, path, "has a vector but no numRecords")
+    if tight_bounds(body.get("stats")):
+        raise _broken(table, path, "has a vector but tight bounds")
+    descriptor = Descriptor.from_json(vector)
+    if descriptor.offset is None or descriptor.storage_type == "i":
+        raise _broken(table, path, "has a vector without an offset, which engines disagree about")
+    if not 0 < descriptor.cardinality < rows:
+        raise _broken(
+            table, path, f"has a vector that marks {descriptor.cardinality} of {rows} rows"
+        )
+
+
+def _check_pair(
+    table: str,
+    path: str,
+    add: Mapping[str, Any],
+    remove: Mapping[str, Any],
+    *,
+    shrinks: bool,
+) -> None:
+    if _id_of(add) == _id_of(remove):
+        raise _broken(table, path, "is added and removed with the same vector")
+    before, after = _cardinality(remove), _cardinality(add)
+    if after < before and not shrinks:
+        raise _broken(table, path, f"would get rows back: {before} were deleted, now {after}")
+
+
+def _id_of(body: Mapping[str, Any]) -> str | None:
+    vector = body.get("deletionVector")
+    return None if vector is None else Descriptor.from_json(vector).unique_id
+
+
+def _cardinality(body: Mapping[str, Any]) -> int:
+    vector = body.get("deletionVector")
+    return 0 if vector is None else Descriptor.from_json(vector).cardinality
+
+
+def _broken(table: str, path: str, what: str) -> PlanError:
+    return PlanError(
+        f"a commit to {table} was stopped: {path} {what}",
+        hint="nothing was changed; please report this, it is a defect of the writer",
+    )

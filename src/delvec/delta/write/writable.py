@@ -1,0 +1,147 @@
+"""Whether delvec may write to a table: every feature is handled, or refused by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from delvec.delta.schema.expressions import IDENTITY
+from delvec.delta.schema.features import FEATURES
+from delvec.delta.schema.properties import SYMLINKS, VECTORS
+from delvec.delta.schema.protocol import WRITERS_WITH_FEATURES
+from delvec.errors import UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.schema.features import Feature
+
+__all__ = ["SYMLINKS", "Operation", "require_writable", "writes_vectors"]
+
+Operation: TypeAlias = Literal["append", "overwrite", "delete", "update", "merge", "alter"]
+
+_REMOVING: Final = ("overwrite", "delete", "update", "merge")
+_WRITING_FILES: Final = ("append", "overwrite", "update", "merge")
+
+
+def require_writable(
+    snapshot: Snapshot,
+    operation: Operation,
+    *,
+    columns_set: Collection[str] = (),
+    inserts: bool = True,
+    rewrites: bool = False,
+) -> None:
+    """Refuse what delvec would write wrongly, by name.
+
+    Args:
+        snapshot: The table as it is.
+        operation: What is about to be done to it.
+        columns_set: The columns to which an update or the updates of a merge give new values.
+        inserts: Whether a merge may insert rows.
+        rewrites: Whether a delete may write the rows that it keeps into new files; it does in any
+            case where vectors are off.
+
+    Raises:
+        UnsupportedFeatureError: With the feature and what helps.
+    """
+    _require_known(snapshot)
+    writes_files = operation in _WRITING_FILES or (
+        operation == "delete" and (rewrites or not _vectors_are_on(snapshot))
+    )
+    inserts = operation in ("append", "overwrite") or (operation == "merge" and inserts)
+    touched = {name.lower() for name in columns_set}
+    for feature in FEATURES.values():
+        if not _is_in_use(feature, snapshot):
+            continue
+        refused = {
+            "handled": not feature.is_read,
+            "append_only": operation in _REMOVING,
+            "identity": inserts or bool(touched & _identity_columns(snapshot)),
+            "no_vectors": writes_files or operation == "delete",
+            "no_files": writes_files,
+            "moved": True,
+        }
+        if refused[feature.writing]:
+            raise _refusal(snapshot, feature.name, f"{operation} on {snapshot.table}", feature)
+
+
+def writes_vectors(snapshot: Snapshot) -> bool:
+    """Tell whether deletes of rows go into vectors; if not, files are written anew.
+
+    Raises:
+        UnsupportedFeatureError: Vectors are switched on, and so is what forbids them.
+    """
+    if not _vectors_are_on(snapshot):
+        return False
+    for feature in FEATURES.values():
+        if feature.writing == "no_vectors" and _is_in_use(feature, snapshot):
+            raise _refusal(snapshot, feature.name, f"a vector for {snapshot.table}", feature)
+    if snapshot.metadata.is_on(SYMLINKS):
+        raise UnsupportedFeatureError(
+            f"{snapshot.table} has deletion vectors and {SYMLINKS} switched on: readers of the"
+            " manifest would see deleted rows",
+            feature=SYMLINKS,
+            needed_by=snapshot.table,
+            hint=f"unset {SYMLINKS}, or set {VECTORS} to false",
+        )
+    return True
+
+
+def _vectors_are_on(snapshot: Snapshot) -> bool:
+    return snapshot.protocol.has_vectors and snapshot.metadata.is_on(VECTORS)
+
+
+def _require_known(snapshot: Snapshot) -> None:
+    protocol, table = snapshot.protocol, snapshot.table
+    if protocol.min_writer_version > WRITERS_WITH_FEATURES:
+        raise UnsupportedFeatureError(
+            f"{table} needs a writer of protocol version {protocol.min_writer_version};"
+            f" delvec knows versions up to {WRITERS_WITH_FEATURES}",
+            feature=f"minWriterVersion {protocol.min_writer_version}",
+            needed_by=table,
+            hint="is there a newer delvec?",
+        )
+    unknown = sorted(protocol.features - FEATURES.keys())
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"{table} needs a writer that knows {', '.join(unknown)}; delvec would break it",
+            feature=unknown[0],
+            needed_by=table,
+            hint="is there a newer delvec? Reading works without",
+        )
+
+
+def _is_in_use(feature: Feature, snapshot: Snapshot) -> bool:
+    """Whether a feature is switched on, by its property or, without one, by being there.
+
+    A property counts even where the protocol does not name its feature: engines look no further.
+    """
+    if feature.switch:
+        return snapshot.metadata.is_on(feature.switch)
+    if feature.writing == "identity":
+        return bool(_identity_columns(snapshot))
+    return feature.name in snapshot.protocol.supported
+
+
+def _identity_columns(snapshot: Snapshot) -> frozenset[str]:
+    return frozenset(
+        field.name.lower()
+        for field in snapshot.metadata.schema.fields
+        if any(key.startswith(IDENTITY) for key in field.metadata)
+    )
+
+
+def _refusal(snapshot: Snapshot, name: str, what: str, feature: Feature) -> UnsupportedFeatureError:
+    reasons = {
+        "append_only": "the table only takes new rows",
+        "identity": "delvec does not make values of identity columns",
+        "moved": "the table has moved",
+    }
+    reason = reasons.get(feature.writing, "delvec does not write what it demands")
+    return UnsupportedFeatureError(
+        f"{what} is refused because of {name}: {reason}",
+        feature=name,
+        needed_by=snapshot.table,
+        hint=feature.advice or "is there a newer delvec?",
+    )

@@ -1,0 +1,109 @@
+"""The change feed of a Delta table as a DataFrame, on Spark's own Parquet reader.
+
+However many versions there are, three scans give all rows: of whole files, of the rows in which
+vectors differ, and of files that hold changes. What is the same for all rows of a file, the kind of
+the change, the version and its time, comes by a broadcast join on the number of the file: a union
+of one scan for each version would take Spark minutes to plan with a thousand of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import StringType, StructField
+
+from delvec.delta.log.history import version_at, version_from
+from delvec.delta.read.change_feed import CONSTANTS, change_feed
+from delvec.errors import InvalidArgumentError
+from delvec.spark.delta.scan.scan import scan
+from delvec.spark.session.settings import time_zone
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.read.change_feed import Changes
+    from delvec.spark.delta.scan.scan import Keep
+    from delvec.storage import Storage
+
+__all__ = ["changes"]
+
+_NUMBER: Final = "__delvec_change"
+_KEY: Final = "__delvec_change_of"
+_KIND: Final = CONSTANTS.names[0]
+
+
+def changes(
+    spark: SparkSession,
+    storage: Storage,
+    start_version: int | None = None,
+    end_version: int | None = None,
+    *,
+    start_timestamp: datetime | str | None = None,
+    end_timestamp: datetime | str | None = None,
+) -> DataFrame:
+    """Give the rows that versions of a table inserted, updated and deleted; lazy.
+
+    The columns are those of the table at the last version, then `_change_type` (`insert`, `delete`,
+    `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`. The commits
+    of the range are read at once, data files when the rows are.
+
+    Args:
+        spark: A classic session.
+        storage: The table.
+        start_version: The first version, or instead
+        start_timestamp: a time: the first version committed then or later.
+        end_version: The last version, by default the newest, or instead
+        end_timestamp: a time: the last version committed then or earlier.
+
+    Raises:
+        InvalidArgumentError: The range is empty or not there any more, a version of it did not
+            record its changes, or its columns cannot be read as those of the last.
+    """
+    if (start_version is None) == (start_timestamp is None):
+        raise InvalidArgumentError("changes start at a version or at a time: give one of the two")
+    if end_version is not None and end_timestamp is not None:
+        raise InvalidArgumentError("changes end at a version or at a time: give one of the two")
+    zone = time_zone(spark)
+    if start_timestamp is not None:
+        start_version = version_from(storage, start_timestamp, zone)
+    if end_timestamp is not None:
+        end_version = version_at(storage, end_timestamp, zone)
+    feed = change_feed(storage, start_version or 0, end_version)
+    found = _rows(spark, feed.snapshot, feed.whole)
+    if len(feed.partial.files):
+        found = found.unionAll(_rows(spark, feed.snapshot, feed.partial, keep="marked"))
+    if len(feed.recorded.files):
+        found = found.unionAll(_rows(spark, feed.snapshot, feed.recorded, recorded=True))
+    return found
+
+
+def _rows(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    part: Changes,
+    *,
+    keep: Keep = "live",
+    recorded: bool = False,
+) -> DataFrame:
+    rows = scan(
+        spark,
+        snapshot,
+        files=part.files,
+        added={_NUMBER: "number"},
+        marks=part.marks,
+        keep=keep,
+        stored=[StructField(_KIND, StringType())] if recorded else (),
+    )
+    names = CONSTANTS.names[1:] if recorded else CONSTANTS.names
+    table = part.constants.select(names).append_column(
+        _NUMBER, [list(range(part.constants.num_rows))]
+    )
+    constants = functions.broadcast(spark.createDataFrame(table).withColumnRenamed(_NUMBER, _KEY))
+    # Of a bare column Spark would make a filter on partition values, which the number is not.
+    number = functions.coalesce(rows[_NUMBER], functions.lit(-1).cast("long"))
+    own = [functions.col(f"`{name.replace('`', '``')}`") for name in snapshot.metadata.schema.names]
+    return rows.join(constants, number == constants[_KEY]).select(*own, *CONSTANTS.names)

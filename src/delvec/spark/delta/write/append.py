@@ -1,0 +1,190 @@
+"""Rows into a table: appended, or in place of others."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions
+
+from delvec.delta.alter.definition import evolved
+from delvec.delta.alter.replace import replaced
+from delvec.delta.alter.table_state import TableState
+from delvec.delta.pruning.predicate import Always
+from delvec.delta.schema.types import parse_schema
+from delvec.delta.write.change import Change, Reads
+from delvec.delta.write.targets import live_files
+from delvec.delta.write.transaction import Outcome
+from delvec.delta.write.writable import require_writable
+from delvec.errors import InvalidArgumentError
+from delvec.spark.delta.scan.conditions import predicate_of, text_of
+from delvec.spark.delta.write.change_files import CHANGE_TYPE, store_change_rows
+from delvec.spark.delta.write.conform_rows import checked, conformed, guarded
+from delvec.spark.delta.write.delete import prepare_delete
+from delvec.spark.delta.write.rewrite import store_rows
+from delvec.spark.delta.write.rules import Rule
+from delvec.spark.failures import violation
+from delvec.spark.session.settings import time_zone
+from delvec.spark.staging import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    from pyspark.sql import Column, DataFrame
+
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.write.transaction import Attempt
+    from delvec.spark.delta.write.data_files import WrittenFiles
+
+    Evolution = Literal["none", "merge", "replace"]
+
+__all__ = ["append", "overwrite"]
+
+
+def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
+    """Prepare new rows; they depend on nothing that the table holds."""
+
+    def prepare(attempt: Attempt) -> Outcome:
+        snapshot = attempt.snapshot
+        with attempt.phase("plan"):
+            require_writable(snapshot, "append")
+            state = _state(snapshot, df, evolution)
+            rows = _rows(attempt, state.metadata, df)
+        if attempt.options.dry_run:
+            return Outcome(Change("WRITE"), {"rows_inserted": rows.count()})
+        written = store_rows(attempt, state, rows)
+        change = _change(attempt, state, written, "Append", {})
+        is_nothing = not written.adds and change.metadata is None
+        return Outcome(None if is_nothing else change, {"rows_inserted": written.rows})
+
+    return prepare
+
+
+def overwrite(
+    df: DataFrame, where: str | Column | None, evolution: Evolution
+) -> Callable[[Attempt], Outcome]:
+    """Prepare new rows in place of all, or of those that satisfy a condition."""
+    if where is not None and evolution == "replace":
+        raise InvalidArgumentError(
+            "the schema can be replaced only where all rows are",
+            hint="leave `where` out, or let new columns come by merge_schema=True",
+        )
+
+    def prepare(attempt: Attempt) -> Outcome:
+        require_writable(attempt.snapshot, "overwrite")
+        state = _state(attempt.snapshot, df, evolution)
+        if where is None:
+            return _replace_all(attempt, state, df)
+        return _replace_where(attempt, state, df, where)
+
+    return prepare
+
+
+def _replace_all(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
+    snapshot = attempt.snapshot
+    with attempt.phase("plan"):
+        rows = _rows(attempt, state.metadata, df)
+        removed = tuple(live_files(snapshot.files, range(len(snapshot.files))))
+        left = snapshot.files.live_rows
+        gone = int(left.fill_null(0).to_numpy().sum())
+        notes = (
+            (f"{left.null_count} removed files do not say how many rows they have",)
+            if left.null_count
+            else ()
+        )
+    if attempt.options.dry_run:
+        figures = {"rows_inserted": rows.count(), "rows_deleted": gone}
+        return Outcome(Change("WRITE", removed=removed), figures, notes)
+    written = store_rows(attempt, state, rows)
+    change = replace(
+        _change(attempt, state, written, "Overwrite", {}),
+        removed=removed,
+        reads=Reads(Always()),
+    )
+    return Outcome(change, {"rows_inserted": written.rows, "rows_deleted": gone}, notes)
+
+
+def _replace_where(
+    attempt: Attempt, state: TableState, df: DataFrame, where: str | Column
+) -> Outcome:
+    text = text_of(where)
+    with ExitStack() as stack:
+        rows = _rows(attempt, state.metadata, df)
+        rule = Rule(
+            functions.coalesce(_condition(where), functions.lit(False)),
+            violation("replace where", f"a row to write does not satisfy {text}", {}),
+        )
+        rows = guarded(rows, [rule])
+        deleted = prepare_delete(attempt, where, None)
+        gone = deleted.change or Change("DELETE", reads=_reads(attempt, where))
+        if attempt.options.dry_run:
+            figures = {**deleted.figures, "rows_inserted": rows.count()}
+            return Outcome(gone, figures, deleted.notes)
+        if gone.change_files:
+            # Both the table and its feed take the rows, which must be the same.
+            rows = stack.enter_context(staged(rows))
+        written = store_rows(attempt, state, rows)
+        feed = gone.change_files
+        if feed and written.adds:
+            kind = functions.lit("insert").alias(CHANGE_TYPE)
+            feed += store_change_rows(attempt, rows.select("*", kind), state.metadata)
+    if deleted.change is None and not written.adds:
+        return Outcome(None, deleted.figures)
+    change = replace(
+        _change(attempt, state, written, "Overwrite", {"predicate": text}),
+        reads=gone.reads,
+        marked=gone.marked,
+        vector_files=gone.vector_files,
+        removed=gone.removed,
+        added=(*gone.added, *written.adds),
+        change_files=feed,
+    )
+    return Outcome(change, {**deleted.figures, "rows_inserted": written.rows}, deleted.notes)
+
+
+def _reads(attempt: Attempt, where: str | Column) -> Reads:
+    """Depend on the rows that satisfy a condition, though there are none so far."""
+    predicate = predicate_of(attempt.spark, attempt.snapshot.metadata.schema, where)
+    return Reads(predicate, time_zone=time_zone(attempt.spark))
+
+
+def _condition(where: str | Column) -> Column:
+    return functions.expr(where) if isinstance(where, str) else where
+
+
+def _state(snapshot: Snapshot, df: DataFrame, evolution: Evolution) -> TableState:
+    state = TableState.of(snapshot)
+    if evolution == "none":
+        return state
+    incoming = parse_schema(df.schema.json())
+    if evolution == "merge":
+        return evolved(state, incoming)
+    return replaced(state, incoming, state.metadata.partition_columns)
+
+
+def _rows(attempt: Attempt, metadata: Metadata, df: DataFrame) -> DataFrame:
+    rows = conformed(attempt.spark, metadata, df)
+    return checked(attempt.spark, attempt.storage.root, metadata, rows)
+
+
+def _change(
+    attempt: Attempt, state: TableState, written: WrittenFiles, mode: str, more: dict[str, Any]
+) -> Change:
+    snapshot = attempt.snapshot
+    return Change(
+        "WRITE",
+        parameters={
+            "mode": mode,
+            "partitionBy": list(snapshot.metadata.partition_columns),
+            **more,
+        },
+        metrics={"numOutputRows": written.rows},
+        added=written.adds,
+        protocol=state.protocol if state.protocol != snapshot.protocol else None,
+        metadata=state.metadata if state.metadata != snapshot.metadata else None,
+        transaction=attempt.options.transaction,
+        user_metadata=attempt.options.commit_metadata,
+    )

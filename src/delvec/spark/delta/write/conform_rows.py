@@ -1,0 +1,280 @@
+"""Rows on their way into a table: given its columns and types, and checked against its rules.
+
+Everything here is lazy and adds expressions to a plan, some for each column; it runs with the job
+that writes the rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from pyspark.sql import functions
+from pyspark.sql import types as spark_types
+
+from delvec.delta.schema.expressions import CURRENT_DEFAULT, GENERATION
+from delvec.delta.schema.types import ArrayType, MapType, StructType
+from delvec.errors import InvalidArgumentError
+from delvec.spark import jvm
+from delvec.spark.delta.write.physical_columns import quoted
+from delvec.spark.delta.write.rules import rules_of
+from delvec.spark.failures import explained, misfit
+from delvec.spark.types import spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.types import DataType, Field
+    from delvec.spark.delta.write.rules import Rule
+
+__all__ = ["Conversion", "Missing", "checked", "conformed", "default_of", "guarded"]
+
+# What happens to a column of the table that rows come without: it gets its default, its generation
+# expression, or NULL; or the rows are refused.
+Missing: TypeAlias = Literal["default", "refuse"]
+
+_WIDENING: Final = ("byte", "short", "integer", "long")
+_FLOATING: Final = ("float", "double")
+
+
+def conformed(
+    spark: SparkSession,
+    metadata: Metadata,
+    df: DataFrame,
+    *,
+    missing: Missing = "default",
+    keep: Sequence[str] = (),
+) -> DataFrame:
+    """Give rows the table's columns: its names, order and types, fields of structs included.
+
+    Columns are found by name, in any case. Types are cast by Spark's rules for storing (ANSI),
+    whatever the session says: what can never fit is refused here, a value that does not fit fails
+    the job.
+
+    Args:
+        spark: A classic session.
+        metadata: The table's.
+        df: The rows.
+        missing: What to do about columns that are not there.
+        keep: Columns that are not the table's and follow its own, as they are.
+
+    Raises:
+        InvalidArgumentError: A column is not the table's, comes twice, or has a type that cannot be
+            stored.
+    """
+    fields = metadata.schema.fields
+    given = _by_name(df, keep)
+    _refuse_unknown(given, [field.name for field in fields], "the table")
+    absent = [field for field in fields if field.name.lower() not in given]
+    if absent and missing == "refuse":
+        raise InvalidArgumentError(
+            f"the rows lack {', '.join(field.name for field in absent)}",
+            hint="give every column of the table a value",
+        )
+    if not absent and _is_same(df, fields, keep):
+        return df
+    conversion = Conversion(spark)
+    columns = [
+        conversion.column(given[field.name.lower()], field)
+        for field in fields
+        if field.name.lower() in given
+    ]
+    columns += [default_of(field) for field in absent if GENERATION not in field.metadata]
+    kept = [functions.col(quoted(name)) for name in keep]
+    rows = df.select(*columns, *kept)
+    if not absent:
+        return rows
+    # What is generated comes from the columns as the table has them.
+    generated = {
+        field.name: functions.expr(str(field.metadata[GENERATION]))
+        .cast(spark_type(field.type))
+        .alias(field.name)
+        for field in absent
+        if GENERATION in field.metadata
+    }
+    ordered = [generated.get(field.name, functions.col(quoted(field.name))) for field in fields]
+    return rows.select(*ordered, *kept)
+
+
+def checked(spark: SparkSession, table: str, metadata: Metadata, df: DataFrame) -> DataFrame:
+    """Give the same rows, of which one that breaks a rule of the table fails the job.
+
+    The rules are NOT NULL, CHECK constraints, invariants, generated columns, and the lengths of
+    `char(n)` and `varchar(n)`. A table without any costs nothing.
+
+    Raises:
+        InvalidArgumentError: An expression of the table names what the rows do not have.
+    """
+    with explained(table):
+        return guarded(df, rules_of(spark, metadata))
+
+
+def guarded(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
+    """Give the same rows, of which one that breaks a rule fails the job."""
+    if not rules:
+        return df
+    # Optimisers may move a test below filters and joins, where it would see rows that are not
+    # written, and put it into one with them, in any order. Not so what is different each time.
+    held = functions.when(functions.monotonically_increasing_id() < 0, functions.lit(False))
+    for rule in rules:
+        held = held.when(~rule.holds, rule.violation)
+    return df.where(held.otherwise(functions.lit(True)))
+
+
+def _by_name(df: DataFrame, keep: Sequence[str]) -> dict[str, spark_types.StructField]:
+    """Give the columns of rows by their names in lower case."""
+    kept = set(keep)
+    columns = [field for field in df.schema.fields if field.name not in kept]
+    _refuse_twins([field.name for field in columns], "the rows")
+    return {field.name.lower(): field for field in columns}
+
+
+def _refuse_twins(names: Sequence[str], where: str) -> None:
+    counts = Counter(name.lower() for name in names)
+    twins = [name for name in names if counts[name.lower()] > 1]
+    if twins:
+        raise InvalidArgumentError(
+            f"{where} have more than one column of a name: {', '.join(twins)}",
+            hint="names that differ in case only are the same to Delta: rename or drop one",
+        )
+
+
+def _refuse_unknown(
+    given: dict[str, spark_types.StructField], known: list[str], where: str
+) -> None:
+    lower = {name.lower(): name for name in known}
+    unknown = [field.name for key, field in given.items() if key not in lower]
+    if not unknown:
+        return
+    near = {
+        lower[found]: None
+        for name in unknown
+        for found in get_close_matches(name.lower(), lower, 3)
+        if found not in given
+    }
+    meant = f"did you mean {' or '.join(near)}? If not, " if near else ""
+    raise InvalidArgumentError(
+        f"{where} has no column {', '.join(unknown)}, only {', '.join(known)}",
+        hint=f"{meant}merge_schema=True adds new columns",
+    )
+
+
+def _is_same(df: DataFrame, fields: Sequence[Field], keep: Sequence[str]) -> bool:
+    names = [*(field.name for field in fields), *keep]
+    return df.columns == names and all(
+        _same_type(have.dataType, spark_type(field.type))
+        for have, field in zip(df.schema.fields, fields, strict=False)
+    )
+
+
+def _same_type(have: spark_types.DataType, wanted: spark_types.DataType) -> bool:
+    return have.simpleString() == wanted.simpleString()
+
+
+def default_of(field: Field) -> Column:
+    """Give the value of a column that rows come without: its default, else NULL."""
+    text = field.metadata.get(CURRENT_DEFAULT)
+    value = functions.lit(None) if text is None else functions.expr(str(text))
+    return value.cast(spark_type(field.type)).alias(field.name)
+
+
+class Conversion:
+    """The casts of columns, by Spark's rules for storing."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._view = jvm.view_of(spark)
+
+    def column(self, given: spark_types.StructField, field: Field) -> Column:
+        """Give a column that rows have as one of the table."""
+        column = functions.col(quoted(given.name))
+        return self.value(column, given.dataType, field.type, field.name).alias(field.name)
+
+    def value(
+        self, column: Column, have: spark_types.DataType, wanted: DataType, path: str
+    ) -> Column:
+        """Give a value of one type as one of a column; `path` is what errors call it."""
+        target = spark_type(wanted)
+        if _same_type(have, target):
+            return column
+        if isinstance(have, spark_types.NullType):
+            return column.cast(target)
+        if isinstance(have, spark_types.StructType) and isinstance(wanted, StructType):
+            return self._struct(column, have, wanted, path)
+        if isinstance(have, spark_types.ArrayType) and isinstance(wanted, ArrayType):
+            element, of = have.elementType, wanted.element
+            return functions.transform(
+                column, lambda item: self.value(item, element, of, f"{path}.element")
+            )
+        if isinstance(have, spark_types.MapType) and isinstance(wanted, MapType):
+            return self._map(column, have, wanted, path)
+        if not self._may_be_stored(have, target):
+            raise InvalidArgumentError(
+                f"column {path} is {target.simpleString()}, and {have.simpleString()} cannot be"
+                " stored in it",
+                hint=f"cast it to {target.simpleString()}",
+            )
+        return _cast(column, have, target, path)
+
+    def _may_be_stored(self, have: spark_types.DataType, wanted: spark_types.DataType) -> bool:
+        of_json = self._view.org.apache.spark.sql.types.DataType.fromJson
+        cast = self._view.org.apache.spark.sql.catalyst.expressions.Cast
+        return bool(cast.canANSIStoreAssign(of_json(have.json()), of_json(wanted.json())))
+
+    def _struct(
+        self, column: Column, have: spark_types.StructType, wanted: StructType, path: str
+    ) -> Column:
+        _refuse_twins([field.name for field in have.fields], f"fields of {path}")
+        given = {field.name.lower(): field for field in have.fields}
+        _refuse_unknown(given, list(wanted.names), path)
+        fields = []
+        for field in wanted.fields:
+            found = given.get(field.name.lower())
+            value = (
+                functions.lit(None).cast(spark_type(field.type))
+                if found is None
+                else self.value(
+                    column.getField(found.name), found.dataType, field.type, f"{path}.{field.name}"
+                )
+            )
+            fields.append(value.alias(field.name))
+        # Without a null in it a struct of fields never is null itself.
+        return functions.when(column.isNotNull(), functions.struct(*fields))
+
+    def _map(self, column: Column, have: spark_types.MapType, wanted: MapType, path: str) -> Column:
+        if not _same_type(have.keyType, spark_type(wanted.key)):
+            column = functions.transform_keys(
+                column, lambda key, _: self.value(key, have.keyType, wanted.key, f"{path}.key")
+            )
+        if not _same_type(have.valueType, spark_type(wanted.value)):
+            column = functions.transform_values(
+                column,
+                lambda _, value: self.value(value, have.valueType, wanted.value, f"{path}.value"),
+            )
+        return column
+
+
+def _cast(
+    column: Column, have: spark_types.DataType, wanted: spark_types.DataType, path: str
+) -> Column:
+    if _always_fits(have, wanted):
+        return column.cast(wanted)
+    # A plain cast gives another number where the session is not in ANSI mode.
+    value = column.try_cast(wanted)
+    message = f"a value of column {path} does not fit into {wanted.simpleString()}"
+    return functions.when(
+        column.isNotNull() & value.isNull(),
+        misfit(path, message, column).cast(wanted),
+    ).otherwise(value)
+
+
+def _always_fits(have: spark_types.DataType, wanted: spark_types.DataType) -> bool:
+    if not isinstance(wanted, spark_types.NumericType):
+        return True
+    names = have.typeName(), wanted.typeName()
+    if all(name in _WIDENING for name in names):
+        return _WIDENING.index(names[0]) <= _WIDENING.index(names[1])
+    return names[1] in _FLOATING

@@ -1,0 +1,248 @@
+"""Rows of a DataFrame as new data files of a Delta table, by Spark's own Parquet writer.
+
+Files go into a fresh folder below the table; nothing but a commit makes them part of it. One Spark
+job writes them. Then the driver lists that folder once and reads the footer of each file, 16 at a
+time: one GET per file in an object store.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, functions
+
+from delvec.delta.parquet.footer_statistics import file_statistics, read_footer, statistics_json
+from delvec.delta.schema.types import PrimitiveType
+from delvec.delta.write.store_vectors import random_prefix
+from delvec.errors import EngineError, InvalidArgumentError, PlanError
+from delvec.spark import jvm
+from delvec.spark.delta.write.physical_columns import HIVE_NULL, file_column, partition_text, quoted
+from delvec.storage.listed_files import spark_path
+from delvec.storage.uncommitted import Leftovers
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyspark.sql import Column, SparkSession
+
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.storage import Storage
+    from delvec.storage.counts import FileInfo
+
+__all__ = ["WrittenFiles", "write_change_rows", "write_rows"]
+
+_CHANGES: Final = "_change_data"
+_CHANGE_TYPE: Final = "_change_type"
+_CODEC: Final = "delta.parquet.compression.codec"
+_FOOTERS_AT_ONCE: Final = 16
+# What files look like is the table's affair and not that of the user's session.
+_FORMAT: Final = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.sources.partitionOverwriteMode": "static",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.variant.writeShredding.enabled": "false",
+    "spark.sql.variant.inferShreddingSchema": "false",
+}
+_OPTIONS: Final = {
+    # Version 2 may leave files of a task that failed, which would be taken for data.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "parquet.summary.metadata.level": "NONE",
+    "parquet.statistics.truncate.length": "2147483647",
+}
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """New files that no commit names yet.
+
+    Attributes:
+        adds: Bodies of `add` actions, or of `cdc` ones for change files.
+        folder: The folder that holds them, relative to the table.
+        rows: How many rows they have.
+        bytes: How many bytes they have.
+    """
+
+    adds: tuple[dict[str, Any], ...]
+    folder: str
+    rows: int
+    bytes: int
+
+
+def write_rows(
+    spark: SparkSession,
+    storage: Storage,
+    metadata: Metadata,
+    rows: DataFrame,
+    *,
+    tight_bounds: bool,
+    files: int | None = None,
+) -> WrittenFiles:
+    """Write rows as data files, with their statistics.
+
+    Args:
+        spark: A classic session.
+        storage: The table.
+        metadata: Of the version that the files are for.
+        rows: The table's columns under their logical names, in order and exact types; then columns
+            that files have besides, under the names that they have.
+        tight_bounds: Say so in the statistics, as tables with vectors want it.
+        files: Let at most so many tasks write.
+    """
+    folder = _fresh_folder(metadata)
+    written = _write(spark, storage, metadata, rows, folder=folder, files=files)
+    adds = []
+    for info, values, footer in written:
+        statistics = file_statistics(metadata, footer, tight_bounds=tight_bounds)
+        adds.append(
+            {
+                "path": _encoded(info.key),
+                "partitionValues": values,
+                "size": info.size,
+                "modificationTime": info.modified_ms,
+                "dataChange": True,
+                "stats": statistics_json(statistics),
+            }
+        )
+    return _total(adds, folder, written)
+
+
+def write_change_rows(
+    spark: SparkSession, storage: Storage, metadata: Metadata, rows: DataFrame
+) -> WrittenFiles:
+    """Write rows of the change data feed: those of `write_rows`, then a column `_change_type`."""
+    if rows.columns[-1] != _CHANGE_TYPE:
+        raise PlanError(f"change rows end in a column {_CHANGE_TYPE}, not in {rows.columns[-1]}")
+    folder = f"{_CHANGES}/{uuid4()}"
+    written = _write(spark, storage, metadata, rows, folder=folder)
+    adds = [
+        {
+            "path": _encoded(info.key),
+            "partitionValues": values,
+            "size": info.size,
+            "dataChange": False,
+        }
+        for info, values, _ in written
+    ]
+    return _total(adds, folder, written)
+
+
+_Written = list[tuple["FileInfo", dict[str, str | None], "pq.FileMetaData"]]
+
+
+def _total(adds: list[dict[str, Any]], folder: str, written: _Written) -> WrittenFiles:
+    rows = sum(footer.num_rows for _, _, footer in written)
+    return WrittenFiles(tuple(adds), folder, rows, sum(info.size for info, _, _ in written))
+
+
+def _write(
+    spark: SparkSession,
+    storage: Storage,
+    metadata: Metadata,
+    rows: DataFrame,
+    *,
+    folder: str,
+    files: int | None = None,
+) -> _Written:
+    """Write, then tell of each file that has rows its partition and its footer."""
+    columns = _columns(metadata, rows)
+    partitions = [field.physical_name for field in metadata.partition_fields]
+    target = spark_path(storage.root, folder)
+    options = dict(_OPTIONS)
+    if codec := metadata.configuration.get(_CODEC):
+        options["compression"] = codec.lower()
+    with Leftovers(storage) as leftovers:
+        leftovers.add_folder(folder)
+        selected = _in_session_of_format(spark, rows).select(*columns)
+        if files is not None:
+            selected = selected.coalesce(max(1, files))
+        writer = selected.write.options(**options).mode("error")
+        (writer.partitionBy(*partitions) if partitions else writer).parquet(target)
+        written = _listed(storage, metadata, folder)
+        if written:
+            leftovers.keep()
+    return written
+
+
+def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
+    """Give the columns as files have them; those of partitions as texts."""
+    fields = metadata.schema.fields
+    expected, given = [field.name for field in fields], rows.columns
+    if given[: len(expected)] != expected:
+        raise PlanError(
+            f"rows have columns {', '.join(given)} where {', '.join(expected)} were expected"
+        )
+    partitions = {field.name for field in metadata.partition_fields}
+    stored = [
+        file_column(field, with_ids=metadata.mapping_mode != "none")
+        for field in fields
+        if field.name not in partitions and field.type != PrimitiveType("void")
+    ]
+    stored += [functions.col(quoted(name)) for name in given[len(expected) :]]
+    if not stored:
+        raise InvalidArgumentError(
+            "the table has partition columns only, and a Parquet file needs at least one other",
+            hint="add a column that is no partition column",
+        )
+    return [*stored, *(partition_text(field) for field in metadata.partition_fields)]
+
+
+def _in_session_of_format(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """Give the same rows in a copy of the session that writes files as Delta wants them."""
+    copy = spark._jsparkSession.cloneSession()  # noqa: SLF001
+    for key, value in _FORMAT.items():
+        copy.conf().set(key, value)
+    datasets = jvm.view_of(spark).org.apache.spark.sql.classic.Dataset
+    return DataFrame(datasets.ofRows(copy, rows._jdf.logicalPlan()), spark)  # noqa: SLF001
+
+
+def _listed(storage: Storage, metadata: Metadata, folder: str) -> _Written:
+    infos = [info for info in storage.list(folder, recursive=True) if _is_data(info, folder)]
+    with ThreadPoolExecutor(min(_FOOTERS_AT_ONCE, max(1, len(infos)))) as pool:
+        footers = list(pool.map(lambda info: read_footer(storage, info.key, info.size), infos))
+    pairs = list(zip(infos, footers, strict=True))
+    # Spark writes a file even where there are no rows at all.
+    storage.delete([info.key for info, footer in pairs if not footer.num_rows])
+    return [
+        (info, _partition_values(metadata, info.key, folder), footer)
+        for info, footer in pairs
+        if footer.num_rows
+    ]
+
+
+def _is_data(info: FileInfo, folder: str) -> bool:
+    """Tell data files from checksums, and from what a task wrote that was given up."""
+    parts = info.key[len(folder) + 1 :].split("/")
+    hidden = [part for part in parts if part.startswith(("_", ".")) and "=" not in part]
+    return not hidden and parts[-1].endswith(".parquet")
+
+
+def _partition_values(metadata: Metadata, key: str, folder: str) -> dict[str, str | None]:
+    """Read the values of partition columns from the names of folders, as Hive escapes them."""
+    parts = key[len(folder) + 1 :].split("/")[:-1]
+    values: dict[str, str | None] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        values[unquote(name)] = None if value == HIVE_NULL else unquote(value)
+    names = [field.physical_name for field in metadata.partition_fields]
+    if list(values) != names:
+        raise EngineError(f"Spark wrote {key}, a path without folders for {', '.join(names)}")
+    return values
+
+
+def _encoded(key: str) -> str:
+    """Write a path as the log has it: a URI. Signs that folders have of Hive are escaped again."""
+    return quote(key, safe="/=")
+
+
+def _fresh_folder(metadata: Metadata) -> str:
+    # Not hidden, so that a VACUUM finds what a crash leaves.
+    folder, prefix = str(uuid4()), random_prefix(metadata)
+    return f"{prefix}/{folder}" if prefix else folder

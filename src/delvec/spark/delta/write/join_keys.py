@@ -1,0 +1,140 @@
+"""The columns by which a MERGE joins, found in the plan that Spark makes of its condition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column, functions, types
+
+from delvec.delta.pruning.predicate import Always, And, Comparison, Never
+from delvec.spark import jvm
+from delvec.spark.delta.scan.pushdown import items
+from delvec.spark.delta.write.physical_columns import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec.delta.pruning.predicate import Predicate
+
+__all__ = ["JoinKey", "KeyRanges", "join_keys", "key_ranges"]
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_REPLACED: Final = "\ufffd"
+
+
+@dataclass(frozen=True)
+class JoinKey:
+    """A column of the target that must equal an expression over the source."""
+
+    column: str
+    source: Column
+
+
+@dataclass(frozen=True)
+class KeyRanges:
+    """The rows of a source, and between which values its keys are."""
+
+    rows: int
+    ranges: tuple[tuple[str, Any, Any], ...]
+
+    @property
+    def predicate(self) -> Predicate:
+        """What rows of the target must satisfy to have a partner."""
+        if not self.rows or any(low is None for _, low, _ in self.ranges):
+            return Never()  # no rows, or no key but nulls, which equal nothing
+        bounds: list[Predicate] = []
+        for name, low, high in self.ranges:
+            if _is_plain(low):
+                bounds += [Comparison((name,), ">=", low), Comparison((name,), "<=", high)]
+        return And(tuple(bounds)) if bounds else Always()
+
+    def narrowed(self, target: DataFrame) -> DataFrame:
+        """Leave rows of the target out that cannot have a partner."""
+        for name, low, high in self.ranges:
+            column = functions.col(quoted(name))
+            if isinstance(low, date) and _is_plain(low):
+                # As days: on its way to the JVM a date would change calendars.
+                first, last = (each.toordinal() - _EPOCH for each in (low, high))
+                target = target.where(functions.unix_date(column).between(first, last))
+            elif _is_plain(low):
+                target = target.where(column.between(low, high))
+        return target
+
+
+def join_keys(
+    spark: SparkSession, target: DataFrame, source: DataFrame, on: Column
+) -> list[JoinKey]:
+    """Find the equalities in a condition; both sides carry the names that it uses.
+
+    Raises:
+        AnalysisException: The condition is wrong.
+    """
+    join: Any = target.join(source, on)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    if join.getClass().getSimpleName() != "Join" or join.condition().isEmpty():
+        return []
+    ours = {each.exprId().toString() for each in items(join.left().output())}
+    theirs = {each.exprId().toString() for each in items(join.right().output())}
+    utils = jvm.view_of(spark).org.apache.spark.sql.classic.ExpressionUtils
+    keys = []
+    for equal in _equalities(join.condition().get()):
+        for side, other in ((equal.left(), equal.right()), (equal.right(), equal.left())):
+            used = {each.exprId().toString() for each in items(other.references())}
+            is_column = side.getClass().getSimpleName() == "AttributeReference"
+            if is_column and side.exprId().toString() in ours and used and used <= theirs:
+                keys.append(JoinKey(side.name(), type(on)(utils.column(other))))
+                break
+    return keys
+
+
+def key_ranges(source: DataFrame, keys: Sequence[JoinKey]) -> KeyRanges:
+    """Run one job over a source: how many rows it has, and the range of each key."""
+    kinds = [field.dataType for field in source.select(*(key.source for key in keys)).schema]
+    bounds = [
+        bound for key, kind in zip(keys, kinds, strict=True) for bound in _bounds(key.source, kind)
+    ]
+    rows, *values = source.agg(functions.count(functions.lit(1)), *bounds).first() or (0,)
+    ranges = [
+        (key.column, *_range(kind, *values[2 * place : 2 * place + 2]))
+        for place, (key, kind) in enumerate(zip(keys, kinds, strict=True))
+    ]
+    return KeyRanges(rows, tuple(ranges))
+
+
+def _bounds(key: Column, kind: types.DataType) -> tuple[Column, Column]:
+    """Give the least and the greatest key, or only that there is one; null if there is none."""
+    if isinstance(kind, types.DateType):
+        # Days, since Python knows fewer dates than Spark.
+        key = functions.unix_date(key)
+    elif not isinstance(kind, types.IntegralType | types.StringType | types.DecimalType):
+        key = functions.when(key.isNotNull(), functions.lit(True))
+    return functions.min(key), functions.max(key)
+
+
+def _range(kind: types.DataType, low: Any, high: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    if isinstance(kind, types.StringType) and _REPLACED in f"{low}{high}":
+        return True, True  # bytes that are no UTF-8 do not survive the way to Python
+    if not isinstance(kind, types.DateType) or low is None:
+        return low, high
+    first, last = low + _EPOCH, high + _EPOCH
+    if first < date.min.toordinal() or last > date.max.toordinal():
+        return True, True
+    return date.fromordinal(first), date.fromordinal(last)
+
+
+def _equalities(condition: Any) -> Iterator[Any]:  # noqa: ANN401
+    name = condition.getClass().getSimpleName()
+    if name == "And":
+        yield from _equalities(condition.left())
+        yield from _equalities(condition.right())
+    elif name == "EqualTo" and condition.deterministic():
+        yield condition
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value means the same here and in the JVM: no zones, no NaN."""
+    return isinstance(value, int | str | Decimal | date) and not isinstance(value, bool | datetime)

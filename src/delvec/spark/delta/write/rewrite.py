@@ -1,0 +1,108 @@
+"""Rows of data files with their places, rows that stay when a file is rewritten, and new files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from delvec.delta.write.targets import row_counts
+from delvec.spark.delta.scan.scan import scan
+from delvec.spark.delta.write.data_files import write_rows
+from delvec.spark.delta.write.row_tracking import id_columns, with_ids
+from delvec.spark.positions import NUMBER, POSITION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec.delta.alter.table_state import TableState
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.write.transaction import Attempt
+    from delvec.spark.delta.write.data_files import WrittenFiles
+    from delvec.vector import Bitmap
+
+__all__ = ["count_kept", "kept_rows", "placed_rows", "store_rows"]
+
+_TARGET: Final = 128 << 20
+_WORTH_A_TASK: Final = 16 << 20
+
+
+def placed_rows(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    files: FileSet,
+    marks: Mapping[int, Bitmap] | None = None,
+) -> DataFrame:
+    """Give live rows with `NUMBER` and `POSITION`, and the columns of ids if rows are tracked."""
+    return scan(
+        spark,
+        snapshot,
+        None,
+        files,
+        added={NUMBER: "number", POSITION: "position"},
+        marks=marks,
+        stored=id_columns(snapshot.metadata),
+    )
+
+
+def kept_rows(
+    spark: SparkSession, snapshot: Snapshot, files: FileSet, gone: Mapping[int, Bitmap]
+) -> DataFrame:
+    """Give the rows of some files that are left, with their ids where rows are tracked.
+
+    Args:
+        spark: The session.
+        snapshot: The version.
+        files: The files that were looked at.
+        gone: All deleted rows of those that are meant, by their number.
+    """
+    numbers = np.array(sorted(gone), dtype=np.int64)
+    chosen = files.select(numbers)
+    marks = {place: gone[int(number)] for place, number in enumerate(numbers)}
+    rows = placed_rows(spark, snapshot, chosen, marks)
+    tracked = with_ids(spark, snapshot.metadata, chosen, rows, changed=False)
+    return tracked.drop(NUMBER, POSITION)
+
+
+def count_kept(snapshot: Snapshot, files: FileSet, gone: Mapping[int, Bitmap]) -> int:
+    """Count the rows that `kept_rows` gives."""
+    total = sum(row_counts(snapshot, files, sorted(gone)))
+    return total - sum(each.cardinality for each in gone.values())
+
+
+def store_rows(
+    attempt: Attempt, state: TableState, rows: DataFrame, expected: int | None = None
+) -> WrittenFiles:
+    """Write rows to new files, which go again if the operation fails.
+
+    Args:
+        attempt: The operation.
+        state: The table that they are for.
+        rows: See `write_rows`.
+        expected: About how many there are: few go to few files. Unknown, each task writes its own.
+    """
+    files = None if expected is None else _file_count(attempt.spark, attempt.snapshot, expected)
+    with attempt.phase("write"):
+        written = write_rows(
+            attempt.spark,
+            attempt.storage,
+            state.metadata,
+            rows,
+            tight_bounds=state.protocol.has_vectors,
+            files=files,
+        )
+        attempt.leftovers.add_folder(written.folder)
+    return written
+
+
+def _file_count(spark: SparkSession, snapshot: Snapshot, rows: int) -> int:
+    """Tell how many files some rows make, by the bytes that the table's rows take so far."""
+    files = snapshot.files
+    known = int(files.row_counts.fill_null(0).to_numpy().sum())
+    per_row = int(files.sizes.sum()) / known if known else 100.0
+    expected = rows * per_row
+    tasks = min(spark.sparkContext.defaultParallelism, int(expected // _WORTH_A_TASK))
+    return max(1, tasks, -(-int(expected) // _TARGET))

@@ -1,0 +1,77 @@
+"""Ids of rows that move to another file: kept in columns of that file, as row tracking has it.
+
+A row's id is what its file's column says, else the file's first id plus its position; the version
+that changed it last likewise. Costs nothing where a table does not track rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions
+from pyspark.sql.types import LongType, StructField
+
+from delvec.delta.write.row_ids import materialised_ids
+from delvec.spark.delta.write.physical_columns import quoted
+from delvec.spark.positions import NUMBER, POSITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.schema.metadata import Metadata
+
+__all__ = ["id_columns", "id_names", "with_ids"]
+
+_BASE: Final = "__delvec_base_row_id"
+_VERSION: Final = "__delvec_row_version"
+
+
+def id_names(metadata: Metadata) -> list[str]:
+    """Name the columns of files that keep ids; none where rows are not tracked."""
+    return list(materialised_ids(metadata) or ())
+
+
+def id_columns(metadata: Metadata) -> list[StructField]:
+    """Give these columns as a scan reads them."""
+    return [StructField(name, LongType()) for name in id_names(metadata)]
+
+
+def with_ids(
+    spark: SparkSession, metadata: Metadata, files: FileSet, rows: DataFrame, *, changed: bool
+) -> DataFrame:
+    """Fill the columns of ids, which a scan has read, for rows that go to another file.
+
+    Args:
+        spark: The session.
+        metadata: The table's.
+        files: The files that the rows are from, by their number.
+        rows: With `NUMBER`, `POSITION` and the columns of `id_columns`.
+        changed: Whether the rows get new values: then the next commit is their version.
+    """
+    names = id_names(metadata)
+    if not names:
+        return rows
+    entries = files.entries(range(len(files)))
+    table = pa.table(
+        {
+            f"{NUMBER}_of": pa.array(range(len(files)), pa.int64()),
+            _BASE: pa.array([entry.get("baseRowId") for entry in entries], pa.int64()),
+            _VERSION: pa.array(
+                [entry.get("defaultRowCommitVersion") for entry in entries], pa.int64()
+            ),
+        }
+    )
+    bases = functions.broadcast(spark.createDataFrame(table))
+    joined = rows.join(bases, rows[NUMBER] == bases[f"{NUMBER}_of"], "left")
+    identity, version = (functions.col(quoted(name)) for name in names)
+    filled = joined.withColumns(
+        {
+            names[0]: functions.coalesce(identity, functions.col(_BASE) + functions.col(POSITION)),
+            names[1]: functions.lit(None).cast("long")
+            if changed
+            else functions.coalesce(version, functions.col(_VERSION)),
+        }
+    )
+    return filled.drop(f"{NUMBER}_of", _BASE, _VERSION)

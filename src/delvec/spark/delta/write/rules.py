@@ -1,0 +1,215 @@
+"""The rules that a table has for its rows, each as a condition that holds for rows that keep it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions
+from pyspark.sql import types as spark_types
+
+from delvec.delta.schema.expressions import GENERATION, constraints, invariants, names_in
+from delvec.delta.schema.types import CHAR_TYPE, ArrayType, MapType, StructType
+from delvec.spark import jvm
+from delvec.spark.failures import violation
+from delvec.spark.types import spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import Column, SparkSession
+
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.types import DataType
+
+__all__ = ["Rule", "rules_of"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition that is true or false and never NULL, and what to do where it is false."""
+
+    holds: Column
+    violation: Column
+
+
+def rules_of(spark: SparkSession, metadata: Metadata) -> list[Rule]:
+    """Give all rules of a table, over its columns by their logical names."""
+    return [
+        *_not_null(metadata.schema),
+        *_lengths(spark, metadata.schema),
+        *_generated(metadata.schema),
+        *_expressions(metadata),
+    ]
+
+
+def _column(name: str) -> Column:
+    return functions.col(f"`{name.replace('`', '``')}`")
+
+
+def _holds(condition: Column) -> Column:
+    """Take NULL for false, as Delta does."""
+    return functions.coalesce(condition.cast("boolean"), functions.lit(False))
+
+
+def _not_null(schema: StructType) -> Iterator[Rule]:
+    for path, holds in _complete(schema, None):
+        name = ".".join(path)
+        yield Rule(
+            holds,
+            violation(
+                f"NOT NULL {name}", f"column {name} takes no NULL", {path[0]: _column(path[0])}
+            ),
+        )
+
+
+def _complete(kind: StructType, parent: Column | None) -> Iterator[tuple[tuple[str, ...], Column]]:
+    """Give a condition for each field that has one, through structs.
+
+    Delta wants the value of a field in a struct to be there even where the struct is not.
+    """
+    for field in kind.fields:
+        column = _column(field.name) if parent is None else parent.getField(field.name)
+        if not field.nullable:
+            yield (field.name,), column.isNotNull()
+        if isinstance(field.type, StructType):
+            for path, holds in _complete(field.type, column):
+                yield (field.name, *path), holds
+        elif (inner := _inner_complete(field.type, column)) is not None:
+            yield (field.name,), inner
+
+
+def _inner_complete(kind: DataType, column: Column) -> Column | None:
+    """Give the condition that all items of an array or a map are complete, if there is one."""
+    if isinstance(kind, ArrayType):
+        return _each(column, kind.element, nullable=kind.contains_null)
+    if isinstance(kind, MapType):
+        parts = [
+            _each(functions.map_keys(column), kind.key, nullable=True),
+            _each(functions.map_values(column), kind.value, nullable=kind.value_contains_null),
+        ]
+        return _all(part for part in parts if part is not None)
+    return None
+
+
+def _each(items: Column, kind: DataType, *, nullable: bool) -> Column | None:
+    if nullable and not _demands(kind):
+        return None
+
+    def holds(item: Column) -> Column:
+        inner = _item_complete(kind, item)
+        if nullable:
+            return functions.lit(True) if inner is None else item.isNull() | inner
+        return item.isNotNull() if inner is None else item.isNotNull() & inner
+
+    return _forall(items, holds)
+
+
+def _item_complete(kind: DataType, item: Column) -> Column | None:
+    if isinstance(kind, StructType):
+        return _all(holds for _, holds in _complete(kind, item))
+    return _inner_complete(kind, item)
+
+
+def _demands(kind: DataType) -> bool:
+    """Whether something inside of a type may not be null."""
+    if isinstance(kind, StructType):
+        return any(not field.nullable or _demands(field.type) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return not kind.contains_null or _demands(kind.element)
+    if isinstance(kind, MapType):
+        return not kind.value_contains_null or _demands(kind.key) or _demands(kind.value)
+    return False
+
+
+def _all(conditions: Iterable[Column]) -> Column | None:
+    listed = list(conditions)
+    return reduce(and_, listed) if listed else None
+
+
+def _forall(items: Column, holds: Callable[[Column], Column]) -> Column:
+    return functions.coalesce(functions.forall(items, holds), functions.lit(True))
+
+
+def _lengths(spark: SparkSession, schema: StructType) -> Iterator[Rule]:
+    for field in schema.fields:
+        text = field.metadata.get(CHAR_TYPE)
+        if text is None:
+            continue
+        column = _column(field.name)
+        fits = _fits(_declared(spark, str(text)), column)
+        if fits is not None:
+            message = f"a text of column {field.name} is longer than {text}"
+            yield Rule(fits, violation(f"{text} {field.name}", message, {field.name: column}))
+
+
+def _declared(spark: SparkSession, text: str) -> spark_types.DataType:
+    kind = jvm.view_of(spark).org.apache.spark.sql.types.DataType.fromDDL(text)
+    declared: spark_types.DataType = spark_types._parse_datatype_json_string(kind.json())  # noqa: SLF001
+    return declared
+
+
+def _fits(kind: spark_types.DataType, column: Column) -> Column | None:
+    """Give the condition that texts are no longer than declared; None where no length is."""
+    if isinstance(kind, (spark_types.CharType, spark_types.VarcharType)):
+        return functions.coalesce(functions.length(column) <= kind.length, functions.lit(True))
+    if isinstance(kind, spark_types.StructType):
+        parts = [_fits(field.dataType, column.getField(field.name)) for field in kind.fields]
+        return _all(part for part in parts if part is not None)
+    if isinstance(kind, spark_types.ArrayType):
+        return _each_fits(kind.elementType, column)
+    if isinstance(kind, spark_types.MapType):
+        parts = [
+            _each_fits(kind.keyType, functions.map_keys(column)),
+            _each_fits(kind.valueType, functions.map_values(column)),
+        ]
+        return _all(part for part in parts if part is not None)
+    return None
+
+
+def _each_fits(kind: spark_types.DataType, items: Column) -> Column | None:
+    if _fits(kind, functions.lit(None)) is None:
+        return None
+
+    def holds(item: Column) -> Column:
+        condition = _fits(kind, item)
+        return functions.lit(True) if condition is None else condition
+
+    return _forall(items, holds)
+
+
+def _generated(schema: StructType) -> Iterator[Rule]:
+    for field in schema.fields:
+        text = field.metadata.get(GENERATION)
+        if text is None:
+            continue
+        value = functions.expr(str(text)).cast(spark_type(field.type))
+        yield Rule(
+            _column(field.name).eqNullSafe(value),
+            violation(
+                f"generated column {field.name}",
+                f"generated column {field.name} is not {text}",
+                {field.name: _column(field.name), **_named(schema, str(text))},
+            ),
+        )
+
+
+def _expressions(metadata: Metadata) -> Iterator[Rule]:
+    for name, text in constraints(metadata).items():
+        yield _expression(metadata.schema, name, text, f"constraint {name} demands {text}")
+    for path, text in invariants(metadata).items():
+        message = f"the invariant of column {path} demands {text}"
+        yield _expression(metadata.schema, path, text, message)
+
+
+def _expression(schema: StructType, name: str, text: str, message: str) -> Rule:
+    holds = _holds(functions.expr(text))
+    return Rule(holds, violation(name, message, _named(schema, text)))
+
+
+def _named(schema: StructType, text: str) -> dict[str, Column]:
+    """Give the columns that an expression names."""
+    names = names_in(text)
+    return {each.name: _column(each.name) for each in schema.fields if each.name.lower() in names}

@@ -1,0 +1,168 @@
+"""UPDATE: old rows are marked in vectors, rows with the new values go to new files.
+
+The condition is evaluated once. Rows that it finds are staged with their places, so that vectors
+and new files agree whatever the condition is made of. Files of which the log says that every row
+is meant are not staged: they go as a whole.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql import DataFrame, functions
+
+from delvec.delta.alter.table_state import TableState
+from delvec.delta.write.change import Change, Reads
+from delvec.delta.write.targets import live_files, plan_targets, row_counts
+from delvec.delta.write.transaction import Outcome
+from delvec.delta.write.writable import require_writable, writes_vectors
+from delvec.spark.delta.scan.conditions import text_of
+from delvec.spark.delta.write.change_files import CHANGE_TYPE, has_change_feed, store_change_rows
+from delvec.spark.delta.write.clauses import KIND, Clause, assigned, new_values
+from delvec.spark.delta.write.conform_rows import checked
+from delvec.spark.delta.write.file_outcomes import mark, require_ratio
+from delvec.spark.delta.write.physical_columns import quoted
+from delvec.spark.delta.write.rewrite import count_kept, kept_rows, placed_rows, store_rows
+from delvec.spark.delta.write.row_tracking import id_names, with_ids
+from delvec.spark.positions import NUMBER, POSITION
+from delvec.spark.session.settings import time_zone
+from delvec.spark.staging import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from numpy.typing import NDArray
+    from pyspark.sql import Column
+
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.write.transaction import Attempt
+    from delvec.spark.delta.write.file_outcomes import Marks
+
+__all__ = ["OLD", "old_and_new", "update"]
+
+OLD = "__delvec_old"
+
+
+def update(
+    values: Mapping[str, Any], where: str | Column | None, ratio: float | None
+) -> Callable[[Attempt], Outcome]:
+    """Prepare an update of all rows that satisfy a condition, or of all.
+
+    Args:
+        values: New values by column, as SQL, columns of Spark, or plain values.
+        where: The condition; rows for which it is null stay as they are.
+        ratio: Rewrite a file when at least this share of its rows is gone.
+    """
+    require_ratio(ratio)
+    clause = Clause("matched", "update", None, values)
+    return lambda attempt: _Update(attempt, clause, where, ratio).prepare()
+
+
+class _Update:
+    def __init__(
+        self, attempt: Attempt, clause: Clause, where: str | Column | None, ratio: float | None
+    ) -> None:
+        self._attempt, self._where, self._ratio = attempt, where, ratio
+        self._spark, self._snapshot = attempt.spark, attempt.snapshot
+        self._metadata = attempt.snapshot.metadata
+        self._assigned = assigned(
+            clause, 1, self._metadata.schema, lambda name: functions.col(quoted(name))
+        )
+
+    def prepare(self) -> Outcome:
+        attempt, snapshot = self._attempt, self._snapshot
+        with attempt.phase("plan"):
+            require_writable(snapshot, "update", columns_set=self._assigned.values)
+            targets = plan_targets(self._spark, snapshot, self._where)
+            feed = has_change_feed(self._metadata)
+            # The feed wants old and new rows, which are only the same for all if they are staged.
+            direct = targets.whole[: 0 if feed else None]
+            looked_at = np.union1d(targets.whole if feed else [], targets.open).astype(np.int64)
+            vectors = bool(len(looked_at)) and writes_vectors(snapshot)
+        files, whole = snapshot.files.select(looked_at), snapshot.files.select(direct)
+        figures = {**targets.figures, "files_scanned": len(looked_at)}
+        with staged(self._rows(files, self._where, old=feed)) as changed:
+            with attempt.phase("find"):
+                places = changed.select(NUMBER, POSITION)
+                marks = mark(attempt, files, places, vectors=vectors, ratio=self._ratio)
+            gone = live_files(snapshot.files, direct)
+            count = marks.rows + self._live_rows(direct)
+            if not count:
+                return Outcome(None, figures)
+            parts = [changed] if marks.rows else []
+            parts += [self._rows(whole, None, old=False)] if gone else []
+            added, copied = self._written(parts, files, marks, count)
+            change_files = self._change_files(changed) if feed else ()
+        change = Change(
+            "UPDATE",
+            parameters={"predicate": [] if self._where is None else [text_of(self._where)]},
+            metrics={"numUpdatedRows": count, "numCopiedRows": copied},
+            reads=Reads(targets.predicate, time_zone=time_zone(self._spark)),
+            marked=marks.fates.marked,
+            vector_files=marks.vector_files,
+            removed=(*gone, *marks.fates.removed),
+            added=added,
+            change_files=change_files,
+            transaction=attempt.options.transaction,
+            user_metadata=attempt.options.commit_metadata,
+        )
+        return Outcome(change, {**figures, "rows_updated": count, "rows_copied": copied})
+
+    def _live_rows(self, indexes: NDArray[np.int64]) -> int:
+        files = self._snapshot.files
+        physical = sum(row_counts(self._snapshot, files, indexes))
+        return physical - int(files.deleted_rows[indexes].sum())
+
+    def _rows(self, files: FileSet, where: str | Column | None, *, old: bool) -> DataFrame:
+        """Give rows with their new values, their places, and their old values if asked for."""
+        rows = placed_rows(self._spark, self._snapshot, files)
+        rows = rows if where is None else rows.where(where)
+        rows = with_ids(self._spark, self._metadata, files, rows, changed=True)
+        names = [NUMBER, POSITION, *id_names(self._metadata)]
+        kept = {name: functions.col(quoted(name)) for name in names}
+        own = self._metadata.schema.names
+        if old:
+            kept[OLD] = functions.struct(*(functions.col(quoted(name)) for name in own))
+        return new_values(
+            self._spark,
+            self._metadata.schema,
+            rows.select("*", functions.lit(1).alias(KIND)),
+            [self._assigned],
+            lambda name: functions.col(quoted(name)),
+            kept,
+        )
+
+    def _written(
+        self, parts: list[DataFrame], files: FileSet, marks: Marks, count: int
+    ) -> tuple[tuple[Mapping[str, Any], ...], int]:
+        attempt, metadata = self._attempt, self._metadata
+        rewritten = marks.fates.rewritten
+        copied = count_kept(self._snapshot, files, rewritten)
+        if attempt.options.dry_run:
+            return (), copied
+        columns = [quoted(name) for name in (*metadata.schema.names, *id_names(metadata))]
+        new = reduce(DataFrame.unionAll, (part.select(*columns) for part in parts))
+        rows = checked(self._spark, attempt.storage.root, metadata, new)
+        if rewritten:
+            kept = kept_rows(self._spark, self._snapshot, files, rewritten)
+            rows = rows.unionAll(kept.select(*columns))
+        return store_rows(attempt, TableState.of(self._snapshot), rows, count + copied).adds, copied
+
+    def _change_files(self, changed: DataFrame) -> tuple[Mapping[str, Any], ...]:
+        names = self._metadata.schema.names
+        return store_change_rows(
+            self._attempt,
+            old_and_new(changed, names, "update_preimage").unionAll(
+                old_and_new(changed, names, "update_postimage")
+            ),
+        )
+
+
+def old_and_new(rows: DataFrame, names: tuple[str, ...], kind: str) -> DataFrame:
+    """Give staged rows for the change feed: as they were, or as they are."""
+    before = kind in ("update_preimage", "delete")
+    columns = [f"{OLD}.{quoted(name)}" if before else quoted(name) for name in names]
+    return rows.select(*columns, functions.lit(kind).alias(CHANGE_TYPE))

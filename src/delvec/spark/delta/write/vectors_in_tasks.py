@@ -1,0 +1,198 @@
+"""Vectors made and written by tasks, for hits that the driver may not hold.
+
+Each task gets all hits of its files, loads their old vectors, unites, packs and writes; the driver
+gets one descriptor for each file. The files go into a folder of their own, so that what a task
+wrote that was run again is found and removed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from delvec.delta.parquet.footer_statistics import require_row_count
+from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.write.change import Marked
+from delvec.delta.write.targets import live_files, row_counts
+from delvec.errors import PlanError
+from delvec.spark.delta.write.file_outcomes import Fates, Marks
+from delvec.spark.positions import NUMBER, bitmap_of, hit_words
+from delvec.vector import Descriptor, delta_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.log.files import DataFile
+    from delvec.delta.write.transaction import Attempt
+    from delvec.storage import Storage
+    from delvec.vector import Bitmap
+
+__all__ = ["mark_by_tasks"]
+
+_RESULT: Final = f"{NUMBER} long, hits long, came long, descriptor string, path string, bytes long"
+_FOLDER_LETTERS: Final = 8
+
+
+def mark_by_tasks(
+    attempt: Attempt, files: FileSet, rows: DataFrame, kinds: Mapping[str, str]
+) -> Marks:
+    """Find rows and let tasks write the vectors; see `marking.mark`."""
+    folder = uuid4().hex[:_FOLDER_LETTERS]
+    attempt.leftovers.add_folder(folder)
+    everything = range(len(files))
+    counts = row_counts(attempt.snapshot, files, everything)
+    writer = _Writer(attempt.storage, folder, files.data_files(), counts, tuple(kinds))
+    sums = ", ".join(f"{name} long" for name in kinds)
+    schema = f"{_RESULT}, {sums}" if kinds else _RESULT
+    found = (
+        hit_words(rows, kinds)
+        .repartition(NUMBER)
+        .sortWithinPartitions(NUMBER)
+        .mapInArrow(writer.write, schema)
+        .toArrow()
+    )
+    marks = _marks(attempt.storage, files, found, counts, kinds)
+    _drop_unused(attempt.storage, folder, marks.vector_files)
+    return marks
+
+
+def _marks(
+    storage: Storage,
+    files: FileSet,
+    found: pa.Table,
+    counts: Sequence[int],
+    kinds: Mapping[str, str],
+) -> Marks:
+    results = sorted(found.to_pylist(), key=lambda result: result[NUMBER])
+    lives = live_files(files, [result[NUMBER] for result in results])
+    marked, emptied, twice = [], [], []
+    for result, live in zip(results, lives, strict=True):
+        if result["came"] != result["hits"]:
+            twice.append(live.path)
+        if result["descriptor"] is None:
+            if live.descriptor is not None:
+                require_row_count(storage, live.path, live.entry, counts[result[NUMBER]])
+            emptied.append(live)
+            continue
+        descriptor = Descriptor.from_json(json.loads(result["descriptor"]))
+        marked.append(Marked(live, counts[result[NUMBER]], None, descriptor))
+    return Marks(
+        Fates(tuple(marked), tuple(emptied)),
+        sum(result["hits"] for result in results),
+        {name: sum(result[name] for result in results) for name in kinds},
+        tuple(twice),
+        vector_files={result["path"]: result["bytes"] for result in results if result["path"]},
+    )
+
+
+def _drop_unused(storage: Storage, folder: str, used: Mapping[str, int]) -> None:
+    """Remove what a task wrote that failed later and was run again."""
+    storage.delete(info.key for info in storage.list(folder) if info.key not in used)
+
+
+@dataclass
+class _Open:
+    """The file whose hits are coming."""
+
+    number: int
+    words: list[NDArray[np.int64]] = field(default_factory=list)
+    bits: list[NDArray[np.int64]] = field(default_factory=list)
+    came: int = 0
+    sums: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """What a task does; goes to it by pickle."""
+
+    storage: Storage
+    folder: str
+    files: Sequence[DataFile]
+    counts: Sequence[int]
+    kinds: tuple[str, ...]
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Turn the hits of files, which stand together, into vectors."""
+        waiting: list[tuple[dict[str, Any], Bitmap]] = []
+        size = 0
+        for piece in self._pieces(batches):
+            result, vector = self._united(piece)
+            if vector is None:
+                yield self._batch([result])
+                continue
+            waiting.append((result, vector))
+            size += vector.byte_size
+            if size >= delta_file.TARGET_SIZE:
+                yield from self._stored(waiting)
+                waiting, size = [], 0
+        yield from self._stored(waiting)
+
+    def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_Open]:
+        current: _Open | None = None
+        for batch in batches:
+            numbers = batch.column(NUMBER).to_numpy()
+            starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+            for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
+                part = batch.slice(start, stop - start)
+                if current is None or numbers[start] != current.number:
+                    if current is not None:
+                        yield current
+                    current = _Open(int(numbers[start]))
+                current.words.append(part.column("word").to_numpy().astype(np.int64))
+                current.bits.append(part.column("bits").to_numpy())
+                current.came += int(part.column("rows").to_numpy().sum())
+                for name in self.kinds:
+                    more = int(part.column(name).to_numpy().sum())
+                    current.sums[name] = current.sums.get(name, 0) + more
+        if current is not None:
+            yield current
+
+    def _united(self, piece: _Open) -> tuple[dict[str, Any], Bitmap | None]:
+        """Unite hits with the old vector; None if no row is left."""
+        file, rows = self.files[piece.number], self.counts[piece.number]
+        hits = bitmap_of(np.concatenate(piece.words), np.concatenate(piece.bits))
+        [old] = load_vectors(self.storage, [file])
+        vector = hits if old is None else old | hits
+        last = vector.max
+        if last is not None and last >= rows:
+            raise PlanError(f"row {last} of {file.path} was found, and it has {rows} rows")
+        result = {NUMBER: piece.number, "hits": hits.cardinality, "came": piece.came, **piece.sums}
+        return result, None if vector.cardinality == rows else vector
+
+    def _stored(self, waiting: Sequence[tuple[dict[str, Any], Bitmap]]) -> Iterator[pa.RecordBatch]:
+        results = iter([result for result, _ in waiting])
+        for file in delta_file.pack((vector for _, vector in waiting), prefix=self.folder):
+            self.storage.write(file.path, file.data)  # the name is new
+            yield self._batch(
+                [
+                    {
+                        **next(results),
+                        "descriptor": json.dumps(descriptor.to_json()),
+                        "path": file.path,
+                        "bytes": len(file.data),
+                    }
+                    for descriptor in file.descriptors
+                ]
+            )
+
+    def _batch(self, results: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+        numbers = [NUMBER, "hits", "came"]
+        texts = ["descriptor", "path"]
+        schema = pa.schema(
+            [
+                *((name, pa.int64()) for name in numbers),
+                *((name, pa.string()) for name in texts),
+                *((name, pa.int64()) for name in ("bytes", *self.kinds)),
+            ]
+        )
+        columns = {name: [result.get(name) for result in results] for name in schema.names}
+        return pa.RecordBatch.from_pydict(columns, schema=schema)

@@ -1,0 +1,121 @@
+"""Where rows are: the positions of all rows of a DataFrame as one bitmap for each file.
+
+The JVM aggregates positions to words of 64 bits, so that at most 16 bytes for each word with a hit
+come to the driver, whatever the rows hold. (Spark's own `bitmap_construct_agg` gives pages of 4 KiB
+and sorts all rows first, which takes twice as long where hits are dense.) Where the words of all
+files that are looked at could take more than `spark.delvec.write.hitMemory`, tasks make the
+vectors instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions
+
+from delvec.spark.delta.scan.scan import bytes_of_bits
+from delvec.spark.session.settings import bytes_setting
+from delvec.vector import Bitmap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec.delta.log.file_set import FileSet
+
+__all__ = [
+    "HIT_MEMORY",
+    "NUMBER",
+    "POSITION",
+    "Hits",
+    "bitmap_of",
+    "find_rows",
+    "fits_driver",
+    "hit_words",
+]
+
+HIT_MEMORY: Final = "spark.delvec.write.hitMemory"
+NUMBER: Final = "__delvec_number"
+"""The column that tells which file a row is in."""
+POSITION: Final = "__delvec_position"
+"""The column that tells where in the file it is."""
+
+_BYTES_OF_A_WORD: Final = 16
+_WORDS_OF_A_PAGE: Final = 512
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Rows that were found.
+
+    Attributes:
+        bitmaps: Their positions, by the number of their file.
+        counts: How many there are of each kind that was asked for.
+        twice: Numbers of the files in which a row came more than once.
+    """
+
+    bitmaps: Mapping[int, Bitmap]
+    counts: Mapping[str, int]
+    twice: tuple[int, ...] = ()
+
+
+def fits_driver(spark: SparkSession, files: FileSet) -> bool:
+    """Tell whether the words of all rows of some files would fit the driver's limit."""
+    at_most = bytes_of_bits(files).sum() * _BYTES_OF_A_WORD / 8
+    return bool(at_most <= bytes_setting(spark, HIT_MEMORY, "256m"))
+
+
+def hit_words(rows: DataFrame, kinds: Mapping[str, str]) -> DataFrame:
+    """Give (number of the file, number of the word, its bits, how many rows made it).
+
+    Args:
+        rows: With `NUMBER` and `POSITION`.
+        kinds: Conditions in SQL, by the name of a column that counts the rows that satisfy them.
+    """
+    counts = [functions.expr(f"count_if({sql})").alias(name) for name, sql in kinds.items()]
+    return rows.groupBy(
+        functions.expr(f"int({NUMBER})").alias(NUMBER),
+        functions.expr(f"int(shiftright({POSITION}, 6))").alias("word"),
+    ).agg(
+        functions.expr(f"bit_or(shiftleft(1L, int({POSITION} & 63)))").alias("bits"),
+        functions.expr("count(1)").alias("rows"),
+        *counts,
+    )
+
+
+def bitmap_of(words: NDArray[np.int64], bits: NDArray[np.int64]) -> Bitmap:
+    """Make a bitmap of words, each given once, in any order.
+
+    >>> bitmap_of(np.array([0, 2]), np.array([0b101, 1])).to_numpy().tolist()
+    [0, 2, 128]
+    """
+    numbers, places = np.unique(words // _WORDS_OF_A_PAGE, return_inverse=True)
+    pages = np.zeros((len(numbers), _WORDS_OF_A_PAGE), dtype="<i8")
+    pages[places, words % _WORDS_OF_A_PAGE] = bits
+    return Bitmap.from_pages(numbers + 1, pages.view(np.uint8).reshape(-1))
+
+
+def find_rows(rows: DataFrame, kinds: Mapping[str, str] | None = None) -> Hits:
+    """Run one job that gives the positions of all rows; see `hit_words`."""
+    found: pa.Table = hit_words(rows, kinds or {}).toArrow()
+    counts = {name: pc.sum(found.column(name)).as_py() or 0 for name in kinds or ()}
+    if not found.num_rows:
+        return Hits({}, counts)
+    found = found.sort_by(NUMBER)
+    numbers, words, bits, came = (
+        found.column(name).to_numpy() for name in (NUMBER, "word", "bits", "rows")
+    )
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    bitmaps, twice = {}, []
+    for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
+        number = int(numbers[start])
+        bitmaps[number] = bitmap_of(words[start:stop].astype(np.int64), bits[start:stop])
+        if bitmaps[number].cardinality != came[start:stop].sum():
+            twice.append(number)
+    return Hits(bitmaps, counts, tuple(twice))

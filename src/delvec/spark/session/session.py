@@ -1,0 +1,232 @@
+"""Starting Spark with what delvec needs, keeping what the user has."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from delvec.errors import (
+    InvalidArgumentError,
+    MissingDependencyError,
+    UnsupportedFeatureError,
+)
+from delvec.spark import jvm
+from delvec.spark.session.data_source import register
+from delvec.spark.session.settings import PACKAGES, listed, setting, submit_packages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["configure", "iceberg_coordinate", "session"]
+
+# One runtime jar per Spark version: https://iceberg.apache.org/multi-engine-support/
+_ICEBERG_BY_SPARK: Final = {"4.0": "1.11.0", "4.1": "1.12.0"}
+_ICEBERG_RUNTIME: Final = "iceberg-spark-runtime"
+_ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_ICEBERG_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+_EXTENSIONS: Final = "spark.sql.extensions"
+_HAS_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
+
+
+def session(
+    warehouse: str | os.PathLike[str] | None = None,
+    *,
+    app_name: str | None = None,
+    master: str | None = None,
+    catalog: str = "lake",
+    iceberg: bool = True,
+    packages: Sequence[str] = (),
+    conf: Mapping[str, str] | None = None,
+    quiet: bool = True,
+) -> SparkSession:
+    """Start Spark, or take the session that runs, ready for Delta and Iceberg tables.
+
+    The first start downloads the Iceberg runtime jar (about 50 MB) into Ivy's cache.
+
+        spark = delvec.session(warehouse="warehouse")
+        spark.sql("CREATE TABLE lake.db.orders (id BIGINT) USING iceberg")
+
+    Args:
+        warehouse: The folder or URI of the Iceberg catalog, made when first written to; the folder
+            `warehouse` unless the catalog is configured already.
+        app_name: The name that Spark's UI shows; `delvec` unless one is configured.
+        master: Where to run; all cores of this machine unless the environment says otherwise.
+        catalog: The name of the Iceberg catalog (of Hadoop type) in the warehouse.
+        iceberg: False starts without any jar, for work on Delta tables alone.
+        packages: More Maven coordinates.
+        conf: More Spark settings; they win over those of delvec.
+        quiet: Hold back what the JVM prints while it starts, and log errors only.
+
+    Raises:
+        UnsupportedFeatureError: Iceberg has no runtime for this Spark.
+        MissingDependencyError: A JVM runs already, and without the Iceberg runtime.
+        InvalidArgumentError: The catalog is configured already, and with another warehouse.
+    """
+    builder = SparkSession.builder
+    for key, value in (conf or {}).items():
+        builder = builder.config(key, value)
+    if not jvm.has_context():
+        builder = _with_context(builder, app_name, master, quiet=quiet)
+    if iceberg and warehouse is not None:
+        _require_no_other_warehouse(builder, catalog, os.fspath(warehouse))
+    builder = configure(
+        builder,
+        warehouse="warehouse" if warehouse is None else warehouse,
+        catalog=catalog,
+        iceberg=iceberg,
+        packages=packages,
+    )
+    options = builder._options  # noqa: SLF001
+    with nullcontext() if jvm.is_running() else jvm.started(options, quiet=quiet):
+        if iceberg:
+            _require_iceberg()
+        spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def _with_context(
+    builder: SparkSession.Builder, app_name: str | None, master: str | None, *, quiet: bool
+) -> SparkSession.Builder:
+    """Add what decides how Spark itself runs, where the user has not said so already."""
+    wanted = {"spark.app.name": "delvec", "spark.master": "local[*]"}
+    if quiet:
+        wanted |= {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+    if master:
+        builder = builder.master(master)
+    if app_name:
+        builder = builder.appName(app_name)
+    for key, value in wanted.items():
+        if not setting(builder, key):
+            builder = builder.config(key, value)
+    if setting(builder, "spark.master").startswith("local"):
+        # Workers must run the Python that has delvec; PySpark takes any `python3` of the path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return builder
+
+
+def _require_iceberg() -> None:
+    """Packages are added when a JVM starts; one that runs without them stays without."""
+    if jvm.class_exists(_ICEBERG_CATALOG):
+        return
+    coordinate = iceberg_coordinate()
+    raise MissingDependencyError(
+        "the JVM of this process runs already, and without the Iceberg runtime",
+        dependency=coordinate,
+        hint="begin with delvec.session() in a new Python process (restart the kernel), or pass"
+        f" iceberg=False; under spark-submit add --packages {coordinate}",
+    )
+
+
+def _require_no_other_warehouse(
+    builder: SparkSession.Builder, catalog: str, warehouse: str
+) -> None:
+    """A catalog that is configured stays as it is: another warehouse would go unheard."""
+    name = f"spark.sql.catalog.{catalog}"
+    session = SparkSession._instantiatedSession if jvm.has_context() else None  # noqa: SLF001
+
+    def configured(key: str) -> str:
+        return (session.conf.get(key, "") if session else "") or setting(builder, key)
+
+    there = configured(f"{name}.warehouse")
+    if configured(name) and there != _absolute(warehouse):
+        raise InvalidArgumentError(
+            f"the catalog {catalog} is configured already, in {there or 'no warehouse'},"
+            f" not in {warehouse}",
+            hint="leave the warehouse away to use that one, or name another catalog",
+        )
+
+
+def configure(
+    builder: SparkSession.Builder,
+    *,
+    warehouse: str | os.PathLike[str] | None = None,
+    catalog: str = "lake",
+    iceberg: bool = True,
+    packages: Sequence[str] = (),
+) -> SparkSession.Builder:
+    """Add what delvec needs to a builder of one's own; nothing that is set already is lost.
+
+    Packages and extensions join those of the builder, of spark-submit, of `PYSPARK_SUBMIT_ARGS`
+    and of `spark-defaults.conf`. A catalog of that name stays, and so does another Iceberg runtime.
+
+        builder = delvec.configure(SparkSession.builder.appName("mine"), warehouse="warehouse")
+        spark = builder.getOrCreate()
+
+    Args:
+        builder: As from `SparkSession.builder`.
+        warehouse: Where an Iceberg catalog of Hadoop type shall be; None adds no catalog.
+        catalog: The name of that catalog.
+        iceberg: False adds no jar, for work on Delta tables alone.
+        packages: More Maven coordinates.
+
+    Raises:
+        UnsupportedFeatureError: Iceberg has no runtime for this Spark, or the builder is one of
+            Spark Connect, where jars are the server's.
+    """
+    if setting(builder, "spark.remote") or os.environ.get("SPARK_REMOTE"):
+        raise UnsupportedFeatureError(
+            "delvec cannot configure a Spark Connect server from its client",
+            feature="Spark Connect",
+            hint="configure the server, or use a classic session (no .remote(), no SPARK_REMOTE)",
+        )
+    settings: dict[str, str] = {}
+    wanted_packages = _joined(listed(builder, PACKAGES), packages)
+    extensions = listed(builder, _EXTENSIONS)
+    if iceberg:
+        jars = [*wanted_packages, *listed(builder, "spark.jars")]
+        if not any(_ICEBERG_RUNTIME in jar for jar in jars):
+            wanted_packages = _joined(wanted_packages, [iceberg_coordinate()])
+        extensions = _joined(extensions, [_ICEBERG_EXTENSIONS])
+        if warehouse is not None and not setting(builder, f"spark.sql.catalog.{catalog}"):
+            settings |= _hadoop_catalog(catalog, os.fspath(warehouse))
+    for key, value in settings.items():
+        if not setting(builder, key):
+            builder = builder.config(key, value)
+    if wanted_packages:
+        builder = builder.config(PACKAGES, ",".join(wanted_packages))
+        submit_packages(wanted_packages)
+    if extensions:
+        builder = builder.config(_EXTENSIONS, ",".join(extensions))
+    return builder
+
+
+def iceberg_coordinate(spark_version: str = pyspark.__version__) -> str:
+    """Name the Maven coordinate of the Iceberg runtime for a Spark version.
+
+    >>> iceberg_coordinate("4.1.4")
+    'org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0'
+    """
+    minor = ".".join(spark_version.split(".")[:2])
+    if minor not in _ICEBERG_BY_SPARK:
+        known = " and ".join(_ICEBERG_BY_SPARK)
+        raise UnsupportedFeatureError(
+            f"Iceberg has no runtime for Spark {spark_version}; delvec knows those for {known}",
+            feature="iceberg",
+            needed_by=f"Spark {spark_version}",
+            hint="install pyspark~=4.1.0, or pass iceberg=False: Delta tables need no jar",
+        )
+    return f"org.apache.iceberg:{_ICEBERG_RUNTIME}-{minor}_2.13:{_ICEBERG_BY_SPARK[minor]}"
+
+
+def _hadoop_catalog(name: str, warehouse: str) -> dict[str, str]:
+    return {
+        f"spark.sql.catalog.{name}": _ICEBERG_CATALOG,
+        f"spark.sql.catalog.{name}.type": "hadoop",
+        f"spark.sql.catalog.{name}.warehouse": _absolute(warehouse),
+    }
+
+
+def _absolute(warehouse: str) -> str:
+    return warehouse if _HAS_SCHEME.match(warehouse) else str(Path(warehouse).resolve())
+
+
+def _joined(values: Iterable[str], more: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys([*values, *more]))

@@ -1,0 +1,171 @@
+"""`delvec convert`: what it tells people and programs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from delvec.cli import main
+from delvec.cli.convert_follow import stopped_by_signals
+from delvec.cli.demo.table import write_orders
+from delvec.cli.exits import ExitCode
+from delvec.delta.table import DeltaTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def run(*arguments: str | Path) -> Result:
+    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
+    return CliRunner().invoke(main, ["convert", *map(str, arguments)], env=environment)
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    path = tmp_path / "orders"
+    write_orders(str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Missing argument 'TARGET'"),
+        (("lake.db.t", "--format-version", "1"), "2<=x<=3"),
+        (("lake.db.t", "--vectors", "copy"), "'repack', 'reference'"),
+        (("lake.db.t", "--format-version", "2", "--vectors", "reference"), "cannot refer"),
+        (("lake.db.t", "--start-version", "0"), "start_version needs history='per-version'"),
+        (("lake.db.t", "--follow", "--dry-run"), "--follow goes with neither"),
+        (("lake.db.t", "--follow", "--version", "1"), "--follow goes with neither"),
+        (("lake.db.t", "--interval", "1"), "--interval needs --follow"),
+        (("lake.db.t", "--conf", "spark.x"), "KEY=VALUE"),
+        (("lake.db.t", "--folder", "../x"), "folder is a relative path"),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_starts(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    result = run("nothing", *arguments)
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert message in result.output
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--follow",)], ids=str)
+def test_a_source_that_is_not_there_is_told_before_spark_starts(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    result = run(tmp_path / "nothing", "lake.db.t", "--json", *more)
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert json.loads(result.output)["error"]["type"] == "TableNotFoundError"
+
+
+@pytest.mark.spark
+def test_a_dry_run_shows_each_file_and_writes_nothing(
+    spark: SparkSession, orders: Path, tmp_path: Path
+) -> None:
+    there = ("--catalog", "dry", "--warehouse", tmp_path / "warehouse", "--dry-run")
+    shown = run(orders, "dry.db.t", *there, "--limit", "2")
+    assert shown.exit_code == 0, shown.output
+    headline, *lines = shown.output.splitlines()
+    assert headline.strip().endswith("-> dry.db.t: from nothing to version 2 (full, format 3)")
+    rows = [line.split() for line in lines if "parquet" in line]
+    assert [row[0] for row in rows] == ["add", "add"]
+    assert "… and 1 more; --limit 0 shows all" in shown.output
+    assert "3 files, 349.3 kB, 30,000 rows, 2,858 of them deleted (9.5 %)" in shown.output
+    document = json.loads(run(orders, "dry.db.t", *there, "--json").output)
+    assert document["total"]["deleted_rows"] == 2858
+    assert [file["action"] for file in document["files"]] == ["add"] * 3
+    assert sorted(file["new_vector"] is None for file in document["files"]) == [False, False, True]
+    steps = run(orders, "dry.db.t", *there, "--history", "per-version").output
+    assert "vector-add" in steps
+    assert "5 changes" in steps
+    assert not (tmp_path / "warehouse").exists()
+    assert not spark.catalog.tableExists("dry.db.t")
+
+
+@pytest.mark.spark
+def test_a_conversion_tells_what_it_did_and_goes_on_from_there(
+    spark: SparkSession, orders: Path
+) -> None:
+    name = "lake.cli.converted"
+    first = json.loads(
+        run(orders, name, "--version", "1", "--format-version", "2", "--json").output
+    )
+    assert (first["version"], first["mode"], first["format_version"]) == (1, "full", 2)
+    shown = run(orders, name, "--verify", "rows").output
+    assert f"-> {name}: version 2 (from 1)" in shown
+    assert "vectors   2 added" in shown
+    assert "verified  rows" in shown
+    assert "nothing was written" in run(orders, name).output
+    assert spark.table(name).count() == DeltaTable.for_path(None, orders).count()
+    refused = run(orders, name, "--format-version", "3")
+    assert refused.exit_code == ExitCode.FAILED
+    assert "has format 2, not 3" in refused.output
+
+
+@pytest.mark.spark
+def test_settings_name_another_catalog(spark: SparkSession, orders: Path, tmp_path: Path) -> None:
+    catalog = "spark.sql.catalog.elsewhere"
+    settings = {
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "hadoop",
+        f"{catalog}.warehouse": str(tmp_path / "elsewhere"),
+    }
+    words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    result = run(orders, "elsewhere.db.t", *words, "--json")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "elsewhere/db/t/metadata").is_dir()
+    assert spark.table("elsewhere.db.t").count() == 27_142
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_ends_following_after_the_running_conversion(
+    spark: SparkSession, orders: Path, sign: signal.Signals
+) -> None:
+    name = f"lake.cli.{sign.name.lower()}"
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    done = Event()
+
+    def kill() -> None:
+        while not done.wait(0.05):
+            if spark.catalog.tableExists(name):  # it is verified and published at the earliest
+                os.kill(os.getpid(), sign)
+                return
+
+    killer = Thread(target=kill)
+    killer.start()
+    try:
+        result = run(orders, name, "--follow", "--interval", "600", "--json")
+    finally:
+        done.set()
+        killer.join()
+    assert result.exit_code == 0, result.output
+    report, end = map(json.loads, result.output.splitlines())
+    assert (report["version"], report["mode"]) == (2, "full")
+    assert end["stopped"] is True
+    assert end["version"] == 2
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_a_second_signal_does_what_it_did_before() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        stop = Event()
+        with stopped_by_signals(stop):
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.wait(10)
+            assert not heard
+            signal.raise_signal(signal.SIGTERM)
+            assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)

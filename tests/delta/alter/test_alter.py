@@ -1,0 +1,563 @@
+"""New tables and changes to them: by Delta's rules, and with the protocols of delta-spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from delvec.delta.alter import definition
+from delvec.delta.alter.columns import split_path
+from delvec.delta.alter.table_state import all_fields, with_features
+from delvec.delta.schema.features import FEATURES
+from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.properties import PROPERTIES, SYMLINKS, wanted
+from delvec.delta.schema.protocol import Protocol
+from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
+from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
+from tests.spark.delta.spark_tables import commits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from delvec.delta.alter.definition import TableState
+
+LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
+INNER = StructType((Field("x", LONG), Field("y", ArrayType(StructType((Field("z", LONG),))))))
+PLAIN = StructType((Field("a", LONG), Field("b", TEXT)))
+NESTED = StructType((Field("a", LONG), Field("s", INNER), Field("p", TEXT)))
+OFF = {"delta.enableDeletionVectors": "false"}
+NAMES = {"delta.columnMapping.mode": "name"}
+
+
+def mapped(**properties: str) -> TableState:
+    return definition.new_table(NESTED, ["p"], {**NAMES, **properties})
+
+
+def protocol(state: TableState) -> tuple[int, int, str, str]:
+    was = state.protocol
+    return (
+        was.min_reader_version,
+        was.min_writer_version,
+        ",".join(sorted(was.reader_features)),
+        ",".join(sorted(was.writer_features)),
+    )
+
+
+def ids(state: TableState) -> list[Any]:
+    return [field.metadata["delta.columnMapping.id"] for field in all_fields(state.schema)]
+
+
+class TestNewTables:
+    def test_vectors_are_on_unless_told_otherwise(self) -> None:
+        state = definition.new_table(PLAIN, name="n", description="d")
+        assert protocol(state) == (
+            3,
+            7,
+            "deletionVectors",
+            "appendOnly,deletionVectors,invariants",
+        )
+        assert state.metadata.configuration == {"delta.enableDeletionVectors": "true"}
+        assert (state.metadata.name, state.metadata.description) == ("n", "d")
+        assert Metadata.from_json(state.metadata.to_json()) == state.metadata
+        off = definition.new_table(PLAIN, properties={"delta.enabledeletionvectors": False})
+        assert protocol(off) == (1, 2, "", "")
+        assert off.metadata.configuration == OFF
+        assert off.metadata.id != state.metadata.id
+
+    @pytest.mark.parametrize(
+        ("kind", "metadata", "properties", "feature"),
+        [
+            ("timestamp_ntz", {}, {}, "timestampNtz"),
+            ("variant", {}, {}, "variantType"),
+            ("long", {"delta.generationExpression": "a + 1"}, {}, "generatedColumns"),
+            ("long", {"CURRENT_DEFAULT": "1"}, {}, "allowColumnDefaults"),
+            ("long", {"delta.identity.start": 1}, {}, "identityColumns"),
+            ("long", {}, {"delta.enableRowTracking": "true"}, "rowTracking,domainMetadata"),
+            ("long", {}, {"delta.enableInCommitTimestamps": "true"}, "inCommitTimestamp"),
+            ("long", {}, {"delta.checkpointPolicy": "v2"}, "v2Checkpoint"),
+            ("long", {}, {"delta.enableChangeDataFeed": True}, "changeDataFeed"),
+            ("long", {}, {"delta.constraints.c": "a > 0"}, "checkConstraints"),
+            ("long", {}, {"delta.enableTypeWidening": "true"}, "typeWidening"),
+            ("long", {}, {"delta.feature.vacuumProtocolCheck": "supported"}, "vacuumProtocolCheck"),
+            ("long", {}, NAMES, "columnMapping"),
+        ],
+    )
+    def test_columns_and_properties_bring_their_features(
+        self, kind: str, metadata: dict[str, Any], properties: dict[str, Any], feature: str
+    ) -> None:
+        inner = Field("f", ArrayType(PrimitiveType(kind)))
+        column = Field("c", PrimitiveType(kind), metadata=metadata)
+        fields = (Field("a", LONG), column, Field("s", StructType((inner,))))
+        state = definition.new_table(StructType(fields), properties=properties)
+        added = set(feature.split(","))
+        base = {"appendOnly", "invariants", "deletionVectors"}
+        assert state.protocol.writer_features == base | added
+        readers = {name for name in added if FEATURES[name].for_readers}
+        assert state.protocol.reader_features == {"deletionVectors"} | readers
+
+    def test_some_properties_are_not_kept(self) -> None:
+        asked = {
+            "delta.minReaderVersion": "1",
+            "delta.MINWriterVersion": "2",
+            "delta.feature.appendOnly": "supported",
+            "owner": "me",
+            **OFF,
+        }
+        state = definition.new_table(PLAIN, properties=asked)
+        assert state.metadata.configuration == {**OFF, "owner": "me"}
+        assert protocol(state) == (1, 2, "", "")
+
+    def test_row_tracking_names_the_columns_that_keep_ids(self) -> None:
+        state = definition.new_table(PLAIN, properties={"delta.enableRowTracking": "true"})
+        found = state.metadata.configuration
+        for key, form in (("RowId", "_row-id-col-"), ("RowCommitVersion", "_row-commit-version-")):
+            name = found[f"delta.rowTracking.materialized{key}ColumnName"]
+            assert re.fullmatch(form + r"[-\w]{36,50}", name)
+
+    def test_mapped_columns_have_ids_and_names_of_their_own(self) -> None:
+        schema = StructType((Field("c, d", LONG), *NESTED.fields))
+        state = definition.new_table(schema, properties=NAMES)
+        assert ids(state) == [1, 2, 3, 4, 5, 6, 7]
+        assert state.metadata.configuration["delta.columnMapping.maxColumnId"] == "7"
+        physical = [field.physical_name for field in all_fields(state.schema)]
+        assert all(re.fullmatch(r"col-[-0-9a-f]{36}", name) for name in physical)
+        # The columns of another table come without what maps them there.
+        again = definition.new_table(state.schema, properties={**NAMES, **OFF})
+        assert not set(physical) & {field.physical_name for field in all_fields(again.schema)}
+        renamed = replace(state.schema.fields[0], name="c")
+        bare = definition.new_table(StructType((renamed, *state.schema.fields[1:])))
+        assert all(not field.metadata for field in all_fields(bare.schema))
+
+    @pytest.mark.parametrize(
+        ("schema", "partition_by", "properties", "text"),
+        [
+            ((), (), {}, "no columns"),
+            ((Field("a", LONG), Field("A", LONG)), (), {}, "more than one column of a name: a, A"),
+            ((Field("s", StructType((Field("x", LONG), Field("X", LONG)))),), (), {}, "s has more"),
+            ((Field("a b", LONG),), (), {}, "'a b' has one of"),
+            ((Field("s", StructType((Field("x=", LONG),))),), (), {}, "'x=' has one of"),
+            ((Field("a", PrimitiveType("void")),), (), {}, "no type"),
+            (
+                (Field("a", ArrayType(StructType((Field("x", LONG, nullable=False),)))),),
+                (),
+                {},
+                "NOT NULL field inside",
+            ),
+            (PLAIN.fields, ["c"], {}, "no column 'c'"),
+            (PLAIN.fields, ["a", "A"], {}, "comes twice"),
+            (PLAIN.fields, ["a", "b"], {}, "by all its columns"),
+            (NESTED.fields, ["s"], {}, "partitioned by s"),
+            (PLAIN.fields, (), {"delta.apendOnly": "true"}, "mean delta.appendOnly"),
+            (PLAIN.fields, (), {"delta.appendOnly": "yes"}, "takes true or false, not 'yes'"),
+            (PLAIN.fields, (), {"delta.checkpointInterval": "0"}, "number of 1 and more"),
+            (PLAIN.fields, (), {"delta.logRetentionDuration": "interval 1 month"}, "an interval"),
+            (PLAIN.fields, (), {"delta.isolationLevel": "none"}, "Serializable or"),
+            (PLAIN.fields, (), {"delta.feature.deletionVector": "supported"}, "mean deletionVec"),
+            (PLAIN.fields, (), {"delta.feature.appendOnly": "no"}, "set to 'supported'"),
+            (PLAIN.fields, (), {"delta.feature.clustering": "supported"}, "does not add"),
+            (PLAIN.fields, (), {"delta.feature.catalogManaged": "supported"}, "does not add"),
+            (PLAIN.fields, (), {"delta.enableIcebergCompatV2": "true"}, "Iceberg metadata"),
+            (PLAIN.fields, (), {SYMLINKS: "true"}, "does not go together"),
+            (PLAIN.fields, (), {"delta.constraints.c": " "}, "no condition"),
+            (PLAIN.fields, (), {"owner": None}, "properties are texts"),
+            (
+                (*PLAIN.fields, Field("_Change_type", TEXT)),
+                (),
+                {"delta.enableChangeDataFeed": "true"},
+                "change data feed takes",
+            ),
+        ],
+    )
+    def test_what_delta_does_not_take_is_refused(
+        self,
+        schema: tuple[Field, ...],
+        partition_by: list[str],
+        properties: dict[str, Any],
+        text: str,
+    ) -> None:
+        with pytest.raises(DelvecError, match=text):
+            definition.new_table(StructType(schema), partition_by, properties)
+
+    def test_every_known_property_can_be_set_or_says_why_not(self) -> None:
+        tries = (
+            "true",
+            "1",
+            "interval 7 days",
+            "name",
+            "classic",
+            "Serializable",
+            "snappy",
+            "1.0.0",
+        )
+        for known in PROPERTIES.values():
+            valid = [text for text in tries if known.is_valid(text)]
+            assert valid, known
+            if known.managed:
+                with pytest.raises(UnsupportedFeatureError, match="cannot be set"):
+                    wanted({known.name: valid[0]})
+            else:
+                assert wanted({known.name.upper(): valid[0]}).properties == {known.name: valid[0]}
+
+
+class TestProperties:
+    def test_what_writers_must_know_is_added(self) -> None:
+        state = definition.new_table(PLAIN, properties=OFF)
+        fed = definition.set_properties(state, {"delta.enableChangeDataFeed": "true", "k": "v"})
+        assert protocol(fed) == (1, 7, "", "appendOnly,changeDataFeed,invariants")
+        assert fed.metadata.configuration["k"] == "v"
+        assert (
+            definition.set_properties(state, {"delta.appendOnly": True}).protocol == state.protocol
+        )
+
+    @pytest.mark.parametrize(
+        ("properties", "text"),
+        [
+            ({"delta.enableDeletionVectors": "true"}, "enable_deletion_vectors"),
+            (NAMES, r'add_feature\("columnMapping"\)'),
+            ({"delta.checkpointPolicy": "v2"}, r'add_feature\("v2Checkpoint"\)'),
+            ({"delta.constraints.c": "a > 0"}, "add_constraint"),
+            ({"delta.enableRowTracking": "true"}, "delta-spark"),
+            ({"delta.columnMapping.mode": "id"}, "from none to id"),
+            ({"delta.columnMapping.maxColumnId": "9"}, "cannot be set"),
+        ],
+    )
+    def test_what_shuts_out_readers_or_needs_more_is_refused(
+        self, properties: dict[str, str], text: str
+    ) -> None:
+        with pytest.raises(DelvecError, match=text):
+            definition.set_properties(definition.new_table(NESTED, ["p"], OFF), properties)
+
+    def test_features_may_be_asked_for_as_properties(self) -> None:
+        state = definition.new_table(PLAIN, properties=OFF)
+        asked = {"delta.feature.deletionVectors": "supported"}
+        on = definition.set_properties(state, {**asked, "delta.enableDeletionVectors": "true"})
+        assert on.protocol == definition.new_table(PLAIN).protocol
+        assert on.metadata.configuration == {"delta.enableDeletionVectors": "true"}
+
+    def test_columns_are_mapped_to_the_names_they_have(self) -> None:
+        state = definition.add_feature(definition.new_table(NESTED, ["p"], OFF), "columnMapping")
+        named = definition.set_properties(state, NAMES)
+        assert [field.physical_name for field in all_fields(named.schema)] == list("asxyzp")
+        assert ids(named) == [1, 2, 3, 4, 5, 6]
+        assert protocol(named) == (2, 7, "", "appendOnly,columnMapping,invariants")
+        assert definition.set_properties(named, NAMES) == named
+        for mode in ("id", "none"):
+            with pytest.raises(InvalidArgumentError, match="from name to"):
+                definition.set_properties(named, {"delta.columnMapping.mode": mode})
+
+    def test_row_tracking_goes_on_while_there_are_no_rows(self) -> None:
+        on = {"delta.enableRowTracking": "true"}
+        state = definition.set_properties(definition.new_table(PLAIN), on, is_empty=True)
+        assert {"rowTracking", "domainMetadata"} <= state.protocol.writer_features
+        assert definition.set_properties(state, {"k": "v"}).metadata.configuration == {
+            **state.metadata.configuration,
+            "k": "v",
+        }
+
+    def test_properties_go_again(self) -> None:
+        state = definition.new_table(NESTED, (), {**NAMES, "delta.appendOnly": "true", "k": "v"})
+        gone = definition.unset_properties(state, ["k", "delta.APPENDonly"])
+        assert not {"k", "delta.appendOnly"} & set(gone.metadata.configuration)
+        with pytest.raises(InvalidArgumentError, match="not set"):
+            definition.unset_properties(gone, ["k"])
+        assert definition.unset_properties(gone, ["k"], if_exists=True) == gone
+        for name in ("delta.columnMapping.mode", "delta.columnMapping.maxColumnId"):
+            with pytest.raises(InvalidArgumentError, match="the table needs it"):
+                definition.unset_properties(state, [name])
+        with pytest.raises(InvalidArgumentError, match="is a constraint"):
+            definition.unset_properties(state, ["delta.constraints.c"])
+
+    def test_vectors_are_switched_on_where_nothing_forbids_them(self) -> None:
+        state = definition.enable_deletion_vectors(definition.new_table(PLAIN, properties=OFF))
+        assert state.protocol == definition.new_table(PLAIN).protocol
+        assert definition.enable_deletion_vectors(state) == state
+        manifests = definition.new_table(PLAIN, properties={**OFF, SYMLINKS: "true"})
+        iceberg = definition.new_table(PLAIN, properties=OFF).with_properties(
+            {"delta.enableIcebergCompatV2": "true"}
+        )
+        for forbidding in (manifests, iceberg):
+            with pytest.raises(UnsupportedFeatureError, match="does not go together"):
+                definition.enable_deletion_vectors(forbidding)
+        with pytest.raises(UnsupportedFeatureError, match="does not go together"):
+            definition.set_properties(state, {SYMLINKS: "true"})
+
+
+class TestColumns:
+    def test_columns_are_added_at_the_end(self) -> None:
+        new = [Field("c", LONG), Field("s.y.element.w", TEXT), Field("`d.e`", LONG)]
+        state = definition.add_columns(definition.new_table(NESTED), new)
+        assert str(state.schema) == (
+            "struct<a:long,s:struct<x:long,y:array<struct<z:long,w:string>>>,p:string,c:long,"
+            "d.e:long>"
+        )
+        ours = definition.add_columns(mapped(), new)
+        assert ids(ours) == [1, 2, 3, 4, 5, 7, 6, 8, 9]
+        assert ours.metadata.configuration["delta.columnMapping.maxColumnId"] == "9"
+
+    @pytest.mark.parametrize(
+        ("field", "text"),
+        [
+            (Field("A", LONG), "column 'A' already"),
+            (Field("s.X", LONG), "column 'X' already"),
+            (Field("c", LONG, nullable=False), "NOT NULL"),
+            (Field("c", LONG, metadata={"CURRENT_DEFAULT": "1"}), "CURRENT_DEFAULT"),
+            (Field("c", LONG, metadata={"delta.identity.step": 1}), "identity"),
+            (Field("q.c", LONG), "no column 'q'"),
+            (Field("a.c", LONG), "no field"),
+            (Field("s.y.c", LONG), "by `element`"),
+            (Field("c d", LONG), "in its name"),
+            (Field("c", PrimitiveType("void")), "no type"),
+            (Field("c", PrimitiveType("timestamp_ntz")), r'add_feature\("timestampNtz"\)'),
+            (Field("..", LONG), "no path"),
+        ],
+    )
+    def test_columns_that_cannot_be_added(self, field: Field, text: str) -> None:
+        with pytest.raises(InvalidArgumentError, match=text):
+            definition.add_columns(definition.new_table(NESTED), [field])
+
+    def test_renamed_columns_keep_their_files(self) -> None:
+        state = mapped()
+        renamed = definition.rename_column(
+            definition.rename_column(state, "P", "q r"), "s.y.element.Z", "w"
+        )
+        assert renamed.metadata.partition_columns == ("q r",)
+        assert [field.name for field in all_fields(renamed.schema)] == ["a", "s", *"xyw", "q r"]
+        for was, now in zip(all_fields(state.schema), all_fields(renamed.schema), strict=True):
+            assert was.physical_name == now.physical_name
+        with pytest.raises(InvalidArgumentError, match="'A' already"):
+            definition.rename_column(state, "s", "A")
+        assert definition.rename_column(state, "a", "A").schema.names == ("A", "s", "p")
+
+    def test_dropped_columns_are_gone(self) -> None:
+        state = definition.drop_column(definition.drop_column(mapped(), "S.x"), "a")
+        assert [field.name for field in all_fields(state.schema)] == list("syzp")
+        assert state.metadata.configuration["delta.columnMapping.maxColumnId"] == "6"
+        with pytest.raises(InvalidArgumentError, match="only one"):
+            definition.drop_column(state, "s.y")
+        with pytest.raises(InvalidArgumentError, match="partitioned by it"):
+            definition.drop_column(state, "p")
+        with pytest.raises(InvalidArgumentError, match="no column 'a'"):
+            definition.drop_column(state, "a")
+        clustered = [[state.schema.field("s").physical_name, "x"]]
+        with pytest.raises(InvalidArgumentError, match="clustered by it"):
+            definition.drop_column(state, "s", clustered_by=clustered)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda state, name: definition.rename_column(state, name, "new"),
+            definition.drop_column,
+        ],
+        ids=["rename", "drop"],
+    )
+    def test_columns_that_something_names_stay(
+        self, change: Callable[[TableState, str], TableState]
+    ) -> None:
+        with pytest.raises(UnsupportedFeatureError, match="know their columns by name"):
+            change(definition.new_table(NESTED), "a")
+        generated = Field("g", LONG, metadata={"delta.generationExpression": "`a` + s.x"})
+        schema = StructType((*NESTED.fields, generated, Field("free", LONG)))
+        state = definition.new_table(
+            schema,
+            properties={
+                **NAMES,
+                "delta.constraints.c": "free <> 'p' and p > 'x'",
+                "delta.dataSkippingStatsColumns": "s.y",
+            },
+        )
+        for name, text in (
+            ("A", "generated column g"),
+            ("s.x", "generated column g"),
+            ("p", "constraint c"),
+            ("free", "constraint c"),
+            ("s.y", "dataSkippingStatsColumns"),
+        ):
+            with pytest.raises(InvalidArgumentError, match=f"{text} names it"):
+                change(state, name)
+        change(state, "g")
+
+    def test_rows_with_more_columns_widen_the_schema(self) -> None:
+        state = mapped()
+        incoming = StructType(
+            (
+                Field("NEW", LONG, nullable=False),
+                Field("A", LONG),
+                Field("s", StructType((Field("y", INNER.fields[1].type), Field("w", TEXT)))),
+                Field("p", PrimitiveType("void")),
+                Field("m", MapType(TEXT, StructType((Field("v", LONG, nullable=False),)))),
+            )
+        )
+        wide = definition.evolved(state, incoming)
+        assert wide.schema.names == ("a", "s", "p", "NEW", "m")
+        assert [field.name for field in all_fields(wide.schema)] == [
+            *"asxyzwp",
+            "NEW",
+            *"mv",
+        ]
+        assert ids(wide) == [1, 2, 3, 4, 5, 7, 6, 8, 9, 10]
+        assert all(field.nullable for field in all_fields(wide.schema))
+        assert definition.evolved(wide, incoming) == wide
+        assert definition.evolved(wide, StructType(())) == wide
+        # Values are cast to the table's type when they are written.
+        assert definition.evolved(state, StructType((Field("a", TEXT),))) == state
+        for path, kind in (("s", LONG), ("p", ArrayType(TEXT))):
+            with pytest.raises(InvalidArgumentError, match=f"column {path} is .* in the rows"):
+                definition.evolved(state, StructType((Field(path, kind),)))
+
+    def test_paths_are_split_at_dots_outside_of_quotes(self) -> None:
+        assert split_path("a.`b.c`.`d``e`") == ("a", "b.c", "d`e")
+        for wrong in ("", ".", "a.", ".a", "a..b", "`a", "a`b`"):
+            with pytest.raises(InvalidArgumentError, match="no path"):
+                split_path(wrong)
+
+
+class TestConstraintsAndFeatures:
+    def test_what_a_table_went_without_before_is_let_be(self) -> None:
+        state = definition.new_table(StructType((Field("t", PrimitiveType("timestamp_ntz")),)))
+        odd = replace(state, protocol=Protocol(1, 2))
+        assert definition.set_properties(odd, {"k": "v"}).protocol == Protocol(1, 2)
+        assert definition.add_constraint(odd, "c", "t > now()").protocol == Protocol(1, 3)
+
+    def test_constraints_come_and_go(self) -> None:
+        state = definition.new_table(PLAIN, properties=OFF)
+        with_check = definition.add_constraint(state, "Positive", " a > 0 ")
+        assert protocol(with_check) == (1, 3, "", "")
+        assert with_check.metadata.configuration["delta.constraints.positive"] == "a > 0"
+        with pytest.raises(InvalidArgumentError, match="constraint positive already: a > 0"):
+            definition.add_constraint(with_check, "POSITIVE", "a > 1")
+        gone = definition.drop_constraint(with_check, "posiTive")
+        assert gone.metadata == state.metadata
+        with pytest.raises(InvalidArgumentError, match="no constraint positive, only none"):
+            definition.drop_constraint(gone, "positive")
+        assert definition.drop_constraint(gone, "positive", if_exists=True) == gone
+
+    @pytest.mark.parametrize(
+        ("was", "added", "expected"),
+        [
+            ((1, 1), "appendOnly", (1, 7, "", "appendOnly")),
+            ((1, 2), "CheckConstraints", (1, 3, "", "")),
+            ((1, 2), "rowTracking", (1, 7, "", "appendOnly,domainMetadata,invariants,rowTracking")),
+            ((1, 3), "columnMapping", (2, 7, "", "appendOnly,checkConstraints,columnMapping,inva")),
+            ((1, 4), "columnMapping", (2, 5, "", "")),
+            ((2, 5), "identityColumns", (2, 6, "", "")),
+            (
+                (2, 5),
+                "deletionVectors",
+                (
+                    3,
+                    7,
+                    "columnMapping,deletionVectors",
+                    "appendOnly,changeDataFeed,checkConstraint",
+                ),
+            ),
+            ((1, 2), "v2Checkpoint", (3, 7, "v2Checkpoint", "appendOnly,invariants,v2Checkpoint")),
+        ],
+    )
+    def test_features_raise_the_protocol_no_higher_than_needed(
+        self, was: tuple[int, int], added: str, expected: tuple[int, int, str, str]
+    ) -> None:
+        state = definition.new_table(PLAIN, properties=OFF)
+        state = definition.add_feature(replace(state, protocol=Protocol(*was)), added)
+        found = protocol(state)
+        assert (*found[:3], found[3][: len(expected[3])]) == expected
+        assert definition.add_feature(state, added) == state
+        assert Protocol.from_json(state.protocol.to_json()) == state.protocol
+
+    def test_protocols_are_never_lowered(self) -> None:
+        named = frozenset({"appendOnly", "invariants"})
+        was = Protocol(3, 7, frozenset(), named)
+        assert with_features(was, ["invariants"]) == was
+        more = named | {"checkConstraints"}
+        assert with_features(was, ["checkConstraints"]) == Protocol(3, 7, frozenset(), more)
+        unknown = Protocol(3, 7, frozenset({"new"}), frozenset({"new"}))
+        assert with_features(unknown, ["appendOnly"]).reader_features == {"new"}
+
+    def test_features_that_delvec_does_not_write_are_refused(self) -> None:
+        for name, feature in FEATURES.items():
+            if feature.writing in ("moved", "no_files", "no_vectors") or not feature.is_read:
+                with pytest.raises(UnsupportedFeatureError, match=f"does not add .* {name}"):
+                    definition.add_feature(definition.new_table(PLAIN), name)
+
+
+VECTORS = {"delta.enableDeletionVectors": "true"}
+CDF = {"delta.enableChangeDataFeed": "true"}
+CASES: dict[str, tuple[str, Mapping[str, str], Callable[[TableState], TableState], str]] = {
+    "plain": ("a bigint, b string", OFF, lambda state: state, ""),
+    "vectors": ("a bigint not null, b string", VECTORS, lambda state: state, ""),
+    "mapped": ("a bigint, s struct<x:int,y:array<struct<z:int>>>", NAMES | OFF, lambda s: s, ""),
+    "all": (
+        "a timestamp_ntz, b bigint",
+        VECTORS | NAMES | CDF | {"delta.enableRowTracking": "true", "delta.checkpointPolicy": "v2"},
+        lambda state: state,
+        "",
+    ),
+    "check": (
+        "a bigint",
+        OFF,
+        lambda state: definition.add_constraint(state, "c", "a > 0"),
+        "ADD CONSTRAINT c CHECK (a > 0)",
+    ),
+    "feed": (
+        "a bigint",
+        VECTORS,
+        lambda state: definition.set_properties(state, CDF),
+        "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+    ),
+    "mapping": (
+        "a bigint, s struct<x:int>",
+        VECTORS,
+        lambda state: definition.set_properties(
+            definition.add_feature(state, "columnMapping"), NAMES
+        ),
+        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+    ),
+    "rename": (
+        "a bigint, s struct<x:int>",
+        NAMES | OFF,
+        lambda state: definition.rename_column(state, "s.x", "y"),
+        "RENAME COLUMN s.x TO y",
+    ),
+    "vectors later": (
+        "a bigint",
+        NAMES | OFF,
+        definition.enable_deletion_vectors,
+        "SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+    ),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", CASES)
+def test_tables_are_as_delta_spark_makes_them(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    ddl, properties, change, statement = CASES[name]
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {table} ({ddl}) USING delta TBLPROPERTIES ({listed})")
+    [created] = [
+        action["metaData"] for action in commits(tmp_path / "t")[0] if "metaData" in action
+    ]
+    if statement:
+        spark.sql(f"ALTER TABLE {table} {statement}")
+    theirs: dict[str, Any] = {}
+    for actions in commits(tmp_path / "t"):
+        theirs |= {key: value for action in actions for key, value in action.items()}
+    fields = Metadata.from_json(created).schema
+    ours = change(definition.new_table(fields, properties=properties))
+    assert ours.protocol == Protocol.from_json(theirs["protocol"])
+    found = Metadata.from_json(theirs["metaData"])
+
+    def known(metadata: Metadata) -> tuple[Any, ...]:
+        text = re.sub(r"[0-9a-f]{8}-[-0-9a-f]{27}", "UUID", json.dumps(metadata.to_json()))
+        value = json.loads(text)
+        return value["configuration"], json.loads(value["schemaString"]), value["partitionColumns"]
+
+    assert known(ours.metadata) == known(found)

@@ -1,0 +1,464 @@
+"""Checkpoints that delvec writes: nothing is lost, and every engine reads them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from time import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from delvec import DeltaTable
+from delvec.delta.log.checkpoint_writer import write_checkpoint
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.stats.to_json import statistics_text
+from delvec.storage import Storage
+from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta.readers import same_rows
+from tests.marks import slow_but
+from tests.spark.delta import spark_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from delvec.delta.log.snapshot import Snapshot
+
+    Action = dict[str, Any]
+
+NOW = int(time() * 1000)
+
+
+def snapshot_of(root: Path, version: int | None = None) -> Snapshot:
+    return open_snapshot(Storage.open(root), version)
+
+
+def actions_of(path: Path, kind: str) -> list[Action]:
+    column = pq.read_table(path).column(kind)
+    return [_plain(value) for value in column.filter(column.is_valid()).to_pylist()]
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
+        return dict(value)
+    return value
+
+
+def checkpoint_of(table: TableBuilder) -> Path:
+    [path] = table.log.glob(f"{table.version:020d}.checkpoint*")
+    return path
+
+
+def written(table: TableBuilder) -> Path:
+    write_checkpoint(snapshot_of(table.root))
+    return checkpoint_of(table)
+
+
+def without_commits(table: TableBuilder) -> None:
+    table.drop_commits(*range(table.version + 1))
+
+
+def rows_of(root: Path) -> list[Action]:
+    rows: list[Action] = DeltaTable.for_path(None, root).to_arrow().to_pylist()
+    return sorted(rows, key=str)
+
+
+def test_a_version_is_read_from_its_checkpoint_alone(tmp_path: Path) -> None:
+    table, live = small_table(tmp_path)
+    before = rows_of(table.root)
+    path = written(table)
+    assert path.name == f"{2:020d}.checkpoint.parquet"
+    without_commits(table)
+    assert rows_of(table.root) == before
+    assert [add["deletionVector"] for add in actions_of(path, "add")] == [
+        add["deletionVector"] for add in live
+    ]
+    assert {add["dataChange"] for add in actions_of(path, "add")} == {False}
+
+
+def test_the_hint_says_where_and_how_much(tmp_path: Path) -> None:
+    table, _ = small_table(tmp_path)
+    path = written(table)
+    hint = json.loads((table.log / "_last_checkpoint").read_text())
+    rows = pq.read_metadata(path).num_rows
+    size = path.stat().st_size
+    assert hint == {"version": 2, "size": rows, "sizeInBytes": size, "numOfAddFiles": 2}
+
+
+def test_a_hint_never_moves_back(tmp_path: Path) -> None:
+    table, live = small_table(tmp_path)
+    table.commit({"add": live[0] | {"path": "part-9.parquet"}})
+    write_checkpoint(snapshot_of(table.root))
+    write_checkpoint(snapshot_of(table.root, 2))
+    assert (table.log / f"{2:020d}.checkpoint.parquet").exists()
+    assert json.loads((table.log / "_last_checkpoint").read_text())["version"] == 3
+
+
+@pytest.mark.parametrize("as_json", [True, False, None])
+def test_a_checkpoint_that_is_there_stays(tmp_path: Path, as_json: bool | None) -> None:  # noqa: FBT001
+    table, live = small_table(tmp_path)
+    if as_json is None:
+        [path] = table.checkpoint(live)
+    else:
+        path, *_ = table.checkpoint_with_sidecars(live, as_json=as_json)
+    data = path.read_bytes()
+    write_checkpoint(snapshot_of(table.root))
+    assert checkpoint_of(table).read_bytes() == data
+
+
+def test_small_actions_are_kept_as_they_are(tmp_path: Path) -> None:
+    table, _ = small_table(tmp_path)
+    table.commit(
+        {"txn": {"appId": "stream", "version": 1, "lastUpdated": 5}},
+        {"txn": {"appId": "other", "version": 7}},
+        {"domainMetadata": {"domain": "kept", "configuration": "{}", "removed": False}},
+        {"domainMetadata": {"domain": "gone", "configuration": "{}", "removed": False}},
+    )
+    metadata = table.metadata() | {
+        "name": "orders",
+        "description": "all",
+        "createdTime": 9,
+        "format": {"provider": "parquet", "options": {"a": "b"}},
+    }
+    table.commit(
+        {"txn": {"appId": "stream", "version": 2, "lastUpdated": 6}},
+        {"domainMetadata": {"domain": "gone", "configuration": "{}", "removed": True}},
+        {"metaData": metadata},
+    )
+    first = written(table)
+    table.commit({"txn": {"appId": "last", "version": 1}})
+    second = written(table)
+    for path, more in ((first, []), (second, [{"appId": "last", "version": 1}])):
+        assert actions_of(path, "protocol") == [table.protocol]
+        assert actions_of(path, "metaData") == [metadata]
+        assert sorted(actions_of(path, "txn"), key=str) == [
+            *more,
+            {"appId": "other", "version": 7},
+            {"appId": "stream", "version": 2, "lastUpdated": 6},
+        ]
+        assert [each["domain"] for each in actions_of(path, "domainMetadata")] == ["kept"]
+
+
+def test_everything_of_an_add_is_kept_over_two_checkpoints(tmp_path: Path) -> None:
+    table = TableBuilder(
+        tmp_path,
+        fields={"id": "long", "day": "date", "p": "string"},
+        partition_columns=["day", "p"],
+    )
+    table.create()
+    adds = [
+        table.write_file(f"f{number}", {"id": [number]}, {"day": day, "p": p})
+        | {"path": path, "baseRowId": number, "defaultRowCommitVersion": 1}
+        for number, (day, p, path) in enumerate(
+            [
+                ("2024-01-31", "a b", "day=2024-01-31/p=a%20b/x%25y"),
+                (None, None, "day=__HIVE_DEFAULT_PARTITION__/p=n/y"),
+                ("2024-02-29", "ü", "file:///elsewhere/z"),
+            ]
+        )
+    ]
+    adds[0] |= {"tags": {"ZCUBE_ID": "1", "b": "2"}, "clusteringProvider": "liquid"}
+    table.commit(*({"add": add} for add in adds[:2]))
+    first = written(table)
+    table.commit({"add": adds[2]})
+    second = written(table)
+    for path, expected in ((first, adds[:2]), (second, adds)):
+        found = {add["path"]: add for add in actions_of(path, "add")}
+        assert found.keys() == {add["path"] for add in expected}
+        for add in expected:
+            entry = found[add["path"]]
+            parsed = entry.pop("partitionValues_parsed", {})
+            assert entry.pop("stats_parsed") == {
+                "numRecords": 1,
+                "minValues": {},
+                "maxValues": {},
+                "nullCount": {},
+            }
+            values = {name: text for name, text in add["partitionValues"].items() if text}
+            entry["partitionValues"] = {k: v for k, v in entry["partitionValues"].items() if v}
+            assert entry == add | {"dataChange": False, "partitionValues": values}
+            day = add["partitionValues"]["day"]
+            assert parsed.get("day") == (date.fromisoformat(day) if day else None)
+
+
+def removes_in(path: Path) -> list[tuple[str, str | None]]:
+    return sorted(
+        (each["path"], (each.get("deletionVector") or {}).get("pathOrInlineDv"))
+        for each in actions_of(path, "remove")
+    )
+
+
+def test_removes_stay_until_they_expire(tmp_path: Path) -> None:
+    table, live = small_table(tmp_path)
+    [vector, _] = [add["deletionVector"] for add in live]
+    fresh = removed(live[0]) | {"deletionTimestamp": NOW, "stats": "{}", "size": 5}
+    old = removed(live[1]) | {"deletionTimestamp": NOW - 8 * 86_400_000}
+    table.commit({"remove": fresh}, {"remove": old})
+    path = written(table)
+    assert removes_in(path) == [("part-0.parquet", vector["pathOrInlineDv"])]
+    [remove] = actions_of(path, "remove")
+    assert remove["deletionTimestamp"] == NOW
+    assert remove["size"] == 5
+    assert remove["deletionVector"] == vector
+    table.commit({"add": live[1] | {"path": "new"}})
+    assert removes_in(written(table)) == [("part-0.parquet", vector["pathOrInlineDv"])]
+    # The file comes back with the same vector: it is no longer removed.
+    table.commit({"add": live[0]})
+    path = written(table)
+    assert removes_in(path) == []
+    assert {add["path"] for add in actions_of(path, "add")} == {"new", "part-0.parquet"}
+
+
+def test_a_file_without_its_vector_is_another_than_with_it(tmp_path: Path) -> None:
+    table, live = small_table(tmp_path)
+    plain = {key: value for key, value in live[0].items() if key != "deletionVector"}
+    table.commit({"remove": removed(plain) | {"deletionTimestamp": NOW}})
+    path = written(table)
+    assert removes_in(path) == [("part-0.parquet", None)]
+    assert {add["path"] for add in actions_of(path, "add")} == {"part-0.parquet", "part-1.parquet"}
+
+
+@pytest.mark.parametrize(
+    ("retention", "kept"), [("interval 9 days", 1), ("7 days", 0), ("some time", 1)]
+)
+def test_the_table_says_how_long_removes_stay(tmp_path: Path, retention: str, kept: int) -> None:
+    properties = {"delta.deletedFileRetentionDuration": retention}
+    table = TableBuilder(tmp_path, properties=properties)
+    table.create()
+    add = table.write_file("a", {"id": [1]})
+    table.commit({"add": add})
+    table.commit({"remove": removed(add) | {"deletionTimestamp": NOW - 8 * 86_400_000}})
+    assert len(removes_in(written(table))) == kept
+
+
+STATS = {
+    "numRecords": 3,
+    "minValues": {"id": 1, "s": 'a"\\', "d": 1.10, "t": "2024-01-31T10:00:00.000Z"},
+    "maxValues": {"id": 3, "s": "z\n\u1234", "d": 2.25, "t": "2024-01-31T11:00:00.123Z"},
+    "nullCount": {"id": 0, "s": 1, "d": 0, "t": 0, "flag": 2},
+    "tightBounds": False,
+}
+FIELDS = {
+    "id": "long",
+    "s": "string",
+    "d": "decimal(10,2)",
+    "t": "timestamp",
+    "flag": "boolean",
+}
+
+
+def table_with_statistics(root: Path, properties: dict[str, str]) -> TableBuilder:
+    table = TableBuilder(root, fields=FIELDS, properties=properties)
+    table.create()
+    add = table.write_file("a", {"id": [1, 2, 3]})
+    table.commit({"add": add | {"stats": json.dumps(STATS)}})
+    return table
+
+
+def test_statistics_are_text_and_columns_by_default(tmp_path: Path) -> None:
+    table = table_with_statistics(tmp_path, {})
+    [add] = actions_of(written(table), "add")
+    assert json.loads(add["stats"]) == STATS
+    assert add["stats_parsed"] == {
+        "numRecords": 3,
+        "tightBounds": False,
+        "nullCount": STATS["nullCount"],
+        "minValues": {
+            "id": 1,
+            "s": 'a"\\',
+            "d": Decimal("1.10"),
+            "t": datetime(2024, 1, 31, 10, tzinfo=timezone.utc),
+        },
+        "maxValues": {
+            "id": 3,
+            "s": "z\n\u1234",
+            "d": Decimal("2.25"),
+            "t": datetime(2024, 1, 31, 11, 0, 0, 123_000, tzinfo=timezone.utc),
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("false", "true", {"stats_parsed"}),
+        ("true", "false", {"stats"}),
+        ("false", "false", {"stats"}),  # row counts are never lost
+    ],
+)
+def test_properties_choose_the_form(
+    tmp_path: Path, text: str, columns: str, expected: set[str]
+) -> None:
+    properties = {
+        "delta.checkpoint.writeStatsAsJson": text,
+        "delta.checkpoint.writeStatsAsStruct": columns,
+    }
+    table = table_with_statistics(tmp_path, properties)
+    [add] = actions_of(written(table), "add")
+    assert {name for name in add if name.startswith("stats")} == expected
+
+
+def test_an_entry_has_statistics_that_a_checkpoint_keeps_as_columns_alone(tmp_path: Path) -> None:
+    table = table_with_statistics(tmp_path, {"delta.checkpoint.writeStatsAsJson": "false"})
+    written(table)
+    [entry] = open_snapshot(Storage.open(str(table.root))).files.entries([0])
+    found = json.loads(entry["stats"])
+    assert (found["numRecords"], found["nullCount"]) == (STATS["numRecords"], STATS["nullCount"])
+    assert found["minValues"]["id"] == 1
+
+
+@pytest.mark.parametrize("columns", ["true", "false"])
+def test_statistics_that_were_columns_alone_become_text_again(tmp_path: Path, columns: str) -> None:
+    table = table_with_statistics(tmp_path, {"delta.checkpoint.writeStatsAsJson": "false"})
+    written(table)
+    table.properties = {"delta.checkpoint.writeStatsAsStruct": columns}
+    table.commit({"metaData": table.metadata()})
+    [add] = actions_of(written(table), "add")
+    found = json.loads(add["stats"])
+    for bounds in (found["minValues"], found["maxValues"]):
+        bounds["t"] = bounds["t"].replace("000Z", "Z")
+    assert found == STATS
+
+
+def test_what_json_cannot_say_is_left_out() -> None:
+    values = pa.array([{"a": float("nan"), "b": 1.5, "c": b"x"}, {"a": 1e300}, None])
+    texts = statistics_text(values).to_pylist()
+    assert texts == ['{"b":1.5}', '{"a":1e+300}', None]
+
+
+@pytest.mark.parametrize("files", [0, 2])
+def test_a_checkpoint_of_the_second_kind_has_a_sidecar(tmp_path: Path, files: int) -> None:
+    table = TableBuilder(tmp_path, properties={"delta.checkpointPolicy": "v2"})
+    for kind in ("readerFeatures", "writerFeatures"):
+        table.protocol[kind] = ["deletionVectors", "v2Checkpoint"]
+    table.create()
+    adds = [table.write_file(f"f{number}", {"id": [number]}) for number in range(files)]
+    table.commit(*({"add": add} for add in adds))
+    before = rows_of(table.root)
+    path = written(table)
+    assert [each["version"] for each in actions_of(path, "checkpointMetadata")] == [1]
+    sidecars = actions_of(path, "sidecar")
+    there = [table.log / "_sidecars" / each["path"] for each in sidecars]
+    assert [each.stat().st_size for each in there] == [each["sizeInBytes"] for each in sidecars]
+    assert len(there) == (1 if files else 0)
+    without_commits(table)
+    assert rows_of(table.root) == before
+    hint = json.loads((table.log / "_last_checkpoint").read_text())
+    assert hint["numOfAddFiles"] == files
+
+
+def test_the_second_kind_needs_the_feature(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, properties={"delta.checkpointPolicy": "v2"})
+    table.create()
+    assert written(table).name == f"{0:020d}.checkpoint.parquet"
+
+
+def as_deltalake_reads(path: Path, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    deltalake = pytest.importorskip("deltalake")
+    query = f"SELECT {', '.join(columns)} FROM t"
+    table = deltalake.DeltaTable(str(path))
+    found = pa.table(deltalake.QueryBuilder().register("t", table).execute(query).read_all())
+    return sorted(zip(*(found.column(name).to_pylist() for name in columns), strict=True), key=str)
+
+
+def as_spark_reads(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
+    # A path that was never read: nothing of the table is cached.
+    rows = spark_tables.as_delta_spark_reads(spark, path).toArrow()
+    return sorted(zip(*(column.to_pylist() for column in rows.columns), strict=True), key=str)
+
+
+def copy_from_checkpoint(path: Path, name: str) -> Path:
+    """Copy a table without the commits before its newest checkpoint.
+
+    That of the checkpoint's own version stays: delta-spark does not open a table without any.
+    """
+    copy = path.parent / name
+    shutil.copytree(path, copy)
+    log = copy / "_delta_log"
+    version = json.loads((log / "_last_checkpoint").read_text())["version"]
+    for file in {*log.glob("*.json"), *log.glob("*.crc"), *log.glob(".*.crc")}:
+        if not file.name[:20].isdecimal() or int(file.name[:20]) < version:
+            file.unlink()
+    return copy
+
+
+KINDS: dict[str, dict[str, str]] = {
+    "classic": {"delta.enableRowTracking": "true"},
+    "mapped": {"delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"},
+    "columns_alone": {"delta.checkpoint.writeStatsAsJson": "false"},
+    "second_kind": {"delta.checkpointPolicy": "v2", "delta.enableInCommitTimestamps": "true"},
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", slow_but(("mapped", "second_kind"), KINDS))
+def test_every_engine_reads_what_delvec_checkpoints(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "table"
+    columns = "id BIGINT, name STRING, at TIMESTAMP, price DECIMAL(10,2), day DATE, p STRING"
+    spark_tables.create(spark, path, columns, partitioned_by=["day", "p"], properties=KINDS[kind])
+    rows = (
+        "SELECT id, concat('n ', id), timestamp_micros(id * 1003), CAST(id / 4 AS DECIMAL(10,2)),"
+        " date_add(DATE'2024-01-30', CAST(id % 2 AS INT)), IF(id % 3 = 0, NULL, 'a b%')"
+        " FROM range({}, {}, 1, 1)"
+    )
+    spark_tables.sql(
+        spark,
+        path,
+        "INSERT INTO {T} " + rows.format(0, 60),
+        "DELETE FROM {T} WHERE id % 7 = 0",
+        "INSERT INTO {T} " + rows.format(60, 90),
+        "UPDATE {T} SET name = 'changed' WHERE id % 11 = 0",
+        "DELETE FROM {T} WHERE id % 5 = 0",
+    )
+    expected = as_spark_reads(spark, path)
+    write_checkpoint(snapshot_of(path))
+    first = copy_from_checkpoint(path, "first")
+    assert as_spark_reads(spark, first) == expected
+    names = ["id", "name", "price", "day", "p"]
+    wanted = sorted(((row[0], row[1], *row[3:]) for row in expected), key=str)
+    assert as_deltalake_reads(first, names) == wanted
+    own = DeltaTable.for_path(spark, first)
+    assert same_rows(
+        own.to_df().toArrow(), spark_tables.as_delta_spark_reads(spark, first).toArrow()
+    )
+    counted = spark.sql(f"SELECT count(*), max(id) FROM delta.`{first}` WHERE id >= 60")
+    [(found, _)] = counted.collect()
+    assert found == sum(row[0] >= 60 for row in expected)
+    # The engine goes on from there: writes by our statistics, and makes its own checkpoint.
+    spark_tables.sql(
+        spark,
+        first,
+        "DELETE FROM {T} WHERE id = 61",
+        "MERGE INTO {T} t USING (SELECT 62 id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "ALTER TABLE {T} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')",
+        "INSERT INTO {T} " + rows.format(90, 95),
+        "ALTER TABLE {T} SET TBLPROPERTIES ('delta.checkpointInterval' = '100')",
+        "DELETE FROM {T} WHERE id = 91",
+    )
+    checkpoints = {file.name[:20] for file in (first / "_delta_log").glob("*.checkpoint*")}
+    assert len(checkpoints) > 1
+    after = as_spark_reads(spark, first)
+    assert len(after) == len(expected) - 2 + 5 - 1
+    write_checkpoint(snapshot_of(first))
+    second = copy_from_checkpoint(first, "second")
+    assert as_spark_reads(spark, second) == after
+    assert [row[0] for row in as_deltalake_reads(second, ["id"])] == sorted(
+        (row[0] for row in after), key=lambda number: str((number,))
+    )
+    assert same_rows(
+        DeltaTable.for_path(spark, second).to_df().toArrow(),
+        spark_tables.as_delta_spark_reads(spark, first).toArrow(),
+    )
+    counts = snapshot_of(second).files.row_counts
+    assert counts.null_count == 0

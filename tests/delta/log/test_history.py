@@ -1,0 +1,509 @@
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from delvec.delta.log.history import SCHEMA, history, version_at
+from delvec.delta.log.segment import commit_key
+from delvec.errors import (
+    FormatError,
+    InvalidArgumentError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+NOON = datetime(2024, 1, 31, 12, tzinfo=timezone.utc)
+SCHEMA_STRING = json.dumps(
+    {
+        "type": "struct",
+        "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
+    }
+)
+
+
+def ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def table_actions(properties: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    return [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {
+            "metaData": {
+                "id": "t",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": SCHEMA_STRING,
+                "partitionColumns": [],
+                "configuration": dict(properties or {}),
+            }
+        },
+    ]
+
+
+def set_time(root: Path, version: int, moment: datetime) -> None:
+    nanoseconds = ms(moment) * 1_000_000
+    os.utime(root / commit_key(version), ns=(nanoseconds, nanoseconds))
+
+
+def commit(
+    root: Path, version: int, moment: datetime, /, *actions: dict[str, Any], **info: object
+) -> None:
+    """Write a commit whose file is of a time; `info` is what it says of itself."""
+    lines = [{"commitInfo": info}] if info else []
+    path = root / commit_key(version)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(action) + "\n" for action in (*lines, *actions)))
+    set_time(root, version, moment)
+
+
+def plain_table(root: Path, moments: Sequence[datetime]) -> Storage:
+    for version, moment in enumerate(moments):
+        first = table_actions() if version == 0 else ()
+        commit(root, version, moment, *first, operation="WRITE", readVersion=version - 1)
+    return Storage.open(root)
+
+
+def own_times_table(root: Path, count: int, since: int, every: timedelta) -> Storage:
+    """Make a table whose commits hold their time from a version on; its files are all younger."""
+    for version in range(count):
+        moment = NOON + version * every
+        if version < since:
+            actions = table_actions() if version == 0 else []
+            commit(root, version, moment, *actions, operation="WRITE")
+            continue
+        properties = {"delta.enableInCommitTimestamps": "true"}
+        if since:
+            properties |= {
+                "delta.inCommitTimestampEnablementVersion": str(since),
+                "delta.inCommitTimestampEnablementTimestamp": str(ms(moment)),
+            }
+        actions = table_actions(properties) if version == since else []
+        copied = NOON + timedelta(days=400)
+        commit(root, version, copied, *actions, operation="WRITE", inCommitTimestamp=ms(moment))
+    return Storage.open(root)
+
+
+def hours(*numbers: float) -> list[datetime]:
+    return [NOON + timedelta(hours=number) for number in numbers]
+
+
+def test_history_lists_commits_newest_first_with_what_they_say_of_themselves(
+    tmp_path: Path,
+) -> None:
+    commit(
+        tmp_path,
+        0,
+        NOON,
+        *table_actions(),
+        timestamp=1,
+        operation="CREATE TABLE",
+        operationParameters={"isManaged": "false", "partitionBy": "[]"},
+        userId="7",
+        userName="ada",
+        clusterId="c",
+        isolationLevel="Serializable",
+        isBlindAppend=True,
+        operationMetrics={},
+        userMetadata="first",
+        engineInfo="test/1",
+        somethingElse={"a": 1},
+    )
+    commit(
+        tmp_path,
+        1,
+        NOON + timedelta(milliseconds=1500),
+        {"add": {"path": 'a"commitInfo"', "size": 1, "partitionValues": {}, "dataChange": True}},
+        operation="DELETE",
+        operationParameters={"predicate": '["id = 3"]'},
+        operationMetrics={"numDeletedRows": "1"},
+        readVersion=0,
+        isBlindAppend=False,
+    )
+    found = history(Storage.open(tmp_path))
+    assert found.schema == SCHEMA
+    delete, create = found.to_pylist()
+    assert create == {
+        "version": 0,
+        "timestamp": NOON,
+        "userId": "7",
+        "userName": "ada",
+        "operation": "CREATE TABLE",
+        "operationParameters": [("isManaged", "false"), ("partitionBy", "[]")],
+        "clusterId": "c",
+        "readVersion": None,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": True,
+        "operationMetrics": [],
+        "userMetadata": "first",
+        "engineInfo": "test/1",
+    }
+    assert delete["version"] == 1
+    assert delete["timestamp"] == NOON + timedelta(milliseconds=1500)
+    assert delete["readVersion"] == 0
+    assert delete["operationMetrics"] == [("numDeletedRows", "1")]
+    assert delete["userName"] is None
+
+
+def test_a_commit_that_says_nothing_of_itself_has_a_version_and_a_time_alone(
+    tmp_path: Path,
+) -> None:
+    commit(tmp_path, 0, NOON, *table_actions())
+    [row] = history(Storage.open(tmp_path)).to_pylist()
+    assert {name: value for name, value in row.items() if value is not None} == {
+        "version": 0,
+        "timestamp": NOON,
+    }
+
+
+def test_what_writers_say_freely_becomes_text_or_null(tmp_path: Path) -> None:
+    commit(
+        tmp_path,
+        0,
+        NOON,
+        *table_actions(),
+        operation={"name": "odd"},
+        operationParameters={"flag": True, "n": 5, "list": ["ü"], "none": None, "text": "5"},
+        operationMetrics=[1, 2],
+        readVersion="1",
+        isBlindAppend="yes",
+        userId=12,
+        version=99,
+    )
+    [row] = history(Storage.open(tmp_path)).to_pylist()
+    assert row["version"] == 0
+    assert row["operation"] == '{"name":"odd"}'
+    assert row["operationParameters"] == [
+        ("flag", "true"),
+        ("n", "5"),
+        ("list", '["ü"]'),
+        ("none", None),
+        ("text", "5"),
+    ]
+    assert row["operationMetrics"] is row["readVersion"] is row["isBlindAppend"] is None
+    assert row["userId"] == "12"
+
+
+def test_a_limit_reads_no_more_commits_than_it_gives(tmp_path: Path) -> None:
+    storage = plain_table(tmp_path, hours(*range(40)))
+    before = storage.requests
+    found = history(storage, limit=3)
+    assert found["version"].to_pylist() == [39, 38, 37]
+    # The hint that is not there, the 40 commits of the snapshot, and three.
+    assert (storage.requests - before).gets <= 1 + 40 + 3
+    assert history(storage, limit=100).num_rows == 40
+    assert history(storage, limit=0).schema == SCHEMA
+    assert history(storage, limit=0).num_rows == 0
+    for wrong in (-1, "3", True):
+        with pytest.raises(InvalidArgumentError, match="limit is a number"):
+            history(storage, limit=wrong)  # type: ignore[arg-type]
+
+
+def test_times_of_files_are_made_to_rise(tmp_path: Path) -> None:
+    storage = plain_table(tmp_path, hours(0, 2, 1, 2, 3))
+    step = timedelta(milliseconds=1)
+    two = NOON + timedelta(hours=2)
+    times = [NOON, two, two + step, two + 2 * step, NOON + timedelta(hours=3)]
+    assert history(storage)["timestamp"].to_pylist() == times[::-1]
+    # The same with a limit that leaves out the commit with the wrong clock.
+    assert history(storage, limit=2)["timestamp"].to_pylist() == times[:2:-1]
+    for version, moment in enumerate(times):
+        assert version_at(storage, moment) == version
+
+
+def test_history_goes_on_without_the_commits_that_were_cleaned_up(tmp_path: Path) -> None:
+    storage = plain_table(tmp_path, hours(*range(5)))
+    write_checkpoint(tmp_path, 3)
+    for version in (0, 1):
+        (tmp_path / commit_key(version)).unlink()
+    assert history(storage)["version"].to_pylist() == [4, 3, 2]
+    # Version 2 has its commit but nothing to begin from.
+    assert version_at(storage, NOON + timedelta(hours=3)) == 3
+    with pytest.raises(InvalidArgumentError, match="oldest version that can be is 3, of 2024"):
+        version_at(storage, NOON + timedelta(hours=2, minutes=30))
+
+
+def write_checkpoint(root: Path, version: int) -> None:
+    """Write the state of a table without files, as a checkpoint of the second kind."""
+    name = f"{version:020d}.checkpoint.{'0' * 8}-0000-0000-0000-{'0' * 12}.json"
+    actions = [{"checkpointMetadata": {"version": version}}, *table_actions()]
+    (root / "_delta_log" / name).write_text("".join(json.dumps(a) + "\n" for a in actions))
+
+
+def test_a_checkpoint_one_version_before_the_first_commit_is_where_to_begin(
+    tmp_path: Path,
+) -> None:
+    storage = plain_table(tmp_path, hours(*range(5)))
+    write_checkpoint(tmp_path, 2)
+    for version in (0, 1, 2):
+        (tmp_path / commit_key(version)).unlink()
+    assert version_at(storage, NOON + timedelta(hours=3)) == 3
+    with pytest.raises(InvalidArgumentError, match="oldest version that can be is 3"):
+        version_at(storage, NOON + timedelta(hours=2))
+
+
+def test_a_log_of_a_checkpoint_alone_tells_no_times(tmp_path: Path) -> None:
+    storage = plain_table(tmp_path, hours(0, 1))
+    write_checkpoint(tmp_path, 1)
+    for version in (0, 1):
+        (tmp_path / commit_key(version)).unlink()
+    assert history(storage).num_rows == 0
+    with pytest.raises(InvalidArgumentError, match="no commits left"):
+        version_at(storage, NOON)
+
+
+@pytest.mark.parametrize(
+    ("moment", "version"),
+    [
+        ("2024-01-31 12:00:00", 0),
+        ("2024-01-31T12:59:59.999Z", 0),
+        ("2024-01-31T13:00:00Z", 1),
+        ("2024-01-31 13:00", 1),
+        ("2024-01-31 14:00+01:00", 1),
+        (" 2024-01-31 13:30:00.12 ", 1),
+        ("2024-01-31 19:00:00+05:00", 2),
+        (datetime(2024, 1, 31, 13, 0, 0, 999), 1),  # noqa: DTZ001
+        (datetime(2024, 1, 31, 14, 0, 0, 999, tzinfo=timezone.utc), 2),
+        (datetime(2024, 1, 31, 9, tzinfo=timezone(timedelta(hours=-4))), 1),
+    ],
+)
+def test_a_time_finds_the_newest_version_at_it_or_before(
+    tmp_path: Path, moment: datetime | str, version: int
+) -> None:
+    assert version_at(plain_table(tmp_path, hours(0, 1, 2)), moment) == version
+
+
+def test_a_time_without_a_zone_is_that_of_the_zone_named(tmp_path: Path) -> None:
+    storage = plain_table(tmp_path, hours(0, 1, 2))
+    assert version_at(storage, "2024-01-31 14:00", "Europe/Berlin") == 1
+    naive = datetime(2024, 1, 31, 14)  # noqa: DTZ001
+    assert version_at(storage, naive, time_zone="Europe/Berlin") == 1
+    assert version_at(storage, "2024-01-31 14:00Z", "Europe/Berlin") == 2
+    with pytest.raises(InvalidArgumentError, match="no time zone 'Europe/Nowhere'"):
+        version_at(storage, "2024-01-31 14:00", "Europe/Nowhere")
+
+
+def test_a_day_is_its_midnight(tmp_path: Path) -> None:
+    storage = plain_table(tmp_path, hours(0, 11, 12, 13))
+    assert version_at(storage, "2024-02-01") == 2
+
+
+def test_times_outside_of_the_history_are_refused_with_the_nearest_version(
+    tmp_path: Path,
+) -> None:
+    storage = plain_table(tmp_path, hours(0, 1))
+    with pytest.raises(
+        InvalidArgumentError, match=r"newest version is 1, of 2024-01-31 13:00:00\.000\+00:00"
+    ):
+        version_at(storage, "2024-01-31 13:00:00.001")
+    with pytest.raises(
+        InvalidArgumentError, match=r"oldest .* is 0, of 2024-01-31 12:00:00\.000\+00:00"
+    ):
+        version_at(storage, "2024-01-31 11:59:59.999")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "yesterday", "2024-13-01", "2024-01-31 25:00:00", "1706702400", 1706702400, 1.5]
+)
+def test_what_is_no_time_is_refused(tmp_path: Path, wrong: object) -> None:
+    storage = plain_table(tmp_path, hours(0, 1))
+    with pytest.raises(InvalidArgumentError, match="timestamp"):
+        version_at(storage, wrong)  # type: ignore[arg-type]
+
+
+def test_times_in_commits_count_from_the_version_that_enabled_them(tmp_path: Path) -> None:
+    minute = timedelta(minutes=1)
+    storage = own_times_table(tmp_path, 6, since=2, every=minute)
+    assert history(storage)["timestamp"].to_pylist() == [NOON + n * minute for n in range(6)][::-1]
+    for version in range(6):
+        assert version_at(storage, NOON + version * minute) == version
+        if version < 5:
+            assert version_at(storage, NOON + version * minute + minute / 2) == version
+    with pytest.raises(InvalidArgumentError, match="newest version is 5"):
+        version_at(storage, NOON + 6 * minute)
+    with pytest.raises(InvalidArgumentError, match="oldest version that can be is 0"):
+        version_at(storage, NOON - minute)
+
+
+def test_files_younger_than_the_times_in_commits_do_not_confuse(tmp_path: Path) -> None:
+    """As in a copy of a table: the files of the first commits are from today."""
+    minute = timedelta(minutes=1)
+    storage = own_times_table(tmp_path, 6, since=2, every=minute)
+    for version in (0, 1):
+        set_time(tmp_path, version, NOON + timedelta(days=400))
+    assert version_at(storage, NOON + 2 * minute) == 2
+    assert version_at(storage, NOON + 4 * minute) == 4
+    with pytest.raises(InvalidArgumentError, match="oldest version that can be is 0, of 2025"):
+        version_at(storage, NOON + minute)
+
+
+def test_times_in_commits_from_the_first_on_are_searched_without_reading_all(
+    tmp_path: Path,
+) -> None:
+    minute = timedelta(minutes=1)
+    storage = own_times_table(tmp_path, 500, since=0, every=minute)
+    write_checkpoint(tmp_path, 499)
+    checkpoint = next((tmp_path / "_delta_log").glob("*.checkpoint.*"))
+    lines = checkpoint.read_text().replace(
+        '"configuration": {}', '"configuration": {"delta.enableInCommitTimestamps": "true"}'
+    )
+    checkpoint.write_text(lines)
+    before = storage.requests
+    assert version_at(storage, NOON + 123 * minute) == 123
+    assert (storage.requests - before).gets <= 15
+    with pytest.raises(InvalidArgumentError, match="oldest version that can be is 0, of 2024-01"):
+        version_at(storage, NOON - minute)
+
+
+def test_times_in_commits_say_nothing_once_they_are_disabled(tmp_path: Path) -> None:
+    storage = own_times_table(tmp_path, 3, since=1, every=timedelta(minutes=1))
+    late = NOON + timedelta(days=500)
+    commit(tmp_path, 3, late, *table_actions(), operation="SET TBLPROPERTIES")
+    copied = NOON + timedelta(days=400)
+    step = timedelta(milliseconds=1)
+    assert history(storage)["timestamp"].to_pylist() == [late, copied + step, copied, NOON]
+    assert version_at(storage, copied) == 1
+
+
+def test_a_commit_without_the_time_that_it_must_hold_is_damaged(tmp_path: Path) -> None:
+    storage = own_times_table(tmp_path, 3, since=0, every=timedelta(minutes=1))
+    commit(tmp_path, 3, NOON + timedelta(hours=1), operation="WRITE")
+    with pytest.raises(FormatError, match=r"lacks its time in .*03\.json"):
+        version_at(storage, NOON + timedelta(hours=1))
+    assert history(storage, limit=1)["timestamp"].to_pylist() == [NOON + timedelta(hours=1)]
+    commit(tmp_path, 3, NOON, operation="WRITE", inCommitTimestamp="soon")
+    for ask in (lambda: history(storage), lambda: version_at(storage, NOON + timedelta(hours=1))):
+        with pytest.raises(FormatError, match="time that is none"):
+            ask()
+
+
+def test_half_of_the_properties_of_times_in_commits_is_damage(tmp_path: Path) -> None:
+    properties = {
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": "1",
+    }
+    commit(tmp_path, 0, NOON, *table_actions(properties), operation="WRITE")
+    with pytest.raises(FormatError, match="since when commits hold their time"):
+        version_at(Storage.open(tmp_path), NOON)
+
+
+def test_no_table_and_an_unreadable_one_are_told_apart(tmp_path: Path) -> None:
+    for ask in (history, lambda storage: version_at(storage, NOON)):
+        with pytest.raises(TableNotFoundError):
+            ask(Storage.open(tmp_path / "nothing"))
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["catalogManaged"]}
+    commit(
+        tmp_path,
+        0,
+        NOON,
+        {"protocol": {**protocol, "writerFeatures": ["catalogManaged"]}},
+        *table_actions()[1:],
+    )
+    with pytest.raises(UnsupportedFeatureError, match="catalogManaged"):
+        history(Storage.open(tmp_path))
+
+
+def described(spark: SparkSession, path: Path) -> list[dict[str, Any]]:
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    frame = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").select(*SCHEMA.names)
+    table: pa.Table = frame.toArrow()
+    return [comparable(row) for row in table.cast(SCHEMA).to_pylist()]
+
+
+def comparable(row: dict[str, Any]) -> dict[str, Any]:
+    maps = ("operationParameters", "operationMetrics")
+    return row | {name: None if row[name] is None else dict(row[name]) for name in maps}
+
+
+def recent(*numbers: float) -> list[datetime]:
+    """Give times of today: delta-spark reads no version older than what VACUUM keeps."""
+    morning = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(hours=10)
+    return [morning + timedelta(hours=number) for number in numbers]
+
+
+def agree_on_times(spark: SparkSession, path: Path) -> None:
+    """Ask delta-spark and delvec for the version at, just before and just after each commit."""
+    storage = Storage.open(path)
+    rows = history(storage)
+    step = timedelta(milliseconds=1)
+    moments = [moment + n * step for moment in rows["timestamp"].to_pylist() for n in (-1, 0, 1)]
+    for moment in moments:
+        text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+        ours = theirs = None
+        try:
+            ours = version_at(storage, text)
+        except InvalidArgumentError as error:
+            assert "newest" in str(error) or "oldest" in str(error)  # noqa: PT017
+        reader = spark.read.format("delta").option("timestampAsOf", text)
+        try:
+            # Version n has the rows 0 to n: their count tells which one was read.
+            theirs = reader.load(str(path)).count() - 1
+        except Exception as error:  # noqa: BLE001
+            assert "DELTA_TIMESTAMP_" in str(error)  # noqa: PT017
+        assert ours == theirs, text
+
+
+def write_rows(spark: SparkSession, path: Path, start: int, end: int) -> None:
+    for number in range(start, end):
+        row = spark.range(number, number + 1)
+        row.coalesce(1).write.format("delta").mode("append").save(str(path))
+
+
+@pytest.mark.spark
+def test_history_is_that_of_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    write_rows(spark, path, 0, 2)
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors'=true)")
+    spark.sql(f"INSERT INTO delta.`{path}` SELECT id FROM range(100, 120, 1, 1)")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id IN (103, 105) AND id > 3")
+    spark.sql(f"UPDATE delta.`{path}` SET id = id + 1000 WHERE id = 110")
+    spark.sql(f"OPTIMIZE delta.`{path}`")
+    spark.sql(f"RESTORE delta.`{path}` TO VERSION AS OF 3")
+    set_time(path, 4, datetime(2024, 5, 6, tzinfo=timezone.utc))
+    found = [comparable(row) for row in history(Storage.open(path)).to_pylist()]
+    assert found == described(spark, path)
+    assert [row["operation"] for row in found][:4] == ["RESTORE", "OPTIMIZE", "UPDATE", "DELETE"]
+
+
+@pytest.mark.spark
+def test_versions_at_times_of_files_are_those_of_delta_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "table"
+    write_rows(spark, path, 0, 5)
+    for version, moment in enumerate(recent(0, 2, 1, 2, 3)):
+        set_time(path, version, moment)
+    found = [comparable(row) for row in history(Storage.open(path)).to_pylist()]
+    assert found == described(spark, path)
+    agree_on_times(spark, path)
+
+
+@pytest.mark.spark
+def test_versions_at_times_in_commits_are_those_of_delta_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "table"
+    write_rows(spark, path, 0, 2)
+    for version, moment in enumerate(recent(0, 1)):
+        set_time(path, version, moment)
+    spark.sql(
+        f"CREATE OR REPLACE TABLE delta.`{path}` USING delta"
+        " TBLPROPERTIES ('delta.enableInCommitTimestamps'='true') AS SELECT id FROM range(3)"
+    )
+    write_rows(spark, path, 3, 6)
+    for version in range(2, 6):
+        set_time(path, version, NOON)
+    found = [comparable(row) for row in history(Storage.open(path)).to_pylist()]
+    assert found == described(spark, path)
+    agree_on_times(spark, path)

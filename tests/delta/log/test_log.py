@@ -1,0 +1,410 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delvec.delta.log.json_actions import JsonActions
+from delvec.delta.log.paths import canonical, decoded
+from delvec.delta.log.segment import find_segment
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.schema.protocol import FEATURES, Protocol
+from delvec.errors import (
+    FormatError,
+    InvalidArgumentError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
+from delvec.storage import Storage
+from tests.delta.builder import TableBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def live(root: Path, version: int | None = None) -> dict[str, str | None]:
+    """The live files with the ids of their vectors."""
+    files = open_snapshot(Storage.open(root), version).files
+    descriptors = [files.descriptor(index) for index in range(len(files))]
+    ids = [None if each is None else each.unique_id for each in descriptors]
+    return dict(zip(files.paths.to_pylist(), ids, strict=True))
+
+
+def add(path: str, vector: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    entry = {
+        "path": path,
+        "partitionValues": {},
+        "size": 10,
+        "modificationTime": 1,
+        "dataChange": True,
+        "stats": json.dumps({"numRecords": 100}),
+        **more,
+    }
+    return {"add": entry if vector is None else entry | {"deletionVector": vector}}
+
+
+def remove(path: str, vector: dict[str, Any] | None = None) -> dict[str, Any]:
+    entry = {"path": path, "deletionTimestamp": 1, "dataChange": True}
+    return {"remove": entry if vector is None else entry | {"deletionVector": vector}}
+
+
+def inline(
+    cardinality: int = 1, text: str = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0@@r3"
+) -> Any:  # noqa: ANN401
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": text,
+        "sizeInBytes": 34,
+        "cardinality": cardinality,
+    }
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    builder = TableBuilder(tmp_path / "table")
+    builder.create()
+    return builder
+
+
+class TestSegments:
+    def test_a_folder_without_a_log_is_no_table(self, tmp_path: Path) -> None:
+        with pytest.raises(TableNotFoundError, match="is no Delta table") as caught:
+            find_segment(Storage.open(tmp_path))
+        assert caught.value.table == str(tmp_path)
+
+    def test_versions_that_are_not_there(self, table: TableBuilder) -> None:
+        storage = Storage.open(table.root)
+        with pytest.raises(InvalidArgumentError, match="no version 7; the newest is 0"):
+            find_segment(storage, 7)
+        with pytest.raises(InvalidArgumentError, match="0 or more"):
+            find_segment(storage, -1)
+
+    def test_a_compacted_file_stands_for_its_commits(self, table: TableBuilder) -> None:
+        for name in "abc":
+            table.commit(add(name))
+        lines = [json.dumps(action) for action in (add("a"), add("b"))]
+        (table.log / f"{1:020d}.{2:020d}.compacted.json").write_text("\n".join(lines))
+        for version in (1, 2):  # it is read instead of these
+            table.commit_path(version).write_text("damaged")
+        segment = find_segment(Storage.open(table.root))
+        assert [(file.first, file.last) for file in segment.files] == [(0, 0), (1, 2), (3, 3)]
+        assert live(table.root) == {"a": None, "b": None, "c": None}
+
+    def test_a_compacted_file_beyond_the_version_is_not_used(self, table: TableBuilder) -> None:
+        for name in "abc":
+            table.commit(add(name))
+        (table.log / f"{1:020d}.{3:020d}.compacted.json").write_text("damaged")
+        assert set(live(table.root, 2)) == {"a", "b"}
+
+    def test_the_newest_complete_checkpoint_is_used(self, table: TableBuilder) -> None:
+        table.commit(add("a"))
+        table.checkpoint([add("a")["add"]])
+        table.commit(add("b"))
+        [first, _] = table.checkpoint([add("a")["add"], add("b")["add"]], parts=2)
+        first.unlink()
+        segment = find_segment(Storage.open(table.root))
+        assert segment.checkpoint is not None
+        assert segment.checkpoint.version == 1
+        assert live(table.root) == {"a": None, "b": None}
+
+    def test_an_empty_checkpoint_file_does_not_count(self, table: TableBuilder) -> None:
+        table.commit(add("a"))
+        (table.log / f"{1:020d}.checkpoint.parquet").touch()
+        assert live(table.root) == {"a": None}
+
+    @pytest.mark.parametrize(
+        "hint", ["", "not json", "[]", '{"version": 99}', '{"version": "1"}', '{"version": -1}']
+    )
+    def test_a_wrong_hint_is_no_obstacle(self, table: TableBuilder, hint: str) -> None:
+        table.commit(add("a"))
+        (table.log / "_last_checkpoint").write_text(hint)
+        assert live(table.root) == {"a": None}
+
+    def test_with_a_hint_the_log_is_listed_from_there(self, table: TableBuilder) -> None:
+        for name in "abc":
+            table.commit(add(name))
+        table.checkpoint([add(name)["add"] for name in "abc"])
+        (table.log / "_last_checkpoint").write_text('{"version": 3, "size": 5}')
+        for version in range(3):
+            table.commit_path(version).unlink()
+        assert set(live(table.root)) == {"a", "b", "c"}
+        with pytest.raises(InvalidArgumentError, match=r"version 1 .* cannot be read any more"):
+            live(table.root, 1)
+
+    def test_a_version_below_the_newest_checkpoint_with_a_stale_hint(
+        self, table: TableBuilder
+    ) -> None:
+        for name in "abcd":
+            table.commit(add(name))
+        table.checkpoint([add(name)["add"] for name in "abcd"])
+        (table.log / "_last_checkpoint").write_text('{"version": 2, "size": 5}')
+        assert set(live(table.root, 3)) == {"a", "b", "c"}
+
+    def test_empty_files_that_a_dead_writer_left(self, table: TableBuilder) -> None:
+        table.commit(add("a"), add("b"))
+        table.commit(remove("a"))
+        (table.log / f"{1:020d}.{2:020d}.compacted.json").touch()
+        [first, _] = table.checkpoint([add("b")["add"]], parts=2)
+        first.write_bytes(b"")
+        assert set(live(table.root)) == {"b"}
+
+    def test_a_gap_is_an_error_that_names_the_commit(self, table: TableBuilder) -> None:
+        for name in "abc":
+            table.commit(add(name))
+        table.commit_path(2).unlink()
+        with pytest.raises(FormatError, match="lacks the commit of version 2") as caught:
+            live(table.root)
+        assert str(caught.value.path).endswith("_delta_log/00000000000000000002.json")
+        assert set(live(table.root, 1)) == {"a"}
+
+
+class TestReplay:
+    def test_the_order_inside_a_commit_means_nothing(self, table: TableBuilder) -> None:
+        old, new = inline(1), inline(2)
+        table.commit(add("a"), add("b"))
+        table.commit(remove("a"), add("a", old), add("b", old), remove("b"))
+        assert set(live(table.root).values()) == {f"i{old['pathOrInlineDv']}"}
+        other = new | {"pathOrInlineDv": new["pathOrInlineDv"].replace("@@r3", "@@r4")}
+        table.commit(add("a", other), remove("a", old))
+        table.commit(remove("b", old), add("b", other))
+        assert len(live(table.root)) == 2
+        assert set(live(table.root).values()) == {f"i{other['pathOrInlineDv']}"}
+
+    def test_the_offset_belongs_to_the_identity(self, table: TableBuilder) -> None:
+        vectors = [
+            {
+                "storageType": "u",
+                "pathOrInlineDv": "vBn[lx{q8@P<9BNH/isA",
+                "offset": offset,
+                "sizeInBytes": 36,
+                "cardinality": 2,
+            }
+            for offset in (1, 45)
+        ]
+        table.commit(add("a", vectors[0]))
+        table.commit(remove("a", vectors[0]), add("a", vectors[1]))
+        assert live(table.root) == {"a": "uvBn[lx{q8@P<9BNH/isA@45"}
+
+    def test_a_removed_file_can_come_back(self, table: TableBuilder) -> None:
+        table.commit(add("a"))
+        table.commit(remove("a"))
+        assert live(table.root) == {}
+        table.commit(add("a"))
+        assert live(table.root) == {"a": None}
+
+    def test_a_file_added_again_is_live_once(self, table: TableBuilder) -> None:
+        table.commit(add("a"))
+        table.commit(add("a", stats=json.dumps({"numRecords": 5})))
+        files = open_snapshot(Storage.open(table.root)).files
+        assert files.row_counts.to_pylist() == [5]
+
+    def test_removes_after_a_checkpoint_reach_into_it(self, table: TableBuilder) -> None:
+        vector = inline()
+        table.commit(add("a"), add("b", vector), add("c", vector))
+        table.checkpoint([add("a")["add"], add("b", vector)["add"], add("c", vector)["add"]])
+        table.commit(remove("a"), remove("b", vector))
+        assert set(live(table.root)) == {"c"}
+
+    def test_a_remove_that_names_no_vector_leaves_the_file_twice(self, table: TableBuilder) -> None:
+        table.commit(add("a"))
+        table.commit(add("a", inline()))
+        with pytest.raises(FormatError, match=r"live more than once.*'a'"):
+            live(table.root)
+
+    def test_an_absolute_and_a_relative_name_of_one_file(self, table: TableBuilder) -> None:
+        table.commit(add("a"))
+        table.commit(add(f"file:{table.root}/a", inline()))
+        with pytest.raises(FormatError, match="live more than once"):
+            live(table.root)
+
+    def test_adding_and_removing_the_same_is_refused(self, table: TableBuilder) -> None:
+        table.commit(add("a"), remove("a"))
+        with pytest.raises(FormatError, match=r"adds and removes the same file.*json: found 'a'"):
+            live(table.root)
+
+    def test_paths_are_compared_decoded(self, table: TableBuilder) -> None:
+        table.commit(add("p=a%20b/x"), add("q"))
+        table.commit(remove("p=a b/x"))
+        assert set(live(table.root)) == {"q"}
+
+    @pytest.mark.parametrize("kind", ["classic", "parts", "json", "parquet"])
+    def test_every_kind_of_checkpoint_gives_the_same(self, table: TableBuilder, kind: str) -> None:
+        adds = [add(name, inline() if name < "c" else None)["add"] for name in "abcde"]
+        table.commit(*({"add": each} for each in adds))
+        expected = live(table.root)
+        if kind in ("classic", "parts"):
+            table.checkpoint(adds, parts=1 if kind == "classic" else 3)
+        else:
+            table.checkpoint_with_sidecars(adds, as_json=kind == "json")
+        table.commit_path(0).unlink()
+        table.commit_path(1).unlink()
+        assert live(table.root) == expected
+        files = open_snapshot(Storage.open(table.root)).files
+        assert files.row_counts.to_pylist() == [100] * 5
+        assert {entry["path"] for entry in files.entries(range(5))} == set("abcde")
+
+    def test_statistics_only_as_columns(self, table: TableBuilder) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        table.commit(add("a"))
+        [path] = table.checkpoint([add("a")["add"]])
+        parts = pq.read_table(path)
+        entry = parts.column("add").combine_chunks()
+        names = [name for name in (f.name for f in entry.type) if name != "stats"]
+        numbers = pa.StructArray.from_arrays([pa.array([None, None, 77])], ["numRecords"])
+        changed = pa.StructArray.from_arrays(
+            [*(entry.field(name) for name in names), numbers],
+            [*names, "stats_parsed"],
+            mask=entry.is_null(),
+        )
+        index = parts.schema.get_field_index("add")
+        pq.write_table(parts.set_column(index, "add", changed), path)
+        for version in (0, 1):
+            table.commit_path(version).unlink()
+        assert open_snapshot(Storage.open(table.root)).files.row_counts.to_pylist() == [77]
+
+
+class TestActions:
+    def test_spaces_and_unknown_actions(self) -> None:
+        data = (
+            b' { "add" : {"path":"a"} }\n\n{"future":{"x":1}}\n{ "txn": {"appId":"q","version":1}}'
+        )
+        actions = JsonActions("x.json", data)
+        assert [next(iter(action)) for action in actions.others()] == ["future", "txn"]
+        assert actions.table([]).column("add").drop_null().to_pylist()[0]["path"] == "a"
+        assert actions.action(0) == {"add": {"path": "a"}}
+
+    @pytest.mark.parametrize(
+        ("data", "offset"),
+        [
+            (b'{"add":{"path":"a"}}\n{"add":{"pa', 21),
+            (b"\xff", 0),
+            (b'{"txn":1}\n[1]\n{"a":1}', 10),
+        ],
+    )
+    def test_damage_is_named_with_its_place(self, data: bytes, offset: int) -> None:
+        with pytest.raises(FormatError, match=r"a line of the log is damaged in x\.json") as caught:
+            JsonActions("x.json", data).table([])
+        assert caught.value.offset == offset
+
+    def test_a_field_of_the_wrong_type(self) -> None:
+        with pytest.raises(FormatError, match=r"wrong type .*in x\.json"):
+            JsonActions("x.json", b'{"add":{"path":5}}').table([])
+
+    def test_an_action_behind_nulls(self) -> None:
+        data = b'{"add":null,"remove":null,"txn":{"appId":"q","version":1}}'
+        [action] = JsonActions("x.json", data).others()
+        assert action["txn"]["appId"] == "q"
+
+    @pytest.mark.parametrize(
+        "action",
+        [
+            {"txn": 5},
+            {"txn": {}},
+            {"protocol": 5},
+            {"metaData": 5},
+            {"metaData": {"schemaString": "{}", "format": "x"}},
+            {"metaData": {"schemaString": "{}", "partitionColumns": [1]}},
+            {"metaData": {"schemaString": "{}", "configuration": [1]}},
+            {"domainMetadata": {}},
+            {"sidecar": {}},
+        ],
+        ids=str,
+    )
+    def test_small_actions_that_are_damaged(
+        self, table: TableBuilder, action: dict[str, Any]
+    ) -> None:
+        table.commit(action)
+        with pytest.raises(FormatError, match=r"in .*00000000000000000001\.json"):
+            live(table.root)
+
+    def test_an_action_that_is_too_deep(self, table: TableBuilder) -> None:
+        path = table.commit()
+        path.write_text('{"future":' + "[" * 100_000 + "]" * 100_000 + "}")
+        with pytest.raises(FormatError, match="damaged"):
+            live(table.root)
+
+    def test_no_actions(self) -> None:
+        assert JsonActions("x.json", b"\n").table(["p"]).num_rows == 0
+
+
+class TestPaths:
+    @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1)))
+    def test_decoding_is_that_of_the_standard_library(self, names: list[str]) -> None:
+        from urllib.parse import quote  # noqa: PLC0415
+
+        encoded = pa.array([quote(name, safe="/=") for name in names], pa.string())
+        assert decoded(encoded, "t").to_pylist() == names
+        assert decoded(encoded.slice(1), "t").to_pylist() == names[1:]
+
+    @pytest.mark.parametrize("path", ["a%", "a%2", "%zz", "%%20"])
+    def test_bad_escapes(self, path: str) -> None:
+        with pytest.raises(FormatError, match="percent-encoded rightly"):
+            decoded(pa.array(["fine%20", path, "20"]), "t")
+        with pytest.raises(FormatError, match="UTF-8"):
+            decoded(pa.array(["%ff"]), "t")
+
+    @pytest.mark.parametrize(
+        ("path", "root", "expected"),
+        [
+            ("a/b", "/t", "a/b"),
+            ("file:/x/a%20b", "/t", "/x/a b"),
+            ("file:///x/y", "/t", "/x/y"),
+            ("/x/y", "/t", "/x/y"),
+            ("/x/y", "s3://lake/t", "s3://lake/x/y"),
+            ("s3://other/x", "s3://lake/t", "s3://other/x"),
+            ("dbfs:/x", "s3://lake/t", "dbfs:///x"),
+            ("file:/etc/passwd", "s3://lake/t", "/etc/passwd"),
+            ("a%3Ab/c", "/t", "a:b/c"),
+        ],
+    )
+    def test_one_spelling_each(self, path: str, root: str, expected: str) -> None:
+        assert canonical(pa.array([path]), root).to_pylist() == [expected]
+
+    @pytest.mark.parametrize(
+        "path", ["../a", "a/../b", "..", "a/..", "%2e%2e/a", "./a", "file:/a/../b"]
+    )
+    def test_climbing_paths_are_refused(self, path: str) -> None:
+        with pytest.raises(FormatError, match="leads out of the table"):
+            canonical(pa.array(["fine", path]), "/t")
+
+    def test_names_with_dots_are_fine(self) -> None:
+        names = ["a..b/c.parquet", "...", "a/.hidden", "x./y", "e."]
+        assert canonical(pa.array(names), "/t").to_pylist() == names
+
+
+class TestProtocol:
+    @pytest.mark.parametrize("name", [n for n, f in FEATURES.items() if not f.is_read])
+    def test_what_cannot_be_read_is_refused_by_name(self, name: str) -> None:
+        readers = [name] if FEATURES[name].for_readers else []
+        protocol = Protocol(3, 7, frozenset(readers), frozenset([name]))
+        with pytest.raises(UnsupportedFeatureError, match=name) as caught:
+            protocol.require_readable("t")
+        assert (caught.value.feature, caught.value.needed_by) == (name, "t")
+        assert caught.value.hint
+
+    def test_what_can_be_read(self) -> None:
+        known = {name for name, feature in FEATURES.items() if feature.is_read}
+        readers = frozenset(name for name in known if FEATURES[name].for_readers)
+        Protocol(3, 7, readers, frozenset(known)).require_readable("t")
+        Protocol(2, 7, frozenset(), frozenset({"unknownToUs"})).require_readable("t")
+
+    def test_unknown_features_of_readers_are_refused(self) -> None:
+        with pytest.raises(UnsupportedFeatureError, match="futureFeature"):
+            Protocol(3, 7, frozenset({"futureFeature"}), frozenset()).require_readable("t")
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            {},
+            {"minReaderVersion": "1", "minWriterVersion": 2},
+            {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": "deletionVectors"},
+        ],
+    )
+    def test_a_damaged_protocol(self, value: dict[str, Any]) -> None:
+        with pytest.raises(FormatError):
+            Protocol.from_json(value)

@@ -1,0 +1,540 @@
+"""Commits made by hand: races, lost replies, rules that no commit may break; no JVM."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from delvec import DeltaTable
+from delvec.delta.pruning.predicate import Always
+from delvec.delta.stats.entry import record_count, tight_bounds, widened
+from delvec.delta.write.change import Change, LiveFile, Reads, Transaction
+from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.commit_lines import commit_info, encoded, removal
+from delvec.delta.write.row_ids import high_water_mark, materialised_ids, with_row_ids
+from delvec.delta.write.validation import require_valid
+from delvec.errors import (
+    ConflictError,
+    FormatError,
+    PlanError,
+    StorageError,
+    TableNotFoundError,
+)
+from delvec.storage import Storage
+from delvec.storage.uncommitted import Leftovers
+from delvec.vector import Descriptor
+from tests.delta.builder import TableBuilder, removed, small_table
+from tests.spark.delta.spark_tables import commits, newest_version
+from tests.spark.delta.write.write_checks import deletion, files_below, ids, live, unnamed_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.write.commit import Committed
+
+ID = StructType([StructField("id", LongType())])
+FIRST, SECOND = "part-0.parquet", "part-1.parquet"
+START = [*range(1, 9), 10, 11, 12, *range(15, 20)]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Version 2: ids 1 to 8 at rows 1 to 8 of a file, 10 to 12 and 15 to 19 in another."""
+    return small_table(tmp_path / "t")[0].root
+
+
+def opened(path: Path) -> Snapshot:
+    return DeltaTable.for_path(None, path).snapshot()
+
+
+def put(snapshot: Snapshot, change: Change) -> Committed:
+    with Leftovers(snapshot.storage) as leftovers:
+        return commit(Base.of(snapshot), change, leftovers)
+
+
+def last(path: Path, kind: str) -> list[dict[str, Any]]:
+    return [action[kind] for action in commits(path)[-1] if kind in action]
+
+
+def test_a_delete_by_vectors_is_one_commit(table: Path) -> None:
+    done = put(opened(table), deletion(opened(table), {FIRST: [1], SECOND: [0]}))
+    assert (done.version, done.attempts, done.reconciled) == (3, 1, 0)
+    assert ids(table) == [each for each in START if each not in (1, 10)]
+    assert {vector.cardinality for vector in _descriptors(last(table, "add"))} == {3}
+    assert {vector.cardinality for vector in _descriptors(last(table, "remove"))} == {2}
+    [info] = last(table, "commitInfo")
+    assert info["readVersion"] == 2
+    assert not info["isBlindAppend"]
+
+
+def _descriptors(bodies: Iterable[dict[str, Any]]) -> list[Descriptor]:
+    return [Descriptor.from_json(body["deletionVector"]) for body in bodies]
+
+
+def test_vectors_of_a_winner_and_ours_are_united(table: Path) -> None:
+    late = opened(table)
+    put(opened(table), deletion(opened(table), {FIRST: [1, 2]}))
+    put(opened(table), deletion(opened(table), {FIRST: [3], SECOND: [9]}))
+    done = put(late, deletion(late, {FIRST: [4]}))
+    assert (done.version, done.attempts, done.reconciled) == (5, 2, 2)
+    assert ids(table) == [each for each in START if each not in (1, 2, 3, 4, 19)]
+    assert not unnamed_files(table), "the vector of the first attempt is gone"
+    assert last(table, "commitInfo")[0]["readVersion"] == 2
+
+
+def test_a_file_that_two_writers_empty_together_is_removed(table: Path) -> None:
+    late = opened(table)
+    put(opened(table), deletion(opened(table), {FIRST: range(1, 5)}))
+    done = put(late, deletion(late, {FIRST: range(5, 9)}))
+    assert done.reconciled == 1
+    assert ids(table) == START[8:]
+    assert not last(table, "add")
+    assert [body["path"] for body in last(table, "remove")] == [FIRST]
+
+
+def test_rows_that_a_winner_deleted_too_are_a_conflict(table: Path) -> None:
+    late = opened(table)
+    put(opened(table), deletion(opened(table), {FIRST: [1, 2]}))
+    before = files_below(table)
+    with pytest.raises(ConflictError, match=r"version 3 .*deletes too: part-0\.parquet") as caught:
+        put(late, deletion(late, {FIRST: [2, 3]}))
+    assert (caught.value.version, caught.value.files) == (3, (FIRST,))
+    assert caught.value.attempts == 1
+    assert caught.value.hint
+    assert files_below(table) == before
+
+
+@pytest.mark.parametrize("kind", ["metaData", "protocol"])
+def test_a_winner_that_changed_the_table_is_a_conflict(table: Path, kind: str) -> None:
+    late = opened(table)
+    builder = TableBuilder(table, version=2)
+    bodies = {"metaData": builder.metadata(), "protocol": builder.protocol}
+    builder.commit({kind: bodies[kind]})
+    before = files_below(table)
+    with pytest.raises(ConflictError, match=r"changed the (metadata|protocol) of the table"):
+        put(late, deletion(late, {FIRST: [1]}))
+    assert files_below(table) == before
+
+
+def test_a_winner_that_brought_rows_back_is_a_conflict(table: Path) -> None:
+    late = opened(table)
+    add = dict(live(late)[FIRST].entry)
+    plain = {key: value for key, value in add.items() if key != "deletionVector"}
+    TableBuilder(table, version=2).commit({"add": plain}, {"remove": removed(add)})
+    with pytest.raises(ConflictError, match="brought rows back"):
+        put(late, deletion(late, {FIRST: [1]}))
+    with pytest.raises(ConflictError, match="added rows that this change might be about"):
+        put(late, replace(deletion(late, {SECOND: [0]}), reads=Reads(Always())))
+    assert put(late, deletion(late, {SECOND: [0]})).version == 4
+
+
+@pytest.mark.parametrize("level", ["Serializable", "WriteSerializable"])
+@pytest.mark.parametrize("alters", [True, False])
+def test_rows_that_were_added_blindly(tmp_path: Path, level: str, alters: bool) -> None:  # noqa: FBT001
+    builder = TableBuilder(tmp_path / "t", properties={"delta.isolationLevel": level})
+    builder.create()
+    late = opened(builder.root)
+    put(opened(builder.root), Change("WRITE", added=(added(builder.root, "a", 3),)))
+    change = Change("UPDATE", reads=Reads(Always()), metadata=late.metadata if alters else None)
+    if level == "WriteSerializable" and not alters:
+        assert put(late, change).version == 2
+    else:
+        with pytest.raises(ConflictError, match="added rows that this change might be about: a"):
+            put(late, change)
+
+
+def test_a_change_that_depends_on_whole_files_conflicts_with_their_deletes(table: Path) -> None:
+    late = opened(table)
+    put(opened(table), deletion(opened(table), {SECOND: [0]}))
+    change = deletion(late, {FIRST: [1]})
+    with pytest.raises(ConflictError, match="whose rows this change depends on"):
+        put(late, replace(change, reads=Reads(Always(), frozenset({SECOND}), row_wise=False)))
+    assert put(late, replace(change, reads=Reads(Always(), frozenset({SECOND})))).version == 4
+
+
+def test_a_transaction_of_the_same_application_is_a_conflict(table: Path) -> None:
+    late = opened(table)
+    ours = Transaction("nightly", 7)
+    put(opened(table), Change("WRITE", transaction=replace(ours, version=3)))
+    with pytest.raises(ConflictError, match="committed a transaction of nightly too"):
+        put(late, deletion(late, {FIRST: [1]}, transaction=ours))
+    other = Transaction("weekly", 1)
+    assert put(late, deletion(late, {FIRST: [1]}, transaction=other)).version == 4
+    assert opened(table).transactions == {"nightly": 3, "weekly": 1}
+
+
+def test_what_an_application_has_committed_is_not_done_again(table: Path) -> None:
+    handle = DeltaTable.for_path(None, table)
+    first = handle.set_properties({"delta.appendOnly": "false"}, txn_app_id="a", txn_version=4)
+    assert first.version == 3
+    for version in (4, 3):
+        again = handle.set_properties(
+            {"delta.checkpointInterval": "7"}, txn_app_id="a", txn_version=version
+        )
+        assert again.version is None
+        assert "is in already (the table has 4)" in again.notes[0]
+    assert "delta.checkpointInterval" not in handle.properties
+    later = handle.set_properties({"delta.checkpointInterval": "7"}, txn_app_id="a", txn_version=5)
+    assert later.version == 4
+
+
+def test_nothing_to_do_marks_the_transaction_as_done(table: Path) -> None:
+    handle = DeltaTable.for_path(None, table)
+    done = handle.set_properties(
+        {"delta.enableDeletionVectors": "true"}, txn_app_id="a", txn_version=1
+    )
+    assert done.version == 3
+    assert handle.snapshot().transactions == {"a": 1}
+
+
+@dataclass(frozen=True)
+class Unlucky(Storage):
+    """A network that loses replies of puts into the log; what became of the put is told."""
+
+    outcome: str = "done"
+
+    def write_if_absent(self, key: str, data: Any) -> None:  # noqa: ANN401
+        if not key.startswith("_delta_log"):
+            super().write_if_absent(key, data)
+            return
+        if self.outcome in ("done", "done and sent again"):
+            super().write_if_absent(key, data)
+        if self.outcome == "done and sent again":
+            super().write_if_absent(key, data)
+        raise StorageError(f"{key}: connection reset", uri=key)
+
+
+def through(snapshot: Snapshot, storage: Storage) -> Base:
+    return replace(Base.of(snapshot), storage=storage)
+
+
+@pytest.mark.parametrize("outcome", ["done", "done and sent again"])
+def test_a_put_whose_reply_got_lost_is_recognised(table: Path, outcome: str) -> None:
+    snapshot = opened(table)
+    storage = Unlucky(str(table), outcome=outcome)
+    with Leftovers(storage) as leftovers:
+        done = commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), leftovers)
+    assert (done.version, done.attempts) == (3, 1)
+    assert ids(table) == START[1:]
+    assert not unnamed_files(table)
+
+
+def test_a_put_that_failed_on_a_disk_leaves_nothing(table: Path) -> None:
+    snapshot, before = opened(table), files_below(table)
+    storage = Unlucky(str(table), outcome="failed")
+    with pytest.raises(StorageError, match="reset"), Leftovers(storage) as leftovers:
+        commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), leftovers)
+    assert files_below(table) == before
+
+
+@dataclass(frozen=True)
+class Remote(Unlucky):
+    """A disk that goes by the name of an object store, where a lost put may still arrive."""
+
+    root: str = ""
+    folder: str = ""
+
+    @property
+    def _backend(self) -> Any:  # noqa: ANN401
+        return Storage(self.folder)._backend
+
+
+def test_files_of_a_commit_of_unknown_outcome_stay_in_an_object_store(table: Path) -> None:
+    snapshot, before = opened(table), files_below(table)
+    storage = Remote("s3://lake/t", outcome="unknown", folder=str(table))
+    with pytest.raises(StorageError, match="reset"), Leftovers(storage) as leftovers:
+        commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), leftovers)
+    assert newest_version(table) == 2
+    [kept] = files_below(table).keys() - before.keys()
+    assert kept.startswith("deletion_vector_")
+    assert ids(table) == START
+
+
+def test_a_table_that_was_dropped_meanwhile_gets_no_new_log(table: Path) -> None:
+    snapshot = opened(table)
+    change = deletion(snapshot, {FIRST: [1]})
+    shutil.rmtree(table)
+    with pytest.raises(TableNotFoundError, match="was dropped while") as caught:
+        put(snapshot, change)
+    assert caught.value.hint
+    assert not table.exists() or not files_below(table)
+
+
+def test_a_commit_that_is_only_in_its_checkpoint_can_be_built_on(table: Path) -> None:
+    snapshot = opened(table)
+    DeltaTable.for_path(None, table).checkpoint()
+    (table / "_delta_log" / f"{2:020}.json").unlink()
+    assert put(snapshot, deletion(snapshot, {FIRST: [1]})).version == 3
+    assert ids(table) == START[1:]
+
+
+def test_two_creators_of_a_table(tmp_path: Path) -> None:
+    table = DeltaTable.create(None, tmp_path / "t", ID)
+    change = Change("CREATE TABLE", metadata=table.snapshot().metadata, protocol=table.protocol)
+    base = replace(Base.of(table.snapshot()), version=-1)
+    with pytest.raises(ConflictError, match="has just created"), Leftovers(base.storage) as left:
+        commit(base, change, left)
+
+
+def tracked(root: Path) -> Path:
+    DeltaTable.create(
+        None,
+        root,
+        ID,
+        properties={"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"},
+    )
+    return root
+
+
+def added(root: Path, name: str, rows: int) -> dict[str, Any]:
+    return TableBuilder(root).write_file(name, {"id": list(range(rows))})
+
+
+def test_row_ids_go_on_behind_those_of_a_winner(tmp_path: Path) -> None:
+    root = tracked(tmp_path / "t")
+    late = opened(root)
+    put(opened(root), Change("WRITE", added=(added(root, "a", 10), added(root, "b", 5))))
+    assert [body["baseRowId"] for body in last(root, "add")] == [0, 10]
+    done = put(late, Change("WRITE", added=(added(root, "c", 3),)))
+    assert (done.version, done.attempts) == (2, 2)
+    [add], [mark] = last(root, "add"), last(root, "domainMetadata")
+    assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (15, 2)
+    assert json.loads(mark["configuration"]) == {"rowIdHighWaterMark": 17}
+    assert last(root, "commitInfo")[0]["tags"] == {"delta.rowTracking.preserved": "true"}
+
+
+def test_times_of_commits_rise_when_the_clock_goes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tracked(tmp_path / "t")
+    late = opened(root)
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
+    for _ in range(2):
+        put(opened(root), Change("WRITE"))
+    assert put(late, Change("WRITE")).attempts == 2, "behind winners too"
+    infos = [action["commitInfo"] for actions in commits(root) for action in actions[:1]]
+    times = [info["inCommitTimestamp"] for info in infos]
+    assert times == sorted(set(times))
+    assert times[1:] == [times[0] + 1, times[0] + 2, times[0] + 3]
+    assert infos[-1]["timestamp"] == 1_000_000
+
+
+def test_ids_need_counts_and_marks_that_are_numbers() -> None:
+    with pytest.raises(PlanError, match="a has no numRecords"):
+        with_row_ids([{"path": "a"}], -1, 0)
+    for text in ("{}", "[]", "x", '{"rowIdHighWaterMark":"4"}', '{"rowIdHighWaterMark":-2}'):
+        with pytest.raises(FormatError, match="which ids are taken"):
+            high_water_mark(text)
+    assert high_water_mark(None) == -1
+
+
+def test_row_tracking_without_names_of_columns_is_refused(table: Path) -> None:
+    metadata = opened(table).metadata
+    assert materialised_ids(metadata) is None
+    on = replace(metadata, configuration={"delta.enableRowTracking": "true"})
+    with pytest.raises(FormatError, match="does not name its columns"):
+        materialised_ids(on)
+
+
+# Rules that no commit may break.
+STATS = '{"numRecords":10,"tightBounds":false}'
+
+
+def vector(rows: int = 2, *, offset: int | None = 1, letter: str = "a") -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "storageType": "u",
+        "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k" + letter,
+        "sizeInBytes": 36,
+        "cardinality": rows,
+    }
+    return body if offset is None else body | {"offset": offset}
+
+
+def inline(rows: int = 2) -> dict[str, Any]:
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
+        "sizeInBytes": 40,
+        "cardinality": rows,
+    }
+
+
+PLAIN = {"path": "f%20g", "stats": '{"numRecords":10}'}
+OLD = PLAIN | {"deletionVector": vector(2)}
+NEW = {"path": "f%20g", "stats": STATS, "deletionVector": vector(3, letter="b")}
+
+
+@pytest.mark.parametrize(
+    ("adds", "removes", "says"),
+    [
+        ([NEW, NEW], [OLD], "is added twice"),
+        ([NEW, NEW | {"path": "f g"}], [OLD], "is added twice"),
+        ([], [OLD, OLD | {"path": "f g"}], "is removed twice"),
+        ([], [{"path": "other"}], "is removed but was not in the version"),
+        ([NEW], [PLAIN], "is removed with the vector None, but it had"),
+        ([NEW], [], "is added again without removing"),
+        ([NEW | {"stats": "{}"}], [OLD], "has a vector but no numRecords"),
+        ([NEW | {"stats": PLAIN["stats"]}], [OLD], "has a vector but tight bounds"),
+        ([NEW | {"deletionVector": vector(3, offset=None)}], [OLD], "without an offset"),
+        ([NEW | {"deletionVector": inline()}], [OLD], "without an offset"),
+        ([NEW | {"deletionVector": vector(10, letter="b")}], [OLD], "marks 10 of 10 rows"),
+        ([NEW | {"deletionVector": vector(11, letter="b")}], [OLD], "marks 11 of 10 rows"),
+        ([OLD | {"stats": STATS}], [OLD], "with the same vector"),
+        ([NEW | {"deletionVector": vector(1, letter="b")}], [OLD], "2 were deleted, now 1"),
+        ([PLAIN], [OLD], "2 were deleted, now 0"),
+    ],
+)
+def test_what_would_bring_rows_back_is_stopped(
+    adds: list[dict[str, Any]], removes: list[dict[str, Any]], says: str
+) -> None:
+    with pytest.raises(PlanError, match=says) as caught:
+        require_valid("/lake/t", adds, removes, {"f g": OLD})
+    assert "a commit to /lake/t was stopped: " in caught.value.message
+    assert "f g " in caught.value.message or "other " in caught.value.message
+    assert caught.value.hint
+
+
+def test_what_keeps_the_rules_passes() -> None:
+    require_valid("/t", [NEW], [OLD], {"f g": OLD})
+    require_valid("/t", [], [OLD], {"f g": OLD})
+    require_valid("/t", [{"path": "new", "stats": None}], [], {})
+    require_valid("/t", [PLAIN], [OLD], {"f g": OLD}, shrinks=True)
+
+
+def test_a_commit_that_breaks_a_rule_leaves_nothing(table: Path) -> None:
+    snapshot, before = opened(table), files_below(table)
+    change = deletion(snapshot, {FIRST: [1]})
+    with pytest.raises(PlanError, match=r"part-0\.parquet .*is removed twice"):
+        put(snapshot, replace(change, removed=(live(snapshot)[FIRST],)))
+    assert files_below(table) == before
+
+
+# Statistics and lines.
+def test_widened_statistics_keep_every_digit() -> None:
+    digits = "1234567890123456789012345678901234567.8"
+    text = (
+        '{"numRecords":3,"minValues":{"d":-DIGITS,"e":1.50,"f":1E-7,"s":"\\u00fc\\"","n":9007199254740993},'
+        '"maxValues":{"d":DIGITS,"deep":{"x":0.10}},"nullCount":{"d":0}}'
+    ).replace("DIGITS", digits)
+    found = widened(text, 3, 0)
+    assert f'"d":-{digits},"e":1.50,"f":1E-7,"s":"ü\\"","n":9007199254740993' in found
+    assert f'"maxValues":{{"d":{digits},"deep":{{"x":0.10}}}}' in found
+    assert found.endswith('"nullCount":{"d":0},"tightBounds":false}')
+    assert (record_count(found), tight_bounds(found)) == (3, False)
+
+
+def test_counts_of_nulls_are_of_physical_rows_once_bounds_are_wide() -> None:
+    tight = '{"numRecords":10,"tightBounds":true,"nullCount":{"a":6,"b":0,"c":{"d":6,"e":5}}}'
+    counts = json.loads(widened(tight, 10, 4))["nullCount"]
+    assert counts == {"a": 10, "b": 0, "c": {"d": 10, "e": 5}}
+    wide = tight.replace("true", "false")
+    assert json.loads(widened(wide, 10, 4))["nullCount"]["a"] == 6
+    assert json.loads(widened(tight, 10, 0))["nullCount"]["a"] == 6
+
+
+@pytest.mark.parametrize("text", [None, "", "x", "[1]", '{"numRecords":-1}', '{"numRecords":true}'])
+def test_statistics_that_say_nothing(text: str | None) -> None:
+    assert record_count(text) is None
+    assert json.loads(widened(text, 7, 0)) == {"numRecords": 7, "tightBounds": False}
+
+
+def test_a_remove_names_the_vector_and_all_that_identifies_the_file() -> None:
+    entry = OLD | {
+        "partitionValues": {"p": None},
+        "size": 9,
+        "tags": {"a": "b"},
+        "baseRowId": 0,
+        "defaultRowCommitVersion": 3,
+    }
+    body = removal(LiveFile("f g", entry), 17)
+    assert body == {
+        "path": "f%20g",
+        "deletionTimestamp": 17,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": {"p": None},
+        "size": 9,
+        "tags": {"a": "b"},
+        "baseRowId": 0,
+        "defaultRowCommitVersion": 3,
+        "deletionVector": vector(2),
+        "stats": '{"numRecords": 10}',
+    }
+
+
+def test_a_commit_says_all_of_itself_in_texts() -> None:
+    change = Change("MERGE", {"a": ["ü", 1], "b": "plain"}, user_metadata="why")
+    info = commit_info(change, read_version=-1, isolation="Serializable", now_ms=5, txn_id="t")
+    assert info["operationParameters"] == {"a": '["ü", 1]', "b": "plain"}
+    assert info["userMetadata"] == "why"
+    assert "readVersion" not in info
+    assert all(isinstance(value, str) for value in info["operationMetrics"].values())
+    [line] = encoded([{"commitInfo": info}]).splitlines()
+    assert json.loads(line)["commitInfo"] == info
+
+
+# Files that an operation leaves behind.
+def test_leftovers_go_unless_they_are_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = Storage.open(tmp_path)
+    for key in ("a", "b", "c/d", "c/.e"):
+        storage.write(key, b"")
+    with Leftovers(storage) as left:
+        left.add("a", "b", "never written")
+        left.add_folder("c")
+        left.keep()
+    assert len(files_below(tmp_path)) == 4
+    with Leftovers(storage) as left:
+        left.add("a", "b")
+        left.drop({"b"})
+        assert left.keys == {"a"}
+        left.keep()
+        left.forget_none()
+        left.add_folder("c")
+    assert not files_below(tmp_path)
+    assert not caplog.records
+
+
+def test_leftovers_that_cannot_be_removed_do_not_hide_the_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = Storage.open(tmp_path)
+    (tmp_path / "folder").mkdir()
+
+    def fail() -> None:
+        with Leftovers(storage) as left:
+            left.add("folder")
+            raise PlanError("the failure")
+
+    with pytest.raises(PlanError, match="the failure"):
+        fail()
+    assert "are left in" in caplog.text
+    left = Leftovers(storage)
+    left.add("folder")
+    left.drop({"folder"})
+    assert len(caplog.records) == 2
+
+
+def test_many_vectors_are_packed_into_few_files(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t", properties={"delta.randomizeFilePrefixes": "true"})
+    builder.create()
+    adds = [builder.write_file(f"p{number:03}", {"id": list(range(4))}) for number in range(40)]
+    builder.commit(*({"add": add} for add in adds))
+    snapshot = opened(builder.root)
+    done = put(
+        snapshot, deletion(snapshot, {add["path"]: [number % 4] for number, add in enumerate(adds)})
+    )
+    [[path, size]] = done.change.vector_files.items()
+    assert (builder.root / path).stat().st_size == size
+    assert len(path.split("/")[0]) == 2, "the random prefix that the table asks for"
+    assert {each.descriptor.file_path for each in done.change.marked if each.descriptor} == {path}
+    assert len(ids(builder.root)) == 120

@@ -1,0 +1,450 @@
+"""The door to Iceberg, on two catalogs: one of folders, one in a database."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import delvec
+from delvec.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    MissingDependencyError,
+    PlanError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
+from delvec.iceberg.client import catalog
+from delvec.iceberg.client.catalog import TableName, find_table, load_table, table_name
+from delvec.iceberg.client.commit import (
+    NewTable,
+    RowChange,
+    Staged,
+    Step,
+    abandon,
+    drop,
+    publish,
+    stage,
+)
+from delvec.iceberg.client.failures import CommitStateUnknownError
+from delvec.iceberg.client.file_json import data_file_texts, delete_file_texts
+from delvec.iceberg.client.files import live_files, rows_of
+from delvec.spark import jvm
+from delvec.vector import Bitmap, blobs
+from delvec.vector.frame import encode_frame
+from delvec.vector.frames import Frames
+from tests.conversion.targets import before, branches, ids, numbered
+from tests.delta.builder import small_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from delvec.iceberg.client.catalog import IcebergTable
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [{"id": 7, "name": "id", "required": False, "type": "long"}],
+}
+MAPPING = {"schema.name-mapping.default": json.dumps([{"field-id": 7, "names": ["id"]}])}
+SPEC: dict[str, Any] = {"spec-id": 0, "fields": []}
+LOST = "An error occurred: org.apache.iceberg.exceptions.CommitStateUnknownException: no answer"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def database(spark: SparkSession) -> None:
+    for name in ("lake", "sqlite"):
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.doors")
+
+
+@pytest.fixture(params=["lake", "sqlite"])
+def name(request: pytest.FixtureRequest) -> TableName:
+    return TableName(request.param, ("doors",), f"t_{uuid4().hex[:8]}")
+
+
+def file_of(folder: Path, *values: int) -> str:
+    path = folder / f"{uuid4()}.parquet"
+    pq.write_table(pa.table({"id": pa.array(values, pa.int64())}), path)
+    return f"file:{path}"
+
+
+def described(folder: Path, *paths: str) -> pa.Array:
+    """Describe data files as they are on disk."""
+    places = [folder / path.rpartition("/")[2] for path in paths]
+    return data_file_texts(
+        pa.array(paths),
+        np.array([place.stat().st_size for place in places]),
+        pa.array([pq.read_metadata(place).num_rows for place in places]),
+        0,
+        pa.array(["[]"] * len(paths)),
+        pa.array([""] * len(paths)),
+    )
+
+
+def vector_of(folder: Path, data_path: str, *positions: int) -> tuple[str, pa.Array]:
+    """Write a vector; give its key in the table and its description."""
+    frames = Frames.join([encode_frame(Bitmap(list(positions)))])
+    names = pa.array([data_path])
+    data, offsets = blobs.from_frames(frames, names, np.array([len(positions)]))
+    path = folder / f"{uuid4()}.puffin"
+    path.write_bytes(data)
+    text = delete_file_texts(
+        pa.array([f"file:{path}"]),
+        np.array([len(data)]),
+        np.array([len(positions)]),
+        names,
+        0,
+        pa.array(["[]"]),
+        frames=(offsets, frames.lengths),
+    )
+    return f"file:{path}@{offsets[0]}", text
+
+
+def staged(
+    spark: SparkSession, name: TableName, base: IcebergTable | None, change: RowChange
+) -> Staged:
+    start = base or NewTable(SCHEMA, 7, SPEC, 3)
+    return stage(spark, name, start, f"b_{uuid4().hex}", lambda _: [Step(change)], MAPPING)
+
+
+def made(spark: SparkSession, name: TableName, folder: Path, *values: int) -> IcebergTable:
+    """Make a table of one file."""
+    files = described(folder, file_of(folder, *values))
+    return publish(staged(spark, name, None, RowChange(files)), {"made": "here"})
+
+
+def test_names_are_read_as_spark_reads_them(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.doors.inner")
+    names = {
+        "lake.doors.t": TableName("lake", ("doors",), "t"),
+        "lake.doors.inner.t": TableName("lake", ("doors", "inner"), "t"),
+        "lake.`a b`.`t``x`": TableName("lake", ("a b",), "t`x"),
+        "lake.doors.`a.b`": TableName("lake", ("doors",), "a.b"),
+        "`lake`.`doors`.ü": None,
+        "sqlite.doors.t": TableName("sqlite", ("doors",), "t"),
+    }
+    for text, expected in names.items():
+        if expected is None:  # only plain letters go without quotes
+            with pytest.raises(InvalidArgumentError, match="ü"):
+                table_name(spark, text)
+            continue
+        assert table_name(spark, text) == expected
+        assert table_name(spark, str(expected)) == expected
+    spark.catalog.setCurrentCatalog("lake")
+    try:
+        spark.sql("USE lake.doors")
+        assert table_name(spark, "t") == TableName("lake", ("doors",), "t")
+        assert table_name(spark, "inner.t") == TableName("lake", ("inner",), "t")
+        assert table_name(spark, "sqlite.doors.t") == TableName("sqlite", ("doors",), "t")
+    finally:
+        spark.catalog.setCurrentCatalog("spark_catalog")
+
+
+def test_names_of_no_table_are_refused(spark: SparkSession) -> None:
+    for text in ("", "a..b", "lake.doors.t t", "lake.doors.t; DROP TABLE x", "lake.doors.`t"):
+        with pytest.raises(InvalidArgumentError):
+            table_name(spark, text)
+    with pytest.raises(InvalidArgumentError, match=r"catalog\.database\.table"):
+        table_name(spark, "lake.t")
+
+
+@pytest.mark.parametrize("text", ["spark_catalog.default.t", "default.t", "nowhere.doors.t", "t"])
+def test_a_catalog_that_is_not_one_of_icebergs_is_named_in_a_refusal(
+    spark: SparkSession, tmp_path: Path, text: str
+) -> None:
+    small_table(tmp_path / "source")
+    with pytest.raises((InvalidArgumentError, TableNotFoundError)) as refused:
+        delvec.convert(spark, tmp_path / "source", text)
+    assert "spark_catalog" in str(refused.value)
+    assert refused.value.hint
+
+
+def test_a_table_in_a_namespace_that_is_not_there_is_refused_with_the_statement_that_helps(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    small_table(tmp_path / "source")
+    with pytest.raises(TableNotFoundError, match=r"CREATE NAMESPACE sqlite\.nowhere"):
+        delvec.convert(spark, tmp_path / "source", "sqlite.nowhere.t")
+    assert find_table(spark, TableName("sqlite", ("nowhere",), "t")) is None
+    # Folders need no making.
+    delvec.convert(spark, tmp_path / "source", "lake.nowhere.t")
+    assert len(ids(spark, "lake.nowhere.t")) == 16
+
+
+def test_a_table_that_is_not_there_is_none_and_then_is_there(
+    spark: SparkSession, name: TableName, tmp_path: Path
+) -> None:
+    assert find_table(spark, name) is None
+    with pytest.raises(TableNotFoundError, match=name.table):
+        load_table(spark, name)
+    spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg")
+    table = load_table(spark, name)
+    assert table.metadata.head() is None
+    assert table.metadata.refs == {}
+    spark.sql(f"INSERT INTO {name} VALUES (1)")
+    # What was loaded is as it was; a new look shows the commit.
+    assert table.metadata.head() is None
+    loaded = load_table(spark, name)
+    [head] = loaded.metadata.ancestors()
+    assert head.operation == "append"
+    assert head.parent_id is None
+    drop(spark, name)
+    assert find_table(spark, name) is None
+    with pytest.raises((TableNotFoundError, PlanError)):
+        staged(spark, name, loaded, RowChange())
+    assert find_table(spark, name) is None
+    made(spark, name, tmp_path, 4, 5)
+    assert ids(spark, str(name)) == [4, 5]
+    drop(spark, name)
+
+
+def test_a_view_is_not_taken_for_a_table(spark: SparkSession) -> None:
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW doors_view AS SELECT 1 AS id")
+    assert find_table(spark, TableName("lake", ("doors",), "doors_view")) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["lake", pytest.param("sqlite", marks=pytest.mark.slow)], indirect=True
+)
+def test_what_is_staged_is_seen_on_its_branch_alone_until_it_is_published(
+    spark: SparkSession, name: TableName, tmp_path: Path
+) -> None:
+    first = file_of(tmp_path, 1, 2, 3)
+    new = staged(spark, name, None, RowChange(described(tmp_path, first)))
+    assert new.is_new
+    assert new.parent is None
+    assert ids(spark, str(name)) == []
+    assert ids(spark, str(name), f"'{new.branch}'") == [1, 2, 3]
+    table = publish(new, {"told": "1"})
+    assert table.metadata.properties["told"] == "1"
+    assert table.metadata.schema["fields"][0]["id"] == 7
+    assert set(table.metadata.refs) == {"main"}
+    assert ids(spark, str(name)) == [1, 2, 3]
+
+    second = file_of(tmp_path, 4, 5)
+    key, vector = vector_of(tmp_path, first, 0, 2)
+    change = RowChange(
+        described(tmp_path, second), vector, marked_data=pa.array([first]), summary={"why": "test"}
+    )
+    more = staged(spark, name, table, change)
+    assert ids(spark, str(name)) == [1, 2, 3]
+    assert sorted(row.id for row in rows_of(more.table, more.snapshot_id).collect()) == [2, 4, 5]
+    head = table.metadata.head()
+    assert head is not None
+    for snapshot, files, deletes in ((head.id, 1, 0), (more.snapshot_id, 2, 1)):
+        assert len(live_files(more.table, snapshot).data) == files
+        assert len(live_files(more.table, snapshot).deletes) == deletes
+    [entry] = live_files(more.table, more.snapshot_id).deletes.to_pylist()
+    assert f"{entry['file_path']}@{entry['content_offset']}" == key
+    assert (entry["referenced_data_file"], entry["record_count"]) == (first, 2)
+    assert (entry["content"], entry["file_format"].lower()) == (1, "puffin")
+    for count in (1, 700):  # few names are a condition, many are joined
+        some = pa.array([first, *(f"file:/nowhere/{at}" for at in range(count))])
+        found = live_files(more.table, more.snapshot_id, some).data.to_pylist()
+        assert [(row["file_path"], row["record_count"]) for row in found] == [(first, 3)]
+        assert len(live_files(more.table, more.snapshot_id, some).deletes) == 1
+        assert len(live_files(more.table, more.snapshot_id, some[1:]).deletes) == 0
+    spark.sql(f"ALTER TABLE {name} CREATE TAG told AS OF VERSION {more.snapshot_id}")
+    published = publish(more, {})
+    assert set(published.metadata.refs) == {"main", "told"}
+    assert [snapshot.summary.get("why") for snapshot in published.metadata.ancestors()] == [
+        "test",
+        None,
+    ]
+    assert ids(spark, str(name)) == ids(spark, str(name), "'told'") == [2, 4, 5]
+
+    # The vector and the second file go again.
+    back = RowChange(removed_data=pa.array([second]), removed_deletes=pa.array([key]))
+    taken = publish(staged(spark, name, published, back), {})
+    assert ids(spark, str(name)) == [1, 2, 3]
+    newest = taken.metadata.head()
+    assert newest is not None
+    assert len(live_files(taken, newest.id).deletes) == 0
+    assert [row["file_path"] for row in live_files(taken, newest.id).data.to_pylist()] == [first]
+    drop(spark, name)
+
+
+def test_a_change_that_does_not_fit_is_refused_and_leaves_no_branch(
+    spark: SparkSession, name: TableName, tmp_path: Path
+) -> None:
+    table = made(spark, name, tmp_path, 1, 2)
+    nowhere = pa.array(["file:/nowhere"])
+    for change in (RowChange(removed_data=nowhere), RowChange(removed_deletes=nowhere)):
+        with pytest.raises(PlanError):
+            staged(spark, name, table, change)
+        assert set(load_table(spark, name).metadata.refs) == {"main"}
+    assert ids(spark, str(name)) == [1, 2]
+    # The same table, with a change that does fit.
+    done = staged(spark, name, table, RowChange(described(tmp_path, file_of(tmp_path, 3))))
+    abandon(done)
+    assert set(load_table(spark, name).metadata.refs) == {"main"}
+    assert ids(spark, str(name)) == [1, 2]
+    drop(spark, name)
+
+
+def test_who_comes_second_is_told(spark: SparkSession, name: TableName, tmp_path: Path) -> None:
+    table = made(spark, name, tmp_path, 1)
+    change = RowChange(described(tmp_path, file_of(tmp_path, 2)))
+    spark.sql(f"INSERT INTO {name} VALUES (10)")
+    with pytest.raises(ConflictError, match="somebody else"):
+        staged(spark, name, table, change)
+    assert branches(spark, str(name)) == {"main"}
+
+    waiting = staged(spark, name, load_table(spark, name), change)
+    spark.sql(f"INSERT INTO {name} VALUES (11)")
+    with pytest.raises(ConflictError, match="somebody else"):
+        publish(waiting, {})
+    assert ids(spark, str(name)) == [1, 10, 11]
+    abandon(waiting)
+    assert branches(spark, str(name)) == {"main"}
+
+    # In the moment of the commit itself.
+    table = load_table(spark, name)
+    insert = before(lambda: spark.sql(f"INSERT INTO {name} VALUES (12)"))
+    with numbered({0: insert}), pytest.raises(ConflictError):
+        staged(spark, name, table, change)
+    waiting = staged(spark, name, load_table(spark, name), change)
+    insert = before(lambda: spark.sql(f"INSERT INTO {name} VALUES (13)"))
+    with numbered({0: insert}), pytest.raises(ConflictError):
+        publish(waiting, {})
+    abandon(waiting)
+    assert ids(spark, str(name)) == [1, 10, 11, 12, 13]
+    assert branches(spark, str(name)) == {"main"}
+
+    # What does not touch the rows of `main` is in nobody's way.
+    waiting = staged(spark, name, load_table(spark, name), change)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('theirs' = '1')")
+    spark.sql(f"ALTER TABLE {name} CREATE TAG theirs")
+    assert publish(waiting, {}).metadata.properties["theirs"] == "1"
+    assert ids(spark, str(name)) == [1, 2, 10, 11, 12, 13]
+    assert branches(spark, str(name)) == {"main", "theirs"}
+    drop(spark, name)
+
+
+def test_a_table_that_somebody_else_makes_meanwhile_stays_theirs(
+    spark: SparkSession, name: TableName, tmp_path: Path
+) -> None:
+    def make() -> None:
+        spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg")
+        spark.sql(f"INSERT INTO {name} VALUES (1)")
+
+    change = RowChange(described(tmp_path, file_of(tmp_path, 2)))
+    with numbered({0: before(make)}), pytest.raises(ConflictError):
+        staged(spark, name, None, change)
+    assert ids(spark, str(name)) == [1]
+    with pytest.raises(ConflictError):
+        staged(spark, name, None, change)
+    assert ids(spark, str(name)) == [1]
+    assert branches(spark, str(name)) == {"main"}
+    drop(spark, name)
+
+
+def test_a_new_table_that_others_have_written_to_is_not_dropped_when_it_is_abandoned(
+    spark: SparkSession, name: TableName, tmp_path: Path
+) -> None:
+    waiting = staged(spark, name, None, RowChange(described(tmp_path, file_of(tmp_path, 2))))
+    spark.sql(f"INSERT INTO {name} VALUES (10)")
+    with pytest.raises(ConflictError):
+        publish(waiting, {})
+    abandon(waiting)
+    assert ids(spark, str(name)) == [10]
+    assert branches(spark, str(name)) == {"main"}
+    drop(spark, name)
+
+
+def lost(call: Any) -> Any:  # noqa: ANN401
+    """Let a commit happen, and the answer be lost."""
+    call()
+    raise RuntimeError(LOST)
+
+
+def never(call: Any) -> Any:  # noqa: ANN401, ARG001
+    raise RuntimeError(LOST)
+
+
+def test_a_commit_without_an_answer_is_looked_for(
+    spark: SparkSession, name: TableName, tmp_path: Path
+) -> None:
+    change = RowChange(described(tmp_path, file_of(tmp_path, 1)))
+    with numbered({0: never}), pytest.raises((CommitStateUnknownError, RuntimeError)):
+        staged(spark, name, None, change)
+    assert find_table(spark, name) is None
+    with numbered({0: lost}):
+        waiting = staged(spark, name, None, change)
+    with numbered({0: never}), pytest.raises((CommitStateUnknownError, RuntimeError)):
+        publish(waiting, {})
+    assert ids(spark, str(name)) == []
+    with numbered({0: lost}):
+        table = publish(waiting, {"told": "1"})
+    assert table.metadata.properties["told"] == "1"
+    assert ids(spark, str(name)) == [1]
+    drop(spark, name)
+
+
+def test_a_conversion_goes_on_after_a_commit_without_an_answer(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    name = TableName("sqlite", ("doors",), "unanswered")
+    small_table(tmp_path / "source")
+    source, target = tmp_path / "source", str(name)
+    for number, act in ((2, never), (2, lost), (1, never), (1, lost)):
+        with numbered({number: act}) as calls:
+            if act is lost:
+                delvec.convert(spark, source, target)
+            else:
+                with pytest.raises((CommitStateUnknownError, RuntimeError)):
+                    delvec.convert(spark, source, target)
+            assert calls.names[: number + 1] == ["write", "commit", "commit"][: number + 1]
+        delvec.convert(spark, source, target)
+        assert len(ids(spark, target)) == 16
+        drop(spark, name)
+
+
+@pytest.mark.parametrize("format_version", [pytest.param(2, marks=pytest.mark.slow), 3])
+def test_a_table_in_a_database_follows_its_source(
+    spark: SparkSession, tmp_path: Path, format_version: int
+) -> None:
+    table, live = small_table(tmp_path / "source")
+    target = f"sqlite.doors.follows{format_version}"
+    for version, expected in ((0, 0), (1, 20), (2, 16)):
+        report = delvec.convert(
+            spark, table.root, target, version=version, format_version=format_version
+        )
+        assert (report.version, len(ids(spark, target))) == (version, expected)
+    [vector] = table.write_vectors([0, 1, 2, 9])
+    live[0] = table.delete(live[0], vector)
+    report = delvec.convert(spark, table.root, target, verify="rows")
+    assert (report.mode, report.vectors_replaced) == ("incremental", 1)
+    assert ids(spark, target) == [3, 4, 5, 6, 7, 8, 10, 11, 12, 15, 16, 17, 18, 19]
+    assert branches(spark, target) == {"main"}
+
+
+def test_a_spark_connect_client_is_refused(tmp_path: Path) -> None:
+    class ConnectSession:
+        """As pyspark.sql.connect.session.SparkSession, which has no JVM."""
+
+    client: Any = ConnectSession()
+    small_table(tmp_path / "source")
+    for act in (delvec.convert, delvec.plan_conversion):
+        with pytest.raises(UnsupportedFeatureError, match="Spark Connect") as refused:
+            act(client, tmp_path / "source", "lake.doors.connect")
+        assert "classic" in str(refused.value.hint)
+
+
+def test_a_session_without_iceberg_is_told_what_to_add(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(jvm.kept(spark), "iceberg", raising=False)
+    monkeypatch.setattr(catalog, "_LIBRARY", "org.apache.iceberg.Nothing")
+    with pytest.raises(MissingDependencyError, match="iceberg-spark-runtime"):
+        table_name(spark, "lake.doors.t")

@@ -1,0 +1,273 @@
+"""A process that dies in the middle of an operation; `test_crashes` starts it.
+
+    python -m tests.spark.delta.write.crash_child
+        operations without a JVM: reads jobs from its input, forks for each, tells how each ended
+    python -m tests.spark.delta.write.crash_child '<job>'
+        one operation with Spark
+
+A job is `{"operation": name, "table": folder, "call": k, "when": "before" or "after"}`. Every call
+that changes what is in storage is numbered, and at number `call` the whole process group is killed:
+Python and JVM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial, wraps
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from delvec import DeltaTable
+from delvec.delta.schema.types import parse_schema
+from delvec.delta.write.commit import Base, commit
+from delvec.storage import Storage
+from delvec.storage.uncommitted import Leftovers
+from tests.delta.builder import small_table
+from tests.spark.delta.write.write_checks import deletion, ids, positions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["OPERATIONS", "SPARK_OPERATIONS", "Operation", "session", "spark_table"]
+
+_CHANGING = ("write", "write_if_absent", "delete", "delete_folder")
+ID = parse_schema(
+    '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something that is done to a table: how the table is made, and what is done.
+
+    Attributes:
+        make: Makes the table as it is before.
+        run: Does it; once more, it finds that it is done, or does it.
+    """
+
+    make: Callable[[Path], object]
+    run: Callable[[Path], object]
+
+
+def delete(path: Path, gone: tuple[int, ...] = (1, 2, 15)) -> None:
+    """Delete rows by their ids, as far as they are there."""
+    snapshot = DeltaTable.for_path(None, path).snapshot()
+    rows = positions(path, set(ids(path)) & set(gone))
+    if rows:
+        with Leftovers(snapshot.storage) as leftovers:
+            commit(Base.of(snapshot), deletion(snapshot, rows), leftovers)
+
+
+def delete_behind_a_winner(path: Path) -> None:
+    """Delete rows of files of which another writer deletes rows at the same time."""
+    snapshot = DeltaTable.for_path(None, path).snapshot()
+    rows = positions(path, set(ids(path)) & {1, 2, 15})
+    if rows:
+        quietly(delete)(path, (3, 16))
+        with Leftovers(snapshot.storage) as leftovers:
+            commit(Base.of(snapshot), deletion(snapshot, rows), leftovers)
+
+
+def alter(path: Path) -> None:
+    DeltaTable.for_path(None, path).set_properties(
+        {"delta.logRetentionDuration": "interval 9 days"}
+    )
+
+
+def made_with(properties: dict[str, str], path: Path) -> None:
+    small_table(path)
+    table = DeltaTable.for_path(None, path)
+    if "delta.checkpointPolicy" in properties:
+        table.add_feature("v2Checkpoint")
+    table.set_properties(properties)
+
+
+def plain(path: Path) -> None:
+    """Make a table of a few files without vectors, with a manifest."""
+    DeltaTable.create(
+        None,
+        path,
+        ID,
+        properties={
+            "delta.enableDeletionVectors": "false",
+            "delta.compatibility.symlinkFormatManifest.enabled": "true",
+        },
+    )
+
+
+def create(path: Path) -> None:
+    DeltaTable.create(None, path, ID, mode="ignore")
+
+
+OPERATIONS: dict[str, Operation] = {
+    "delete": Operation(small_table, delete),
+    "delete behind a winner": Operation(small_table, delete_behind_a_winner),
+    "alter": Operation(small_table, alter),
+    "alter with a checkpoint": Operation(
+        partial(made_with, {"delta.checkpointInterval": "1"}), alter
+    ),
+    "alter with a manifest": Operation(plain, alter),
+    "checkpoint": Operation(small_table, lambda path: DeltaTable.for_path(None, path).checkpoint()),
+    "checkpoint with sidecars": Operation(
+        partial(made_with, {"delta.checkpointPolicy": "v2"}),
+        lambda path: DeltaTable.for_path(None, path).checkpoint(),
+    ),
+    "create": Operation(lambda path: path.mkdir(), create),
+}
+
+
+# With Spark.
+def session() -> SparkSession:
+    """Start a small session without any engine's jars."""
+    import delvec  # noqa: PLC0415
+
+    return delvec.session(
+        master="local[1]",
+        iceberg=False,
+        conf={
+            "spark.driver.memory": "512m",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "1",
+        },
+    )
+
+
+def spark_table(spark: SparkSession, path: Path) -> None:
+    """Make a table of two files, ids 0 to 19."""
+    table = DeltaTable.create(spark, path, "id long, n long")
+    for start in (0, 10):
+        table.append(spark.range(start, start + 10, 1, 1).selectExpr("id", "id AS n"))
+
+
+def _merge(spark: SparkSession, path: Path) -> None:
+    source = spark.range(18, 22, 1, 1).selectExpr("id", "-1L AS n")
+    merge = DeltaTable.for_path(spark, path).merge(source, "t.id = s.id")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+SPARK_OPERATIONS: dict[str, Callable[[SparkSession, Path], object]] = {
+    "DELETE": lambda spark, path: DeltaTable.for_path(spark, path).delete("id % 10 = 3"),
+    "UPDATE": lambda spark, path: DeltaTable.for_path(spark, path).update(
+        {"n": "-1"}, "id % 10 = 3"
+    ),
+    "MERGE": _merge,
+    "append": lambda spark, path: DeltaTable.for_path(spark, path).append(
+        spark.range(20, 22, 1, 1).selectExpr("id", "-1L AS n"), txn_app_id="a", txn_version=1
+    ),
+}
+
+
+# Killing.
+_calls = count(1)
+_last = 0
+_quiet = threading.local()
+
+
+def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function make calls that are not numbered."""
+
+    @wraps(function)
+    def called(*arguments: Any) -> Any:  # noqa: ANN401
+        _quiet.on = True
+        try:
+            return function(*arguments)
+        finally:
+            _quiet.on = False
+
+    return called
+
+
+def _die() -> None:
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+    time.sleep(60)
+
+
+def _numbered(function: Callable[..., Any], job: dict[str, Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def called(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
+        global _last  # noqa: PLW0603
+        if getattr(_quiet, "on", False):
+            return function(*arguments, **keywords)
+        _last = number = next(_calls)
+        if number == job["call"] and job["when"] == "before":
+            _die()
+        if number == job["call"] and job["when"] == "during":
+            threading.Thread(target=_die_at_a_file, args=(Path(job["table"]),)).start()
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            if number == job["call"] and job["when"] == "after":
+                _die()
+
+    return called
+
+
+def _die_at_a_file(table: Path) -> None:
+    """Wait for the first file that a job writes."""
+    while not list(table.glob("*/_temporary/**/*.parquet")):
+        time.sleep(0.001)
+    _die()
+
+
+def _number_calls(job: dict[str, Any]) -> None:
+    for name in _CHANGING:
+        setattr(Storage, name, _numbered(getattr(Storage, name), job))
+    # Inside a put on a disk: what was staged is there, and not yet under its name.
+    for name in ("link", "replace"):
+        setattr(os, name, _numbered(getattr(os, name), job))
+
+
+def _forked(job: dict[str, Any], told: int) -> None:
+    os.setsid()
+    _number_calls(job)
+    OPERATIONS[job["operation"]].run(Path(job["table"]))
+    os.write(told, str(_last).encode())
+
+
+def _serve() -> None:
+    """Fork for each job, and say its status and how many calls it made."""
+    for line in sys.stdin:
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            status = 1
+            try:
+                _forked(json.loads(line), writing)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writing)
+        _, status = os.waitpid(child, 0)
+        with os.fdopen(reading) as told:
+            calls = told.read()
+        print(json.dumps([status, int(calls or 0)]), flush=True)  # noqa: T201
+
+
+def _with_spark(job: dict[str, Any]) -> None:
+    spark = session()
+    import delvec.spark.delta.write.append as appending  # noqa: PLC0415
+    import delvec.spark.delta.write.merge as merging  # noqa: PLC0415
+    import delvec.spark.delta.write.update as updating  # noqa: PLC0415
+
+    for module in (appending, merging, updating):
+        module.write_rows = _numbered(module.write_rows, job)  # type: ignore[attr-defined]
+    _number_calls(job)
+    SPARK_OPERATIONS[job["operation"]](spark, Path(job["table"]))
+    print(json.dumps([0, _last]))  # noqa: T201
+    sys.stdout.flush()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _with_spark(json.loads(sys.argv[1]))
+    else:
+        _serve()

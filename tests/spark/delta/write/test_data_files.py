@@ -1,0 +1,365 @@
+"""`write_rows`: files, partitions and statistics as delta-spark would write them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable as RustTable
+from deltalake import QueryBuilder
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+
+from delvec import DeltaTable
+from delvec.delta.schema.metadata import Metadata
+from delvec.errors import InvalidArgumentError, PlanError
+from delvec.spark.delta.write.data_files import WrittenFiles, write_change_rows, write_rows
+from delvec.storage import Storage
+from tests.delta.readers import by_frame, same_rows, settings_of
+from tests.spark.delta.spark_tables import as_delta_spark_reads, commits, create, live_adds, sql
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+TYPES = """
+    id INT, by BYTE, sh SHORT, l LONG, f FLOAT, d DOUBLE, dec DECIMAL(38,10), price DECIMAL(5,2),
+    bo BOOLEAN, bi BINARY, s STRING, dt DATE, ts TIMESTAMP, tn TIMESTAMP_NTZ, v VARIANT,
+    a ARRAY<STRUCT<c: INT>>, m MAP<STRING, STRUCT<e: INT>>,
+    st STRUCT<x: INT, y: STRUCT<z: STRING, w: BOOLEAN>>, nothing STRING
+"""
+ROWS = """
+    SELECT 1, 1Y, 2S, 4L, 1.5F, -0.0D, 1234567890123456789012345678.0123456789, -1.50, true,
+        X'00ff', repeat('\u00fc', 40), DATE'0001-01-01', TIMESTAMP'1969-12-31 23:59:59.9999',
+        TIMESTAMP_NTZ'1960-01-01 00:00:00.123456', parse_json('{"a":1}'), array(struct(1), null),
+        map('a', struct(2)), struct(1, struct('z', true)), null
+    UNION ALL SELECT 2, -1Y, -2S, -4L, 0.1F, 0.1D, -0.5, 1.5, false, X'01', 'a', DATE'9999-12-31',
+        TIMESTAMP'2026-01-01 00:00:00.1239', TIMESTAMP_NTZ'2026-01-01 00:00:00', null, null, null,
+        null, null
+"""
+
+
+def metadata_of(path: Path) -> Metadata:
+    [metadata] = [
+        action["metaData"]
+        for actions in commits(path)
+        for action in actions
+        if "metaData" in action
+    ][-1:]
+    return Metadata.from_json(metadata)
+
+
+def commit(path: Path, written: WrittenFiles) -> None:
+    version = len(commits(path))
+    actions = [{"commitInfo": {"timestamp": 1, "operation": "WRITE"}}]
+    actions += [{"add": add} for add in written.adds]
+    text = "".join(json.dumps(action) + "\n" for action in actions)
+    (path / "_delta_log" / f"{version:020d}.json").write_text(text)
+
+
+def written_twice(
+    spark: SparkSession,
+    tmp_path: Path,
+    columns: str,
+    rows: str,
+    **options: Any,  # noqa: ANN401
+) -> tuple[Path, WrittenFiles, Path]:
+    """Write rows by delvec into one table, by delta-spark into another."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for path in (ours, theirs):
+        create(spark, path, columns, **options)
+    sql(spark, theirs, f"INSERT INTO {{T}} SELECT /*+ COALESCE(1) */ * FROM ({rows})")
+    frame = as_delta_spark_reads(spark, theirs).coalesce(1)
+    written = write_rows(spark, Storage.open(ours), metadata_of(ours), frame, tight_bounds=True)
+    commit(ours, written)
+    return ours, written, theirs
+
+
+def comparable(stats: str) -> dict[str, Any]:
+    """Give statistics without what only delta-spark knows, zones and shortened floats alike."""
+    found = json.loads(stats)
+    for name in ("a", "m"):
+        found["nullCount"].pop(name, None)
+    for bounds in (found["minValues"], found["maxValues"]):
+        bounds.pop("ts", None)  # delta-spark writes it in the session's zone
+        if "f" in bounds:
+            bounds["f"] = float(np.float32(bounds["f"]))
+    return found  # type: ignore[no-any-return]
+
+
+def test_all_types_are_written_as_by_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
+    user_settings = {
+        "spark.sql.session.timeZone": "Europe/Berlin",
+        "spark.sql.parquet.outputTimestampType": "INT96",
+        "spark.sql.parquet.writeLegacyFormat": "true",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+    }
+    with settings_of(spark, user_settings):
+        ours, written, theirs = written_twice(spark, tmp_path, TYPES, ROWS)
+        assert {key: spark.conf.get(key) for key in user_settings} == user_settings
+    [add], [theirs_add] = written.adds, live_adds(theirs)
+    assert comparable(add["stats"]) == comparable(theirs_add["stats"])
+    stats = json.loads(add["stats"])
+    assert stats["minValues"]["ts"] == "1969-12-31T22:59:59.999Z"
+    assert stats["maxValues"]["ts"] == "2025-12-31T23:00:00.123Z"
+    assert "1234567890123456789012345678.0123456789" in add["stats"]
+    footer = pq.ParquetFile(ours / add["path"])
+    assert footer.schema.column(12).physical_type == "INT64"
+    assert footer.schema.column(6).physical_type == "FIXED_LEN_BYTE_ARRAY"
+    # PySpark cannot give a variant that is null to Arrow.
+    expected = as_delta_spark_reads(spark, theirs).withColumn("v", F.expr("to_json(v)")).toArrow()
+    for found in (as_delta_spark_reads(spark, ours), by_frame(spark, ours)):
+        assert same_rows(found.withColumn("v", F.expr("to_json(v)")).toArrow(), expected)
+    assert (written.rows, written.bytes) == (2, (ours / add["path"]).stat().st_size)
+    assert add["modificationTime"] == (ours / add["path"]).stat().st_mtime_ns // 1_000_000
+
+
+def test_a_nan_leaves_no_maximum(spark: SparkSession, tmp_path: Path) -> None:
+    create(spark, tmp_path / "t", "d DOUBLE, f FLOAT")
+    rows = spark.sql("SELECT double(x) d, float(x) f FROM VALUES ('1'), ('NaN'), ('-2') AS t(x)")
+    written = write_rows(
+        spark,
+        Storage.open(tmp_path / "t"),
+        metadata_of(tmp_path / "t"),
+        rows.coalesce(1),
+        tight_bounds=False,
+    )
+    stats = json.loads(written.adds[0]["stats"])
+    assert "maxValues" not in stats
+    assert stats["minValues"] == {"d": -2.0, "f": -2.0}
+    assert "tightBounds" not in stats
+
+
+PARTITIONS = {
+    "STRING": ["'a b/%=:?#\u00fc\\\\'", "''", "null", "'%41 '", "'\\n\"{}[]^'"],
+    "TIMESTAMP": [
+        "TIMESTAMP'2021-10-31 02:30:00.1234'",
+        "TIMESTAMP'2021-10-31 02:30:00.1234' + INTERVAL 1 HOUR",
+        "TIMESTAMP'1969-12-31 23:59:59.999999'",
+        "TIMESTAMP'2020-01-01 00:00:00'",
+        "null",
+    ],
+    "TIMESTAMP_NTZ": ["TIMESTAMP_NTZ'2021-03-28 02:30:00.1234'", "TIMESTAMP_NTZ'2020-01-01'"],
+    "DATE": ["DATE'0001-01-01'", "DATE'2026-01-31'", "null"],
+    "DECIMAL(10,2)": ["1.10", "-0.05"],
+    "BOOLEAN": ["true", "false", "null"],
+    "DOUBLE": ["1e10D", "0.1D", "double('NaN')", "double('-Infinity')"],
+    "BINARY": ["X'414220'", "X'01'", "CAST('\u00fc' AS BINARY)"],
+    "LONG": ["-9223372036854775808L"],
+}
+
+
+def test_partition_values_are_those_of_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = list(PARTITIONS)
+    columns = "id INT, " + ", ".join(f"P{n} {kind}" for n, kind in enumerate(kinds))
+    parts = [f"p{n}" for n in range(len(kinds))]
+    rows = " UNION ALL ".join(
+        f"SELECT {number}, " + ", ".join(each[number % len(each)] for each in PARTITIONS.values())
+        for number in range(5)
+    )
+    with settings_of(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+        ours, written, theirs = written_twice(spark, tmp_path, columns, rows, partitioned_by=parts)
+        mine = as_delta_spark_reads(spark, ours).toArrow()
+        assert same_rows(mine, as_delta_spark_reads(spark, theirs).toArrow())
+        assert same_rows(by_frame(spark, ours).toArrow(), mine)
+
+    def values(adds: Any) -> list[Any]:  # noqa: ANN401
+        return sorted(json.dumps(add["partitionValues"], sort_keys=True) for add in adds)
+
+    assert len(written.adds) == 5
+    assert values(written.adds) == values(live_adds(theirs))
+    assert all((ours / unquote(add["path"])).is_file() for add in written.adds)
+    query = QueryBuilder().register("t", RustTable(str(ours)))
+    found = pa.table(query.execute("SELECT id, P0, P3, P4, P8 FROM t ORDER BY id").read_all())
+    expected = mine.select(["id", "P0", "P3", "P4", "P8"]).sort_by("id")
+    assert [tuple(row.values()) for row in found.to_pylist()] == [
+        tuple(row.values()) for row in expected.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_mapped_columns_have_their_names_and_ids(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    ours, written, theirs = written_twice(
+        spark,
+        tmp_path,
+        "id INT, s STRUCT<a: INT, b: ARRAY<STRUCT<c: INT>>>,"
+        " m MAP<STRING, STRUCT<e: INT>>, P STRING",
+        "SELECT 1, struct(2, array(struct(3))), map('x', struct(4)), 'q r'"
+        " UNION ALL SELECT 2, null, null, null",
+        partitioned_by=["p"],
+        properties={"delta.columnMapping.mode": mode},
+    )
+    metadata = metadata_of(ours)
+    [part] = metadata.partition_fields
+    assert {add["partitionValues"][part.physical_name] for add in written.adds} == {"q r", None}
+    expected = as_delta_spark_reads(spark, theirs).toArrow()
+    assert same_rows(as_delta_spark_reads(spark, ours).toArrow(), expected)
+    assert same_rows(by_frame(spark, ours).toArrow(), expected)
+    [file] = [
+        ours / unquote(a["path"]) for a in written.adds if json.loads(a["stats"])["numRecords"]
+    ][:1]
+    stored = pq.read_schema(file)
+    ids = [int(field.metadata[b"PARQUET:field_id"]) for field in stored]
+    assert ids == [field.field_id for field in metadata.schema.fields[:3]]
+    names = [field.physical_name for field in metadata.schema.fields[:3]]
+    assert stored.names == names
+    inner = stored.field(1).type
+    assert [int(each.metadata[b"PARQUET:field_id"]) for each in inner] == [3, 4]
+    mins = [json.loads(add["stats"]).get("minValues", {}) for add in written.adds]
+    assert {"1"} <= {str(each.get(names[0])) for each in mins}
+
+
+def simple(spark: SparkSession, path: Path, **options: Any) -> tuple[Storage, Metadata]:  # noqa: ANN401
+    create(spark, path, "id LONG, p STRING", **options)
+    return Storage.open(path), metadata_of(path)
+
+
+def numbers(spark: SparkSession, count: int) -> DataFrame:
+    return spark.range(count).select("id", F.lit("x").alias("p"))
+
+
+def left_in(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir() if each.name != "_delta_log")
+
+
+def test_no_rows_leave_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    storage, metadata = simple(spark, tmp_path / "t")
+    written = write_rows(spark, storage, metadata, numbers(spark, 0), tight_bounds=True)
+    assert (written.adds, written.rows, written.bytes) == ((), 0, 0)
+    assert left_in(tmp_path / "t") == []
+
+
+def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    storage, metadata = simple(spark, tmp_path / "t")
+    failing = spark.range(100, numPartitions=4).selectExpr(
+        "if(id = 99, raise_error('bad row'), id) AS id", "'x' AS p"
+    )
+    with pytest.raises(PySparkException, match="bad row"):
+        write_rows(spark, storage, metadata, failing, tight_bounds=True)
+    assert left_in(tmp_path / "t") == []
+
+
+@pytest.mark.slow
+def test_a_footer_that_cannot_be_read_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, metadata = simple(spark, tmp_path / "t")
+
+    def broken(*_: object) -> None:
+        raise OSError("disk gone")
+
+    monkeypatch.setattr("delvec.spark.delta.write.data_files.read_footer", broken)
+    with pytest.raises(OSError, match="disk gone"):
+        write_rows(spark, storage, metadata, numbers(spark, 3), tight_bounds=True)
+    assert left_in(tmp_path / "t") == []
+
+
+@pytest.mark.slow
+def test_the_number_of_tasks_can_be_bounded(spark: SparkSession, tmp_path: Path) -> None:
+    storage, metadata = simple(spark, tmp_path / "t")
+    rows = numbers(spark, 100).repartition(4)
+    written = write_rows(spark, storage, metadata, rows, tight_bounds=True, files=1)
+    assert (len(written.adds), written.rows) == (1, 100)
+    storage.delete_folder(written.folder)
+    assert left_in(tmp_path / "t") == []
+
+
+@pytest.mark.slow
+def test_checkpointed_and_cached_rows_can_be_written(spark: SparkSession, tmp_path: Path) -> None:
+    storage, metadata = simple(spark, tmp_path / "t")
+    cached = numbers(spark, 4).cache()
+    for rows in (numbers(spark, 4).localCheckpoint(), cached):
+        assert write_rows(spark, storage, metadata, rows, tight_bounds=True).rows == 4
+    cached.unpersist()
+
+
+@pytest.mark.slow
+def test_the_table_says_how_its_files_are_compressed(spark: SparkSession, tmp_path: Path) -> None:
+    properties = {"delta.parquet.compression.codec": "ZSTD", "delta.randomizeFilePrefixes": "true"}
+    storage, plain = simple(spark, tmp_path / "t")
+    metadata = replace(plain, configuration=properties)
+    written = write_rows(spark, storage, metadata, numbers(spark, 4), tight_bounds=True)
+    footer = pq.read_metadata(tmp_path / "t" / written.adds[0]["path"])
+    assert footer.row_group(0).column(0).compression == "ZSTD"
+    assert len(written.folder.split("/")[0]) == 2
+
+
+def test_columns_that_files_have_besides_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    storage, metadata = simple(spark, tmp_path / "t", partitioned_by=["p"])
+    rows = numbers(spark, 2).withColumn("_row-id-col", F.col("id") + 10).coalesce(1)
+    written = write_rows(spark, storage, metadata, rows, tight_bounds=True)
+    stored = pq.ParquetFile(tmp_path / "t" / unquote(written.adds[0]["path"])).read()
+    assert stored.to_pydict() == {"id": [0, 1], "_row-id-col": [10, 11]}
+    assert json.loads(written.adds[0]["stats"])["minValues"] == {"id": 0}
+
+
+def test_change_rows_go_where_readers_look_for_them(spark: SparkSession, tmp_path: Path) -> None:
+    storage, metadata = simple(spark, tmp_path / "t", partitioned_by=["p"])
+    rows = numbers(spark, 2).withColumn("_change_type", F.lit("delete")).coalesce(1)
+    written = write_change_rows(spark, storage, metadata, rows)
+    [action] = written.adds
+    assert action["path"].startswith(f"{written.folder}/p=x/")
+    assert written.folder.startswith("_change_data/")
+    size = (tmp_path / "t" / action["path"]).stat().st_size
+    assert action == {
+        "path": action["path"],
+        "partitionValues": {"p": "x"},
+        "size": size,
+        "dataChange": False,
+    }
+    stored = pq.ParquetFile(tmp_path / "t" / action["path"]).read()
+    assert stored.column("_change_type").to_pylist() == ["delete", "delete"]
+    with pytest.raises(PlanError, match="_change_type"):
+        write_change_rows(spark, storage, metadata, numbers(spark, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("value", "kind", "message"),
+    [
+        ("'__HIVE_DEFAULT_PARTITION__'", "STRING", "stands for null"),
+        ("X'ff'", "BINARY", "INVALID_UTF8"),
+    ],
+)
+def test_values_that_folders_cannot_hold_are_refused(
+    spark: SparkSession, tmp_path: Path, value: str, kind: str, message: str
+) -> None:
+    create(spark, tmp_path / "t", f"id INT, p {kind}", partitioned_by=["p"])
+    rows = spark.sql(f"SELECT 1 AS id, {value} AS p")
+    storage, metadata = Storage.open(tmp_path / "t"), metadata_of(tmp_path / "t")
+    with pytest.raises(PySparkException, match=message):
+        write_rows(spark, storage, metadata, rows, tight_bounds=True)
+    assert left_in(tmp_path / "t") == []
+
+
+def test_rows_that_cannot_be_files_of_the_table_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    storage, metadata = simple(spark, tmp_path / "t")
+    with pytest.raises(PlanError, match="p, id"):
+        write_rows(spark, storage, metadata, numbers(spark, 1).select("p", "id"), tight_bounds=True)
+    all_parts = Metadata.from_json(
+        {"schemaString": metadata.schema_string, "partitionColumns": ["id", "p"]}
+    )
+    with pytest.raises(InvalidArgumentError, match="partition columns only"):
+        write_rows(spark, storage, all_parts, numbers(spark, 1), tight_bounds=True)
+
+
+def test_rows_of_delvecs_own_scan_can_be_written(spark: SparkSession, tmp_path: Path) -> None:
+    storage, metadata = simple(spark, tmp_path / "t", partitioned_by=["p"])
+    commit(
+        tmp_path / "t", write_rows(spark, storage, metadata, numbers(spark, 5), tight_bounds=True)
+    )
+    rows = DeltaTable.for_path(spark, tmp_path / "t").to_df()
+    assert write_rows(spark, storage, metadata, rows, tight_bounds=True).rows == 5

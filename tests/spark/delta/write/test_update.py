@@ -1,0 +1,221 @@
+"""What UPDATE means, with delta-spark as the judge."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions
+
+from delvec import DeltaTable
+from delvec.errors import ConstraintError, InvalidArgumentError
+from tests.marks import slow_but
+from tests.spark.delta import spark_tables
+from tests.spark.delta.write.judge import Lazily, folder, judged, rows_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+OFF = {"delta.enableDeletionVectors": "false"}
+COLUMNS = (
+    "id BIGINT, a INT, b INT, p STRING, s STRUCT<x: INT, y: STRUCT<z: STRING>>,"
+    " l ARRAY<INT>, m MAP<STRING, INT>, d DECIMAL(5, 2), day DATE"
+)
+ROWS = (
+    "SELECT id, INT(id), IF(id = 5, NULL, INT(id * 10)), IF(id = 4, NULL, STRING(id % 2)),"
+    " named_struct('x', INT(id), 'y', named_struct('z', 'z')), array(INT(id)),"
+    " map('k', INT(id)), DECIMAL(id), DATE'2024-01-01' FROM range({}, {}, 1, 1)"
+)
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two files or more of four rows each; row 2 is gone."""
+
+    def make(kind: str) -> Path:
+        path = tmp_path_factory.mktemp(kind) / "t"
+        parts = ["p"] if kind == "parts" else []
+        properties = {"feed": FEED, "copied": FEED | OFF, "parts": {}}[kind]
+        spark_tables.create(spark, path, COLUMNS, partitioned_by=parts, properties=properties)
+        spark_tables.sql(
+            spark,
+            path,
+            "INSERT INTO {T} " + ROWS.format(0, 4),
+            "INSERT INTO {T} " + ROWS.format(4, 8),
+            "DELETE FROM {T} WHERE id = 2",
+        )
+        return path
+
+    return Lazily(make)
+
+
+# The kind of table, the statement, new values, the condition.
+Case = tuple[str, str, dict[str, Any], Any]
+CASES: dict[str, Case] = {
+    "fields, lists, maps and a swap": (
+        "feed",
+        (
+            "SET a = b, b = a, s.x = s.x + 1, s.y.z = upper(s.y.z), l = array(1, NULL),"
+            " m = map('k', a), d = 1.005 WHERE id % 3 = 0"
+        ),
+        {
+            "a": "b",
+            "B": "a",
+            "s.x": "s.x + 1",
+            "S.y.z": lambda: functions.upper("s.y.z"),
+            "l": "array(1, NULL)",
+            "m": "map('k', a)",
+            "d": "1.005",
+        },
+        "id % 3 = 0",
+    ),
+    "everything, copied": ("copied", "SET a = a + 1", {"a": "a + 1"}, None),
+    "some, copied": ("copied", "SET b = 0 WHERE b > 30", {"b": 0}, "b > 30"),
+    "partitions": (
+        "parts",
+        "SET p = concat(p, 'é/ %'), a = NULL WHERE p = '1' OR p IS NULL",
+        {"p": "concat(p, 'é/ %')", "a": None},
+        lambda: (functions.col("p") == "1") | functions.col("p").isNull(),
+    ),
+    "everything": ("feed", "SET p = 'x'", {"p": lambda: functions.lit("x")}, None),
+    "a condition that is null": ("feed", "SET a = 1 WHERE b > NULL", {"a": 1}, "b > NULL"),
+    "no row": ("parts", "SET a = 1 WHERE id > 100", {"a": 1}, "id > 100"),
+    "other types": (
+        "parts",
+        "SET a = id, d = a, p = a, id = CAST(1 AS TINYINT), day = TIMESTAMP'2024-02-03 04:05:06'",
+        {
+            "a": "id",
+            "d": "a",
+            "p": "a",
+            "id": "CAST(1 AS TINYINT)",
+            "day": "TIMESTAMP'2024-02-03 04:05:06'",
+        },
+        None,
+    ),
+    "too large": ("feed", "SET a = id + 3000000000 WHERE id = 1", {"a": "id + 3000000000"}, "id=1"),
+    "too wide a decimal": ("feed", "SET d = 12345.6 WHERE id = 1", {"d": "12345.6"}, "id = 1"),
+    "a text that is no number": ("feed", "SET a = 'x'", {"a": "'x'"}, None),
+    "a number for a date": ("feed", "SET day = 17", {"day": 17}, None),
+    "no such column": ("feed", "SET nope = 1", {"nope": 1}, None),
+    "no such field": ("feed", "SET s.nope = 1", {"s.nope": 1}, None),
+    "no such name in the condition": ("feed", "SET a = 1 WHERE no = 1", {"a": 1}, "no = 1"),
+    "a field and its struct": (
+        "feed",
+        "SET s = NULL, s.x = 1",
+        {"s": None, "s.x": 1},
+        None,
+    ),
+    "a struct with other fields": (
+        "feed",
+        "SET s = named_struct('y', named_struct('z', 'q'), 'x', 3) WHERE id = 1",
+        {"s": "named_struct('y', named_struct('z', 'q'), 'x', 3)"},
+        "id = 1",
+    ),
+}
+FAST = {"fields, lists, maps and a swap", "some, copied", "partitions"}
+
+
+def made(value: Any) -> Any:  # noqa: ANN401
+    """Make what only exists while a session runs."""
+    return value() if callable(value) else value
+
+
+@pytest.mark.parametrize("name", slow_but(FAST, CASES))
+def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path], name: str) -> None:
+    kind, sql, values, where = CASES[name]
+    result = judged(
+        spark,
+        tables[kind],
+        name.replace(" ", "-"),
+        f"UPDATE {{T}} {sql}",
+        lambda t: t.update({key: made(value) for key, value in values.items()}, made(where)),
+        "numUpdatedRows",
+    )
+    if name in ("no row", "a condition that is null"):
+        assert result.done.version is None
+
+
+def test_a_condition_that_is_different_each_time_counts_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable.create(spark, tmp_path / "t", "id long, v double", properties=FEED)
+    table.append(spark.range(0, 1000, 1, 2).selectExpr("id", "-1d v"))
+    report = table.update({"v": functions.rand()}, where="rand() < 0.5")
+    changed = {(row.id, row.v) for row in table.to_df().where("v <> -1").collect()}
+    assert table.count() == 1000
+    assert len(changed) == report.rows_updated
+    assert 0 < len(changed) < 1000
+    adds = spark_tables.live_adds(tmp_path / "t")
+    marked = sum(add["deletionVector"]["cardinality"] for add in adds if "deletionVector" in add)
+    assert marked == report.rows_updated
+    told = table.changes(report.version).where("_change_type = 'update_postimage'").collect()
+    assert {(row.id, row.v) for row in told} == changed
+
+
+def test_plain_values_and_odd_names(spark: SparkSession, tmp_path: Path) -> None:
+    spark_tables.create(
+        spark,
+        tmp_path / "t",
+        "`a.b` int, `c``d` string, s struct<`x.y`: int, z: int>, l array<int>, d decimal(5,2),"
+        " day date, flag boolean, bytes binary, c char(3), v varchar(3)",
+        properties={"delta.columnMapping.mode": "name"},
+    )
+    table = DeltaTable.for_path(spark, tmp_path / "t")
+    table.append(spark.sql("SELECT 1 `a.b`, 'x' `c``d`, named_struct('x.y', 1, 'z', 2) s"))
+    table.update(
+        {
+            "a.b": "`a.b` + 1",
+            "`c``d`": "concat(`c``d`, 'y')",
+            "s.`x.y`": 7,
+            "l": [1, 2],
+            "d": Decimal("1.50"),
+            "day": dt.date(2024, 2, 29),
+            "flag": True,
+            "bytes": b"\x01",
+            "c": "'q'",
+            "v": "'abc'",
+        }
+    )
+    assert table.update({"`a.b`": "`a.b` * 10", "c`d": "'z'"}).rows_updated == 1
+    [row] = table.to_df().collect()
+    day = dt.date(2024, 2, 29)
+    expected = (20, "z", (7, 2), [1, 2], Decimal("1.50"), day, True, b"\x01", "q  ", "abc")
+    assert tuple(row) == expected
+    assert sum(rows_of(spark, tmp_path / "t").values()) == 1
+    before = folder(tmp_path / "t")
+    for column in ("c", "v"):
+        with pytest.raises(ConstraintError):
+            table.update({column: "'abcd'"})
+    for name in ("a", "s.x", "a.b.c", "", "c"):
+        with pytest.raises(InvalidArgumentError):
+            table.update({name: "no_such_name"})
+    with pytest.raises(InvalidArgumentError):
+        table.update({})
+    # Stricter than delta-spark, which casts here though it does not in an INSERT.
+    with pytest.raises(InvalidArgumentError, match="string cannot be stored"):
+        table.update({"`a.b`": "'17'"})
+    assert folder(tmp_path / "t") == before
+
+
+def test_whole_files_go_by_the_log_and_a_plan_leaves_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable.create(spark, tmp_path / "t", "id long, p int", partition_by=["p"])
+    table.append(spark.range(0, 6, 1, 1).selectExpr("id", "int(id % 2) p"))
+    table.delete("id = 3")
+    before = folder(tmp_path / "t")
+    dry = table.update({"id": "id + 100"}, where="p = 1", dry_run=True)
+    assert (dry.version, dry.rows_updated, dry.files_removed) == (None, 2, 1)
+    assert folder(tmp_path / "t") == before
+    report = table.update({"id": "id + 100"}, where="p = 1")
+    assert (report.rows_updated, report.scans, report.vectors_added) == (2, 0, 0)
+    assert Counter(row.id for row in table.to_df().collect()) == Counter([0, 2, 4, 101, 105])
+    assert sum(rows_of(spark, tmp_path / "t").values()) == 5

@@ -1,0 +1,127 @@
+"""What tests of writes share: files of a table, what no commit names, and a moment to interfere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+
+from delvec import DeltaTable
+from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.write.change import Change, LiveFile, Marked
+from delvec.delta.write.commit import commit
+from delvec.vector import Bitmap, Descriptor
+from tests.spark.delta.spark_tables import commits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    import pytest
+
+    from delvec.delta.log.snapshot import Snapshot
+
+__all__ = [
+    "before_commit",
+    "deletion",
+    "files_below",
+    "ids",
+    "live",
+    "positions",
+    "unnamed_files",
+]
+
+
+def files_below(root: Path) -> dict[str, bytes]:
+    """Give all files of a table, hidden ones and those of the log too."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def unnamed_files(root: Path) -> set[str]:
+    """Give the files outside the log that no commit names, without Hadoop's checksums."""
+    named = set()
+    for actions in commits(root):
+        for action in actions:
+            for kind in ("add", "remove", "cdc"):
+                body = action.get(kind)
+                if body is None:
+                    continue
+                named.add(unquote(body["path"]))
+                if vector := body.get("deletionVector"):
+                    named.add(str(Descriptor.from_json(vector).file_path))
+    found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    return {
+        name for name in found - named if not name.startswith("_delta_log/") and name[-4:] != ".crc"
+    }
+
+
+def ids(path: Path, version: int | None = None) -> list[int]:
+    """Read the column `id` without a session, sorted."""
+    found = DeltaTable.for_path(None, path).to_arrow(columns=["id"], version=version)
+    return sorted(found.column("id").to_pylist())
+
+
+def live(snapshot: Snapshot) -> dict[str, LiveFile]:
+    """Give the data files of a version by their paths."""
+    paths = snapshot.files.paths.to_pylist()
+    entries = snapshot.files.entries(range(len(paths)))
+    return {path: LiveFile(path, entry) for path, entry in zip(paths, entries, strict=True)}
+
+
+def deletion(
+    snapshot: Snapshot,
+    rows: Mapping[str, Iterable[int]],
+    **more: Any,  # noqa: ANN401
+) -> Change:
+    """Make a delete of rows of files by hand."""
+    files = live(snapshot)
+    marked = []
+    for path, positions in rows.items():
+        file, number = files[path], list(files).index(path)
+        [old] = load_vectors(snapshot.storage, snapshot.files.data_files([number]))
+        new, count = Bitmap(list(positions)), file.rows
+        assert count is not None
+        marked.append(Marked(file, count, new if old is None else old | new))
+    return Change(**{"operation": "DELETE", "marked": tuple(marked), **more})
+
+
+def positions(path: Path, wanted: Iterable[int]) -> dict[str, list[int]]:
+    """Find rows by their ids: their places by file."""
+    found: dict[str, list[int]] = {}
+    chosen = set(wanted)
+    for name in live(DeltaTable.for_path(None, path).snapshot()):
+        column = pq.read_table(path / name, columns=["id"]).column("id").to_pylist()
+        if rows := [place for place, value in enumerate(column) if value in chosen]:
+            found[name] = rows
+    return found
+
+
+def before_commit(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[int]:
+    """Let other things happen between an operation's work and its commit, once each in order.
+
+    Gives a list that grows by an entry for each commit that was tried.
+    """
+    import delvec.delta.write.transaction as running  # noqa: PLC0415 - processes without Spark start sooner
+
+    waiting = list(actions)
+    tried: list[int] = []
+    within = [False]  # the commits that such things make are not meant
+
+    def interrupted(*arguments: Any) -> Any:  # noqa: ANN401
+        if within[0]:
+            return commit(*arguments)
+        tried.append(len(tried))
+        if waiting:
+            within[0] = True
+            waiting.pop(0)()
+            within[0] = False
+        return commit(*arguments)
+
+    monkeypatch.setattr(running, "commit", interrupted)
+    return tried

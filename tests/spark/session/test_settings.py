@@ -1,0 +1,203 @@
+"""What `configure` puts into a builder; nothing here starts a JVM."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import delvec
+from delvec.errors import UnsupportedFeatureError
+from delvec.spark import jvm
+from delvec.spark.session.session import iceberg_coordinate
+from delvec.spark.session.settings import setting
+
+RUNTIME = iceberg_coordinate("4.1.0")
+EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE", "MASTER")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    # As in a process of its own: other tests may have started a JVM in this one.
+    monkeypatch.setattr(jvm, "is_running", lambda: False)
+
+
+def options(builder: SparkSession.Builder) -> dict[str, str]:
+    return builder._options
+
+
+@pytest.mark.parametrize(
+    ("spark", "coordinate"),
+    [
+        ("4.0.1", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"),
+        ("4.1.4", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"),
+    ],
+)
+def test_the_runtime_is_chosen_by_the_version_of_spark(spark: str, coordinate: str) -> None:
+    assert iceberg_coordinate(spark) == coordinate
+
+
+@pytest.mark.parametrize("spark", ["3.5.1", "4.2.0", "4.3.0", "5.0.0"])
+def test_a_spark_without_a_runtime_is_named_with_a_way_on(spark: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=f"no runtime for Spark {spark}") as failure:
+        iceberg_coordinate(spark)
+    assert failure.value.feature == "iceberg"
+    assert failure.value.hint is not None
+    assert "iceberg=False" in failure.value.hint
+
+
+def test_an_empty_builder_gets_runtime_extension_and_catalog(tmp_path: Path) -> None:
+    builder = delvec.configure(SparkSession.builder, warehouse=tmp_path / "lake house")
+    assert options(builder) == {
+        "spark.jars.packages": RUNTIME,
+        "spark.sql.extensions": EXTENSIONS,
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.warehouse": str(tmp_path / "lake house"),
+    }
+
+
+def test_without_iceberg_there_is_no_jar() -> None:
+    builder = delvec.configure(SparkSession.builder, warehouse="w", iceberg=False)
+    assert options(builder) == {}
+
+
+def test_packages_extensions_and_catalogs_of_the_user_stay() -> None:
+    mine = (
+        SparkSession.builder.config("spark.jars.packages", "a:b:1, c:d:2")
+        .config("spark.sql.extensions", "my.Extensions")
+        .config("spark.sql.catalog.lake", "my.Catalog")
+    )
+    set_by_me = dict(options(mine))
+    after = options(delvec.configure(mine, warehouse="w", packages=["e:f:3", "a:b:1"]))
+    assert after == set_by_me | {
+        "spark.jars.packages": f"a:b:1,c:d:2,e:f:3,{RUNTIME}",
+        "spark.sql.extensions": f"my.Extensions,{EXTENSIONS}",
+    }
+
+
+def test_configuring_twice_changes_nothing() -> None:
+    builder = delvec.configure(SparkSession.builder, warehouse="w")
+    before = dict(options(builder))
+    assert options(delvec.configure(builder, warehouse="w")) == before
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ("spark.jars.packages", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"),
+        ("spark.jars", "/jars/iceberg-spark-runtime-4.1_2.13-1.12.0.jar"),
+    ],
+)
+def test_an_iceberg_runtime_that_is_there_already_is_not_added_again(
+    setting: tuple[str, str],
+) -> None:
+    builder = delvec.configure(SparkSession.builder.config(*setting))
+    assert options(builder)[setting[0]] == setting[1]
+    assert RUNTIME not in options(builder).get("spark.jars.packages", "")
+
+
+def test_packages_of_the_submit_arguments_are_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left there, they would win over those of the builder, and the runtime would be missing."""
+    arguments = "--packages a:b:1 --conf spark.x='1 2' --name n pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    builder = delvec.configure(SparkSession.builder)
+    assert options(builder)["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
+    rest = "--conf 'spark.x=1 2' --name n pyspark-shell"
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == f"--packages a:b:1,{RUNTIME} {rest}"
+    again = delvec.configure(SparkSession.builder)
+    assert options(again)["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--packages a:b:1 pyspark-shell",
+        "--packages=a:b:1 pyspark-shell",
+        "--conf spark.jars.packages=a:b:1 pyspark-shell",
+        "--conf=spark.jars.packages=a:b:1 pyspark-shell",
+        "-c spark.jars.packages=a:b:1 pyspark-shell",
+        "--packages a:b:1 --conf spark.jars.packages=e:f:3 pyspark-shell",
+    ],
+)
+def test_packages_are_seen_in_every_form_of_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, arguments: str
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    after = options(delvec.configure(SparkSession.builder))
+    assert after["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
+    assert "e:f:3" not in os.environ["PYSPARK_SUBMIT_ARGS"]
+
+
+def test_other_settings_are_seen_in_every_form_of_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "my.conf"
+    file.write_text("spark.sql.catalog.lake my.Catalog\n")
+    monkeypatch.setenv(
+        "PYSPARK_SUBMIT_ARGS",
+        "--master=local[1] --jars /x/iceberg-spark-runtime-4.1.jar --conf=spark.sql.extensions=my.E"
+        f" --name mine --properties-file {file} pyspark-shell",
+    )
+    builder = SparkSession.builder
+    assert setting(builder, "spark.master") == "local[1]"
+    assert setting(builder, "spark.app.name") == "mine"
+    after = options(delvec.configure(builder, warehouse="w"))
+    assert after["spark.sql.extensions"] == f"my.E,{EXTENSIONS}"
+    assert "spark.jars.packages" not in after  # the jar is there
+    assert "spark.sql.catalog.lake.type" not in after
+
+
+def test_the_master_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER", "local[3]")
+    assert setting(SparkSession.builder, "spark.master") == "local[3]"
+
+
+@pytest.mark.parametrize("line", ["k v", "k=v", "k = v", "k:v", "k: v", "  k   v  ", "k \\\n   v"])
+def test_a_defaults_file_is_a_file_of_java_properties(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    (tmp_path / "conf").mkdir()
+    text = f"! no\n# no\n\n{line}\nother \xe9\n"
+    (tmp_path / "conf" / "spark-defaults.conf").write_bytes(text.encode("latin-1"))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert setting(SparkSession.builder, "k") == "v"
+
+
+def test_settings_of_the_defaults_file_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# spark.jars.packages no:no:0\n"
+        "spark.jars.packages   a:b:1\n"
+        "spark.sql.extensions=my.Extensions\n"
+        "\n"
+        "spark.sql.catalog.lake my.Catalog\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    after = options(delvec.configure(SparkSession.builder, warehouse="w"))
+    assert after["spark.jars.packages"] == f"a:b:1,{RUNTIME}"
+    assert after["spark.sql.extensions"] == f"my.Extensions,{EXTENSIONS}"
+    assert "spark.sql.catalog.lake.type" not in after
+
+
+def test_a_warehouse_may_be_a_uri_or_a_relative_path() -> None:
+    key = "spark.sql.catalog.lake.warehouse"
+    uri = "s3a://bucket/warehouse"
+    assert options(delvec.configure(SparkSession.builder, warehouse=uri))[key] == uri
+    there = options(delvec.configure(SparkSession.builder, warehouse="some/where"))[key]
+    assert there == str(Path.cwd() / "some/where")
+
+
+def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = SparkSession.builder.config("spark.remote", "sc://127.0.0.1")
+    with pytest.raises(UnsupportedFeatureError, match="Spark Connect"):
+        delvec.configure(remote)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1")
+    with pytest.raises(UnsupportedFeatureError, match="Spark Connect"):
+        delvec.configure(SparkSession.builder)
