@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from delvec.delta.parquet.data_file import open_data_file
 from delvec.delta.schema.types import StructType
+from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,6 @@ __all__ = ["MAX_SPLIT_BYTES", "Piece", "pack", "plan_splits"]
 
 MAX_SPLIT_BYTES: Final = 128 << 20  # Spark's spark.sql.files.maxPartitionBytes
 OPEN_COST: Final = 4 << 20  # and its spark.sql.files.openCostInBytes
-_REQUESTS_AT_ONCE: Final = 16
 
 Item = TypeVar("Item")
 
@@ -47,9 +46,8 @@ def plan_splits(
         split_bytes: Of one task; by default as Spark does it, by the cores of this machine.
     """
     limit = split_bytes or _default_limit(files)
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "delvec-footers") as pool:
-        cut = pool.map(lambda file: _cut(storage, file, limit), files)
-        pieces = [piece for some in cut for piece in some]
+    cut = gather(lambda file: _cut(storage, file, limit), files)
+    pieces = [piece for some in cut for piece in some]
     # What the user states is about bytes alone.
     return pack(pieces, lambda piece: piece.bytes, limit, cost=0 if split_bytes else OPEN_COST)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from delvec.storage.counts import FileInfo
 from delvec.storage.failures import cause_of, explained, truncated
 from delvec.storage.location import S3_SCHEMES
 from delvec.storage.options import split_options
+from delvec.storage.parallel import gather
 from delvec.storage.spans import cut, merge
 
 if TYPE_CHECKING:
@@ -53,11 +53,7 @@ class Bucket:
 
     def read_spans(self, key: str, spans: Sequence[Span]) -> Sequence[bytes]:
         merged = merge(spans, _MERGE_GAP)
-        if len(merged) == 1:
-            blocks = [self._read_span(key, merged[0])]
-        else:
-            with ThreadPoolExecutor(min(8, len(merged))) as pool:
-                blocks = list(pool.map(lambda span: self._read_span(key, span), merged))
+        blocks = gather(lambda span: self._read_span(key, span), merged, threads=8)
         return [cut(merged, blocks, span) for span in spans]
 
     def open(self, key: str, size: int | None) -> _Object:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left, bisect_right
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +22,7 @@ from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.partition_values import parse_partition_value
 from delvec.delta.schema.types import PrimitiveType
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
+from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,6 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of a history, named as delta-spark's DESCRIBE HISTORY names them."""
 
-_REQUESTS_AT_ONCE: Final = 16
 # A commit's time depends on those before it if clocks went wrong; this many are looked at.
 _BEFORE: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -95,9 +94,8 @@ def history(storage: Storage, limit: int | None = None) -> pa.Table:
     start = 0 if limit is None else max(0, snapshot.version - limit + 1)
     times = commit_times(snapshot, start, snapshot.version)
     wanted = [commit for commit in reversed(times.commits) if commit.first >= start]
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "delvec-log") as pool:
-        rows = pool.map(lambda commit: _row(times, commit), wanted)
-        return pa.Table.from_pylist([row for row in rows if row is not None], SCHEMA)
+    rows = gather(lambda commit: _row(times, commit), wanted)
+    return pa.Table.from_pylist([row for row in rows if row is not None], SCHEMA)
 
 
 def version_at(storage: Storage, timestamp: datetime | str, time_zone: str = "UTC") -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -28,9 +27,10 @@ from delvec.delta.log.segment import Segment, find_segment
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol
 from delvec.errors import FormatError, located
+from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,7 +47,6 @@ __all__ = [
     "state_set_by",
 ]
 
-_REQUESTS_AT_ONCE: Final = 16
 # Small actions that make up the state, and what tells those of one kind apart.
 _SMALL: Final = {"protocol": "", "metaData": "", "txn": "appId", "domainMetadata": "domain"}
 
@@ -316,7 +315,7 @@ def state_set_by(actions: JsonActions) -> tuple[Protocol | None, Metadata | None
 
 def read_log_files(storage: Storage, keys: Sequence[str]) -> list[JsonActions]:
     """Read files of the log in JSON, side by side; one that is empty is refused."""
-    return _side_by_side(lambda key: _json(storage, key), keys)
+    return gather(lambda key: _json(storage, key), keys)
 
 
 @dataclass
@@ -385,10 +384,3 @@ def _json(storage: Storage, key: str) -> JsonActions:
             hint="restore the file from a copy; the versions before it can still be read",
         )
     return JsonActions(storage.uri_of(key), data)
-
-
-def _side_by_side(read: Callable[[str], JsonActions], keys: Sequence[str]) -> list[JsonActions]:
-    if len(keys) <= 1:
-        return [read(key) for key in keys]
-    with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(keys)), "delvec-log") as pool:
-        return list(pool.map(read, keys))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from delvec.delta.parquet.footer_statistics import row_count
 from delvec.storage.listed_files import open_listed_file
+from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
 
 __all__ = ["physical_rows"]
-
-_REQUESTS_AT_ONCE: Final = 16
 
 
 def physical_rows(
@@ -48,6 +46,5 @@ def physical_rows(
         place, key = open_listed_file(storage, files.paths[index].as_py())
         return row_count(place, key, int(files.sizes[index]))
 
-    with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(wanted)), "delvec-footers") as pool:
-        rows[wanted] = list(pool.map(count, wanted))
+    rows[wanted] = gather(count, wanted)
     return rows

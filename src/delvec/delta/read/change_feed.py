@@ -11,7 +11,6 @@ vectors of those among them that already had one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +30,7 @@ from delvec.delta.read.change_feed_schema import require_recorded
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.errors import FormatError, InvalidArgumentError
 from delvec.storage.listed_files import open_listed_file
+from delvec.storage.parallel import gather
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CONSTANTS", "ChangeFeed", "Changes", "change_feed"]
 
-_REQUESTS_AT_ONCE: Final = 16
 # A commit's time depends on those before it if clocks went wrong; this many are looked at.
 _BEFORE: Final = 100
 _BYTES_AT_ONCE: Final = 32 << 20
@@ -125,8 +124,7 @@ def change_feed(storage: Storage, start: int, end: int | None = None) -> ChangeF
             " commit was cleaned up",
             hint="start at a later version; `delvec history` lists those that are there",
         )
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "delvec-log") as pool:
-        read = list(pool.map(lambda commit: _read(storage, commit), commits))
+    read = gather(lambda commit: _read(storage, commit), commits)
     require_recorded(storage.root, first, snapshot, read)
     times = CommitTimes(snapshot, [commit for commit in listed if commit.last <= last])
     collected = _Collected(snapshot)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from delvec.errors import DelvecError, FormatError, ObjectNotFoundError, TruncatedError
 from delvec.storage.listed_files import open_listed_file
+from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from delvec.vector import Bitmap, Descriptor
 
 __all__ = ["load_vectors"]
-
-_REQUESTS_AT_ONCE: Final = 16
 
 
 def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | None]:
@@ -36,18 +34,13 @@ def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | N
         if file.descriptor is not None:
             groups.setdefault(_home(storage, file), []).append(index)
 
-    def load(home: str, indexes: list[int]) -> None:
+    def load(group: tuple[str, list[int]]) -> None:
+        home, indexes = group
         chosen = [files[index] for index in indexes]
         for index, vector in zip(indexes, _load_group(storage, home, chosen), strict=True):
             found[index] = vector
 
-    if len(groups) <= 1:
-        for home, indexes in groups.items():
-            load(home, indexes)
-        return found
-    with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(groups)), "delvec-vectors") as pool:
-        for done in [pool.submit(load, *group) for group in groups.items()]:
-            done.result()
+    gather(load, groups.items())
     return found
 
 

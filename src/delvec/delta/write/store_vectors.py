@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import string
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from delvec.storage.parallel import in_order
 from delvec.vector import delta_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.change import Change
     from delvec.storage import Storage
@@ -45,18 +47,16 @@ def store_vectors(
     def put(file: VectorFile) -> None:
         storage.write(file.path, file.data)  # the name is new
 
-    with ThreadPoolExecutor(_PUTS_AT_ONCE, "delvec-vectors") as pool:
-        running = []
+    def registered() -> Iterator[tuple[VectorFile, int]]:
         for file in files:
             leftovers.add(file.path)
-            running.append(pool.submit(put, file))
             sizes[file.path] = len(file.data)
             for descriptor in file.descriptors:
                 index = next(places)
                 marked[index] = replace(marked[index], descriptor=descriptor)
-            # No more files in memory than are being written.
-            if len(running) >= _PUTS_AT_ONCE:
-                running.pop(0).result()
-        for each in running:
-            each.result()
+            yield file, 1
+
+    # The files are packed one by one: the budget is how many are in memory.
+    for _ in in_order(put, registered(), threads=_PUTS_AT_ONCE, budget=_PUTS_AT_ONCE - 1):
+        pass
     return replace(change, marked=tuple(marked), vector_files=sizes)

@@ -7,7 +7,6 @@ time: one GET per file in an object store.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -22,6 +21,7 @@ from delvec.errors import EngineError, InvalidArgumentError, PlanError
 from delvec.spark import jvm
 from delvec.spark.delta.write.physical_columns import HIVE_NULL, file_column, partition_text, quoted
 from delvec.storage.listed_files import spark_path
+from delvec.storage.parallel import gather
 from delvec.storage.uncommitted import Leftovers
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ __all__ = ["WrittenFiles", "write_change_rows", "write_rows"]
 _CHANGES: Final = "_change_data"
 _CHANGE_TYPE: Final = "_change_type"
 _CODEC: Final = "delta.parquet.compression.codec"
-_FOOTERS_AT_ONCE: Final = 16
 # What files look like is the table's affair and not that of the user's session.
 _FORMAT: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics
@@ -205,8 +204,7 @@ def _in_session_of_format(spark: SparkSession, rows: DataFrame) -> DataFrame:
 
 def _listed(storage: Storage, metadata: Metadata, folder: str) -> _Written:
     infos = [info for info in storage.list(folder, recursive=True) if _is_data(info, folder)]
-    with ThreadPoolExecutor(min(_FOOTERS_AT_ONCE, max(1, len(infos)))) as pool:
-        footers = list(pool.map(lambda info: read_footer(storage, info.key, info.size), infos))
+    footers = gather(lambda info: read_footer(storage, info.key, info.size), infos)
     pairs = list(zip(infos, footers, strict=True))
     # Spark writes a file even where there are no rows at all.
     storage.delete([info.key for info, footer in pairs if not footer.num_rows])
