@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from delvec.errors import InvalidArgumentError
+from delvec.identifiers import QUOTED, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _OPENING: Final = {"(": ")", "[": "]", "{": "}", "CASE": "END"}
-_PART: Final = re.compile(r"\w+|`(?:[^`]|``)+`")
+_PART: Final = re.compile(rf"\w+|{QUOTED}")
 _NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*")
 
 
@@ -156,5 +157,4 @@ def column(cursor: Cursor, text: str, alias: str | None = None) -> str:
     parts = _PART.findall(text)
     if len(parts) > 1 and parts[0].lower() == alias:
         del parts[0]
-    is_quoted = len(parts) == 1 and parts[0].startswith("`")
-    return parts[0][1:-1].replace("``", "`") if is_quoted else ".".join(parts)
+    return unquote(parts[0]) if len(parts) == 1 else ".".join(parts)

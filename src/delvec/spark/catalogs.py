@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 
 from delvec.errors import TableNotFoundError
+from delvec.identifiers import QUOTED, unquote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["location_of"]
 
-_BY_PATH: Final = re.compile(r"\s*delta\s*\.\s*`((?:[^`]|``)+)`\s*", re.IGNORECASE)
+_BY_PATH: Final = re.compile(rf"\s*delta\s*\.\s*({QUOTED})\s*", re.IGNORECASE)
 _DETAILS: Final = "# Detailed Table Information"
 
 
@@ -25,7 +26,7 @@ def location_of(spark: SparkSession, identifier: str) -> str:
         TableNotFoundError: There is no such table, or it is of another format.
     """
     if by_path := _BY_PATH.fullmatch(identifier):
-        return by_path[1].replace("``", "`")
+        return unquote(by_path[1])
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {identifier}").collect()
     except PySparkException as error:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec.delta.alter import definition
-from delvec.delta.alter.columns import split_path
 from delvec.delta.alter.table_state import all_fields, with_features
 from delvec.delta.schema.features import FEATURES
 from delvec.delta.schema.metadata import Metadata
@@ -410,12 +409,6 @@ class TestColumns:
         for path, kind in (("s", LONG), ("p", ArrayType(TEXT))):
             with pytest.raises(InvalidArgumentError, match=f"column {path} is .* in the rows"):
                 definition.evolved(state, StructType((Field(path, kind),)))
-
-    def test_paths_are_split_at_dots_outside_of_quotes(self) -> None:
-        assert split_path("a.`b.c`.`d``e`") == ("a", "b.c", "d`e")
-        for wrong in ("", ".", "a.", ".a", "a..b", "`a", "a`b`"):
-            with pytest.raises(InvalidArgumentError, match="no path"):
-                split_path(wrong)
 
 
 class TestConstraintsAndFeatures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote as url_unquote
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from delvec.conversion.planning.target_files import hold
 from delvec.errors import VerificationError
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import rows_of
-from delvec.spark.delta.write.physical_columns import quoted
+from delvec.identifiers import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -98,7 +98,7 @@ def verify_rows(staged: Staged, source: DataFrame) -> None:
     """
     with explained(str(staged.table.name)):
         target = rows_of(staged.table, staged.snapshot_id)
-        columns = [quoted(name) for name in source.columns]
+        columns = [quote(name) for name in source.columns]
         sums = [_summed(side.select(*columns)) for side in (source, target)]
         if sums[0] == sums[1]:
             return
@@ -120,7 +120,7 @@ def _summed(rows: DataFrame) -> tuple[int, Any]:
 
 
 def _hash_of_all(rows: DataFrame) -> Column:
-    columns = [_hashable(F.col(quoted(f.name)), f.dataType) for f in rows.schema.fields]
+    columns = [_hashable(F.col(quote(f.name)), f.dataType) for f in rows.schema.fields]
     hashed = F.xxhash64(*columns) if columns else F.lit(0)
     return F.coalesce(F.sum(hashed.cast("decimal(20,0)")), F.lit(0))
 
@@ -162,7 +162,7 @@ def _has_map(kind: DataType) -> bool:
 def _differing(source: DataFrame, target: DataFrame) -> list[str]:
     """Name the files whose rows differ: another scan of both sides."""
     sides = []
-    columns = [quoted(name) for name in source.columns]
+    columns = [quote(name) for name in source.columns]
     for rows, file in ((source, F.input_file_name()), (target, F.col("_file"))):
         named = rows.select(file.alias("delvec file"), *columns)
         grouped = named.groupBy("delvec file").agg(
@@ -175,7 +175,7 @@ def _differing(source: DataFrame, target: DataFrame) -> list[str]:
 
 def _plain(path: str) -> str:
     """Write a path as Spark and as Iceberg do, in one way."""
-    name = unquote(path)
+    name = url_unquote(path)
     return "/" + name.removeprefix("file:").lstrip("/") if name.startswith("file:") else name
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.types import PrimitiveType
+from delvec.identifiers import QUOTED, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ __all__ = ["Part", "TimeParts", "Unit", "time_parts"]
 Unit: TypeAlias = Literal["year", "month", "day", "hour"]
 Part: TypeAlias = Literal["date", "year", "month", "day", "hour"]
 
-_COLUMN: Final = r"(`(?:[^`]|``)+`|[^\W\d]\w*)"
+_COLUMN: Final = rf"({QUOTED}|[^\W\d]\w*)"
 _CAST: Final = re.compile(rf"\s*cast\s*\(\s*{_COLUMN}\s+as\s+date\s*\)\s*", re.IGNORECASE)
 _CALL: Final = re.compile(
     rf"\s*(year|month|day|dayofmonth|hour)\s*\(\s*{_COLUMN}\s*\)\s*", re.IGNORECASE
@@ -85,7 +86,7 @@ def _part(column: Field, metadata: Metadata) -> tuple[Part, Field] | None:
         part, name = _PARTS[call[1].lower()], call[2]
     else:
         return None
-    name = name[1:-1].replace("``", "`") if name.startswith("`") else name
+    name = unquote(name)
     sources = [each for each in metadata.schema.fields if each.name.lower() == name.lower()]
     if len(sources) != 1 or not _fits(part, column, sources[0]):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -20,6 +19,7 @@ from delvec.delta.schema.expressions import (
 )
 from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.identifiers import split_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,25 +27,10 @@ if TYPE_CHECKING:
     from delvec.delta.alter.table_state import TableState
     from delvec.delta.schema.types import DataType, Field
 
-__all__ = ["add_columns", "drop_column", "evolved", "rename_column", "split_path"]
+__all__ = ["add_columns", "drop_column", "evolved", "rename_column"]
 
-_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 _OWN: Final = (CURRENT_DEFAULT, GENERATION, INVARIANT)
-
-
-def split_path(name: str) -> tuple[str, ...]:
-    """Split a column's path at its dots; names with dots in them are quoted.
-
-    >>> split_path("a.element.`b.c`")
-    ('a', 'element', 'b.c')
-    """
-    parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name)]
-    if not parts or _PART.sub("x", name) != ".".join("x" * len(parts)):
-        raise InvalidArgumentError(
-            f"{name!r} is no path of a column", hint="write a.b, and `a.b` for a dot in a name"
-        )
-    return tuple(parts)
 
 
 def add_columns(state: TableState, fields: Sequence[Field]) -> TableState:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.schema.types import StructType
 from delvec.errors import FormatError
+from delvec.identifiers import QUOTED, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ INVARIANT: Final = "delta.invariants"
 
 # A text, a quoted name, or a word and whether it is called; in this order.
 _TOKEN: Final = re.compile(
-    r"""'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.)*" | `((?:[^`]|``)+)` | ([^\W\d]\w*)\s*(\(?)""",
+    rf"""'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.)*" | ({QUOTED}) | ([^\W\d]\w*)\s*(\(?)""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -69,7 +70,7 @@ def names_in(expression: str) -> frozenset[str]:
     names = set()
     for quoted, word, called in _TOKEN.findall(expression):
         if quoted:
-            names.add(quoted.replace("``", "`").lower())
+            names.add(unquote(quoted).lower())
         elif word and not called:
             names.add(word.lower())
     return frozenset(names)

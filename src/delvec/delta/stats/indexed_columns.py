@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from delvec.delta.schema.types import Field, StructType
 from delvec.errors import FormatError
+from delvec.identifiers import QUOTED, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ __all__ = ["indexed_columns", "prefix_length"]
 _COUNT: Final = "delta.dataSkippingNumIndexedCols"
 _NAMES: Final = "delta.dataSkippingStatsColumns"
 _PREFIX: Final = "delta.dataSkippingStringPrefixLength"
-_PART: Final = r"(?:`(?:[^`]|``)+`|[^`.,\s][^`.,]*)"
+_PART: Final = rf"(?:{QUOTED}|[^`.,\s][^`.,]*)"
 _NAME: Final = re.compile(rf"\s*({_PART}(?:\.{_PART})*)\s*(,|$)")
 
 
@@ -90,10 +91,6 @@ def _parsed(names: str) -> list[list[str]]:
                 f"the property {_NAMES} is no list of columns", found=repr(names)[:80]
             )
         parts = re.findall(_PART, match[1])
-        paths.append([_unquoted(part.strip()).lower() for part in parts])
+        paths.append([unquote(part.strip()).lower() for part in parts])
         position = match.end()
     return paths
-
-
-def _unquoted(part: str) -> str:
-    return part[1:-1].replace("``", "`") if part.startswith("`") else part

@@ -19,6 +19,7 @@ from delvec.delta.read.snapshot_reader import (
 )
 from delvec.delta.table.handle import TableHandle
 from delvec.errors import InvalidArgumentError, MissingDependencyError
+from delvec.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -153,8 +154,7 @@ class TableReads(TableHandle):
         predicate = predicate_of(session, snapshot.metadata.schema, where)
         files = matching_files(snapshot, predicate, self.time_zone)
         found = scan(session, snapshot, [*own, *added], files).where(where)
-        quoted = [f"`{name.replace('`', '``')}`" for name in columns or ()]
-        return found if columns is None else found.select(*quoted)
+        return found if columns is None else found.select(*map(quote, columns))
 
     def to_batches(
         self,

@@ -5,13 +5,13 @@ Nothing is assumed of the catalog: whatever Spark knows under a name serves, of 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import InvalidArgumentError, MissingDependencyError, TableNotFoundError
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.metadata import TableMetadata
+from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.session.session import iceberg_coordinate
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["IcebergTable", "TableName", "find_table", "iceberg_view", "load_table", "table_name"]
 
 _LIBRARY: Final = "org.apache.iceberg.spark.Spark3Util"
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class TableName:
     table: str
 
     def __str__(self) -> str:
-        return ".".join(map(_quoted, (self.catalog, *self.namespace, self.table)))
+        return ".".join(map(quote_if_needed, (self.catalog, *self.namespace, self.table)))
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,3 @@ def _loaded(spark: SparkSession, name: TableName) -> IcebergTable:
     current = handle.operations().current()
     text = iceberg_view(spark).TableMetadataParser.toJson(current)
     return IcebergTable(spark, name, handle, TableMetadata.from_json(text))
-
-
-def _quoted(part: str) -> str:
-    return part if _PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`"

@@ -16,6 +16,7 @@ from pyspark.sql.types import StringType, StructField
 from delvec.delta.log.history import version_at, version_from
 from delvec.delta.read.change_feed import CONSTANTS, change_feed
 from delvec.errors import InvalidArgumentError
+from delvec.identifiers import quote
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.session.settings import time_zone
 
@@ -105,5 +106,5 @@ def _rows(
     constants = functions.broadcast(spark.createDataFrame(table).withColumnRenamed(_NUMBER, _KEY))
     # Of a bare column Spark would make a filter on partition values, which the number is not.
     number = functions.coalesce(rows[_NUMBER], functions.lit(-1).cast("long"))
-    own = [functions.col(f"`{name.replace('`', '``')}`") for name in snapshot.metadata.schema.names]
+    own = [functions.col(quote(name)) for name in snapshot.metadata.schema.names]
     return rows.join(constants, number == constants[_KEY]).select(*own, *CONSTANTS.names)

@@ -10,7 +10,7 @@ from pyspark.sql import functions
 
 from delvec.datasource import DelvecDataSource
 from delvec.errors import UnsupportedFeatureError
-from delvec.spark.delta.write.physical_columns import quoted
+from delvec.identifiers import quote
 from delvec.spark.session.data_source import register
 from delvec.storage.listed_files import full_name
 
@@ -72,9 +72,9 @@ def by_tasks(
     name_of = source | {"number": _NUMBER}
     return rows.select(
         *(
-            functions.col(quoted(name_of[added[name]])).alias(name)
+            functions.col(quote(name_of[added[name]])).alias(name)
             if name in added
-            else functions.col(quoted(name))
+            else functions.col(quote(name))
             for name in columns
         )
     )

@@ -23,10 +23,10 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from delvec.delta.schema.types import StructType as DeltaStruct
 from delvec.errors import UnsupportedFeatureError
+from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.delta.scan.file_index import FileIndex, Part, part_bits
 from delvec.spark.delta.scan.vector_filter import ROW_INDEX, is_live
-from delvec.spark.delta.write.physical_columns import quoted
 from delvec.spark.session.settings import bytes_setting, time_zone
 from delvec.spark.types import file_schema, leaves, spark_type
 
@@ -239,12 +239,12 @@ class _Reading:
         }
         fields = iter(self._fields)
         columns = [
-            f"{quoted(hidden[self._added[name]])} AS {quoted(name)}"
+            f"{quote(hidden[self._added[name]])} AS {quote(name)}"
             if name in self._added
             else _renamed(next(fields))
             for name in self._order
         ]
-        columns += [quoted(field.name) for field in self._stored]
+        columns += [quote(field.name) for field in self._stored]
         # Texts go to the JVM all at once, columns by several calls each.
         texts = [column for column in columns if isinstance(column, str)]
         if len(texts) == len(columns):
@@ -298,11 +298,11 @@ def memory_limit(spark: SparkSession) -> int:
 def _renamed(field: Field) -> str | Column:
     """Give a column of the files under its name in the table, as SQL where that says it."""
     named, in_files = spark_type(field.type), file_schema([field]).fields[0].dataType
-    column = quoted(field.physical_name)
+    column = quote(field.physical_name)
     if named.simpleString() != in_files.simpleString():
         # Names inside a struct go by position.
         return functions.expr(column).cast(named).alias(field.name)
-    return column if field.physical_name == field.name else f"{column} AS {quoted(field.name)}"
+    return column if field.physical_name == field.name else f"{column} AS {quote(field.name)}"
 
 
 def _session_that_reads_ids(spark: SparkSession) -> Any:  # noqa: ANN401

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import Column, functions
 
-from delvec.delta.alter.columns import split_path
 from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.types import StructType
 from delvec.errors import InvalidArgumentError
+from delvec.identifiers import quote, split_path
 from delvec.spark import jvm
 from delvec.spark.delta.scan.pushdown import items
 from delvec.spark.delta.write.conform_rows import Conversion, default_of
-from delvec.spark.delta.write.physical_columns import quoted
 from delvec.spark.types import spark_type
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ def new_values(
         )
         for index, field in enumerate(schema.fields)
     ]
-    carried = [functions.col(quoted(name)) for name in (*kept, KIND)]
+    carried = [functions.col(quote(name)) for name in (*kept, KIND)]
     return _generated(evaluated.select(*new, *carried), schema, changing)
 
 
@@ -272,7 +271,7 @@ def _generated(rows: DataFrame, schema: StructType, changing: Sequence[Assigned]
             functions.expr(str(schema.field(name).metadata[GENERATION])).cast(
                 spark_type(schema.field(name).type)
             ),
-        ).otherwise(functions.col(quoted(name)))
+        ).otherwise(functions.col(quote(name)))
         for name, numbers in missing.items()
         if numbers
     }

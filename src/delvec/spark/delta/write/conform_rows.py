@@ -16,8 +16,8 @@ from pyspark.sql import types as spark_types
 from delvec.delta.schema.expressions import CURRENT_DEFAULT, GENERATION
 from delvec.delta.schema.types import ArrayType, MapType, StructType
 from delvec.errors import InvalidArgumentError
+from delvec.identifiers import quote
 from delvec.spark import jvm
-from delvec.spark.delta.write.physical_columns import quoted
 from delvec.spark.delta.write.rules import rules_of
 from delvec.spark.failures import explained, misfit
 from delvec.spark.types import spark_type
@@ -84,7 +84,7 @@ def conformed(
         if field.name.lower() in given
     ]
     columns += [default_of(field) for field in absent if GENERATION not in field.metadata]
-    kept = [functions.col(quoted(name)) for name in keep]
+    kept = [functions.col(quote(name)) for name in keep]
     rows = df.select(*columns, *kept)
     if not absent:
         return rows
@@ -96,7 +96,7 @@ def conformed(
         for field in absent
         if GENERATION in field.metadata
     }
-    ordered = [generated.get(field.name, functions.col(quoted(field.name))) for field in fields]
+    ordered = [generated.get(field.name, functions.col(quote(field.name))) for field in fields]
     return rows.select(*ordered, *kept)
 
 
@@ -190,7 +190,7 @@ class Conversion:
 
     def column(self, given: spark_types.StructField, field: Field) -> Column:
         """Give a column that rows have as one of the table."""
-        column = functions.col(quoted(given.name))
+        column = functions.col(quote(given.name))
         return self.value(column, given.dataType, field.type, field.name).alias(field.name)
 
     def value(

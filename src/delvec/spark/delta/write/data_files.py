@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote as url_quote
+from urllib.parse import unquote as url_unquote
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, functions
@@ -18,8 +19,9 @@ from delvec.delta.parquet.footer_statistics import file_statistics, read_footer,
 from delvec.delta.schema.types import PrimitiveType
 from delvec.delta.write.store_vectors import random_prefix
 from delvec.errors import EngineError, InvalidArgumentError, PlanError
+from delvec.identifiers import quote
 from delvec.spark import jvm
-from delvec.spark.delta.write.physical_columns import HIVE_NULL, file_column, partition_text, quoted
+from delvec.spark.delta.write.physical_columns import HIVE_NULL, file_column, partition_text
 from delvec.storage.listed_files import spark_path
 from delvec.storage.parallel import gather
 from delvec.storage.uncommitted import Leftovers
@@ -184,7 +186,7 @@ def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
         for field in fields
         if field.name not in partitions and field.type != PrimitiveType("void")
     ]
-    stored += [functions.col(quoted(name)) for name in given[len(expected) :]]
+    stored += [functions.col(quote(name)) for name in given[len(expected) :]]
     if not stored:
         raise InvalidArgumentError(
             "the table has partition columns only, and a Parquet file needs at least one other",
@@ -228,7 +230,7 @@ def _partition_values(metadata: Metadata, key: str, folder: str) -> dict[str, st
     values: dict[str, str | None] = {}
     for part in parts:
         name, _, value = part.partition("=")
-        values[unquote(name)] = None if value == HIVE_NULL else unquote(value)
+        values[url_unquote(name)] = None if value == HIVE_NULL else url_unquote(value)
     names = [field.physical_name for field in metadata.partition_fields]
     if list(values) != names:
         raise EngineError(f"Spark wrote {key}, a path without folders for {', '.join(names)}")
@@ -237,7 +239,7 @@ def _partition_values(metadata: Metadata, key: str, folder: str) -> dict[str, st
 
 def _encoded(key: str) -> str:
     """Write a path as the log has it: a URI. Signs that folders have of Hive are escaped again."""
-    return quote(key, safe="/=")
+    return url_quote(key, safe="/=")
 
 
 def _fresh_folder(metadata: Metadata) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Column, functions, types
 
 from delvec.delta.pruning.predicate import Always, And, Comparison, Never
+from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.delta.scan.pushdown import items
-from delvec.spark.delta.write.physical_columns import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ class KeyRanges:
     def narrowed(self, target: DataFrame) -> DataFrame:
         """Leave rows of the target out that cannot have a partner."""
         for name, low, high in self.ranges:
-            column = functions.col(quoted(name))
+            column = functions.col(quote(name))
             if isinstance(low, date) and _is_plain(low):
                 # As days: on its way to the JVM a date would change calendars.
                 first, last = (each.toordinal() - _EPOCH for each in (low, high))

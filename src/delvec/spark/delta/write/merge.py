@@ -29,6 +29,7 @@ from delvec.delta.write.targets import targets_of
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.errors import InvalidArgumentError
+from delvec.identifiers import quote
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
 from delvec.spark.delta.write.clauses import KIND, assigned, bound, expression, kind_of, new_values
@@ -36,7 +37,6 @@ from delvec.spark.delta.write.conform_rows import Conversion, checked
 from delvec.spark.delta.write.file_outcomes import Marks, mark
 from delvec.spark.delta.write.join_keys import join_keys, key_ranges
 from delvec.spark.delta.write.merge_request import SOURCE_ROW, count_name, merge_metrics
-from delvec.spark.delta.write.physical_columns import quoted
 from delvec.spark.delta.write.rewrite import count_kept, kept_rows, placed_rows, store_rows
 from delvec.spark.delta.write.row_tracking import id_names, with_ids
 from delvec.spark.delta.write.update import OLD, old_and_new
@@ -117,7 +117,7 @@ class _Merge:
 
     def _old(self, name: str) -> Column:
         """Give the value that a column of the target has so far."""
-        return self._as_evolved(name, f"{quoted(self._t)}.{quoted(name)}")
+        return self._as_evolved(name, f"{quote(self._t)}.{quote(name)}")
 
     def _as_evolved(self, name: str, reference: str) -> Column:
         """Give what a column is after the schema has grown: new fields are null."""
@@ -144,7 +144,7 @@ class _Merge:
                 hint="name the columns and their values, or allow for it by merge_schema=True",
             )
         values = {
-            name: functions.col(f"{quoted(self._s)}.{quoted(have[name.lower()])}")
+            name: functions.col(f"{quote(self._s)}.{quote(have[name.lower()])}")
             for name in names
             if name.lower() in have
         }
@@ -231,7 +231,7 @@ class _Merge:
         elif by_source:
             joined = joined.where((functions.col(KIND) > 0) | is_matched)
         names = [NUMBER, POSITION, SOURCE_ROW, *id_names(self._metadata)]
-        kept = {name: functions.col(quoted(name)) for name in names}
+        kept = {name: functions.col(quote(name)) for name in names}
         if self._feed:
             kept[OLD] = functions.struct(
                 *(self._old(name).alias(name) for name in self._metadata.schema.names)
@@ -303,7 +303,7 @@ class _Merge:
         copied = count_kept(self._snapshot, files, rewritten)
         if attempt.options.dry_run:
             return None, copied
-        columns = [quoted(name) for name in (*metadata.schema.names, *id_names(metadata))]
+        columns = [quote(name) for name in (*metadata.schema.names, *id_names(metadata))]
         parts = []
         if updates := self._updates(marks):
             parts.append(changed.where(functions.col(KIND).isin(updates)).select(*columns))
@@ -329,7 +329,7 @@ class _Merge:
         if self._metadata.schema == self._snapshot.metadata.schema:
             return kept
         names = self._metadata.schema.names
-        return kept.withColumns({name: self._as_evolved(name, quoted(name)) for name in names})
+        return kept.withColumns({name: self._as_evolved(name, quote(name)) for name in names})
 
     def _updates(self, marks: Marks) -> list[int]:
         if not marks.rows:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions
 
 from delvec.delta.schema.types import PrimitiveType
+from delvec.identifiers import quote
 from delvec.spark.types import file_schema, spark_type
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.schema.types import Field
 
-__all__ = ["HIVE_NULL", "file_column", "partition_text", "quoted"]
+__all__ = ["HIVE_NULL", "file_column", "partition_text"]
 
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -34,15 +35,10 @@ _CHECKED_TEXT: Final = (
 )
 
 
-def quoted(name: str) -> str:
-    """Write a name as SQL does."""
-    return f"`{name.replace('`', '``')}`"
-
-
 def file_column(field: Field, *, with_ids: bool) -> Column:
     """Give a column under its name in files, with the names and ids of all that is inside."""
     in_file = file_schema([field], by_id=with_ids).fields[0]
-    column = functions.col(quoted(field.name))
+    column = functions.col(quote(field.name))
     if not isinstance(field.type, PrimitiveType) and in_file.dataType != spark_type(field.type):
         column = column.cast(in_file.dataType)  # names inside go by position
     return column.alias(field.physical_name, metadata=in_file.metadata)
@@ -53,7 +49,7 @@ def partition_text(field: Field) -> Column:
 
     An empty text is null, as Delta has it. Timestamps are in UTC; bytes must be UTF-8.
     """
-    column, name = quoted(field.name), str(field.type)
+    column, name = quote(field.name), str(field.type)
     if name == "timestamp":
         text = _UTC_TEXT.format(clock=_UTC_CLOCK.format(column=column))
     elif name in ("string", "binary"):

@@ -13,7 +13,7 @@ from pyspark.sql import functions
 from pyspark.sql.types import LongType, StructField
 
 from delvec.delta.write.row_ids import materialised_ids
-from delvec.spark.delta.write.physical_columns import quoted
+from delvec.identifiers import quote
 from delvec.spark.positions import NUMBER, POSITION
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def with_ids(
     )
     bases = functions.broadcast(spark.createDataFrame(table))
     joined = rows.join(bases, rows[NUMBER] == bases[f"{NUMBER}_of"], "left")
-    identity, version = (functions.col(quoted(name)) for name in names)
+    identity, version = (functions.col(quote(name)) for name in names)
     filled = joined.withColumns(
         {
             names[0]: functions.coalesce(identity, functions.col(_BASE) + functions.col(POSITION)),

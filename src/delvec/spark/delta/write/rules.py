@@ -12,6 +12,7 @@ from pyspark.sql import types as spark_types
 
 from delvec.delta.schema.expressions import GENERATION, constraints, invariants, names_in
 from delvec.delta.schema.types import CHAR_TYPE, ArrayType, MapType, StructType
+from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.failures import violation
 from delvec.spark.types import spark_type
@@ -46,7 +47,7 @@ def rules_of(spark: SparkSession, metadata: Metadata) -> list[Rule]:
 
 
 def _column(name: str) -> Column:
-    return functions.col(f"`{name.replace('`', '``')}`")
+    return functions.col(quote(name))
 
 
 def _holds(condition: Column) -> Column:

@@ -18,12 +18,12 @@ from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.targets import live_files, plan_targets, row_counts
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
+from delvec.identifiers import quote
 from delvec.spark.delta.scan.conditions import text_of
 from delvec.spark.delta.write.change_files import CHANGE_TYPE, has_change_feed, store_change_rows
 from delvec.spark.delta.write.clauses import KIND, Clause, assigned, new_values
 from delvec.spark.delta.write.conform_rows import checked
 from delvec.spark.delta.write.file_outcomes import mark, require_ratio
-from delvec.spark.delta.write.physical_columns import quoted
 from delvec.spark.delta.write.rewrite import count_kept, kept_rows, placed_rows, store_rows
 from delvec.spark.delta.write.row_tracking import id_names, with_ids
 from delvec.spark.positions import NUMBER, POSITION
@@ -69,7 +69,7 @@ class _Update:
         self._spark, self._snapshot = attempt.spark, attempt.snapshot
         self._metadata = attempt.snapshot.metadata
         self._assigned = assigned(
-            clause, 1, self._metadata.schema, lambda name: functions.col(quoted(name))
+            clause, 1, self._metadata.schema, lambda name: functions.col(quote(name))
         )
 
     def prepare(self) -> Outcome:
@@ -122,16 +122,16 @@ class _Update:
         rows = rows if where is None else rows.where(where)
         rows = with_ids(self._spark, self._metadata, files, rows, changed=True)
         names = [NUMBER, POSITION, *id_names(self._metadata)]
-        kept = {name: functions.col(quoted(name)) for name in names}
+        kept = {name: functions.col(quote(name)) for name in names}
         own = self._metadata.schema.names
         if old:
-            kept[OLD] = functions.struct(*(functions.col(quoted(name)) for name in own))
+            kept[OLD] = functions.struct(*(functions.col(quote(name)) for name in own))
         return new_values(
             self._spark,
             self._metadata.schema,
             rows.select("*", functions.lit(1).alias(KIND)),
             [self._assigned],
-            lambda name: functions.col(quoted(name)),
+            lambda name: functions.col(quote(name)),
             kept,
         )
 
@@ -143,7 +143,7 @@ class _Update:
         copied = count_kept(self._snapshot, files, rewritten)
         if attempt.options.dry_run:
             return (), copied
-        columns = [quoted(name) for name in (*metadata.schema.names, *id_names(metadata))]
+        columns = [quote(name) for name in (*metadata.schema.names, *id_names(metadata))]
         new = reduce(DataFrame.unionAll, (part.select(*columns) for part in parts))
         rows = checked(self._spark, attempt.storage.root, metadata, new)
         if rewritten:
@@ -164,5 +164,5 @@ class _Update:
 def old_and_new(rows: DataFrame, names: tuple[str, ...], kind: str) -> DataFrame:
     """Give staged rows for the change feed: as they were, or as they are."""
     before = kind in ("update_preimage", "delete")
-    columns = [f"{OLD}.{quoted(name)}" if before else quoted(name) for name in names]
+    columns = [f"{OLD}.{quote(name)}" if before else quote(name) for name in names]
     return rows.select(*columns, functions.lit(kind).alias(CHANGE_TYPE))
