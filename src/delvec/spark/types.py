@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import types as spark
 
 from delvec.delta.schema.types import CHAR_TYPE, ArrayType, MapType, PrimitiveType, StructType
+from delvec.delta.schema.walk import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from delvec.delta.schema.types import DataType, Field
 
-__all__ = ["file_schema", "leaves", "logical_path", "spark_type", "table_schema"]
+__all__ = ["file_schema", "leaves", "spark_type", "table_schema"]
 
 _FIELD_ID: Final = "parquet.field.id"
 
@@ -42,29 +43,11 @@ def file_schema(fields: Sequence[Field], *, by_id: bool = False) -> spark.Struct
     return spark.StructType([_file_field(field, by_id=by_id) for field in fields])
 
 
-def logical_path(schema: StructType, physical: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Translate a path of physical names; None if there is no such column."""
-    names: list[str] = []
-    kind: DataType = schema
-    for name in physical:
-        fields = kind.fields if isinstance(kind, StructType) else ()
-        field = next((field for field in fields if field.physical_name == name), None)
-        if field is None:
-            return None
-        names.append(field.name)
-        kind = field.type
-    return tuple(names)
-
-
 def leaves(kind: DataType) -> int:
     """Count fields as Spark does before it decides to read by rows."""
-    if isinstance(kind, StructType):
-        return sum(leaves(field.type) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return leaves(kind.element)
-    if isinstance(kind, MapType):
-        return leaves(kind.key) + leaves(kind.value)
-    return 1
+    if isinstance(kind, PrimitiveType):
+        return 1
+    return sum(leaves(each.type) for each in children(kind))
 
 
 def _typed(kind: DataType, of_struct: Callable[[StructType], spark.DataType]) -> spark.DataType:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec.delta.alter import definition
-from delvec.delta.alter.table_state import all_fields, with_features
+from delvec.delta.alter.table_state import with_features
 from delvec.delta.schema.features import FEATURES
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.properties import PROPERTIES, SYMLINKS, wanted
 from delvec.delta.schema.protocol import Protocol
 from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
+from delvec.delta.schema.walk import all_fields
 from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
 from tests.spark.delta.spark_tables import commits
 

@@ -26,7 +26,8 @@ from delvec.delta.pruning.predicate import (
     StartsWith,
     Unknown,
 )
-from delvec.delta.schema.types import Field, PrimitiveType, StructType, arrow_schema
+from delvec.delta.schema.arrow import arrow_schema
+from delvec.delta.schema.types import Field, PrimitiveType, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,7 +28,8 @@ from delvec.delta.pruning.predicate import (
     Unknown,
 )
 from delvec.delta.pruning.skipping import ColumnBounds, may_match, must_match
-from delvec.delta.schema.types import PrimitiveType, arrow_type
+from delvec.delta.schema.arrow import arrow_type
+from delvec.delta.schema.types import PrimitiveType
 from tests.delta.pruning.predicate_model import (
     EMPTY,
     KINDS,

@@ -35,16 +35,8 @@ from delvec.delta.pruning.predicate import (
 )
 from delvec.delta.read.file_reader import read_file, read_files
 from delvec.delta.read.scan import Scan
-from delvec.delta.schema.types import (
-    ArrayType,
-    DataType,
-    Field,
-    MapType,
-    PrimitiveType,
-    StructType,
-    arrow_schema,
-    arrow_type,
-)
+from delvec.delta.schema.arrow import arrow_schema, arrow_type
+from delvec.delta.schema.types import ArrayType, DataType, Field, MapType, PrimitiveType, StructType
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,

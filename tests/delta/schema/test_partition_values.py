@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delvec.delta.schema.arrow import arrow_type
 from delvec.delta.schema.partition_values import parse_partition_value, partition_column
-from delvec.delta.schema.types import ArrayType, PrimitiveType, arrow_type
+from delvec.delta.schema.types import ArrayType, PrimitiveType
 from delvec.errors import FormatError, InvalidArgumentError
 
 if TYPE_CHECKING:

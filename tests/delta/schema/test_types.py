@@ -10,15 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark_types
 
-from delvec.delta.schema.types import (
-    ArrayType,
-    Field,
-    MapType,
-    PrimitiveType,
-    StructType,
-    arrow_schema,
-    parse_schema,
-)
+from delvec.delta.schema.arrow import arrow_schema
+from delvec.delta.schema.parse import parse_schema
+from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 
 PRIMITIVES = {

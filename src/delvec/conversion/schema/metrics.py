@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.conversion.schema.value_bytes import hexadecimal
-from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
+from delvec.delta.schema.arrow import arrow_type
+from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.stats.indexed_columns import indexed_columns
 
 if TYPE_CHECKING:

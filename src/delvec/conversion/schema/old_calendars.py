@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.parquet.footer_statistics import read_footer
-from delvec.delta.schema.types import PrimitiveType, StructType
+from delvec.delta.schema.walk import walk
 from delvec.errors import UnsupportedFeatureError
 from delvec.storage.listed_files import open_listed_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -51,8 +51,11 @@ def require_modern_dates(files: FileSet, new: NDArray[np.int64], storage: Storag
         return
     chosen = files.select(new)
     suspects = np.zeros(len(chosen), dtype=np.bool_)
-    for path, kind in _dated(files.metadata.schema, ()):
-        bounds = chosen.bounds(path, "UTC")
+    for path in walk(files.metadata.schema, structs_only=True):
+        kind = str(path[-1].type)
+        bounds = (
+            chosen.bounds(tuple(each.name for each in path), "UTC") if kind in _LIMITS else None
+        )
         if bounds is not None and bounds.minimum is not None:
             old = pc.less(bounds.minimum, _LIMITS[kind])
             suspects |= pc.fill_null(old, False).to_numpy(zero_copy_only=False)
@@ -69,15 +72,6 @@ def require_modern_dates(files: FileSet, new: NDArray[np.int64], storage: Storag
                 needed_by=files.root,
                 hint="rewrite the file with Spark 3 or later, by OPTIMIZE or an UPDATE of its rows",
             )
-
-
-def _dated(struct: StructType, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    for field in struct.fields:
-        path = (*above, field.name)
-        if isinstance(field.type, StructType):
-            yield from _dated(field.type, path)
-        elif isinstance(field.type, PrimitiveType) and field.type.name in _LIMITS:
-            yield path, field.type.name
 
 
 def _counts_by_another_calendar(facts: Mapping[bytes, Any]) -> bool:

@@ -6,14 +6,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
+from delvec.delta.schema.walk import children, primitives, walk
 from delvec.errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import DataType, Field
+    from delvec.delta.schema.types import DataType, Field, StructType
 
 __all__ = ["convertible_schema"]
 
@@ -53,9 +53,10 @@ def convertible_schema(metadata: Metadata, table: str) -> StructType:
     for column in schema.fields:
         if column.name.lower() in _METADATA_COLUMNS:
             _refuse(table, column.name, "its name", "Iceberg calls a column of its own so", _RENAME)
-    for path, field in _fields(schema):
-        _require_plain(field, path, table)
-        _require_promotable(field, path, table)
+    for path in walk(schema):
+        name = ".".join(each.name for each in path)
+        _require_plain(path[-1], name, table)
+        _require_promotable(path[-1], name, table)
     names = list(_names(schema))
     # Iceberg finds columns without regard to case, and those of files with it.
     _require_distinct(names, [logical.lower() for logical, _ in names], table)
@@ -79,7 +80,7 @@ def _require_plain(field: Field, path: str, table: str) -> None:
     if field.metadata.get(_COLLATIONS):
         found = f"collation {json.dumps(field.metadata[_COLLATIONS])[:80]}"
         _refuse(table, path, found, "Iceberg compares texts byte by byte", _COPY)
-    for kind in _primitives(field.type):
+    for kind in primitives(field.type):
         if kind.name == "variant":
             why = "variants of Delta's files are not known to be what Iceberg reads"
             _refuse(table, path, kind.name, why, _COPY)
@@ -123,43 +124,12 @@ def _names(kind: DataType, name: str = "", physical: str = "") -> Iterator[tuple
     """Give the full names of all that has an id: in queries and in files."""
     if name:
         yield name, physical
-    for inner, in_files, each in _children(kind):
+    for each in children(kind):
         yield from _names(
-            each,
-            f"{name}.{inner}" if name else inner,
-            f"{physical}.{in_files}" if name else in_files,
+            each.type,
+            f"{name}.{each.name}" if name else each.name,
+            f"{physical}.{each.physical_name}" if name else each.physical_name,
         )
-
-
-def _children(kind: DataType) -> list[tuple[str, str, DataType]]:
-    if isinstance(kind, StructType):
-        return [(each.name, each.physical_name, each.type) for each in kind.fields]
-    if isinstance(kind, ArrayType):
-        return [("element", "element", kind.element)]
-    if isinstance(kind, MapType):
-        return [("key", "key", kind.key), ("value", "value", kind.value)]
-    return []
-
-
-def _fields(kind: DataType, above: str = "") -> Iterator[tuple[str, Field]]:
-    """Give all fields of structs, with their full names."""
-    if isinstance(kind, StructType):
-        for field in kind.fields:
-            path = f"{above}{field.name}"
-            yield path, field
-            yield from _fields(field.type, f"{path}.")
-    elif not isinstance(kind, PrimitiveType):
-        for name, _, inner in _children(kind):
-            yield from _fields(inner, f"{above}{name}.")
-
-
-def _primitives(kind: DataType) -> Iterator[PrimitiveType]:
-    """Give the simple types of a field's own value; those of fields inside are theirs."""
-    if isinstance(kind, PrimitiveType):
-        yield kind
-    elif not isinstance(kind, StructType):
-        for _, _, inner in _children(kind):
-            yield from _primitives(inner)
 
 
 def _refuse(table: str, column: str, found: Any, why: str, hint: str) -> NoReturn:  # noqa: ANN401

@@ -6,17 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from delvec.delta.alter.table_state import all_fields
+from delvec.delta.schema.parse import parse_schema
 from delvec.delta.schema.properties import MAX_COLUMN_ID
-from delvec.delta.schema.types import ArrayType, MapType, StructType, parse_schema
+from delvec.delta.schema.walk import all_fields, map_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from delvec.delta.alter.table_state import TableState
-    from delvec.delta.schema.types import DataType, Field
+    from delvec.delta.schema.types import Field, StructType
 
-__all__ = ["each_field", "mapped", "unmapped"]
+__all__ = ["mapped", "unmapped"]
 
 _KEYS: Final = "delta.columnMapping."
 _ID: Final = "delta.columnMapping.id"
@@ -49,7 +47,7 @@ def mapped(state: TableState, *, keep_names: bool = False) -> TableState:
         name = field.name if keep_names else f"col-{uuid4()}"
         return _with_metadata(field, {_ID: highest, _PHYSICAL_NAME: name})
 
-    schema = each_field(schema, with_id)
+    schema = map_fields(schema, with_id)
     properties = {**state.metadata.configuration, MAX_COLUMN_ID: str(highest)}
     return state.with_schema(schema).with_properties(properties)
 
@@ -61,27 +59,7 @@ def unmapped(schema: StructType) -> StructType:
         kept = {key: value for key, value in field.metadata.items() if not key.startswith(_KEYS)}
         return replace(field, metadata=kept, physical_name=field.name, field_id=None)
 
-    return each_field(schema, plain)
-
-
-def each_field(schema: StructType, change: Callable[[Field], Field]) -> StructType:
-    """Change all fields, each before those inside of it."""
-    fields = []
-    for field in schema.fields:
-        changed = change(field)
-        fields.append(replace(changed, type=_each_inside(changed.type, change)))
-    return StructType(tuple(fields))
-
-
-def _each_inside(kind: DataType, change: Callable[[Field], Field]) -> DataType:
-    if isinstance(kind, StructType):
-        return each_field(kind, change)
-    if isinstance(kind, ArrayType):
-        return replace(kind, element=_each_inside(kind.element, change))
-    if isinstance(kind, MapType):
-        key, value = (_each_inside(each, change) for each in (kind.key, kind.value))
-        return replace(kind, key=key, value=value)
-    return kind
+    return map_fields(schema, plain)
 
 
 def _with_metadata(field: Field, more: dict[str, Any]) -> Field:

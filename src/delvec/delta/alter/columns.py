@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.alter.column_mapping import each_field, mapped, unmapped
+from delvec.delta.alter.column_mapping import mapped, unmapped
 from delvec.delta.alter.valid_schema import require_valid
 from delvec.delta.schema.expressions import (
     CURRENT_DEFAULT,
@@ -18,11 +18,12 @@ from delvec.delta.schema.expressions import (
     names_in,
 )
 from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
+from delvec.delta.schema.walk import change_struct, map_fields, resolve
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import split_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from delvec.delta.alter.table_state import TableState
     from delvec.delta.schema.types import DataType, Field
@@ -44,7 +45,7 @@ def add_columns(state: TableState, fields: Sequence[Field]) -> TableState:
         *parents, name = split_path(field.name)
         _require_plain(field)
         new = _nullable(replace(field, name=name, physical_name=name))
-        schema = _changed(schema, tuple(parents), partial(_with_field, new))
+        schema = change_struct(schema, parents, partial(_with_field, new))
     return _finished(state, schema)
 
 
@@ -64,7 +65,7 @@ def rename_column(state: TableState, old: str, new: str) -> TableState:
         fields = [replace(each, name=new) if each is field else each for each in struct.fields]
         return StructType(tuple(fields))
 
-    schema = _changed(state.schema, tuple(parents), renamed)
+    schema = change_struct(state.schema, parents, renamed)
     partitions = tuple(
         new if not parents and each.lower() == name.lower() else each
         for each in state.metadata.partition_columns
@@ -89,7 +90,7 @@ def drop_column(
     *parents, last = _existing(state, name, "dropped")
     if not parents and last.lower() in (each.lower() for each in state.metadata.partition_columns):
         raise InvalidArgumentError(f"{name} cannot be dropped: the table is partitioned by it")
-    physical = _physical_path(state.schema, (*parents, last))
+    physical = tuple(each.physical_name for each in resolve(state.schema, (*parents, last)))
     if any(tuple(path[: len(physical)]) == physical for path in clustered_by):
         raise InvalidArgumentError(f"{name} cannot be dropped: the table is clustered by it")
 
@@ -100,7 +101,7 @@ def drop_column(
             raise InvalidArgumentError(f"{name} cannot be dropped: it is the only one")
         return StructType(kept)
 
-    return _finished(state, _changed(state.schema, tuple(parents), dropped))
+    return _finished(state, change_struct(state.schema, parents, dropped))
 
 
 def evolved(state: TableState, incoming: StructType) -> TableState:
@@ -145,7 +146,7 @@ def _nullable(field: Field) -> Field:
         }
         return replace(each, nullable=True, metadata=metadata)
 
-    [new] = unmapped(each_field(StructType((field,)), plain)).fields
+    [new] = unmapped(map_fields(StructType((field,)), plain)).fields
     if isinstance(new.type, PrimitiveType) and new.type.name == "void":
         raise InvalidArgumentError(
             f"column {new.name} has no type: all its values are NULL", hint="cast it to one"
@@ -159,38 +160,6 @@ def _with_field(new: Field, struct: StructType) -> StructType:
     return StructType((*struct.fields, new))
 
 
-def _changed(
-    kind: DataType, path: tuple[str, ...], change: Callable[[StructType], StructType]
-) -> StructType:
-    """Change the struct at a path; `element`, `key` and `value` lead into arrays and maps."""
-    changed = _at(kind, path, change)
-    if not isinstance(changed, StructType):
-        raise InvalidArgumentError(f"a {kind} has no fields")
-    return changed
-
-
-def _at(
-    kind: DataType, path: tuple[str, ...], change: Callable[[StructType], StructType]
-) -> DataType:
-    if isinstance(kind, StructType):
-        if not path:
-            return change(kind)
-        inner = kind.field(path[0])
-        new = replace(inner, type=_at(inner.type, path[1:], change))
-        return StructType(tuple(new if each is inner else each for each in kind.fields))
-    step = path[0].lower() if path else ""
-    if isinstance(kind, ArrayType) and step == "element":
-        return replace(kind, element=_at(kind.element, path[1:], change))
-    if isinstance(kind, MapType) and step == "key":
-        return replace(kind, key=_at(kind.key, path[1:], change))
-    if isinstance(kind, MapType) and step == "value":
-        return replace(kind, value=_at(kind.value, path[1:], change))
-    raise InvalidArgumentError(
-        f"there is no field {'.'.join(path) or 'to be had'} in a {kind}",
-        hint="paths lead into structs; into arrays by `element`, into maps by `key` and `value`",
-    )
-
-
 def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
     """Give the path of a column that may be changed, in the table's own letters."""
     if state.metadata.mapping_mode == "none":
@@ -201,13 +170,7 @@ def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
         )
     names = [field.name for field in state.schema.fields]
     path = (name,) if name in names else split_path(name)
-    found: list[str] = []
-
-    def note(struct: StructType) -> StructType:
-        found.append(struct.field(path[-1]).name)
-        return struct
-
-    _changed(state.schema, path[:-1], note)
+    found = resolve(state.schema, path)
     for what_refers, expression in _expressions(state):
         words = {each.lower() for each in path if each not in ("element", "key", "value")}
         if words <= names_in(expression):
@@ -215,7 +178,7 @@ def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
                 f"{name} cannot be {what}: {what_refers} names it: {expression}",
                 hint="drop the constraint first" if "constraint" in what_refers else None,
             )
-    return (*path[:-1], found[0])
+    return tuple(each.name for each in found)
 
 
 def _expressions(state: TableState) -> Iterator[tuple[str, str]]:
@@ -228,17 +191,6 @@ def _expressions(state: TableState) -> Iterator[tuple[str, str]]:
             yield f"generated column {field.name}", str(field.metadata[GENERATION])
     if _STATS_COLUMNS in state.metadata.configuration:
         yield f"property {_STATS_COLUMNS}", state.metadata.configuration[_STATS_COLUMNS]
-
-
-def _physical_path(kind: DataType, path: tuple[str, ...]) -> tuple[str, ...]:
-    names: list[str] = []
-    for step in path:
-        if not isinstance(kind, StructType):
-            break
-        field = kind.field(step)
-        names.append(field.physical_name)
-        kind = field.type
-    return tuple(names)
 
 
 def _united(have: StructType, incoming: StructType, where: str) -> StructType:

@@ -19,7 +19,7 @@ from delvec.delta.schema.expressions import (
 )
 from delvec.delta.schema.features import FEATURES, implied_by
 from delvec.delta.schema.protocol import READERS_WITH_FEATURES, WRITERS_WITH_FEATURES, Protocol
-from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
+from delvec.delta.schema.walk import all_fields, primitives
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import DataType, Field
+    from delvec.delta.schema.types import Field, StructType
 
-__all__ = ["TableState", "all_fields", "closure", "needed_features", "with_features"]
+__all__ = ["TableState", "closure", "needed_features", "with_features"]
 
 _OF_TYPES: Final = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 _OF_METADATA: Final = {
@@ -121,33 +121,9 @@ def _needed_by(field: Field) -> Iterator[str]:
             yield _OF_METADATA[key]
         elif key.startswith(IDENTITY):
             yield "identityColumns"
-    for kind in _primitives(field.type):
+    for kind in primitives(field.type):
         if kind.name in _OF_TYPES:
             yield _OF_TYPES[kind.name]
-
-
-def _primitives(kind: DataType) -> Iterator[PrimitiveType]:
-    """Give the types of a field's own value; those of fields inside are theirs."""
-    if isinstance(kind, PrimitiveType):
-        yield kind
-    elif isinstance(kind, ArrayType):
-        yield from _primitives(kind.element)
-    elif isinstance(kind, MapType):
-        yield from _primitives(kind.key)
-        yield from _primitives(kind.value)
-
-
-def all_fields(kind: DataType) -> Iterator[Field]:
-    """Give all fields, those inside of others too, each before what is inside of it."""
-    if isinstance(kind, StructType):
-        for field in kind.fields:
-            yield field
-            yield from all_fields(field.type)
-    elif isinstance(kind, ArrayType):
-        yield from all_fields(kind.element)
-    elif isinstance(kind, MapType):
-        yield from all_fields(kind.key)
-        yield from all_fields(kind.value)
 
 
 def closure(names: Iterable[str]) -> frozenset[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.alter.table_state import all_fields
 from delvec.delta.schema.types import PrimitiveType, StructType
+from delvec.delta.schema.walk import all_fields, walk
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -54,12 +54,11 @@ def require_enforced(schema: StructType) -> None:
     Raises:
         InvalidArgumentError: With the column.
     """
-    for field in schema.fields:
-        if isinstance(field.type, StructType):
-            require_enforced(field.type)
-        elif any(not inner.nullable for inner in all_fields(field.type)):
+    for *above, field in walk(schema):
+        holder = next((each for each in above if not isinstance(each.type, StructType)), None)
+        if holder is not None and not field.nullable:
             raise InvalidArgumentError(
-                f"column {field.name} has a NOT NULL field inside of an array or a map",
+                f"column {holder.name} has a NOT NULL field inside of an array or a map",
                 hint="Delta takes none there: make it nullable",
             )
 

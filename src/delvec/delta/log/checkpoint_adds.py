@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.action_columns import ADD
+from delvec.delta.schema.arrow import arrow_type
 from delvec.delta.schema.partition_values import partition_column
-from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
+from delvec.delta.schema.types import PrimitiveType, StructType
+from delvec.delta.schema.walk import walk
 from delvec.delta.stats.columns import Path, statistics_columns
 from delvec.delta.stats.indexed_columns import indexed_columns
 from delvec.delta.stats.to_json import statistics_text
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import DataType
 
 __all__ = ["AddForm", "checkpoint_adds"]
 
@@ -71,7 +72,11 @@ class AddForm:
             ("numRecords",): pa.int64(),
             ("tightBounds",): pa.bool_(),
         }
-        for path, kind in _leaves(indexed_columns(self.metadata), ()):
+        for fields in walk(indexed_columns(self.metadata), structs_only=True):
+            kind = fields[-1].type
+            if isinstance(kind, StructType):
+                continue
+            path = tuple(each.physical_name for each in fields)
             if isinstance(kind, PrimitiveType) and kind.name not in _UNORDERED:
                 bound = arrow_type(kind)
                 wanted |= {("minValues", *path): bound, ("maxValues", *path): bound}
@@ -148,14 +153,6 @@ class _Piece:
             place = value.type.get_field_index(name)
             value = pc.struct_field(value, [place]) if place >= 0 else None
         return value
-
-
-def _leaves(kind: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
-    if not isinstance(kind, StructType):
-        yield path, kind
-        return
-    for field in kind.fields:
-        yield from _leaves(field.type, (*path, field.physical_name))
 
 
 def _nested_type(columns: Mapping[Path, pa.DataType]) -> pa.DataType:

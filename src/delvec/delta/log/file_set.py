@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 
 from delvec.delta.log.files import DataFile
 from delvec.delta.pruning.skipping import ColumnBounds
+from delvec.delta.schema.arrow import arrow_type
 from delvec.delta.schema.partition_values import partition_column
-from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
+from delvec.delta.schema.types import PrimitiveType
+from delvec.delta.schema.walk import find
 from delvec.delta.stats.columns import Path, StatisticsSource, statistics_columns
 from delvec.errors import FormatError, located
 from delvec.vector import Descriptor
@@ -180,10 +182,10 @@ class FileSet:
 
     def bounds(self, column: tuple[str, ...], time_zone: str) -> ColumnBounds | None:
         """Tell what is known of a column's values in each file; None if nothing is."""
-        fields = _resolved(self.metadata.schema, column)
-        if fields is None:
+        fields = find(self.metadata.schema, column)
+        if not fields:
             return None
-        names, kind = fields
+        names, kind = tuple(each.physical_name for each in fields), fields[-1].type
         if not isinstance(kind, PrimitiveType) or self.metadata.schema.field(column[0]).char_type:
             return None  # texts of fixed width are compared with their blanks, which files lack
         if len(column) == 1 and any(f.name == column[0] for f in self.metadata.partition_fields):
@@ -291,19 +293,6 @@ def _kept(source: AddSource, wanted: Mapping[Path, pa.DataType]) -> dict[Path, p
     for path, column in statistics_columns(source, missing).items() if missing else ():
         kept[path, missing[path]] = column
     return {path: kept[path, kind] for path, kind in wanted.items()}
-
-
-def _resolved(schema: StructType, column: tuple[str, ...]) -> tuple[tuple[str, ...], object] | None:
-    names: list[str] = []
-    kind: object = schema
-    for name in column:
-        fields = kind.fields if isinstance(kind, StructType) else ()
-        field = next((field for field in fields if field.name == name), None)
-        if field is None:
-            return None
-        names.append(field.physical_name)
-        kind = field.type
-    return tuple(names), kind
 
 
 def _surely_below(low: pa.Array) -> pa.Array:

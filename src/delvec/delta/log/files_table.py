@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
+from delvec.delta.schema.arrow import arrow_type
+from delvec.delta.schema.types import PrimitiveType
+from delvec.delta.schema.walk import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.types import DataType
 
 __all__ = ["files_table"]
 
@@ -58,8 +57,11 @@ def _partition_values(files: FileSet) -> pa.Array:
 
 def _statistics(files: FileSet) -> pa.StructArray:
     found = {}
-    for path, kind in _leaves(files.metadata.schema, ()):
-        physical, data_type = path[1], kind
+    for path in walk(files.metadata.schema, structs_only=True):
+        kind = path[-1].type
+        if not isinstance(kind, PrimitiveType) or kind.name in ("variant", "void"):
+            continue
+        physical, data_type = tuple(each.physical_name for each in path), arrow_type(kind)
         values = {
             "null_count": files.statistic(("nullCount", *physical), pa.int64()),
             "minimum": files.statistic(("minValues", *physical), data_type),
@@ -69,18 +71,7 @@ def _statistics(files: FileSet) -> pa.StructArray:
         known = {n: v for n, v in known.items() if v.null_count < len(v)}
         if known:
             column = pa.StructArray.from_arrays(list(known.values()), list(known))
-            found[".".join(path[0])] = column
+            found[".".join(each.name for each in path)] = column
     if not found:
         return pa.nulls(len(files), pa.struct([]))
     return pa.StructArray.from_arrays(list(found.values()), list(found))
-
-
-def _leaves(
-    kind: DataType, at: tuple[tuple[str, str], ...]
-) -> Iterator[tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.DataType]]:
-    if isinstance(kind, StructType):
-        for field in kind.fields:
-            yield from _leaves(field.type, (*at, (field.name, field.physical_name)))
-    elif isinstance(kind, PrimitiveType) and kind.name not in ("variant", "void"):
-        names = (tuple(name for name, _ in at), tuple(name for _, name in at))
-        yield names, arrow_type(kind)

@@ -15,14 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from delvec.delta.schema.types import (
-    ArrayType,
-    Field,
-    MapType,
-    PrimitiveType,
-    StructType,
-    arrow_type,
-)
+from delvec.delta.schema.arrow import arrow_type
+from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
 from delvec.errors import FormatError, UnsupportedFeatureError
 
 if TYPE_CHECKING:

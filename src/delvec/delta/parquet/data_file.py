@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from delvec.delta.parquet.conform import Conformer, find_field, has_field_ids
 from delvec.delta.parquet.footer_bounds import leaf_count
-from delvec.delta.schema.types import StructType, arrow_type
+from delvec.delta.schema.arrow import arrow_type
 from delvec.errors import DelvecError, FormatError
 from delvec.storage.listed_files import open_listed_file
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from delvec.delta.log.files import DataFile
-    from delvec.delta.schema.types import MappingMode
+    from delvec.delta.schema.types import MappingMode, StructType
     from delvec.storage import Storage
     from delvec.storage.input_file import InputFile
     from delvec.vector import Bitmap

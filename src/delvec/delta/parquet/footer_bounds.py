@@ -16,7 +16,8 @@ from pyarrow import types
 
 from delvec.delta.parquet.conform import find_field, plain_type
 from delvec.delta.pruning.skipping import ColumnBounds
-from delvec.delta.schema.types import StructType, arrow_type
+from delvec.delta.schema.arrow import arrow_type
+from delvec.delta.schema.types import StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

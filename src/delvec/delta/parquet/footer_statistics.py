@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from delvec.delta.parquet.conform import find_field, plain_type
 from delvec.delta.parquet.footer_bounds import decimal_of, leaf_count, text_of
-from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
+from delvec.delta.schema.arrow import arrow_type
+from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.stats.indexed_columns import indexed_columns, prefix_length
 from delvec.errors import FormatError
 from delvec.storage.listed_files import open_listed_file

@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.pruning.literals import comparable
-from delvec.delta.schema.types import DataType, StructType, arrow_type
-from delvec.errors import InvalidArgumentError
+from delvec.delta.schema.arrow import arrow_type
+from delvec.delta.schema.walk import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from delvec.delta.schema.types import StructType
 
 __all__ = [
     "Always",
@@ -303,15 +305,6 @@ def _compared(column: pc.Expression, op: Operator, value: pa.Scalar) -> pc.Expre
 
 
 def find_column(path: Column, schema: StructType) -> tuple[Column, pa.DataType]:
-    """Give a column's path as the schema spells it, and its Arrow type."""
-    spelled: list[str] = []
-    inside: DataType = schema
-    for name in path:
-        if not isinstance(inside, StructType):
-            raise InvalidArgumentError(
-                f"column {'.'.join(spelled)} is of type {inside}: there is no {name!r} in it"
-            )
-        found = inside.field(name)
-        spelled.append(found.name)
-        inside = found.type
-    return tuple(spelled), arrow_type(inside)
+    """Return a column's path as the schema spells it, and its Arrow type."""
+    found = resolve(schema, path, structs_only=True)
+    return tuple(each.name for each in found), arrow_type(found[-1].type)

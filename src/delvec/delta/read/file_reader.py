@@ -19,8 +19,9 @@ from delvec.delta.parquet.footer_bounds import footer_bounds
 from delvec.delta.pruning.predicate import Always, to_arrow
 from delvec.delta.pruning.skipping import ColumnBounds, may_match
 from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.schema.arrow import arrow_field, arrow_type
 from delvec.delta.schema.partition_values import parse_partition_value
-from delvec.delta.schema.types import StructType, arrow_field, arrow_type
+from delvec.delta.schema.types import StructType
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError, located
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from delvec.delta.pruning.predicate import Always, columns_of
-from delvec.delta.schema.types import StructType, arrow_field
+from delvec.delta.schema.arrow import arrow_field
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from delvec.delta.pruning.predicate import Predicate
-    from delvec.delta.schema.types import Field, MappingMode
+    from delvec.delta.schema.types import Field, MappingMode, StructType
 
 __all__ = ["FILE_COLUMN", "POSITION_COLUMN", "Scan"]
 

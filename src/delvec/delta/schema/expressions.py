@@ -6,15 +6,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.delta.schema.types import StructType
+from delvec.delta.schema.walk import walk
 from delvec.errors import FormatError
 from delvec.identifiers import QUOTED, unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import Field
 
 __all__ = [
     "CONSTRAINT",
@@ -52,11 +49,12 @@ def constraints(metadata: Metadata) -> dict[str, str]:
 
 def invariants(metadata: Metadata) -> dict[str, str]:
     """Give the invariants of columns, which older tables have, by the column's path."""
-    return {
-        path: _invariant(field.metadata[INVARIANT], path)
-        for path, field in _fields(metadata.schema)
-        if INVARIANT in field.metadata
+    found = {
+        ".".join(each.name for each in path): path[-1].metadata[INVARIANT]
+        for path in walk(metadata.schema, structs_only=True)
+        if INVARIANT in path[-1].metadata
     }
+    return {name: _invariant(value, name) for name, value in found.items()}
 
 
 def names_in(expression: str) -> frozenset[str]:
@@ -74,14 +72,6 @@ def names_in(expression: str) -> frozenset[str]:
         elif word and not called:
             names.add(word.lower())
     return frozenset(names)
-
-
-def _fields(kind: StructType, parent: str = "") -> Iterator[tuple[str, Field]]:
-    for field in kind.fields:
-        path = f"{parent}{field.name}"
-        yield path, field
-        if isinstance(field.type, StructType):
-            yield from _fields(field.type, f"{path}.")
 
 
 def _invariant(value: Any, path: str) -> str:  # noqa: ANN401

@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from delvec.delta.schema.types import Field, StructType, parse_schema
+from delvec.delta.schema.parse import parse_schema
 from delvec.errors import FormatError, UnsupportedFeatureError
 
-__all__ = ["MappingMode", "Metadata"]
+if TYPE_CHECKING:
+    from delvec.delta.schema.types import Field, MappingMode, StructType
 
-MappingMode = Literal["none", "name", "id"]
+__all__ = ["Metadata"]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from delvec.delta.schema.types import PrimitiveType, arrow_type
+from delvec.delta.schema.arrow import arrow_type
+from delvec.delta.schema.types import PrimitiveType
 from delvec.errors import FormatError, InvalidArgumentError
 
 if TYPE_CHECKING:

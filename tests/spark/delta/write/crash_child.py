@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delvec import DeltaTable
-from delvec.delta.schema.types import parse_schema
+from delvec.delta.schema.parse import parse_schema
 from delvec.delta.write.commit import Base, commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import Leftovers

@@ -23,10 +23,11 @@ from pyspark.sql.types import LongType, StringType
 from delvec.delta.pruning.predicate import And
 from delvec.delta.pruning.skipping import may_match
 from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.schema.walk import find
 from delvec.errors import DelvecError, FormatError
 from delvec.spark import jvm
 from delvec.spark.delta.scan.pushdown import items, translate
-from delvec.spark.types import logical_path, spark_type
+from delvec.spark.types import spark_type
 from delvec.storage.listed_files import full_name, is_absolute, require_same_store, spark_path
 
 if TYPE_CHECKING:
@@ -204,7 +205,8 @@ class FileIndex:
 
     def _logical(self, physical: tuple[str, ...]) -> tuple[str, ...] | None:
         """Find the table's name of a column of the scan, which is named as in the files."""
-        return logical_path(self.snapshot.metadata.schema, physical)
+        found = find(self.snapshot.metadata.schema, physical, physical=True)
+        return None if found is None else tuple(each.name for each in found)
 
     def _matching_partitions(self, filters: Sequence[Any]) -> NDArray[np.bool_]:
         """Tell which files satisfy all partition filters, by Spark's own evaluator.

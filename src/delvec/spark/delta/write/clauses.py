@@ -14,6 +14,7 @@ from pyspark.sql import Column, functions
 
 from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.types import StructType
+from delvec.delta.schema.walk import resolve
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote, split_path
 from delvec.spark import jvm
@@ -151,15 +152,7 @@ def _path(schema: StructType, name: str) -> list[str]:
     """Give the names of a column as the table has them; a name with dots comes first."""
     if any(field.name.lower() == name.lower() for field in schema.fields):
         return [schema.field(name).name]
-    found: list[str] = []
-    kind: DataType = schema
-    for part in split_path(name):
-        if not isinstance(kind, StructType):
-            raise InvalidArgumentError(f"{'.'.join(found)} is no struct, so it has no {part}")
-        field = kind.field(part)
-        found.append(field.name)
-        kind = field.type
-    return found
+    return [each.name for each in resolve(schema, split_path(name), structs_only=True)]
 
 
 def kind_of(clauses: Sequence[Assigned], is_matched: Column | None) -> Column:

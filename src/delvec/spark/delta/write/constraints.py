@@ -14,7 +14,8 @@ from delvec.delta.alter.definition import add_constraint, new_table
 from delvec.delta.alter.replace import replaced
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
-from delvec.delta.schema.types import CHAR_TYPE, StructType, parse_schema
+from delvec.delta.schema.parse import parse_schema
+from delvec.delta.schema.types import CHAR_TYPE, StructType
 from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.commit import Base, commit
 from delvec.delta.write.report import WriteReport

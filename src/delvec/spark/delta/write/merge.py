@@ -23,7 +23,7 @@ from delvec.delta.alter.definition import evolved
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.schema.expressions import GENERATION
-from delvec.delta.schema.types import parse_schema
+from delvec.delta.schema.parse import parse_schema
 from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.targets import targets_of
 from delvec.delta.write.transaction import Outcome
