@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from delvec.spark.progress import watched
+from delvec.spark.progress import described, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,22 @@ def test_progress_tells_the_description_and_how_many_tasks_are_done(spark: Spark
     done = [done for _, done, _ in told]
     assert len(done) > 1
     assert done == sorted(set(done))
+
+
+def test_a_description_holds_for_the_block_and_then_the_caller_s_own_again(
+    spark: SparkSession,
+) -> None:
+    def now() -> str | None:
+        return spark.sparkContext.getLocalProperty("spark.job.description")
+
+    with described(spark, "outer"):
+        with described(spark, "inner"):
+            assert now() == "inner"
+        assert now() == "outer"
+        with pytest.raises(ZeroDivisionError), described(spark, "failing"):
+            raise ZeroDivisionError
+        assert now() == "outer"
+    assert now() is None
 
 
 def test_a_job_without_a_description_is_told_by_its_stage(spark: SparkSession) -> None:

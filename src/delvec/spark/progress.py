@@ -1,13 +1,10 @@
-"""How far Spark is with its work, told while it works.
-
-A thread asks Spark's status tracker a few times a second, which costs the same for any data.
-"""
+"""Spark's jobs: what they are described as in its user interface, and how far they are."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from py4j.protocol import Py4JError
 
@@ -21,17 +18,30 @@ if TYPE_CHECKING:
     # What is done, and how many of how many tasks of it are.
     Tell: TypeAlias = Callable[[str, int, int], None]
 
-__all__ = ["watched"]
+__all__ = ["described", "watched"]
 
 _SECONDS = 0.2
+
+
+@contextmanager
+def described(spark: SparkSession, what: str) -> Iterator[None]:
+    """Set the description of the jobs of the block; restore the caller's own afterwards."""
+    context = spark.sparkContext
+    before: Any = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(what)
+    try:
+        yield
+    finally:
+        context.setJobDescription(before)
 
 
 @contextmanager
 def watched(spark: SparkSession, tell: Tell, *, seconds: float = _SECONDS) -> Iterator[None]:
     """Call a function with the progress of Spark's active stages, for as long as the block runs.
 
-    It is called from another thread, and only when there is something new. A job that is shorter
-    than the time between two looks goes unseen.
+    It is called from another thread, and only when there is something new. The thread asks Spark's
+    status tracker a few times a second, which costs the same for any data; a job that is shorter
+    than the time between two requests is missed.
 
         with watched(spark, lambda what, done, total: print(what, done, total)):
             table.delete("day < '2026-01-01'")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,11 +15,14 @@ from delvec.delta.write.commit import Base, commit
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.writable import SYMLINKS
 from delvec.errors import ConflictError, DelvecError, InvalidArgumentError
+from delvec.report.phases import Stopwatch
 from delvec.spark.failures import explained
+from delvec.spark.progress import described
 from delvec.storage.uncommitted import Leftovers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -81,13 +83,9 @@ class Spent:
     """What an operation has cost so far, attempts that ended in a conflict included."""
 
     before: RequestCounts
-    phases: dict[str, float] = field(default_factory=dict)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
     scans: int = 0
     attempts: int = 0
-
-    def add_time(self, phase: str, seconds: float) -> None:
-        """Add to the time of a phase."""
-        self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
 
 @dataclass
@@ -116,29 +114,11 @@ class Attempt:
         """The table."""
         return self.snapshot.storage
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Take the time of a phase, and name its jobs in Spark's own pages."""
-        start = time.perf_counter()
-        try:
-            with _described(self.session, f"{self.what}: {name}"):
-                yield
-        finally:
-            self.spent.add_time(name, time.perf_counter() - start)
-
-
-@contextmanager
-def _described(spark: SparkSession | None, what: str) -> Iterator[None]:
-    if spark is None:
-        yield
-        return
-    context = spark.sparkContext
-    before: Any = context.getLocalProperty("spark.job.description")
-    context.setJobDescription(what)
-    try:
-        yield
-    finally:
-        context.setJobDescription(before)
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Time a phase, and describe its jobs in Spark's user interface."""
+        session = self.session
+        describe = None if session is None else described(session, f"{self.what}: {name}")
+        return self.spent.stopwatch.phase(name, describe)
 
 
 @dataclass(frozen=True)
@@ -171,7 +151,7 @@ def run(
         start = time.perf_counter()
         snapshot = opened()
         spent = spent or Spent(snapshot.storage.requests)
-        spent.add_time("plan", time.perf_counter() - start)
+        spent.stopwatch.add("plan", time.perf_counter() - start)
         done = _already_done(snapshot, operation, options)
         if done is not None:
             return done
@@ -232,9 +212,9 @@ def _with_times(change: Change, spent: Spent) -> Change:
     if change.operation not in ("DELETE", "UPDATE", "MERGE"):
         return change
     seconds = {
-        "executionTimeMs": sum(spent.phases.values()),
-        "scanTimeMs": spent.phases.get("find", 0.0),
-        "rewriteTimeMs": spent.phases.get("write", 0.0),
+        "executionTimeMs": sum(spent.stopwatch.seconds.values()),
+        "scanTimeMs": spent.stopwatch.seconds.get("find", 0.0),
+        "rewriteTimeMs": spent.stopwatch.seconds.get("write", 0.0),
     }
     times = {name: round(1000 * each) for name, each in seconds.items()}
     return replace(change, metrics={**change.metrics, **times})
@@ -293,7 +273,7 @@ def _report(
         committed.version if committed else None,
         dry_run=attempt.options.dry_run,
         requests=attempt.storage.requests - spent.before,
-        phases=dict(spent.phases),
+        phases=dict(spent.stopwatch.seconds),
         attempts=spent.attempts,
         reconciled=committed.reconciled if committed else 0,
         notes=(*outcome.notes, *notes),
