@@ -137,3 +137,27 @@ def test_all_public_names_exist_and_nothing_else_is_offered() -> None:
         assert getattr(delvec, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = delvec.nothing
+
+
+TESTS = Path(__file__).parent
+WITHOUT_JVM = ("vector", "storage", "parquet", "report", "delta")
+TESTS_WITHOUT_JVM = [file for name in WITHOUT_JVM for file in sorted((TESTS / name).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("file", TESTS_WITHOUT_JVM, ids=lambda file: str(file.relative_to(TESTS)))
+def test_the_tests_of_these_folders_need_no_jvm(file: Path) -> None:
+    asked = {
+        name
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in (
+            [argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]]
+            if isinstance(node, ast.FunctionDef)
+            else [node.attr]
+            if isinstance(node, ast.Attribute)
+            else [node.value]
+            if isinstance(node, ast.Constant) and node.value == "spark"
+            else []
+        )
+    }
+    assert "spark" not in asked, "the fixture or the mark: it belongs under tests/spark"
+    assert not imports_any(file, "tests.spark", "tests.interop", "tests.conversion")

@@ -33,7 +33,7 @@ from delvec.errors import (
     TableNotFoundError,
 )
 from delvec.storage.uncommitted import Leftovers
-from tests.spark.delta.write.write_checks import deletion, ids, live
+from tests.delta.write.write_checks import deletion, ids, live
 
 if TYPE_CHECKING:
     from pathlib import Path

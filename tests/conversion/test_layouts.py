@@ -14,11 +14,12 @@ import delvec
 from delvec.errors import UnsupportedFeatureError
 from delvec.vector import Bitmap, Descriptor, z85
 from delvec.vector.frame import encode_frame
+from tests.delta import log_files
 from tests.delta.builder import TableBuilder
-from tests.delta.readers import ZONE, settings_of
 from tests.interop.conversion_targets import TARGETS, check_equal
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
+from tests.spark.delta.readers import ZONE, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,9 +141,9 @@ def several_in_one_file(spark: SparkSession, path: Path) -> None:
         "DELETE FROM {T} WHERE id = 11",
         "INSERT INTO {T} SELECT id, 1 FROM range(200, 210)",
     )
-    adds = [add for add in spark_tables.live_adds(path) if add.get("deletionVector")]
+    adds = [add for add in log_files.live_adds(path) if add.get("deletionVector")]
     assert len(adds) > len({add["deletionVector"]["pathOrInlineDv"] for add in adds})
-    assert len(adds) < len(spark_tables.live_adds(path))
+    assert len(adds) < len(log_files.live_adds(path))
 
 
 def all_in_one(spark: SparkSession, path: Path) -> None:
@@ -178,7 +179,7 @@ def shallow_clone(spark: SparkSession, path: Path) -> None:
         "INSERT INTO {T} VALUES (1000, NULL), (1001, 1)",
     )
     kinds = {
-        (add.get("deletionVector") or {}).get("storageType") for add in spark_tables.live_adds(path)
+        (add.get("deletionVector") or {}).get("storageType") for add in log_files.live_adds(path)
     }
     assert kinds == {"u", "p", None}
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from delvec import DeltaTable
+from tests.delta import log_files
 from tests.interop.conversion_values import condition, leaves, value, values
 from tests.interop.plans import ENGINES
 from tests.spark.delta import spark_tables
@@ -110,7 +111,7 @@ class Source:
 
     @property
     def version(self) -> int:
-        return spark_tables.newest_version(self.path)
+        return log_files.newest_version(self.path)
 
     @property
     def schema(self) -> StructType:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.table import StaticTable
 
 import delvec
-from tests.delta.readers import same_rows
+from tests.delta.rows import same_rows
 from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ import deltalake
 import pyarrow as pa
 
 from delvec import DeltaTable
-from tests.delta import readers
 from tests.interop.model import Append, Delete, Merge, Overwrite, Update
 from tests.interop.plans import COLUMNS
-from tests.spark.delta import spark_tables
+from tests.spark.delta import readers, spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

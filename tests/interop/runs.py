@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from delvec import DeltaTable
-from tests.delta import readers
+from tests.delta import log_files
+from tests.delta.rows import rows_of
 from tests.interop.engines import READERS, as_arrow, by_delta_spark, by_delvec, create
 from tests.interop.plans import COLUMNS
 from tests.spark.delta import spark_tables
@@ -54,7 +55,7 @@ class Run:
 
     @property
     def version(self) -> int:
-        return spark_tables.newest_version(self.path)
+        return log_files.newest_version(self.path)
 
     def start(self, by: Engine) -> None:
         LOG.info("%s creates %s", by, self.kind)
@@ -89,7 +90,7 @@ class Run:
 
     def check(self, path: Path | None = None, only: Sequence[str] = tuple(READERS)) -> None:
         """Hold what each reader finds against the model."""
-        expected = readers.rows_of(as_arrow(self.rows))
+        expected = rows_of(as_arrow(self.rows))
         for name in only:
             if name == "deltalake" and self.kind.mapped:
                 continue  # it does not know column mapping
@@ -106,7 +107,7 @@ class Run:
 
 
 def bag(table: pa.Table) -> Counter[Any]:
-    return readers.rows_of(table.select(COLUMNS))
+    return rows_of(table.select(COLUMNS))
 
 
 def check_report(report: WriteReport, operation: Operation, outcome: Outcome) -> None:
@@ -125,7 +126,7 @@ def vector_updates(path: Path) -> set[tuple[str, str]]:
     """Name the engines that put a vector in place of another: of the old one, of the new one."""
     writers: dict[str, str] = {}
     updates = set()
-    for actions in spark_tables.commits(path):
+    for actions in log_files.commits(path):
         [info] = [action["commitInfo"] for action in actions if "commitInfo" in action]
         engine = "delvec" if info["engineInfo"].startswith("delvec") else "delta-spark"
         removed = {

@@ -10,12 +10,13 @@ from uuid import uuid4
 import pytest
 
 import delvec
-from tests.delta.readers import same_rows, settings_of
+from tests.delta.rows import same_rows
 from tests.interop.conversion_sources import KINDS, Source, life
 from tests.interop.conversion_targets import TARGETS, by_spark, check_pyiceberg
 from tests.interop.conversion_values import every_answer, questions
 from tests.interop.runs import SMALL_ROW_GROUPS
 from tests.spark.delta import spark_tables
+from tests.spark.delta.readers import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from delvec import DeltaTable
+from tests.delta import log_files
 from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Judge:
 
     def sees(self, *, updated: set[int], inserted: set[int], deleted: set[int]) -> None:
         before, after = self.rows, self.look()
-        version = spark_tables.newest_version(self.path)
+        version = log_files.newest_version(self.path)
         assert set(after) == (set(before) - deleted) | inserted
         for key in set(after) - inserted:
             assert after[key].row_id == before[key].row_id, f"key {key}"
@@ -154,7 +155,7 @@ def test_rows_keep_their_ids(
 
 def check_times(path: Path) -> None:
     """Make sure that the times in the commits rise, and come first in each."""
-    commits = spark_tables.commits(path)
+    commits = log_files.commits(path)
     times = [actions[0]["commitInfo"]["inCommitTimestamp"] for actions in commits]
     assert times == sorted(set(times))
     writers = {actions[0]["commitInfo"]["engineInfo"].split("/")[0] for actions in commits}

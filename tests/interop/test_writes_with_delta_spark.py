@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec import DeltaTable
-from tests.delta import readers
+from tests.delta import log_files
+from tests.delta.rows import rows_of
 from tests.interop.engines import as_arrow
 from tests.interop.expressions import LEAVES, Expression, literal
 from tests.interop.model import Append, Delete, Merge, Update
 from tests.interop.plans import COLUMNS, ENGINES, Kind, Step, kind_of, plan
 from tests.interop.runs import SMALL_ROW_GROUPS, Run, bag, checkpoints, vector_updates
 from tests.marks import slow_but
-from tests.spark.delta import spark_tables
+from tests.spark.delta import readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -145,11 +146,11 @@ def carried_out(spark: SparkSession, path: Path, kind: Kind, steps: Iterable[Ste
 def check_appends(run: Run) -> None:
     """Make sure that both engines wrote several files at once, of several row groups."""
     seen: set[str] = set()
-    commits = spark_tables.commits(run.path)
+    commits = log_files.commits(run.path)
     for version, (step, _) in run.steps.items():
         adds = [action["add"] for action in commits[version] if "add" in action]
         if isinstance(step.operation, Append) and len(adds) > 1:
-            groups = spark_tables.row_groups(run.path, adds)
+            groups = log_files.row_groups(run.path, adds)
             seen.update({step.engine} if max(groups) > 1 else ())
     assert seen == set(ENGINES)
 
@@ -235,7 +236,7 @@ def check_changes(run: Run, ranges: list[tuple[int, int]]) -> None:
 
 
 def changed(feed: DataFrame) -> Counter[Any]:
-    return readers.rows_of(
+    return rows_of(
         feed.select(*COLUMNS, "_change_type", "_commit_version", "_commit_timestamp").toArrow()
     )
 
@@ -272,7 +273,7 @@ def check_maintenance(run: Run) -> None:
     run.do(Step("delvec", Delete(_every_ninth(2)), (), checkpoint=False))
     run.sql("REORG TABLE {T} APPLY (PURGE)")
     # Every remove names the vector of its add in the same words.
-    assert not any("deletionVector" in add for add in spark_tables.live_adds(run.path))
+    assert not any("deletionVector" in add for add in log_files.live_adds(run.path))
     run.sql("VACUUM {T} RETAIN 0 HOURS")
     values = {"name": literal("last")}
     run.do(Step("delvec", Update(values, _every_ninth(5)), (), checkpoint=False))

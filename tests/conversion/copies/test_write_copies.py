@@ -29,7 +29,7 @@ from delvec.errors import (
 from delvec.parquet.field_ids import read_footer, read_schema
 from delvec.storage import Storage
 from delvec.storage.listed_files import spark_path
-from tests.delta.readers import settings_of
+from tests.spark.delta.readers import settings_of
 from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
-"""New tables and changes to them: by Delta's rules, and with the protocols of delta-spark."""
+"""New tables and changes to them: by Delta's rules."""
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,13 +17,9 @@ from delvec.delta.schema.protocol import Protocol
 from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
 from delvec.delta.schema.walk import all_fields
 from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
-from tests.spark.delta.spark_tables import commits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable
 
     from delvec.delta.alter.definition import TableState
 
@@ -478,80 +473,3 @@ class TestConstraintsAndFeatures:
             if feature.writing in ("moved", "no_files", "no_vectors") or not feature.is_read:
                 with pytest.raises(UnsupportedFeatureError, match=f"does not add .* {name}"):
                     definition.add_feature(definition.new_table(PLAIN), name)
-
-
-VECTORS = {"delta.enableDeletionVectors": "true"}
-CDF = {"delta.enableChangeDataFeed": "true"}
-CASES: dict[str, tuple[str, Mapping[str, str], Callable[[TableState], TableState], str]] = {
-    "plain": ("a bigint, b string", OFF, lambda state: state, ""),
-    "vectors": ("a bigint not null, b string", VECTORS, lambda state: state, ""),
-    "mapped": ("a bigint, s struct<x:int,y:array<struct<z:int>>>", NAMES | OFF, lambda s: s, ""),
-    "all": (
-        "a timestamp_ntz, b bigint",
-        VECTORS | NAMES | CDF | {"delta.enableRowTracking": "true", "delta.checkpointPolicy": "v2"},
-        lambda state: state,
-        "",
-    ),
-    "check": (
-        "a bigint",
-        OFF,
-        lambda state: definition.add_constraint(state, "c", "a > 0"),
-        "ADD CONSTRAINT c CHECK (a > 0)",
-    ),
-    "feed": (
-        "a bigint",
-        VECTORS,
-        lambda state: definition.set_properties(state, CDF),
-        "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
-    ),
-    "mapping": (
-        "a bigint, s struct<x:int>",
-        VECTORS,
-        lambda state: definition.set_properties(
-            definition.add_feature(state, "columnMapping"), NAMES
-        ),
-        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
-    ),
-    "rename": (
-        "a bigint, s struct<x:int>",
-        NAMES | OFF,
-        lambda state: definition.rename_column(state, "s.x", "y"),
-        "RENAME COLUMN s.x TO y",
-    ),
-    "vectors later": (
-        "a bigint",
-        NAMES | OFF,
-        definition.enable_deletion_vectors,
-        "SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
-    ),
-}
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("name", CASES)
-def test_tables_are_as_delta_spark_makes_them(
-    spark: SparkSession, tmp_path: Path, name: str
-) -> None:
-    ddl, properties, change, statement = CASES[name]
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-    table = f"delta.`{tmp_path / 't'}`"
-    spark.sql(f"CREATE TABLE {table} ({ddl}) USING delta TBLPROPERTIES ({listed})")
-    [created] = [
-        action["metaData"] for action in commits(tmp_path / "t")[0] if "metaData" in action
-    ]
-    if statement:
-        spark.sql(f"ALTER TABLE {table} {statement}")
-    theirs: dict[str, Any] = {}
-    for actions in commits(tmp_path / "t"):
-        theirs |= {key: value for action in actions for key, value in action.items()}
-    fields = Metadata.from_json(created).schema
-    ours = change(definition.new_table(fields, properties=properties))
-    assert ours.protocol == Protocol.from_json(theirs["protocol"])
-    found = Metadata.from_json(theirs["metaData"])
-
-    def known(metadata: Metadata) -> tuple[Any, ...]:
-        text = re.sub(r"[0-9a-f]{8}-[-0-9a-f]{27}", "UUID", json.dumps(metadata.to_json()))
-        value = json.loads(text)
-        return value["configuration"], json.loads(value["schemaString"]), value["partitionColumns"]
-
-    assert known(ours.metadata) == known(found)

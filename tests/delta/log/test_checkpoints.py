@@ -1,9 +1,8 @@
-"""Checkpoints that delvec writes: nothing is lost, and every engine reads them."""
+"""Checkpoints that delvec writes: nothing is lost."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from time import time
@@ -19,15 +18,9 @@ from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.stats.to_json import statistics_text
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder, removed, small_table
-from tests.delta.readers import same_rows
-from tests.marks import slow_but
-from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from delvec.delta.log.snapshot import Snapshot
 
@@ -360,105 +353,3 @@ def test_the_second_kind_needs_the_feature(tmp_path: Path) -> None:
     table = TableBuilder(tmp_path, properties={"delta.checkpointPolicy": "v2"})
     table.create()
     assert written(table).name == f"{0:020d}.checkpoint.parquet"
-
-
-def as_deltalake_reads(path: Path, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    deltalake = pytest.importorskip("deltalake")
-    query = f"SELECT {', '.join(columns)} FROM t"
-    table = deltalake.DeltaTable(str(path))
-    found = pa.table(deltalake.QueryBuilder().register("t", table).execute(query).read_all())
-    return sorted(zip(*(found.column(name).to_pylist() for name in columns), strict=True), key=str)
-
-
-def as_spark_reads(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
-    # A path that was never read: nothing of the table is cached.
-    rows = spark_tables.as_delta_spark_reads(spark, path).toArrow()
-    return sorted(zip(*(column.to_pylist() for column in rows.columns), strict=True), key=str)
-
-
-def copy_from_checkpoint(path: Path, name: str) -> Path:
-    """Copy a table without the commits before its newest checkpoint.
-
-    That of the checkpoint's own version stays: delta-spark does not open a table without any.
-    """
-    copy = path.parent / name
-    shutil.copytree(path, copy)
-    log = copy / "_delta_log"
-    version = json.loads((log / "_last_checkpoint").read_text())["version"]
-    for file in {*log.glob("*.json"), *log.glob("*.crc"), *log.glob(".*.crc")}:
-        if not file.name[:20].isdecimal() or int(file.name[:20]) < version:
-            file.unlink()
-    return copy
-
-
-KINDS: dict[str, dict[str, str]] = {
-    "classic": {"delta.enableRowTracking": "true"},
-    "mapped": {"delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"},
-    "columns_alone": {"delta.checkpoint.writeStatsAsJson": "false"},
-    "second_kind": {"delta.checkpointPolicy": "v2", "delta.enableInCommitTimestamps": "true"},
-}
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("kind", slow_but(("mapped", "second_kind"), KINDS))
-def test_every_engine_reads_what_delvec_checkpoints(
-    spark: SparkSession, tmp_path: Path, kind: str
-) -> None:
-    path = tmp_path / "table"
-    columns = "id BIGINT, name STRING, at TIMESTAMP, price DECIMAL(10,2), day DATE, p STRING"
-    spark_tables.create(spark, path, columns, partitioned_by=["day", "p"], properties=KINDS[kind])
-    rows = (
-        "SELECT id, concat('n ', id), timestamp_micros(id * 1003), CAST(id / 4 AS DECIMAL(10,2)),"
-        " date_add(DATE'2024-01-30', CAST(id % 2 AS INT)), IF(id % 3 = 0, NULL, 'a b%')"
-        " FROM range({}, {}, 1, 1)"
-    )
-    spark_tables.sql(
-        spark,
-        path,
-        "INSERT INTO {T} " + rows.format(0, 60),
-        "DELETE FROM {T} WHERE id % 7 = 0",
-        "INSERT INTO {T} " + rows.format(60, 90),
-        "UPDATE {T} SET name = 'changed' WHERE id % 11 = 0",
-        "DELETE FROM {T} WHERE id % 5 = 0",
-    )
-    expected = as_spark_reads(spark, path)
-    write_checkpoint(snapshot_of(path))
-    first = copy_from_checkpoint(path, "first")
-    assert as_spark_reads(spark, first) == expected
-    names = ["id", "name", "price", "day", "p"]
-    wanted = sorted(((row[0], row[1], *row[3:]) for row in expected), key=str)
-    assert as_deltalake_reads(first, names) == wanted
-    own = DeltaTable.for_path(spark, first)
-    assert same_rows(
-        own.to_df().toArrow(), spark_tables.as_delta_spark_reads(spark, first).toArrow()
-    )
-    counted = spark.sql(f"SELECT count(*), max(id) FROM delta.`{first}` WHERE id >= 60")
-    [(found, _)] = counted.collect()
-    assert found == sum(row[0] >= 60 for row in expected)
-    # The engine goes on from there: writes by our statistics, and makes its own checkpoint.
-    spark_tables.sql(
-        spark,
-        first,
-        "DELETE FROM {T} WHERE id = 61",
-        "MERGE INTO {T} t USING (SELECT 62 id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
-        "ALTER TABLE {T} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')",
-        "INSERT INTO {T} " + rows.format(90, 95),
-        "ALTER TABLE {T} SET TBLPROPERTIES ('delta.checkpointInterval' = '100')",
-        "DELETE FROM {T} WHERE id = 91",
-    )
-    checkpoints = {file.name[:20] for file in (first / "_delta_log").glob("*.checkpoint*")}
-    assert len(checkpoints) > 1
-    after = as_spark_reads(spark, first)
-    assert len(after) == len(expected) - 2 + 5 - 1
-    write_checkpoint(snapshot_of(first))
-    second = copy_from_checkpoint(first, "second")
-    assert as_spark_reads(spark, second) == after
-    assert [row[0] for row in as_deltalake_reads(second, ["id"])] == sorted(
-        (row[0] for row in after), key=lambda number: str((number,))
-    )
-    assert same_rows(
-        DeltaTable.for_path(spark, second).to_df().toArrow(),
-        spark_tables.as_delta_spark_reads(spark, first).toArrow(),
-    )
-    counts = snapshot_of(second).files.row_counts
-    assert counts.null_count == 0

@@ -30,8 +30,8 @@ from delvec.storage import Storage
 from delvec.storage.uncommitted import Leftovers
 from delvec.vector import Descriptor
 from tests.delta.builder import TableBuilder, removed, small_table
-from tests.spark.delta.spark_tables import commits, newest_version
-from tests.spark.delta.write.write_checks import deletion, files_below, ids, live, unnamed_files
+from tests.delta.log_files import commits, newest_version
+from tests.delta.write.write_checks import deletion, files_below, ids, live, unnamed_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

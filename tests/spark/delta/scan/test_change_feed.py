@@ -12,6 +12,7 @@ from delvec.delta.read.change_feed import change_feed
 from delvec.errors import InvalidArgumentError
 from delvec.spark.delta.scan.change_feed import changes
 from delvec.storage import Storage
+from tests.delta import log_files
 from tests.delta.builder import TableBuilder, removed
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
@@ -86,7 +87,7 @@ def test_every_range_gives_the_rows_of_delta_spark(
     path = tmp_path / "t"
     table_of(spark, path, kind)
     spark_tables.sql(spark, path, *STATEMENTS)
-    newest = spark_tables.newest_version(path)
+    newest = log_files.newest_version(path)
     whole = as_delta_spark_reads(spark, path, 0, newest)
     expected = bag(whole)
     found = as_delvec_reads(spark, path, 0)

@@ -9,19 +9,18 @@ import numpy as np
 import pytest
 
 import delvec.delta.table as delta
-from tests.delta.readers import READERS, read, read_frame, same_rows, settings_of
-from tests.spark.delta.spark_tables import (
-    as_delta_spark_reads,
+from tests.delta.log_files import (
     commits,
     container_kinds,
-    create,
     live_adds,
     local,
     newest_version,
     payload_of,
     row_groups,
-    sql,
 )
+from tests.delta.rows import same_rows
+from tests.spark.delta.readers import READERS, read, read_frame, settings_of
+from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
 
 if TYPE_CHECKING:
     from pathlib import Path

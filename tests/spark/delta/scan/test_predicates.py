@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import delvec.delta.table as delta
 from delvec.errors import InvalidArgumentError
-from tests.delta.readers import ZONE, settings_of
+from tests.delta.log_files import live_adds, local, row_groups
+from tests.spark.delta.readers import ZONE, settings_of
 from tests.spark.delta.scan.spark_conditions import (
     COLUMNS,
     PARTITION_COLUMNS,
@@ -25,14 +26,7 @@ from tests.spark.delta.scan.spark_conditions import (
     conditions,
     row,
 )
-from tests.spark.delta.spark_tables import (
-    as_delta_spark_reads,
-    create,
-    live_adds,
-    local,
-    row_groups,
-    sql,
-)
+from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

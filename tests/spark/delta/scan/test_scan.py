@@ -20,7 +20,7 @@ from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedF
 from delvec.spark.delta.scan.file_index import distinct_rows
 from delvec.spark.delta.scan.scan import VECTOR_MEMORY
 from tests.delta.builder import TableBuilder
-from tests.delta.readers import settings_of
+from tests.spark.delta.readers import settings_of
 
 if TYPE_CHECKING:
     from pathlib import Path

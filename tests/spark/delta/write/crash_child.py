@@ -30,7 +30,7 @@ from delvec.delta.write.commit import Base, commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import Leftovers
 from tests.delta.builder import small_table
-from tests.spark.delta.write.write_checks import deletion, ids, positions
+from tests.delta.write.write_checks import deletion, ids, positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

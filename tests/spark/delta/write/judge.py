@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from delvec import DeltaTable
 from delvec.errors import DelvecError
+from tests.delta import log_files
 from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def feed(spark: SparkSession, path: Path, version: int) -> Rows:
 
 def metrics(path: Path, *names: str) -> dict[str, int]:
     """Give some of the figures that the newest commit tells of itself."""
-    [info] = [each["commitInfo"] for each in spark_tables.commits(path)[-1] if "commitInfo" in each]
+    [info] = [each["commitInfo"] for each in log_files.commits(path)[-1] if "commitInfo" in each]
     told = info.get("operationMetrics", {})
     return {name: int(told[name]) for name in names if name in told}
 
@@ -114,7 +115,7 @@ def judged(
         figures: Metrics of the commit that must be the same.
     """
     theirs, ours = copy_of(template, f"{name}-theirs"), copy_of(template, f"{name}-ours")
-    start = spark_tables.newest_version(ours)
+    start = log_files.newest_version(ours)
     refused = _failed(
         lambda: spark_tables.sql(spark, theirs, sql) if isinstance(sql, str) else sql(theirs)
     )
@@ -130,7 +131,7 @@ def judged(
     if error is not None:
         assert folder(ours) == before
     elif report is not None and report.version is not None:
-        assert spark_tables.newest_version(ours) == start + 1
+        assert log_files.newest_version(ours) == start + 1
         assert metrics(ours, *figures) == metrics(theirs, *figures)
         if table.properties.get("delta.enableChangeDataFeed") == "true":
             assert feed(spark, ours, start + 1) == feed(spark, theirs, start + 1)

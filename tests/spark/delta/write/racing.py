@@ -17,7 +17,7 @@ from delvec import DeltaTable
 from delvec.delta.write.commit import Base, commit
 from delvec.errors import ConflictError
 from delvec.storage.uncommitted import Leftovers
-from tests.spark.delta.write.write_checks import deletion, ids, positions
+from tests.delta.write.write_checks import deletion, ids, positions
 
 
 def _wait() -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import functions
 
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, DelvecError, InvalidArgumentError
+from tests.delta import log_files
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import Lazily, bag, folder, judged, rows_of
@@ -109,7 +110,7 @@ def test_partition_values_are_written_as_delta_spark_does(
     table = DeltaTable.create(spark, ours, ", ".join(["id int", *columns]), partition_by=parts)
     table.append(df)
     told = [
-        sorted(repr(sorted(add["partitionValues"].items())) for add in spark_tables.live_adds(path))
+        sorted(repr(sorted(add["partitionValues"].items())) for add in log_files.live_adds(path))
         for path in (ours, theirs)
     ]
     assert told[0] == told[1]

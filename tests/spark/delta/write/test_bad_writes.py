@@ -27,11 +27,11 @@ from delvec.errors import (
 )
 from delvec.storage.uncommitted import Leftovers
 from tests.delta.builder import small_table
-from tests.delta.readers import settings_of
+from tests.delta.write.write_checks import before_commit, deletion, files_below, ids
 from tests.marks import slow_but
 from tests.repository import ROOT
+from tests.spark.delta.readers import settings_of
 from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
-from tests.spark.delta.write.write_checks import before_commit, deletion, files_below, ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -440,7 +440,7 @@ from delvec import DeltaTable
 from delvec.delta.write.commit import Base, commit
 from delvec.storage.uncommitted import Leftovers
 from delvec.errors import StorageError
-from tests.spark.delta.write.write_checks import deletion
+from tests.delta.write.write_checks import deletion
 import delvec.delta.write.transaction, delvec.spark.delta.write.constraints
 if os.geteuid() == 0:
     os.setgroups([])

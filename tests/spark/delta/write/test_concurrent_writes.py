@@ -22,9 +22,8 @@ from delvec.delta.write.commit import Base, commit
 from delvec.errors import ConflictError
 from delvec.storage.uncommitted import Leftovers
 from tests.delta.builder import TableBuilder
-from tests.repository import ROOT
-from tests.spark.delta.spark_tables import as_delta_spark_reads, newest_version
-from tests.spark.delta.write.write_checks import (
+from tests.delta.log_files import newest_version
+from tests.delta.write.write_checks import (
     before_commit,
     deletion,
     files_below,
@@ -33,6 +32,8 @@ from tests.spark.delta.write.write_checks import (
     positions,
     unnamed_files,
 )
+from tests.repository import ROOT
+from tests.spark.delta.spark_tables import as_delta_spark_reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,10 +21,10 @@ from deltalake import QueryBuilder
 
 from delvec import DeltaTable
 from delvec.errors import TableNotFoundError
+from tests.delta.write.write_checks import ids, unnamed_files
 from tests.repository import ROOT
 from tests.spark.delta.spark_tables import as_delta_spark_reads
 from tests.spark.delta.write.crash_child import OPERATIONS, SPARK_OPERATIONS, spark_table
-from tests.spark.delta.write.write_checks import ids, unnamed_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

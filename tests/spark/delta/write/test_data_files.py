@@ -21,8 +21,10 @@ from delvec.delta.schema.metadata import Metadata
 from delvec.errors import InvalidArgumentError, PlanError
 from delvec.spark.delta.write.data_files import WrittenFiles, write_change_rows, write_rows
 from delvec.storage import Storage
-from tests.delta.readers import by_frame, same_rows, settings_of
-from tests.spark.delta.spark_tables import as_delta_spark_reads, commits, create, live_adds, sql
+from tests.delta.log_files import commits, live_adds
+from tests.delta.rows import same_rows
+from tests.spark.delta.readers import by_frame, settings_of
+from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,6 +12,7 @@ from pyspark.sql import functions
 
 from delvec import DeltaTable
 from delvec.errors import DelvecError, InvalidArgumentError
+from tests.delta import log_files
 from tests.delta.builder import TableBuilder
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
@@ -172,7 +173,7 @@ def test_all_forms_do_the_same_in_files_without_statistics(
     rows = table.to_df().toArrow().column("id").to_pylist()
     assert len(rows) == len(left)
     assert set(rows) == left
-    [add] = spark_tables.live_adds(path)
+    [add] = log_files.live_adds(path)
     assert json.loads(add["stats"])["numRecords"] == 70_000
     prefix = add["deletionVector"]["pathOrInlineDv"][:-20]
     assert len(prefix) == (8 if "write" in tasks else 0)

@@ -10,6 +10,7 @@ import pytest
 
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, UnsupportedFeatureError
+from tests.delta import log_files
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import copy_of, feed, folder, rows_of
 
@@ -194,13 +195,13 @@ def test_features_that_get_along_in_one_table(spark: SparkSession, tmp_path: Pat
     ids = row_ids(spark, path)
     assert {key: ids[key] for key in (0, 2, 3, 4)} == {0: 0, 2: 2, 3: 3, 4: 4}
     assert len(set(ids.values())) == len(ids)
-    infos = [commit[0]["commitInfo"]["inCommitTimestamp"] for commit in spark_tables.commits(path)]
+    infos = [commit[0]["commitInfo"]["inCommitTimestamp"] for commit in log_files.commits(path)]
     assert infos == sorted(set(infos))
     rows = {row.id: row for row in table.to_df().collect()}
     assert {key: row.twice for key, row in rows.items()} == {key: key * 2 for key in rows}
     kinds = [text for text in feed(spark, path, table.version) if "_change_type='insert'" in text]
     assert len(kinds) == 2
-    stats = [json.loads(add["stats"]) for add in spark_tables.live_adds(path)]
+    stats = [json.loads(add["stats"]) for add in log_files.live_adds(path)]
     assert all(each["minValues"] for each in stats)
     checkpoints = [name for name in folder(path) if ".checkpoint." in name]
     assert all(len(name.split(".")) == 4 for name in checkpoints)  # named by a UUID
@@ -290,9 +291,7 @@ def test_a_manifest_follows_appends_and_forbids_vectors(spark: SparkSession, pla
     for act in acts.values():
         assert act(table).notes == ()
         files = {line.rsplit("/", 1)[-1] for line in manifest.read_text().split()}
-        live = {
-            add["path"].rsplit("/", 1)[-1] for add in spark_tables.live_adds(manifest.parents[1])
-        }
+        live = {add["path"].rsplit("/", 1)[-1] for add in log_files.live_adds(manifest.parents[1])}
         assert files == live
     table = DeltaTable.for_path(spark, edited(plain, "both", symlinks, []))
     for name in ("delete", "update", "merge"):

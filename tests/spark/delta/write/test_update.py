@@ -12,6 +12,7 @@ from pyspark.sql import functions
 
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, InvalidArgumentError
+from tests.delta import log_files
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import Lazily, folder, judged, rows_of
@@ -153,7 +154,7 @@ def test_a_condition_that_is_different_each_time_counts_once(
     assert table.count() == 1000
     assert len(changed) == report.rows_updated
     assert 0 < len(changed) < 1000
-    adds = spark_tables.live_adds(tmp_path / "t")
+    adds = log_files.live_adds(tmp_path / "t")
     marked = sum(add["deletionVector"]["cardinality"] for add in adds if "deletionVector" in add)
     assert marked == report.rows_updated
     told = table.changes(report.version).where("_change_type = 'update_postimage'").collect()

@@ -12,7 +12,7 @@ from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.write.change import Change, LiveFile, Marked
 from delvec.delta.write.commit import commit
 from delvec.vector import Bitmap, Descriptor
-from tests.spark.delta.spark_tables import commits
+from tests.delta.log_files import commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from importlib.util import find_spec
-from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FRAMES", "READERS", "read", "read_frame", "rows_of", "same_rows", "settings_of"]
+__all__ = ["FRAMES", "READERS", "ZONE", "by_frame", "read", "read_frame", "settings_of"]
 
 Reader = Callable[["SparkSession", "Path", int | None], "pa.Table"]
 
@@ -60,31 +58,6 @@ def read(name: str, spark: SparkSession, path: Path, version: int | None = None)
 
 def read_frame(name: str, spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
     return FRAMES[name](spark, path, version)
-
-
-def rows_of(table: pa.Table) -> Counter[Any]:
-    """Give the rows as a bag of hashable values, the columns by their names in order."""
-    columns = [[_hashable(value) for value in column.to_pylist()] for column in table.columns]
-    return Counter(zip(*columns, strict=True)) if columns else Counter({(): table.num_rows})
-
-
-def same_rows(found: pa.Table, expected: pa.Table) -> bool:
-    """Compare names and rows, in whatever order; say what differs."""
-    assert found.column_names == expected.column_names
-    left, right = rows_of(found), rows_of(expected)
-    assert not (left - right), f"rows that should not be there: {list(left - right)[:5]}"
-    assert not (right - left), f"rows that are missing: {list(right - left)[:5]}"
-    return True
-
-
-def _hashable(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, list | tuple):
-        return tuple(map(_hashable, value))
-    if isinstance(value, dict):
-        return tuple((key, _hashable(item)) for key, item in value.items())
-    if isinstance(value, float) and isnan(value):
-        return "NaN"
-    return value
 
 
 @contextmanager
