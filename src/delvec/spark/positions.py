@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions
 
+from delvec.spark.conf import bytes_setting
 from delvec.spark.delta.scan.scan import bytes_of_bits
-from delvec.spark.session.settings import bytes_setting
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:

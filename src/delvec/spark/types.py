@@ -1,22 +1,49 @@
-"""The schema of a Delta table in PySpark's types: as the files have it, and as users see it."""
+"""Schemas between Delta's types and PySpark's: as users write and see them, as files have them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import types as spark
 
-from delvec.delta.schema.types import CHAR_TYPE, ArrayType, MapType, PrimitiveType, StructType
+from delvec.delta.schema.parse import parse_schema
+from delvec.delta.schema.types import (
+    CHAR_TYPE,
+    ArrayType,
+    MapType,
+    PrimitiveType,
+    StructType,
+)
 from delvec.delta.schema.walk import children
+from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from delvec.delta.schema.types import DataType, Field
 
-__all__ = ["file_schema", "leaves", "spark_type", "table_schema"]
+__all__ = ["file_schema", "leaves", "schema_of", "spark_type", "table_schema"]
 
 _FIELD_ID: Final = "parquet.field.id"
+
+
+def schema_of(schema: Any) -> StructType:  # noqa: ANN401
+    """Take a schema as users have it: of Spark, as DDL, or delvec's own.
+
+    Raises:
+        InvalidArgumentError: It is none.
+    """
+    if isinstance(schema, StructType):
+        return schema
+    if isinstance(schema, str):
+        schema = _from_text(schema)
+    if not isinstance(schema, spark.StructType):
+        raise InvalidArgumentError(
+            f"a schema is a StructType or a text such as 'id long, day date', got {schema!r}"
+        )
+    plain = [_with_plain_texts(each) for each in schema.fields]
+    return parse_schema(spark.StructType(plain).json())
 
 
 def spark_type(kind: DataType) -> spark.DataType:
@@ -78,3 +105,44 @@ def _file_field(field: Field, *, by_id: bool) -> spark.StructField:
 def _shown(field: Field) -> dict[str, Any]:
     """Keep what users wrote, and by what Spark fills texts of fixed width up with blanks."""
     return {key: field.metadata[key] for key in ("comment", CHAR_TYPE) if key in field.metadata}
+
+
+def _with_plain_texts(field: spark.StructField) -> spark.StructField:
+    """Turn `char(n)` and `varchar(n)` into texts whose length stands beside, as Spark does."""
+    plain = _plain(field.dataType)
+    if plain == field.dataType:
+        return field
+    metadata = {**(field.metadata or {}), CHAR_TYPE: field.dataType.simpleString()}
+    return spark.StructField(field.name, plain, field.nullable, metadata)
+
+
+def _plain(kind: spark.DataType) -> spark.DataType:
+    if isinstance(kind, spark.CharType | spark.VarcharType):
+        return spark.StringType()
+    if isinstance(kind, spark.ArrayType):
+        return spark.ArrayType(_plain(kind.elementType), kind.containsNull)
+    if isinstance(kind, spark.MapType):
+        key, value = _plain(kind.keyType), _plain(kind.valueType)
+        return spark.MapType(key, value, kind.valueContainsNull)
+    if isinstance(kind, spark.StructType):
+        fields = [
+            spark.StructField(each.name, _plain(each.dataType), each.nullable, each.metadata)
+            for each in kind.fields
+        ]
+        return spark.StructType(fields)
+    return kind
+
+
+def _from_text(text: str) -> Any:  # noqa: ANN401
+    try:
+        return spark.StructType.fromDDL(text)
+    except PySparkRuntimeError as error:
+        raise InvalidArgumentError(
+            f"only Spark reads a schema that is a text, and no session is there: {text!r}",
+            hint="start one, or pass a StructType",
+        ) from error
+    except PySparkException as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidArgumentError(
+            f"{text!r} is no schema: {reason}", hint="write it as in 'id long, day date'"
+        ) from error

@@ -29,7 +29,7 @@ from delvec.delta.schema.properties import ROW_COMMIT_VERSIONS, ROW_IDS
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, DelvecError, ObjectNotFoundError, PlanError
 from delvec.iceberg.client.commit import NewTable, abandon, publish, stage
-from delvec.spark.session.settings import time_zone
+from delvec.spark.conf import time_zone
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import store_of
 from delvec.storage.uncommitted import Leftovers

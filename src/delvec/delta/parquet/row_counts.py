@@ -11,21 +11,36 @@ from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from delvec.delta.log.file_set import FileSet
     from delvec.storage import Storage
 
-__all__ = ["physical_rows"]
+__all__ = ["physical_rows", "row_counts"]
+
+
+def row_counts(
+    storage: Storage, files: FileSet, indexes: Sequence[int] | NDArray[np.int64]
+) -> list[int]:
+    """Return the rows of some files, deleted ones included.
+
+    Where the log does not say, the footer is read: one request for each such file, 16 at a time.
+    """
+    chosen = [int(index) for index in indexes]
+    counts: list[int | None] = files.row_counts.take(chosen).to_pylist() if chosen else []
+    unknown = [index for index, count in zip(chosen, counts, strict=True) if count is None]
+    footers = iter(_footer_counts(storage, files, unknown))
+    return [next(footers) if count is None else count for count in counts]
 
 
 def physical_rows(
     storage: Storage, files: FileSet, places: NDArray[np.int64], known: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Count all rows of files, deleted ones too.
+    """Return the rows of all files, deleted ones included, as an array.
 
-    Where the log is silent and the target does not know either, the footer is read: one request
-    for each such file, 16 side by side.
+    Where neither the log nor the target says, the footer is read, see `row_counts`.
 
     Args:
         storage: The Delta table.
@@ -38,13 +53,15 @@ def physical_rows(
     rows: NDArray[np.int64] = counts.fill_null(0).to_numpy(zero_copy_only=False).copy()
     held = silent & (places >= 0)
     rows[held] = known[places[held]]
-    wanted = np.flatnonzero(silent & (places < 0)).tolist()
-    if not wanted:
-        return rows
+    unknown = np.flatnonzero(silent & (places < 0)).tolist()
+    if unknown:
+        rows[unknown] = _footer_counts(storage, files, unknown)
+    return rows
 
+
+def _footer_counts(storage: Storage, files: FileSet, indexes: Sequence[int]) -> list[int]:
     def count(index: int) -> int:
         place, key = open_listed_file(storage, files.paths[index].as_py())
         return row_count(place, key, int(files.sizes[index]))
 
-    rows[wanted] = gather(count, wanted)
-    return rows
+    return gather(count, indexes)

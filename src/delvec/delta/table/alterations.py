@@ -9,7 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from delvec.delta.alter import definition
+from delvec.delta.alter import definition, operations
+from delvec.delta.schema.types import StructType
 from delvec.delta.table.handle import TableHandle
 from delvec.errors import ConflictError, InvalidArgumentError
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.alter.table_state import TableState
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.table.options import WriteOptions
+    from delvec.delta.write.options import WriteOptions
     from delvec.delta.write.report import WriteReport
 
 __all__ = ["TableAlterations"]
@@ -67,18 +68,16 @@ class TableAlterations(TableHandle):
         Raises:
             InvalidArgumentError: There is a table, or the schema or a property is wrong.
         """
-        from delvec.spark.delta.write import constraints  # noqa: PLC0415
-
         if mode not in ("error", "ignore", "replace"):
             raise InvalidArgumentError(f"mode is error, ignore or replace, not {mode!r}")
         table = cls._at(spark, path, storage_options)
-        columns = constraints.schema_of(schema)
-        wanted = constraints.TableDescription(
+        columns = _columns(schema)
+        wanted = operations.TableDescription(
             columns, tuple(partition_by), dict(properties or {}), name, description
         )
         if not table.exists():
             try:
-                constraints.create(table.storage, wanted)
+                operations.create(table.storage, wanted)
             except ConflictError:
                 if mode == "error":
                     raise
@@ -90,7 +89,7 @@ class TableAlterations(TableHandle):
                 hint="open it by for_path, or pass mode='ignore' or mode='replace'",
             )
         if mode == "replace":
-            table.run("CREATE OR REPLACE TABLE", constraints.replace_table(wanted), {})
+            table.run("CREATE OR REPLACE TABLE", operations.replace_table(wanted), {})
         return table
 
     def set_properties(
@@ -131,9 +130,7 @@ class TableAlterations(TableHandle):
             columns: A `StructType` of Spark, or a text; `` `a.b` `` adds a field to the struct `a`.
             options: See the class.
         """
-        from delvec.spark.delta.write.constraints import schema_of  # noqa: PLC0415
-
-        schema = schema_of(columns)
+        schema = _columns(columns)
         shown = {"columns": json.dumps([{"column": each} for each in schema.to_json()["fields"]])}
         return self._alter(
             "ADD COLUMNS",
@@ -214,6 +211,13 @@ class TableAlterations(TableHandle):
         change: Callable[[Snapshot, TableState], TableState],
         options: WriteOptions,
     ) -> WriteReport:
-        from delvec.spark.delta.write import constraints  # noqa: PLC0415
+        return self.run(operation, operations.alter(operation, shown, change), options)
 
-        return self.run(operation, constraints.alter(operation, shown, change), options)
+
+def _columns(schema: Any) -> StructType:  # noqa: ANN401
+    """Return the columns that a user wrote; only Spark reads DDL and types of PySpark."""
+    if isinstance(schema, StructType):
+        return schema
+    from delvec.spark.types import schema_of  # noqa: PLC0415
+
+    return schema_of(schema)

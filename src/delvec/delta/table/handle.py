@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from delvec.delta.log.history import version_at
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.write.engine import NoEngine
+from delvec.delta.write.options import CheckedOptions
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.storage import Storage
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.protocol import Protocol
     from delvec.delta.schema.types import StructType
-    from delvec.delta.table.options import WriteOptions
+    from delvec.delta.write.engine import Engine
+    from delvec.delta.write.options import WriteOptions
     from delvec.delta.write.report import WriteReport
     from delvec.delta.write.transaction import Attempt, Outcome
 
@@ -130,7 +133,7 @@ class TableHandle:
         """The zone of timestamps that name none: the session's, UTC without one."""
         if self.spark is None:
             return "UTC"
-        from delvec.spark.session.settings import time_zone  # noqa: PLC0415
+        from delvec.spark.conf import time_zone  # noqa: PLC0415
 
         return time_zone(self.spark)
 
@@ -171,6 +174,14 @@ class TableHandle:
         self, operation: str, prepare: Callable[[Attempt], Outcome], options: WriteOptions
     ) -> WriteReport:
         """Run an operation on the newest version; the methods that change a table do it by this."""
-        from delvec.delta.write.transaction import Options, run  # noqa: PLC0415
+        from delvec.delta.write.transaction import run  # noqa: PLC0415
 
-        return run(self.spark, self.snapshot, operation, prepare, Options.of(**options))
+        checked = CheckedOptions.of(**options)
+        return run(self._engine(), self.snapshot, operation, prepare, checked)
+
+    def _engine(self) -> Engine:
+        if self.spark is None:
+            return NoEngine()
+        from delvec.spark.engine import SparkEngine  # noqa: PLC0415
+
+        return SparkEngine(self.spark)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
-    from delvec.delta.table.options import WriteOptions
+    from delvec.delta.write.options import WriteOptions
     from delvec.delta.write.report import WriteReport
 
 __all__ = ["TableWrites"]

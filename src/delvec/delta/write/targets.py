@@ -7,27 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from delvec.delta.parquet.footer_statistics import row_count
-from delvec.delta.pruning.predicate import Always
 from delvec.delta.pruning.skipping import may_match, must_match
 from delvec.delta.read.snapshot_reader import is_understood
 from delvec.delta.write.change import LiveFile
-from delvec.spark.delta.scan.conditions import predicate_of
-from delvec.spark.session.settings import time_zone
-from delvec.storage.listed_files import open_listed_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from pyspark.sql import Column, SparkSession
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.pruning.predicate import Predicate
     from delvec.delta.pruning.skipping import ColumnBounds
 
-__all__ = ["Targets", "live_files", "plan_targets", "row_counts", "targets_of"]
+__all__ = ["Targets", "live_files", "targets_of"]
 
 
 @dataclass(frozen=True)
@@ -55,15 +49,15 @@ class Targets:
         }
 
 
-def plan_targets(spark: SparkSession, snapshot: Snapshot, where: str | Column | None) -> Targets:
-    """Sort the files of a version by partition values and statistics; reads no row."""
-    predicate = Always() if where is None else predicate_of(spark, snapshot.metadata.schema, where)
-    return targets_of(spark, snapshot, predicate)
+def targets_of(snapshot: Snapshot, predicate: Predicate, zone: str) -> Targets:
+    """Sort the files of a version by partition values and statistics; reads no row.
 
-
-def targets_of(spark: SparkSession, snapshot: Snapshot, predicate: Predicate) -> Targets:
-    """Sort the files of a version by a predicate."""
-    files, zone = snapshot.files, time_zone(spark)
+    Args:
+        snapshot: The version.
+        predicate: What is understood of the condition.
+        zone: The time zone of timestamps that name none.
+    """
+    files = snapshot.files
 
     def bounds(column: tuple[str, ...]) -> ColumnBounds | None:
         return files.bounds(column, zone)
@@ -80,17 +74,3 @@ def live_files(files: FileSet, indexes: Sequence[int] | NDArray[np.int64]) -> li
     chosen = [int(index) for index in indexes]
     paths = files.paths.take(chosen).to_pylist() if chosen else []
     return [LiveFile(*each) for each in zip(paths, files.entries(chosen), strict=True)]
-
-
-def row_counts(
-    snapshot: Snapshot, files: FileSet, indexes: Sequence[int] | NDArray[np.int64]
-) -> list[int]:
-    """Give the physical rows of some files; where the log does not say, their footers do."""
-    chosen = [int(index) for index in indexes]
-    counts = [files.row_counts[index].as_py() for index in chosen]
-    paths, sizes = files.paths, files.sizes
-    for place, index in enumerate(chosen):
-        if counts[place] is None:
-            storage, key = open_listed_file(snapshot.storage, paths[index].as_py())
-            counts[place] = row_count(storage, key, int(sizes[index]))
-    return counts

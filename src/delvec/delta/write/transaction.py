@@ -1,4 +1,7 @@
-"""How every operation on a table runs: attempts, time per phase, the commit, and the report."""
+"""How every operation on a table runs: attempts, time per phase, the commit, and the report.
+
+The engine is passed in: Spark for operations on rows, none for those on metadata alone.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,12 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.delta.log.checkpoint_writer import write_checkpoint
-from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.log.symlink_manifest import write_manifests
-from delvec.delta.write.change import Change, Transaction
+from delvec.delta.write.after_commit import after_commit
+from delvec.delta.write.change import Change
 from delvec.delta.write.commit import Base, commit
 from delvec.delta.write.report import WriteReport
-from delvec.delta.write.writable import SYMLINKS
-from delvec.errors import ConflictError, DelvecError, InvalidArgumentError
+from delvec.errors import ConflictError
 from delvec.report.phases import Stopwatch
-from delvec.spark.failures import explained
-from delvec.spark.progress import described
 from delvec.storage.uncommitted import Leftovers
 
 if TYPE_CHECKING:
@@ -27,55 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.commit import Committed
+    from delvec.delta.write.engine import Engine
+    from delvec.delta.write.options import CheckedOptions
     from delvec.storage import RequestCounts, Storage
 
-__all__ = ["Attempt", "Options", "Outcome", "run"]
+__all__ = ["Attempt", "Outcome", "run"]
 
-MAX_RETRIES: Final = 10
 _LONGEST_WAIT: Final = 2.0
-_CHECKPOINT_INTERVAL: Final = 10
-
-
-@dataclass(frozen=True)
-class Options:
-    """What all operations can be told.
-
-    Attributes:
-        dry_run: Plan only; the report tells what would have happened.
-        max_retries: How often to begin again from a newer version after a conflict.
-        commit_metadata: A text for the table's history.
-        transaction: The application's mark; what it has committed already is not done again.
-    """
-
-    dry_run: bool = False
-    max_retries: int = MAX_RETRIES
-    commit_metadata: str | None = None
-    transaction: Transaction | None = None
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        dry_run: bool = False,
-        max_retries: int = MAX_RETRIES,
-        commit_metadata: str | None = None,
-        txn_app_id: str | None = None,
-        txn_version: int | None = None,
-    ) -> Options:
-        """Check what a user said."""
-        if (txn_app_id is None) != (txn_version is None):
-            raise InvalidArgumentError(
-                "txn_app_id and txn_version go together",
-                hint="the version is a number that rises with each commit of the application",
-            )
-        if max_retries < 0:
-            raise InvalidArgumentError(f"max_retries is 0 or more, got {max_retries}")
-        transaction = None
-        if txn_app_id is not None and txn_version is not None:
-            transaction = Transaction(txn_app_id, txn_version)
-        return cls(dry_run, max_retries, commit_metadata, transaction)
 
 
 @dataclass
@@ -92,9 +49,9 @@ class Spent:
 class Attempt:
     """One attempt at an operation, on one version of the table."""
 
-    session: SparkSession | None
+    engine: Engine
     snapshot: Snapshot
-    options: Options
+    options: CheckedOptions
     leftovers: Leftovers
     spent: Spent
     what: str
@@ -102,12 +59,7 @@ class Attempt:
     @property
     def spark(self) -> SparkSession:
         """The session; what reads or writes rows needs one."""
-        if self.session is None:
-            raise InvalidArgumentError(
-                f"{self.what} needs a Spark session, and this table was opened without one",
-                hint="pass a session to for_path",
-            )
-        return self.session
+        return self.engine.session(self.what)
 
     @property
     def storage(self) -> Storage:
@@ -115,9 +67,8 @@ class Attempt:
         return self.snapshot.storage
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Time a phase, and describe its jobs in Spark's user interface."""
-        session = self.session
-        describe = None if session is None else described(session, f"{self.what}: {name}")
+        """Time a phase, and describe its jobs in the engine's user interface."""
+        describe = self.engine.described(f"{self.what}: {name}")
         return self.spent.stopwatch.phase(name, describe)
 
 
@@ -131,16 +82,16 @@ class Outcome:
 
 
 def run(
-    spark: SparkSession | None,
+    engine: Engine,
     opened: Callable[[], Snapshot],
     operation: str,
     prepare: Callable[[Attempt], Outcome],
-    options: Options,
+    options: CheckedOptions,
 ) -> WriteReport:
     """Prepare a change and commit it; after a conflict, again from the version that won.
 
     Args:
-        spark: The session; None for what touches no rows.
+        engine: What reads and writes rows.
         opened: Gives the newest version.
         operation: Delta's name of it.
         prepare: Makes the change for a version; writes files of rows, but commits nothing.
@@ -156,7 +107,7 @@ def run(
         if done is not None:
             return done
         try:
-            return _attempt(spark, snapshot, operation, prepare, options, spent)
+            return _attempt(engine, snapshot, operation, prepare, options, spent)
         except ConflictError as error:
             spent.attempts += error.attempts
             if retry == options.max_retries:
@@ -168,7 +119,9 @@ def run(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _already_done(snapshot: Snapshot, operation: str, options: Options) -> WriteReport | None:
+def _already_done(
+    snapshot: Snapshot, operation: str, options: CheckedOptions
+) -> WriteReport | None:
     ours = options.transaction
     if ours is None or snapshot.transactions.get(ours.app_id, -1) < ours.version:
         return None
@@ -178,17 +131,17 @@ def _already_done(snapshot: Snapshot, operation: str, options: Options) -> Write
 
 
 def _attempt(
-    spark: SparkSession | None,
+    engine: Engine,
     snapshot: Snapshot,
     operation: str,
     prepare: Callable[[Attempt], Outcome],
-    options: Options,
+    options: CheckedOptions,
     spent: Spent,
 ) -> WriteReport:
     storage = snapshot.storage
-    with Leftovers(storage) as leftovers, explained(snapshot.table):
+    with Leftovers(storage) as leftovers, engine.explained(snapshot.table):
         what = f"delvec {operation} on {snapshot.table}"
-        attempt = Attempt(spark, snapshot, options, leftovers, spent, what)
+        attempt = Attempt(engine, snapshot, options, leftovers, spent, what)
         outcome = prepare(attempt)
         spent.scans += outcome.figures.get("scans", 0)
         change = outcome.change
@@ -218,29 +171,6 @@ def _with_times(change: Change, spent: Spent) -> Change:
     }
     times = {name: round(1000 * each) for name, each in seconds.items()}
     return replace(change, metrics={**change.metrics, **times})
-
-
-def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[str, ...]:
-    """Write what follows from a commit: a checkpoint now and then, the manifest if one is kept.
-
-    The commit stands whatever happens here, so a failure is told and not raised.
-    """
-    text = metadata.configuration.get("delta.checkpointInterval", "")
-    interval = int(text) if text.isdecimal() and int(text) else _CHECKPOINT_INTERVAL
-    notes = []
-    due = version > 0 and version % interval == 0
-    for wanted, what, write in (
-        (due, "the checkpoint", write_checkpoint),
-        (metadata.is_on(SYMLINKS), "the symlink manifest", write_manifests),
-    ):
-        if not wanted:
-            continue
-        try:
-            write(open_snapshot(storage, version))
-        except Exception as error:  # noqa: BLE001 - told in the report: the rows are in
-            reason = error.describe() if isinstance(error, DelvecError) else repr(error)
-            notes.append(f"{what} of version {version} was not written: {reason}")
-    return tuple(notes)
 
 
 def _report(

@@ -8,13 +8,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PACKAGES", "bytes_setting", "listed", "setting", "submit_packages", "time_zone"]
+__all__ = ["PACKAGES", "listed", "setting", "submit_packages"]
 
 PACKAGES: Final = "spark.jars.packages"
 
@@ -29,8 +28,6 @@ _OPTIONS: Final = {
     "--remote": "spark.remote",
     "--properties-file": "--properties-file",
 }
-_SIZE: Final = re.compile(r"(\d+)\s*(?:([bkmgt])(?:i?b)?)?")
-_SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 # One entry of a Java properties file: key, then blanks, `=` or `:`, then the value.
 _PROPERTY: Final = re.compile(r"([^\s=:]+)\s*[=:\s]\s*(.*)")
 
@@ -50,15 +47,6 @@ def setting(builder: SparkSession.Builder, key: str) -> str:
     file = arguments.get("--properties-file") or _defaults_file()
     environment = {"spark.master": os.environ.get("MASTER", "")}
     return arguments.get(key) or _properties(file).get(key) or environment.get(key) or ""
-
-
-def time_zone(spark: SparkSession) -> str:
-    """Give the zone of a session; Java's short names, such as PST, in full."""
-    name: str = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    if not jvm.is_classic(spark):
-        return name
-    zones = jvm.view_of(spark).java.time.ZoneId
-    return str(zones.SHORT_IDS.get(name) or name)
 
 
 def listed(builder: SparkSession.Builder, key: str) -> list[str]:
@@ -115,12 +103,3 @@ def _properties(file: str) -> dict[str, str]:
     lines = [line.strip() for line in re.sub(r"\\\r?\n\s*", "", text).splitlines()]
     found = [_PROPERTY.fullmatch(line) for line in lines if not line.startswith(("#", "!"))]
     return {entry[1]: entry[2] for entry in found if entry}
-
-
-def bytes_setting(spark: SparkSession, key: str, default: str | None = None) -> int:
-    """Give a setting of the session that is a size, such as `256m`, in bytes."""
-    text = (spark.conf.get(key, default) if default else spark.conf.get(key)) or ""
-    parts = _SIZE.fullmatch(text.strip().lower())
-    if parts is None:
-        raise InvalidArgumentError(f"{key} is {text!r}, which is no size", hint="write 256m, or 1g")
-    return int(parts[1]) << _SHIFTS[parts[2] or "b"]

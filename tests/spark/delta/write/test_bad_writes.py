@@ -442,6 +442,8 @@ from delvec.storage.uncommitted import Leftovers
 from delvec.errors import StorageError
 from tests.delta.write.write_checks import deletion
 import delvec.delta.write.transaction, delvec.spark.delta.write.constraints
+from tests.spark.delta.write.write_checks import deletion
+import delvec.delta.write.transaction, delvec.delta.alter.operations, pyspark
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)

@@ -17,8 +17,8 @@ from delvec.delta.log.history import version_at, version_from
 from delvec.delta.read.change_feed import CONSTANTS, change_feed
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
+from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.scan import scan
-from delvec.spark.session.settings import time_zone
 
 if TYPE_CHECKING:
     from datetime import datetime

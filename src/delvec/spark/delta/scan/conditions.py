@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions
 
-from delvec.delta.pruning.predicate import Unknown
+from delvec.delta.pruning.predicate import Always, Unknown
+from delvec.delta.write.targets import targets_of
 from delvec.spark import jvm
+from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.file_index import file_lister
 from delvec.spark.delta.scan.pushdown import translate
 from delvec.spark.types import table_schema
@@ -16,10 +18,12 @@ from delvec.spark.types import table_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
+    from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.pruning.predicate import Predicate
     from delvec.delta.schema.types import StructType
+    from delvec.delta.write.targets import Targets
 
-__all__ = ["predicate_of", "text_of"]
+__all__ = ["plan_targets", "predicate_of", "text_of"]
 
 
 def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -> Predicate:
@@ -38,6 +42,12 @@ def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -
         return path
 
     return translate(plan.condition(), column, file_lister(spark).pickled)
+
+
+def plan_targets(spark: SparkSession, snapshot: Snapshot, where: str | Column | None) -> Targets:
+    """Sort the files of a version by what the log says of a condition; reads no row."""
+    predicate = Always() if where is None else predicate_of(spark, snapshot.metadata.schema, where)
+    return targets_of(snapshot, predicate, time_zone(spark))
 
 
 def text_of(where: str | Column) -> str:

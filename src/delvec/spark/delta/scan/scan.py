@@ -25,9 +25,9 @@ from delvec.delta.schema.types import StructType as DeltaStruct
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import quote
 from delvec.spark import jvm
+from delvec.spark.conf import bytes_setting, time_zone
 from delvec.spark.delta.scan.file_index import FileIndex, Part, part_bits
 from delvec.spark.delta.scan.vector_filter import ROW_INDEX, is_live
-from delvec.spark.session.settings import bytes_setting, time_zone
 from delvec.spark.types import file_schema, leaves, spark_type
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
+from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import predicate_of, text_of
 from delvec.spark.delta.write.change_files import CHANGE_TYPE, store_change_rows
 from delvec.spark.delta.write.conform_rows import checked, conformed, guarded
@@ -25,7 +26,6 @@ from delvec.spark.delta.write.delete import prepare_delete
 from delvec.spark.delta.write.rewrite import store_rows
 from delvec.spark.delta.write.rules import Rule
 from delvec.spark.failures import violation
-from delvec.spark.session.settings import time_zone
 from delvec.spark.staging import staged
 
 if TYPE_CHECKING:

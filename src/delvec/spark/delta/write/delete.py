@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions
 
 from delvec.delta.alter.table_state import TableState
+from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.write.change import Change, Reads
-from delvec.delta.write.targets import live_files, plan_targets, row_counts
+from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
-from delvec.spark.delta.scan.conditions import text_of
+from delvec.spark.conf import time_zone
+from delvec.spark.delta.scan.conditions import plan_targets, text_of
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import CHANGE_TYPE, has_change_feed, store_change_rows
 from delvec.spark.delta.write.file_outcomes import Marks, mark, require_ratio
 from delvec.spark.delta.write.rewrite import count_kept, kept_rows, store_rows
 from delvec.spark.positions import NUMBER, POSITION
-from delvec.spark.session.settings import time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,7 +96,7 @@ class _Delete:
     def _live_rows(self, targets: Targets) -> int:
         """Count the rows of files that go as a whole."""
         files = self._snapshot.files
-        physical = sum(row_counts(self._snapshot, files, targets.whole))
+        physical = sum(row_counts(self._snapshot.storage, files, targets.whole))
         return physical - int(files.deleted_rows[targets.whole].sum())
 
     def _hits(self, files: FileSet) -> DataFrame:

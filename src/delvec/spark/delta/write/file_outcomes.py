@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from delvec.delta.parquet.footer_statistics import require_row_count
+from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.write.change import LiveFile, Marked
-from delvec.delta.write.targets import live_files, row_counts
+from delvec.delta.write.targets import live_files
 from delvec.errors import InvalidArgumentError, PlanError
 from delvec.spark.positions import find_rows, fits_driver
 
@@ -135,7 +136,7 @@ def decide(
     numbers = sorted(hits)
     olds = load_vectors(snapshot.storage, files.data_files(numbers)) if numbers else []
     lives = live_files(files, numbers)
-    counts = row_counts(snapshot, files, numbers)
+    counts = row_counts(snapshot.storage, files, numbers)
     marked: list[Marked] = []
     emptied: list[LiveFile] = []
     rewritten: dict[int, Bitmap] = {}

@@ -30,6 +30,7 @@ from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
+from delvec.spark.conf import bytes_setting, time_zone
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
 from delvec.spark.delta.write.clauses import KIND, assigned, bound, expression, kind_of, new_values
@@ -41,7 +42,6 @@ from delvec.spark.delta.write.rewrite import count_kept, kept_rows, placed_rows,
 from delvec.spark.delta.write.row_tracking import id_names, with_ids
 from delvec.spark.delta.write.update import OLD, old_and_new
 from delvec.spark.positions import NUMBER, POSITION
-from delvec.spark.session.settings import bytes_setting, time_zone
 from delvec.spark.staging import staged
 from delvec.spark.types import spark_type
 
@@ -158,7 +158,7 @@ class _Merge:
             source = self._request.source.alias(self._s)
             ranges = self._source_ranges(source)
             predicate = Always() if self._by_when["not_matched_by_source"] else ranges.predicate
-            targets = targets_of(self._spark, snapshot, predicate)
+            targets = targets_of(snapshot, predicate, time_zone(self._spark))
             looked_at = np.union1d(targets.whole, targets.open).astype(np.int64)
             files = snapshot.files.select(looked_at)
             vectors = bool(len(files) and self._changes) and writes_vectors(snapshot)

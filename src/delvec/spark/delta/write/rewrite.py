@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from delvec.delta.write.targets import row_counts
+from delvec.delta.parquet.row_counts import row_counts
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.data_files import write_rows
 from delvec.spark.delta.write.row_tracking import id_columns, with_ids
@@ -69,7 +69,7 @@ def kept_rows(
 
 def count_kept(snapshot: Snapshot, files: FileSet, gone: Mapping[int, Bitmap]) -> int:
     """Count the rows that `kept_rows` gives."""
-    total = sum(row_counts(snapshot, files, sorted(gone)))
+    total = sum(row_counts(snapshot.storage, files, sorted(gone)))
     return total - sum(each.cardinality for each in gone.values())
 
 

@@ -14,12 +14,14 @@ import numpy as np
 from pyspark.sql import DataFrame, functions
 
 from delvec.delta.alter.table_state import TableState
+from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.write.change import Change, Reads
-from delvec.delta.write.targets import live_files, plan_targets, row_counts
+from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.identifiers import quote
-from delvec.spark.delta.scan.conditions import text_of
+from delvec.spark.conf import time_zone
+from delvec.spark.delta.scan.conditions import plan_targets, text_of
 from delvec.spark.delta.write.change_files import CHANGE_TYPE, has_change_feed, store_change_rows
 from delvec.spark.delta.write.clauses import KIND, Clause, assigned, new_values
 from delvec.spark.delta.write.conform_rows import checked
@@ -27,7 +29,6 @@ from delvec.spark.delta.write.file_outcomes import mark, require_ratio
 from delvec.spark.delta.write.rewrite import count_kept, kept_rows, placed_rows, store_rows
 from delvec.spark.delta.write.row_tracking import id_names, with_ids
 from delvec.spark.positions import NUMBER, POSITION
-from delvec.spark.session.settings import time_zone
 from delvec.spark.staging import staged
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class _Update:
 
     def _live_rows(self, indexes: NDArray[np.int64]) -> int:
         files = self._snapshot.files
-        physical = sum(row_counts(self._snapshot, files, indexes))
+        physical = sum(row_counts(self._snapshot.storage, files, indexes))
         return physical - int(files.deleted_rows[indexes].sum())
 
     def _rows(self, files: FileSet, where: str | Column | None, *, old: bool) -> DataFrame:

@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from delvec.delta.parquet.footer_statistics import require_row_count
+from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.write.change import Marked
-from delvec.delta.write.targets import live_files, row_counts
+from delvec.delta.write.targets import live_files
 from delvec.errors import PlanError
 from delvec.spark.delta.write.file_outcomes import Fates, Marks
 from delvec.spark.positions import NUMBER, bitmap_of, hit_words
@@ -49,7 +50,7 @@ def mark_by_tasks(
     folder = uuid4().hex[:_FOLDER_LETTERS]
     attempt.leftovers.add_folder(folder)
     everything = range(len(files))
-    counts = row_counts(attempt.snapshot, files, everything)
+    counts = row_counts(attempt.storage, files, everything)
     writer = _Writer(attempt.storage, folder, files.data_files(), counts, tuple(kinds))
     sums = ", ".join(f"{name} long" for name in kinds)
     schema = f"{_RESULT}, {sums}" if kinds else _RESULT

@@ -1,0 +1,42 @@
+"""What follows from a commit: a checkpoint now and then, the symlink manifest if one is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delvec.delta.log.checkpoint_writer import write_checkpoint
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.log.symlink_manifest import write_manifests
+from delvec.delta.write.writable import SYMLINKS
+from delvec.errors import DelvecError
+
+if TYPE_CHECKING:
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.storage import Storage
+
+__all__ = ["after_commit"]
+
+_CHECKPOINT_INTERVAL: Final = 10
+
+
+def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[str, ...]:
+    """Write the checkpoint and the manifest that are due, and return notes on what failed.
+
+    The commit stands whatever happens here, so a failure is reported and not raised.
+    """
+    value = metadata.configuration.get("delta.checkpointInterval", "")
+    interval = int(value) if value.isdecimal() and int(value) else _CHECKPOINT_INTERVAL
+    notes = []
+    due = version > 0 and version % interval == 0
+    for wanted, what, write in (
+        (due, "the checkpoint", write_checkpoint),
+        (metadata.is_on(SYMLINKS), "the symlink manifest", write_manifests),
+    ):
+        if not wanted:
+            continue
+        try:
+            write(open_snapshot(storage, version))
+        except Exception as error:  # noqa: BLE001 - told in the report: the rows are in
+            reason = error.describe() if isinstance(error, DelvecError) else repr(error)
+            notes.append(f"{what} of version {version} was not written: {reason}")
+    return tuple(notes)

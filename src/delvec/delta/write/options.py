@@ -1,0 +1,75 @@
+"""What every call that changes a table can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+from delvec.delta.write.change import Transaction
+from delvec.errors import InvalidArgumentError
+
+__all__ = ["CheckedOptions", "WriteOptions"]
+
+_MAX_RETRIES: Final = 10
+
+
+class WriteOptions(TypedDict, total=False):
+    """Keywords of all calls that change a table.
+
+    Attributes:
+        dry_run: Plan only: the report tells what would have happened.
+        max_retries: How often to begin again from a newer version after a conflict.
+        commit_metadata: A string for the table's history.
+        txn_app_id: The application that writes; with `txn_version`.
+        txn_version: A number that rises with each commit of that application.
+    """
+
+    dry_run: bool
+    max_retries: int
+    commit_metadata: str | None
+    txn_app_id: str | None
+    txn_version: int | None
+
+
+@dataclass(frozen=True)
+class CheckedOptions:
+    """The keywords of a call, checked; what it did not name has its default.
+
+    Attributes:
+        dry_run: See `WriteOptions`.
+        max_retries: See `WriteOptions`.
+        commit_metadata: See `WriteOptions`.
+        transaction: `txn_app_id` and `txn_version`; what is committed already is not done again.
+    """
+
+    dry_run: bool = False
+    max_retries: int = _MAX_RETRIES
+    commit_metadata: str | None = None
+    transaction: Transaction | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        dry_run: bool = False,
+        max_retries: int = _MAX_RETRIES,
+        commit_metadata: str | None = None,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> CheckedOptions:
+        """Check the keywords of a call.
+
+        Raises:
+            InvalidArgumentError: A value is out of range, or one of a pair is missing.
+        """
+        if (txn_app_id is None) != (txn_version is None):
+            raise InvalidArgumentError(
+                "txn_app_id and txn_version go together",
+                hint="the version is a number that rises with each commit of the application",
+            )
+        if max_retries < 0:
+            raise InvalidArgumentError(f"max_retries is 0 or more, got {max_retries}")
+        transaction = None
+        if txn_app_id is not None and txn_version is not None:
+            transaction = Transaction(txn_app_id, txn_version)
+        return cls(dry_run, max_retries, commit_metadata, transaction)

@@ -1,0 +1,35 @@
+"""Settings of a running session."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from delvec.errors import InvalidArgumentError
+from delvec.spark import jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["bytes_setting", "time_zone"]
+
+_SIZE: Final = re.compile(r"(\d+)\s*(?:([bkmgt])(?:i?b)?)?")
+_SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def time_zone(spark: SparkSession) -> str:
+    """Return the time zone of a session; Java's short names, such as PST, in full."""
+    name: str = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    if not jvm.is_classic(spark):
+        return name
+    zones = jvm.view_of(spark).java.time.ZoneId
+    return str(zones.SHORT_IDS.get(name) or name)
+
+
+def bytes_setting(spark: SparkSession, key: str, default: str | None = None) -> int:
+    """Return a setting of the session that is a size, such as `256m`, in bytes."""
+    text = (spark.conf.get(key, default) if default else spark.conf.get(key)) or ""
+    parts = _SIZE.fullmatch(text.strip().lower())
+    if parts is None:
+        raise InvalidArgumentError(f"{key} is {text!r}, which is no size", hint="write 256m, or 1g")
+    return int(parts[1]) << _SHIFTS[parts[2] or "b"]

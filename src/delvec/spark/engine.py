@@ -1,0 +1,35 @@
+"""Spark as the engine of an operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delvec.spark.failures import explained
+from delvec.spark.progress import described
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkEngine"]
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """A session, as `delvec.delta.write.engine.Engine`."""
+
+    spark: SparkSession
+
+    def session(self, operation: str) -> SparkSession:  # noqa: ARG002
+        """Return the session."""
+        return self.spark
+
+    def explained(self, table: str) -> AbstractContextManager[None]:
+        """Turn failures of Spark into errors of delvec, see `failures.explained`."""
+        return explained(table)
+
+    def described(self, what: str) -> AbstractContextManager[None]:
+        """Set the description of the block's jobs, see `progress.described`."""
+        return described(self.spark, what)
