@@ -79,7 +79,7 @@ def test_a_dry_run_shows_each_file_and_writes_nothing(
     rows = [line.split() for line in lines if "parquet" in line]
     assert [row[0] for row in rows] == ["add", "add"]
     assert "… and 1 more; --limit 0 shows all" in shown.output
-    assert "3 files, 349.3 kB, 30,000 rows, 2,858 of them deleted (9.5 %)" in shown.output
+    assert "3 files, 341.1 KiB, 30,000 rows, 2,858 of them deleted (9.5 %)" in shown.output
     document = json.loads(run(orders, "dry.db.t", *there, "--json").output)
     assert document["total"]["deleted_rows"] == 2858
     assert [file["action"] for file in document["files"]] == ["add"] * 3

@@ -154,22 +154,22 @@ def test_files_shows_each_file_with_its_deleted_rows(table: Path) -> None:
     assert shown[0] == [
         f"part-00000-fae5310a…{LONG[-20:]}",
         "day=2",
-        *("1,000", "600", "████▊", "60.0", "%", "file", "40", "B", "2.0", "MB"),
+        *("1,000", "600", "████▊", "60.0", "%", "file", "40", "B", "1.9", "MiB"),
     ]
     assert shown[1] == [
         "a.parquet",
         "day=1",
-        *("1,000", "1", "▏", "0.1", "%", "inline", "40", "B", "1.2", "MB"),
+        *("1,000", "1", "▏", "0.1", "%", "inline", "40", "B", "1.2", "MiB"),
     ]
     assert shown[2] == ["c.parquet", "day=null", "200", "500", "B"]
-    assert lines[-1] == ("3 files, 3.2 MB, 2,200 rows, 601 of them deleted (27.3 %) by 2 vectors")
+    assert lines[-1] == ("3 files, 3.1 MiB, 2,200 rows, 601 of them deleted (27.3 %) by 2 vectors")
     assert "statistics" not in result.output
 
 
 def test_files_keeps_figures_whole_on_a_narrow_terminal(table: Path) -> None:
     result = run("files", table, columns=80)
     assert max(map(len, result.output.splitlines()[1:])) <= 80
-    for text in ("████▊     60.0 %", "file 40 B", "1.2 MB"):
+    for text in ("████▊     60.0 %", "file 40 B", "1.2 MiB"):
         assert text in result.output
 
 
@@ -210,7 +210,7 @@ def test_files_as_of_a_version_or_a_time(table: Path) -> None:
     assert by_version["total"]["deleted_rows"] == 0
     assert document("files", table, "--timestamp", "2024-01-31 12:30") == by_version
     text = run("files", table, "--version", "0").output
-    assert "3 files, 3.2 MB, 2,200 rows; no row is deleted by a vector" in text
+    assert "3 files, 3.1 MiB, 2,200 rows; no row is deleted by a vector" in text
     assert "share" not in text
     both = run("files", table, "--version", "0", "--timestamp", "2024-01-31")
     assert both.exit_code == ExitCode.USAGE
@@ -223,7 +223,7 @@ def test_files_as_of_a_version_or_a_time(table: Path) -> None:
 def test_files_says_when_statistics_are_missing(table: Path) -> None:
     commit(table, 2, None, add("day=3/d.parquet", 1, None, day="3"))
     result = run("files", table)
-    assert "4 files, 3.2 MB, 601 rows deleted by 2 vectors" in result.output
+    assert "4 files, 3.1 MiB, 601 rows deleted by 2 vectors" in result.output
     assert "The log has no statistics of 1 file: " in result.output
     total = document("files", table)["total"]
     assert total["row_count"] is None

@@ -11,7 +11,7 @@ from delvec.cli.main import command as delvec_command
 from delvec.cli.options import limit_option, storage_options
 from delvec.cli.output import Column, visible
 from delvec.cli.spark_tables import opened
-from delvec.report.cli_figures import counted
+from delvec.report.figures import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

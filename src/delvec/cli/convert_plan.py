@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.cli.output import Column, JsonOutput
-from delvec.report.cli_figures import counted, percent, shortened, size, used_columns
+from delvec.cli.output import Column, JsonOutput, used_columns
+from delvec.report.figures import counted, percent, shortened, size
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output

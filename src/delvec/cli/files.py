@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import limit_option, storage_options
-from delvec.cli.output import Column, JsonOutput, visible
+from delvec.cli.output import Column, JsonOutput, used_columns, visible
 from delvec.delta.log.files_table import files_table
 from delvec.delta.log.history import version_at
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.report.cli_figures import bar, counted, percent, shortened, size, used_columns
+from delvec.report.figures import bar, counted, percent, shortened, size
 from delvec.storage import Storage
 from delvec.storage.listed_files import is_absolute
 

@@ -10,9 +10,9 @@ import click
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import storage_options
-from delvec.cli.output import Column, visible
+from delvec.cli.output import Column, used_columns, visible
 from delvec.delta.log.history import history
-from delvec.report.cli_figures import counted, shortened, used_columns
+from delvec.report.figures import counted, shortened
 from delvec.storage import Storage
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from delvec.errors import DelvecError
 
-__all__ = ["Column", "JsonOutput", "Output", "TextOutput", "visible"]
+__all__ = ["Column", "JsonOutput", "Output", "TextOutput", "used_columns", "visible"]
 
 _WIDTH_IN_A_PIPE = 200  # nobody there breaks lines, so we should not either
 
@@ -40,6 +40,11 @@ class Column:
     title: str
     style: str = ""
     is_unbroken: bool = False
+
+
+def used_columns(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """Return the columns that have a value in some row."""
+    return [c for c in columns if any(row[c.key] not in (None, "") for row in rows)]
 
 
 class Output(ABC):

@@ -11,7 +11,7 @@ from delvec.conversion.apply.apply import apply_plan
 from delvec.conversion.planning.difference import ACTIONS
 from delvec.conversion.planning.step import PLAN_SCHEMA
 from delvec.errors import InvalidArgumentError
-from delvec.report.figures import binary_size, counted, visible
+from delvec.report.figures import counted, size, visible
 from delvec.report.rendered import Rendered
 from delvec.storage.counts import RequestCounts
 
@@ -172,13 +172,13 @@ class ConversionPlan(Rendered):
             int(step.deleted[chosen].sum())
             for step, chosen in zip(self.planned.steps, rows, strict=True)
         )
-        size = sum(
+        vector_bytes = sum(
             int(step.vector_sizes[chosen].sum())
             for step, chosen in zip(self.planned.steps, rows, strict=True)
         )
         copied = sum(int(step.copied[step.difference.added].sum()) for step in self.planned.steps)
         files = f"{counted(copied, 'data file')} copied, the others" if copied else "data files"
         return (
-            f"{counted(count, 'vector')} of {binary_size(size)} mark {counted(deleted, 'row')};"
+            f"{counted(count, 'vector')} of {size(vector_bytes)} mark {counted(deleted, 'row')};"
             f" {files} shared"
         )

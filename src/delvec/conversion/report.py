@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from delvec.report.figures import binary_size, counted, visible
+from delvec.report.figures import counted, size, visible
 from delvec.report.rendered import Rendered
 from delvec.storage.counts import RequestCounts
 
@@ -141,7 +141,7 @@ def _facts(report: ConversionReport) -> dict[str, str]:
     )
     if report.vector_files:
         written = counted(report.vector_files, "file")
-        vectors += f" ({binary_size(report.vector_bytes)} in {written})"
+        vectors += f" ({size(report.vector_bytes)} in {written})"
     rows = ""
     if report.rows or report.deleted_rows:
         rows = f"{report.rows:,} live, {report.deleted_rows:,} deleted"

@@ -1,25 +1,32 @@
-"""Figures and names in the texts that people read."""
+"""Figures and names in the text that people read."""
 
 from __future__ import annotations
 
-__all__ = ["binary_size", "counted", "visible"]
+from typing import Final
+
+__all__ = ["bar", "counted", "percent", "shortened", "size", "visible"]
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
-def binary_size(count: float) -> str:
-    """Give bytes in the unit that fits.
+def size(count: float) -> str:
+    """Return a number of bytes in the binary unit that fits.
 
-    >>> binary_size(44), binary_size(1536), binary_size(5 << 40)
-    ('44 B', '1.5 KiB', '5.0 TiB')
+    >>> size(44), size(1536), size(1_048_575), size(5 << 40)
+    ('44 B', '1.5 KiB', '1.0 MiB', '5.0 TiB')
     """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+    if count < 1024:
+        return f"{count:.0f} B"
+    unit = 0
+    while count >= 1023.95 and unit < len(_UNITS) - 1:  # what rounds to 1024.0 is 1.0 of the next
         count /= 1024
-    return f"{count:.1f} TiB"
+        unit += 1
+    return f"{count:.1f} {_UNITS[unit]}"
 
 
 def counted(count: int, noun: str) -> str:
-    """Give a number with its noun.
+    """Return a number with its noun.
 
     >>> counted(1, "file"), counted(1200, "file")
     ('1 file', '1,200 files')
@@ -27,8 +34,45 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def percent(part: int, whole: int) -> str:
+    """Return a share in percent; a share too small to show is not shown as 0.
+
+    >>> percent(1, 100), percent(1, 10**6), percent(10**6 - 1, 10**6), percent(0, 0)
+    ('1.0 %', '<0.1 %', '>99.9 %', '0.0 %')
+    """
+    share = 100 * part / whole if whole else 0.0
+    if 0 < share < 0.1:
+        return "<0.1 %"
+    if 99.9 < share < 100:
+        return ">99.9 %"
+    return f"{share:.1f} %"
+
+
+def bar(part: int, whole: int, width: int = 8) -> str:
+    """Return a share as a bar; any share above 0 is visible.
+
+    >>> bar(1, 2), bar(1, 10**6), bar(0, 5)
+    ('████    ', '▏       ', '        ')
+    """
+    share = min(part / whole, 1.0) if whole else 0.0
+    full, rest = divmod(max(round(share * width * 8), 1 if part else 0), 8)
+    return ("█" * full + _EIGHTHS[rest].strip()).ljust(width)
+
+
+def shortened(name: str, width: int) -> str:
+    """Return a name without its middle if it is too long: names differ at their ends.
+
+    >>> shortened("part-00000-2bc940f0.snappy.parquet", 20)
+    'part-0000…py.parquet'
+    """
+    if len(name) <= width:
+        return name
+    tail = width // 2
+    return f"{name[: width - tail - 1]}…{name[-tail:]}"
+
+
 def visible(value: object) -> str:
-    r"""Show a value on one line: names in tables and files may hold control characters.
+    r"""Return a value on one line: names in tables and files may hold control characters.
 
     >>> print(visible("a\nb"))
     a\nb

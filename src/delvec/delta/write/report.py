@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from delvec.report.figures import binary_size, counted, visible
+from delvec.report.figures import counted, size, visible
 from delvec.report.rendered import Rendered
 from delvec.storage.counts import RequestCounts
 
@@ -131,7 +131,7 @@ def _facts(report: WriteReport) -> dict[str, str]:
         added=report.vectors_added, updated=report.vectors_updated, removed=report.vectors_removed
     )
     if report.vector_files:
-        in_files = f"{binary_size(report.vector_bytes)} in {counted(report.vector_files, 'file')}"
+        in_files = f"{size(report.vector_bytes)} in {counted(report.vector_files, 'file')}"
         vectors += f" ({in_files})" if vectors else in_files
     attempts = [counted(report.attempts, "attempt")] if report.attempts > 1 else []
     if report.reconciled:
@@ -166,7 +166,7 @@ def _listed(**counts: int) -> str:
 
 
 def _sizes(**sizes: int) -> str:
-    return ", ".join(f"{binary_size(count)} {word}" for word, count in sizes.items() if count)
+    return ", ".join(f"{size(count)} {word}" for word, count in sizes.items() if count)
 
 
 def _phases(phases: Mapping[str, float], width: int) -> Iterator[str]:

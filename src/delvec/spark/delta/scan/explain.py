@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import InvalidArgumentError
-from delvec.report.figures import binary_size
+from delvec.report.figures import size
 from delvec.spark import jvm
 from delvec.spark.delta.scan.file_index import find_index
 from delvec.spark.delta.scan.pushdown import items
@@ -52,13 +52,13 @@ class ReadPart:
         found = self.listing
         if found is None:
             return f"files {kind}: {_FORMS[self.form]}"
-        read = f"{binary_size(found.bytes_read)} of {binary_size(found.bytes_total)}"
+        read = f"{size(found.bytes_read)} of {size(found.bytes_total)}"
         lines = [f"files {kind}: {found.read:,} of {found.total:,} are read, {read}"]
         if found.by_partition or found.by_statistics:
             reasons = f"{found.by_partition:,} by partition values, {found.by_statistics:,} by"
             lines.append(f"  left out: {reasons} statistics")
         if found.vectors:
-            lines.append(f"  vectors: {found.vectors:,}, {binary_size(found.vector_bytes)} as bits")
+            lines.append(f"  vectors: {found.vectors:,}, {size(found.vector_bytes)} as bits")
         if found.read:
             lines.append(f"  {_FORMS[self.form]}")
         return "\n".join(lines)
