@@ -26,10 +26,12 @@ __all__ = [
     "has_context",
     "is_classic",
     "is_running",
+    "items",
     "kept",
     "session_of",
     "started",
     "started_with",
+    "to_seq",
     "view_of",
 ]
 
@@ -160,12 +162,28 @@ def allow_calls_back(spark: SparkSession) -> None:
     ensure_callback_server_started(_gateway(spark))  # type: ignore[no-untyped-call]
 
 
-def array_of(spark: SparkSession, kind: Any, items: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Make a Java array."""
-    array = _gateway(spark).new_array(kind, len(items))
-    for index, item in enumerate(items):
-        array[index] = item
+def array_of(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Return a Java array of some values; each costs a call."""
+    array = _gateway(spark).new_array(kind, len(values))
+    for index, value in enumerate(values):
+        array[index] = value
     return array
+
+
+def items(sequence: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Iterate over a Scala sequence; each value costs two calls."""
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def to_seq(spark: SparkSession, values: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Return a Scala sequence of some values; each costs a call."""
+    view = view_of(spark)
+    buffer = view.java.util.ArrayList()
+    for value in values:
+        buffer.add(value)
+    return view.scala.jdk.javaapi.CollectionConverters.asScala(buffer).toSeq()
 
 
 def _gateway(spark: SparkSession) -> Any:  # noqa: ANN401

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from pyspark.sql import functions
 
 from delvec.spark.conf import bytes_setting
-from delvec.spark.delta.scan.scan import bytes_of_bits
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Hits:
 
 def fits_driver(spark: SparkSession, files: FileSet) -> bool:
     """Tell whether the words of all rows of some files would fit the driver's limit."""
-    at_most = bytes_of_bits(files).sum() * _BYTES_OF_A_WORD / 8
+    at_most = files.bitmap_bytes().sum() * _BYTES_OF_A_WORD / 8
     return bool(at_most <= bytes_setting(spark, HIT_MEMORY, "256m"))
 
 

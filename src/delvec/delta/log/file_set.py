@@ -146,6 +146,15 @@ class FileSet:
         counts = pa.nulls(len(self), pa.int64()) if counts is None else counts
         return pc.if_else(pc.greater_equal(counts, 0), counts, pa.scalar(None, pa.int64()))
 
+    def bitmap_bytes(self) -> NDArray[np.float64]:
+        """Return the most bytes that each file's vector can take as a bitmap, one bit per row.
+
+        Infinite for a file whose number of rows is not known.
+        """
+        known = self.row_counts.is_valid().to_numpy(zero_copy_only=False)
+        rows = self.row_counts.fill_null(0).to_numpy()
+        return np.where(known, rows / 8, np.inf)
+
     def partition_texts(self, physical_name: str) -> pa.Array:
         """The text of one partition value for each file."""
         return pc.struct_field(self._partition_values, physical_name)

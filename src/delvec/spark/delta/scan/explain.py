@@ -12,7 +12,7 @@ from delvec.errors import InvalidArgumentError
 from delvec.report.figures import size
 from delvec.spark import jvm
 from delvec.spark.delta.scan.file_index import find_index
-from delvec.spark.delta.scan.pushdown import items
+from delvec.spark.jvm import items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,8 @@ from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.schema.walk import find
 from delvec.errors import DelvecError, FormatError
 from delvec.spark import jvm
-from delvec.spark.delta.scan.pushdown import items, translate
+from delvec.spark.delta.scan.pushdown import translate
+from delvec.spark.jvm import items, to_seq
 from delvec.spark.types import spark_type
 from delvec.storage.listed_files import full_name, is_absolute, require_same_store, spark_path
 
@@ -223,7 +224,7 @@ class FileIndex:
             asked = [attribute.name() for attribute in used]
             by_file = not set(asked) <= set(names)
             columns = [*names, self.file_column, self.number_column] if by_file else names
-            attributes = getattr(expressions, "package$AttributeSeq")(_sequence(view, used))
+            attributes = getattr(expressions, "package$AttributeSeq")(to_seq(self._spark, used))
             bound = expressions.BindReferences.bindReference(condition, attributes, False)
             places = jvm.array_of(self._spark, view.int, [columns.index(name) for name in asked])
             matching = self._lister.matches(
@@ -390,10 +391,3 @@ def distinct_rows(
 @cache
 def _source() -> str:
     return resources("delvec.spark.delta.scan").joinpath("FileLister.java").read_text()
-
-
-def _sequence(view: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401
-    buffer = view.java.util.ArrayList()
-    for value in values:
-        buffer.add(value)
-    return view.scala.jdk.javaapi.CollectionConverters.asScala(buffer).toSeq()

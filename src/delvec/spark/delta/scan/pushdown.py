@@ -25,13 +25,14 @@ from delvec.delta.pruning.predicate import (
     StartsWith,
     Unknown,
 )
+from delvec.spark.jvm import items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from delvec.delta.pruning.predicate import Predicate
 
-__all__ = ["items", "translate"]
+__all__ = ["translate"]
 
 _OPERATORS: Final = {
     "EqualTo": "=",
@@ -46,13 +47,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WIDER: Final = ("ByteType", "ShortType", "IntegerType", "LongType")
 
 Path = tuple[str, ...]
-
-
-def items(sequence: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Iterate over a Scala sequence."""
-    iterator = sequence.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
 
 
 def translate(

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from delvec.spark.delta.scan.file_index import Hidden
     from delvec.vector import Bitmap
 
-__all__ = ["VECTOR_MEMORY", "Added", "Form", "Keep", "bytes_of_bits", "memory_limit", "scan"]
+__all__ = ["VECTOR_MEMORY", "Added", "Form", "Keep", "memory_limit", "scan"]
 
 Form = Literal["constant", "join", "tasks"]
 Keep = Literal["live", "marked"]
@@ -150,7 +150,7 @@ class _Reading:
         return reduce(DataFrame.unionAll, parts)
 
     def _form(self, part: Part) -> Form:
-        files, bits = part.files, bytes_of_bits(part.files)
+        files, bits = part.files, part.files.bitmap_bytes()
         if bits.sum() > memory_limit(self._spark) and not part.marks:
             return "tasks"
         if self._reads_by_rows():
@@ -281,13 +281,6 @@ class _Reading:
                 hint=f"raise {VECTOR_MEMORY}, or narrow the condition",
             )
         return by_tasks(self._spark, self._snapshot, self._order, self._added, part)
-
-
-def bytes_of_bits(files: FileSet) -> NDArray[np.float64]:
-    """Bound the bytes of each vector as bits; that of a file of unknown rows has no bound."""
-    known = files.row_counts.is_valid().to_numpy(zero_copy_only=False)
-    rows = files.row_counts.fill_null(0).to_numpy()
-    return np.where(known, rows / 8, np.inf)
 
 
 def memory_limit(spark: SparkSession) -> int:

@@ -60,10 +60,7 @@ def _word_at(spark: SparkSession, octets: Column, place: Column) -> Column:
     buffer = view.java.lang.Class.forName("java.nio.ByteBuffer")
 
     def listed(*columns: Column) -> Any:  # noqa: ANN401
-        values = view.java.util.ArrayList()
-        for column in columns:
-            values.add(utils.expression(column._jc))  # noqa: SLF001
-        return view.scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()
+        return jvm.to_seq(spark, [utils.expression(each._jc) for each in columns])  # noqa: SLF001
 
     # The flags: null in is null out, the result may be null, it is deterministic.
     flags = (True, True, True)

@@ -18,8 +18,8 @@ from delvec.delta.schema.walk import resolve
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote, split_path
 from delvec.spark import jvm
-from delvec.spark.delta.scan.pushdown import items
 from delvec.spark.delta.write.conform_rows import Conversion, default_of
+from delvec.spark.jvm import items
 from delvec.spark.types import spark_type
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pyspark.sql import Column, functions, types
 from delvec.delta.pruning.predicate import Always, And, Comparison, Never
 from delvec.identifiers import quote
 from delvec.spark import jvm
-from delvec.spark.delta.scan.pushdown import items
+from delvec.spark.jvm import items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
