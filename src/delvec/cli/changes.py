@@ -11,6 +11,7 @@ from delvec.cli.main import command as delvec_command
 from delvec.cli.options import limit_option, storage_options
 from delvec.cli.output import Column, visible
 from delvec.cli.spark_tables import opened
+from delvec.delta.read.change_feed_schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from delvec.report.figures import counted
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_STYLES = {"_change_type": "bold", "_commit_version": "cyan", "_commit_timestamp": "dim"}
+_STYLES = {CHANGE_TYPE: "bold", COMMIT_VERSION: "cyan", COMMIT_TIMESTAMP: "dim"}
 
 
 @delvec_command("changes")
@@ -45,7 +46,7 @@ def command(
     with opened(output, table, options) as (_, target):
         found = target.changes(start, end)
         names = found.columns
-        rows = _documents(found.orderBy("_commit_version"), limit)
+        rows = _documents(found.orderBy(COMMIT_VERSION), limit)
         root = target.storage.root
     shown = rows[:limit] if limit else rows
     more = len(shown) < len(rows)

@@ -11,8 +11,9 @@ import pytest
 from delvec.delta.alter import definition
 from delvec.delta.alter.table_state import with_features
 from delvec.delta.schema.features import FEATURES
+from delvec.delta.schema.known_properties import PROPERTIES, check_properties
 from delvec.delta.schema.metadata import Metadata
-from delvec.delta.schema.properties import PROPERTIES, SYMLINKS, wanted
+from delvec.delta.schema.properties import SYMLINK_MANIFEST
 from delvec.delta.schema.protocol import Protocol
 from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
 from delvec.delta.schema.walk import all_fields
@@ -159,7 +160,7 @@ class TestNewTables:
             (PLAIN.fields, (), {"delta.feature.clustering": "supported"}, "does not add"),
             (PLAIN.fields, (), {"delta.feature.catalogManaged": "supported"}, "does not add"),
             (PLAIN.fields, (), {"delta.enableIcebergCompatV2": "true"}, "Iceberg metadata"),
-            (PLAIN.fields, (), {SYMLINKS: "true"}, "does not go together"),
+            (PLAIN.fields, (), {SYMLINK_MANIFEST: "true"}, "does not go together"),
             (PLAIN.fields, (), {"delta.constraints.c": " "}, "no condition"),
             (PLAIN.fields, (), {"owner": None}, "properties are texts"),
             (
@@ -196,9 +197,11 @@ class TestNewTables:
             assert valid, known
             if known.managed:
                 with pytest.raises(UnsupportedFeatureError, match="cannot be set"):
-                    wanted({known.name: valid[0]})
+                    check_properties({known.name: valid[0]})
             else:
-                assert wanted({known.name.upper(): valid[0]}).properties == {known.name: valid[0]}
+                assert check_properties({known.name.upper(): valid[0]}).properties == {
+                    known.name: valid[0]
+                }
 
 
 class TestProperties:
@@ -273,7 +276,7 @@ class TestProperties:
         state = definition.enable_deletion_vectors(definition.new_table(PLAIN, properties=OFF))
         assert state.protocol == definition.new_table(PLAIN).protocol
         assert definition.enable_deletion_vectors(state) == state
-        manifests = definition.new_table(PLAIN, properties={**OFF, SYMLINKS: "true"})
+        manifests = definition.new_table(PLAIN, properties={**OFF, SYMLINK_MANIFEST: "true"})
         iceberg = definition.new_table(PLAIN, properties=OFF).with_properties(
             {"delta.enableIcebergCompatV2": "true"}
         )
@@ -281,7 +284,7 @@ class TestProperties:
             with pytest.raises(UnsupportedFeatureError, match="does not go together"):
                 definition.enable_deletion_vectors(forbidding)
         with pytest.raises(UnsupportedFeatureError, match="does not go together"):
-            definition.set_properties(state, {SYMLINKS: "true"})
+            definition.set_properties(state, {SYMLINK_MANIFEST: "true"})
 
 
 class TestColumns:

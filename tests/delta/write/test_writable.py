@@ -10,8 +10,9 @@ import pytest
 
 from delvec.delta.schema.features import FEATURES
 from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.properties import SYMLINK_MANIFEST
 from delvec.delta.schema.protocol import Protocol
-from delvec.delta.write.writable import SYMLINKS, Operation, require_writable, writes_vectors
+from delvec.delta.write.writable import Operation, require_writable, writes_vectors
 from delvec.errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -120,10 +121,10 @@ def test_vectors_are_written_where_they_are_on_and_nothing_forbids_them() -> Non
     assert writes_vectors(snapshot("deletionVectors", properties=VECTORS))
     assert not writes_vectors(snapshot("deletionVectors"))
     assert not writes_vectors(snapshot(properties=VECTORS))
-    assert not writes_vectors(snapshot(properties={SYMLINKS: "true"}))
-    for name in (SYMLINKS, "delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2"):
+    assert not writes_vectors(snapshot(properties={SYMLINK_MANIFEST: "true"}))
+    for name in (SYMLINK_MANIFEST, "delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2"):
         table = snapshot("deletionVectors", properties={**VECTORS, name: "true"})
-        feature = name if name == SYMLINKS else name.removeprefix("delta.enable")
+        feature = name if name == SYMLINK_MANIFEST else name.removeprefix("delta.enable")
         with pytest.raises(UnsupportedFeatureError, match=f"(?i){feature}"):
             writes_vectors(table)
 

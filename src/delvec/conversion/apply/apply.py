@@ -25,7 +25,7 @@ from delvec.conversion.planning.progress import (
 from delvec.conversion.report import ConversionReport
 from delvec.conversion.schema.name_mapping import ids_by_path
 from delvec.delta.log.checksums import file_count
-from delvec.delta.schema.properties import ROW_COMMIT_VERSIONS, ROW_IDS
+from delvec.delta.schema.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, DelvecError, ObjectNotFoundError, PlanError
 from delvec.iceberg.client.commit import NewTable, abandon, publish, stage
@@ -224,7 +224,7 @@ def _with_row_tracking(mapping: list[dict[str, Any]], metadata: Metadata) -> lis
     known = {name for entry in mapping for name in entry["names"]}
     tracked = {
         number: metadata.configuration.get(key)
-        for number, key in enumerate((ROW_IDS, ROW_COMMIT_VERSIONS), _FIRST_SPARE)
+        for number, key in enumerate((ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN), _FIRST_SPARE)
     }
     return [
         *mapping,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from delvec.delta.log.history import as_text, commit_info, commit_times, own_time
 from delvec.delta.log.segment import covering_files, list_log, oldest_version
 from delvec.delta.log.snapshot import changed_files, open_snapshot, read_log_files, state_set_by
+from delvec.delta.schema.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ __all__ = [
     "oldest_version",
     "versions_after",
 ]
-
-_OWN_TIMES: Final = "delta.enableInCommitTimestamps"
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def _facts(
     times: CommitTimes, commit: LogFile, actions: JsonActions, metadata: Metadata
 ) -> CommitFacts:
     info = commit_info(actions)
-    own = own_time(info, actions.uri) if metadata.is_on(_OWN_TIMES) else None
+    own = own_time(info, actions.uri) if metadata.is_on(ENABLE_IN_COMMIT_TIMESTAMPS) else None
     return CommitFacts(
         commit.first,
         times.of_read(commit, info) if own is None else own,

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from delvec.delta.schema.parse import parse_schema
 from delvec.delta.schema.properties import MAX_COLUMN_ID
+from delvec.delta.schema.types import FIELD_ID, PHYSICAL_NAME
 from delvec.delta.schema.walk import all_fields, map_fields
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["mapped", "unmapped"]
 
 _KEYS: Final = "delta.columnMapping."
-_ID: Final = "delta.columnMapping.id"
-_PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 
 
 def mapped(state: TableState, *, keep_names: bool = False) -> TableState:
@@ -35,17 +34,17 @@ def mapped(state: TableState, *, keep_names: bool = False) -> TableState:
     highest = max(
         [
             int(state.metadata.configuration.get(MAX_COLUMN_ID, "0")),
-            *(int(field.metadata.get(_ID, 0)) for field in all_fields(schema)),
+            *(int(field.metadata.get(FIELD_ID, 0)) for field in all_fields(schema)),
         ]
     )
 
     def with_id(field: Field) -> Field:
         nonlocal highest
-        if _ID in field.metadata and _PHYSICAL_NAME in field.metadata:
+        if FIELD_ID in field.metadata and PHYSICAL_NAME in field.metadata:
             return field
         highest += 1
         name = field.name if keep_names else f"col-{uuid4()}"
-        return _with_metadata(field, {_ID: highest, _PHYSICAL_NAME: name})
+        return _with_metadata(field, {FIELD_ID: highest, PHYSICAL_NAME: name})
 
     schema = map_fields(schema, with_id)
     properties = {**state.metadata.configuration, MAX_COLUMN_ID: str(highest)}

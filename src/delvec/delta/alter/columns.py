@@ -17,6 +17,7 @@ from delvec.delta.schema.expressions import (
     invariants,
     names_in,
 )
+from delvec.delta.schema.properties import STATS_COLUMNS
 from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
 from delvec.delta.schema.walk import change_struct, map_fields, resolve
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_columns", "drop_column", "evolved", "rename_column"]
 
-_STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 _OWN: Final = (CURRENT_DEFAULT, GENERATION, INVARIANT)
 
 
@@ -189,8 +189,8 @@ def _expressions(state: TableState) -> Iterator[tuple[str, str]]:
     for field in state.schema.fields:
         if GENERATION in field.metadata:
             yield f"generated column {field.name}", str(field.metadata[GENERATION])
-    if _STATS_COLUMNS in state.metadata.configuration:
-        yield f"property {_STATS_COLUMNS}", state.metadata.configuration[_STATS_COLUMNS]
+    if STATS_COLUMNS in state.metadata.configuration:
+        yield f"property {STATS_COLUMNS}", state.metadata.configuration[STATS_COLUMNS]
 
 
 def _united(have: StructType, incoming: StructType, where: str) -> StructType:

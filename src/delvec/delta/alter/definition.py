@@ -15,17 +15,16 @@ from delvec.delta.alter.columns import add_columns, drop_column, evolved, rename
 from delvec.delta.alter.table_state import TableState, needed_features
 from delvec.delta.alter.valid_schema import require_enforced, require_valid
 from delvec.delta.schema.expressions import CONSTRAINT, constraints
-from delvec.delta.schema.features import FEATURES
+from delvec.delta.schema.features import FEATURES, feature_name
+from delvec.delta.schema.known_properties import PROPERTIES, check_properties
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.properties import (
+    ENABLE_DELETION_VECTORS,
+    ENABLE_ROW_TRACKING,
     MAPPING_MODE,
-    PROPERTIES,
-    ROW_COMMIT_VERSIONS,
-    ROW_IDS,
-    SYMLINKS,
-    VECTORS,
-    feature_of,
-    wanted,
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+    SYMLINK_MANIFEST,
 )
 from delvec.delta.schema.protocol import Protocol
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
@@ -50,7 +49,6 @@ __all__ = [
     "unset_properties",
 ]
 
-_ROW_TRACKING: Final = "delta.enableRowTracking"
 # Features that mean nothing without something else that delvec does not make.
 _NOT_BY_HAND: Final = {
     "clustering": "create the table clustered, with delta-spark",
@@ -71,7 +69,7 @@ def new_table(
     Raises:
         InvalidArgumentError: Columns or properties are not such as Delta takes.
     """
-    asked = wanted({VECTORS: "true", **_spelled(properties or {})})
+    asked = check_properties({ENABLE_DELETION_VECTORS: "true", **_spelled(properties or {})})
     checks = {
         f"{CONSTRAINT}{each.lower()}": _condition(each, text)
         for each, text in asked.constraints.items()
@@ -108,7 +106,7 @@ def set_properties(
         InvalidArgumentError: A property that there is not, a value that it cannot have, or one that
             would shut out readers.
     """
-    asked = wanted(properties)
+    asked = check_properties(properties)
     if asked.constraints:
         raise InvalidArgumentError(
             f"constraint {next(iter(asked.constraints))} cannot be set as a property",
@@ -119,7 +117,11 @@ def set_properties(
         {**was.configuration, **asked.properties}
     )
     _require_mapping_change(was, asked.properties.get(MAPPING_MODE, was.mapping_mode))
-    if changed.metadata.is_on(_ROW_TRACKING) and not was.is_on(_ROW_TRACKING) and not is_empty:
+    if (
+        changed.metadata.is_on(ENABLE_ROW_TRACKING)
+        and not was.is_on(ENABLE_ROW_TRACKING)
+        and not is_empty
+    ):
         raise UnsupportedFeatureError(
             "row tracking cannot be switched on for a table that has rows: each of its files would"
             " have to be given ids",
@@ -195,7 +197,7 @@ def add_feature(state: TableState, name: str) -> TableState:
         InvalidArgumentError: There is no such feature.
         UnsupportedFeatureError: It is one that delvec does not write.
     """
-    return _finished(_with_asked(state, [feature_of(name)]))
+    return _finished(_with_asked(state, [feature_name(name)]))
 
 
 def enable_deletion_vectors(state: TableState) -> TableState:
@@ -204,7 +206,7 @@ def enable_deletion_vectors(state: TableState) -> TableState:
     Raises:
         UnsupportedFeatureError: Something of the table forbids vectors.
     """
-    properties = {**state.metadata.configuration, VECTORS: "true"}
+    properties = {**state.metadata.configuration, ENABLE_DELETION_VECTORS: "true"}
     return _finished(state.with_features(["deletionVectors"]).with_properties(properties))
 
 
@@ -232,7 +234,7 @@ def _with_asked(state: TableState, names: Iterable[str]) -> TableState:
 def _finished(state: TableState) -> TableState:
     """Fill in what features want to be there, and refuse what does not go together."""
     metadata = state.metadata
-    if metadata.is_on(VECTORS):
+    if metadata.is_on(ENABLE_DELETION_VECTORS):
         for each in FEATURES.values():
             if each.writing == "no_vectors" and metadata.is_on(each.switch):
                 raise UnsupportedFeatureError(
@@ -240,17 +242,17 @@ def _finished(state: TableState) -> TableState:
                     feature=each.name,
                     hint=f"set {each.switch} to false first",
                 )
-        if metadata.is_on(SYMLINKS):
+        if metadata.is_on(SYMLINK_MANIFEST):
             raise UnsupportedFeatureError(
-                f"{SYMLINKS} does not go together with deletion vectors: readers of the manifest"
-                " would see deleted rows",
-                feature=SYMLINKS,
-                hint=f"set {VECTORS} or {SYMLINKS} to false",
+                f"{SYMLINK_MANIFEST} does not go together with deletion vectors: readers of"
+                " the manifest would see deleted rows",
+                feature=SYMLINK_MANIFEST,
+                hint=f"set {ENABLE_DELETION_VECTORS} or {SYMLINK_MANIFEST} to false",
             )
     if "rowTracking" not in state.protocol.supported:
         return state
-    columns = {ROW_IDS: f"_row-id-col-{uuid4()}"}
-    columns[ROW_COMMIT_VERSIONS] = f"_row-commit-version-col-{uuid4()}"
+    columns = {ROW_ID_COLUMN: f"_row-id-col-{uuid4()}"}
+    columns[ROW_COMMIT_VERSION_COLUMN] = f"_row-commit-version-col-{uuid4()}"
     return state.with_properties({**columns, **metadata.configuration})
 
 

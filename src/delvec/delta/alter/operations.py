@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from delvec.delta.alter.definition import new_table
 from delvec.delta.alter.replace import replaced
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
+from delvec.delta.schema.properties import ENABLE_ROW_TRACKING
 from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.commit import Base, commit
 from delvec.delta.write.report import WriteReport
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
 
 __all__ = ["TableDescription", "alter", "altered", "create", "replace_table"]
-
-_TRACKING: Final = "delta.enableRowTracking"
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,9 @@ def alter(
             was = TableState.of(snapshot)
             now = transform(snapshot, was)
         # Rows can be tracked from the first on only, so that no files may come in between.
-        tracks = now.metadata.is_on(_TRACKING) and not was.metadata.is_on(_TRACKING)
+        tracks = now.metadata.is_on(ENABLE_ROW_TRACKING) and not was.metadata.is_on(
+            ENABLE_ROW_TRACKING
+        )
         reads = Reads(Always()) if tracks else Reads()
         return altered(attempt, operation, parameters, was, now, reads)
 

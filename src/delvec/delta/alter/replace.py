@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.alter.definition import new_table
 from delvec.delta.alter.table_state import TableState, with_features
+from delvec.delta.schema.properties import (
+    IN_COMMIT_TIMESTAMPS_SINCE_TIME,
+    IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
+    MAX_COLUMN_ID,
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,13 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["replaced"]
 
+_TRACKING: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 # What delvec and others write about a table, and no user sets.
 _OWN: Final = (
-    "delta.columnMapping.maxColumnId",
-    "delta.rowTracking.materialized",
-    "delta.inCommitTimestampEnablement",
+    MAX_COLUMN_ID,
+    *_TRACKING,
+    IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
+    IN_COMMIT_TIMESTAMPS_SINCE_TIME,
 )
-_TRACKING: Final = _OWN[1]
 
 
 def replaced(
@@ -47,13 +55,12 @@ def replaced(
     """
     was = state.metadata
     wanted: Mapping[str, Any] = was.configuration if properties is None else properties
-    asked = {key: value for key, value in wanted.items() if not key.startswith(_OWN)}
+    asked = {key: value for key, value in wanted.items() if key not in _OWN}
     fresh = new_table(schema, partition_by, asked, name=name, description=description)
     tracking = {
         key: value
         for key, value in was.configuration.items()
-        if key.startswith(_TRACKING)
-        and any(k.startswith(_TRACKING) for k in fresh.metadata.configuration)
+        if key in _TRACKING and any(name in fresh.metadata.configuration for name in _TRACKING)
     }
     metadata = replace(
         fresh.metadata,

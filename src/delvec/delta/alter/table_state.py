@@ -18,6 +18,7 @@ from delvec.delta.schema.expressions import (
     constraints,
 )
 from delvec.delta.schema.features import FEATURES, implied_by
+from delvec.delta.schema.properties import CHECKPOINT_POLICY
 from delvec.delta.schema.protocol import READERS_WITH_FEATURES, WRITERS_WITH_FEATURES, Protocol
 from delvec.delta.schema.walk import all_fields, primitives
 from delvec.errors import InvalidArgumentError
@@ -103,7 +104,7 @@ def needed_features(metadata: Metadata) -> frozenset[str]:
         name
         for name, is_used in (
             ("columnMapping", metadata.mapping_mode != "none"),
-            ("v2Checkpoint", metadata.configuration.get("delta.checkpointPolicy") == "v2"),
+            ("v2Checkpoint", metadata.configuration.get(CHECKPOINT_POLICY) == "v2"),
             ("checkConstraints", bool(constraints(metadata))),
         )
         if is_used

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from delvec.delta.read.change_feed_schema import FEED_COLUMNS
+from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
 from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.schema.walk import all_fields, walk
 from delvec.errors import InvalidArgumentError
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["require_enforced", "require_valid"]
 
 _FORBIDDEN: Final = " ,;{}()\n\t="
-_OF_CHANGES: Final = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
 def require_valid(metadata: Metadata) -> None:
@@ -38,8 +39,8 @@ def require_valid(metadata: Metadata) -> None:
             )
         if isinstance(field.type, PrimitiveType) and field.type.name == "void":
             raise InvalidArgumentError(f"column {field.name} has no type", hint="give it one")
-    if metadata.is_on("delta.enableChangeDataFeed"):
-        taken = [name for name in schema.names if name.lower() in _OF_CHANGES]
+    if metadata.is_on(ENABLE_CHANGE_DATA_FEED):
+        taken = [name for name in schema.names if name.lower() in FEED_COLUMNS.names]
         if taken:
             raise InvalidArgumentError(
                 f"column {taken[0]} has a name that the change data feed takes for itself",

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from delvec.delta.log.action_columns import ADD
 from delvec.delta.schema.arrow import arrow_type
 from delvec.delta.schema.partition_values import partition_column
+from delvec.delta.schema.properties import CHECKPOINT_STATS_AS_JSON, CHECKPOINT_STATS_AS_STRUCT
 from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.schema.walk import walk
 from delvec.delta.stats.columns import Path, statistics_columns
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AddForm", "checkpoint_adds"]
 
-_AS_TEXT: Final = "delta.checkpoint.writeStatsAsJson"
-_AS_COLUMNS: Final = "delta.checkpoint.writeStatsAsStruct"
 _ROWS: Final = 50_000
 # Of these, statistics have the number of nulls alone.
 _UNORDERED: Final = frozenset({"binary", "boolean", "variant", "void"})
@@ -47,12 +46,12 @@ class AddForm:
     @property
     def as_columns(self) -> bool:
         """Whether statistics are columns; delta-spark's default, the specification's is not."""
-        return self._flag(_AS_COLUMNS)
+        return self._flag(CHECKPOINT_STATS_AS_STRUCT)
 
     @property
     def as_text(self) -> bool:
         """Whether statistics are text; also where both are off, lest row counts be lost."""
-        return self._flag(_AS_TEXT) or not self.as_columns
+        return self._flag(CHECKPOINT_STATS_AS_JSON) or not self.as_columns
 
     @property
     def typed_partitions(self) -> bool:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from delvec.delta.log.action_columns import REMOVE, TEXTS
 from delvec.delta.log.checkpoint_adds import AddForm, checkpoint_adds
 from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, hinted_version, list_log
-from delvec.delta.schema.intervals import interval_ms
+from delvec.delta.schema.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION, interval_ms
 from delvec.errors import FormatError, ObjectExistsError
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["write_checkpoint"]
 
-_RETENTION: Final = "delta.deletedFileRetentionDuration"
 _WEEK: Final = "interval 1 week"
 _DIFFERENT: Final = re.compile(
     r"\.(path|stats|size|modificationTime|baseRowId)$|\.m(in|ax)Values\."
@@ -111,7 +110,7 @@ def write_checkpoint(snapshot: Snapshot) -> None:
     if any(found.version == version for found in listed):
         return
     is_second = (
-        snapshot.metadata.configuration.get("delta.checkpointPolicy", "").lower() == "v2"
+        snapshot.metadata.configuration.get(CHECKPOINT_POLICY, "").lower() == "v2"
         and "v2Checkpoint" in snapshot.protocol.features
     )
     try:
@@ -219,7 +218,7 @@ class _File:
 
 
 def _unexpired(snapshot: Snapshot) -> Iterator[pa.StructArray]:
-    text = snapshot.metadata.configuration.get(_RETENTION, _WEEK)
+    text = snapshot.metadata.configuration.get(DELETED_FILE_RETENTION, _WEEK)
     retention = interval_ms(text)
     # An interval that nobody understands keeps all: too many removes do no harm.
     oldest = -1 if retention is None else int(time() * 1000) - retention

@@ -20,6 +20,11 @@ from delvec.delta.log.json_actions import JsonActions
 from delvec.delta.log.segment import list_commits, list_log
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.partition_values import parse_partition_value
+from delvec.delta.schema.properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    IN_COMMIT_TIMESTAMPS_SINCE_TIME,
+    IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
+)
 from delvec.delta.schema.types import PrimitiveType
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
 from delvec.storage.parallel import gather
@@ -248,9 +253,9 @@ def commit_info(actions: JsonActions) -> dict[str, Any]:
 
 def _own_times(snapshot: Snapshot) -> _OwnTimes | None:
     properties = snapshot.metadata.configuration
-    if str(properties.get("delta.enableInCommitTimestamps")).lower() != "true":
+    if not snapshot.metadata.is_on(ENABLE_IN_COMMIT_TIMESTAMPS):
         return None
-    names = [f"delta.inCommitTimestampEnablement{what}" for what in ("Version", "Timestamp")]
+    names = [IN_COMMIT_TIMESTAMPS_SINCE_VERSION, IN_COMMIT_TIMESTAMPS_SINCE_TIME]
     values = [properties.get(name) for name in names]
     if values == [None, None]:
         return _OwnTimes(0, 0)  # they were there from the first commit on

@@ -26,7 +26,13 @@ from delvec.delta.log.json_actions import VECTOR, JsonActions, adds_schema
 from delvec.delta.log.paths import canonical
 from delvec.delta.log.segment import find_segment, list_commits
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.read.change_feed_schema import require_recorded
+from delvec.delta.read.change_feed_schema import (
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    FEED_COLUMNS,
+    require_recorded,
+)
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.errors import FormatError, InvalidArgumentError
 from delvec.storage.listed_files import open_listed_file
@@ -43,20 +49,13 @@ if TYPE_CHECKING:
     from delvec.delta.log.snapshot import Snapshot
     from delvec.storage import Storage
 
-__all__ = ["CONSTANTS", "ChangeFeed", "Changes", "change_feed"]
+__all__ = ["ChangeFeed", "Changes", "change_feed"]
 
 # A commit's time depends on those before it if clocks went wrong; this many are looked at.
 _BEFORE: Final = 100
 _BYTES_AT_ONCE: Final = 32 << 20
 _KINDS: Final[tuple[Kind, ...]] = ("cdc", "add", "remove")
 _ROWS_CHANGED: Final = tuple(f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted"))
-CONSTANTS: Final = pa.schema(
-    [
-        ("_change_type", pa.string()),
-        ("_commit_version", pa.int64()),
-        ("_commit_timestamp", pa.timestamp("us", "UTC")),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -197,9 +196,9 @@ class _Collected:
         recorded, adds, removes = (self._actions(commits, kind) for kind in _KINDS)
         self._recorded.add(recorded, None)
         silent = [commit.version for commit in commits if not commit.changes_rows]
-        said = pa.array([*silent, *recorded["_commit_version"].to_pylist()], pa.int64())
+        said = pa.array([*silent, *recorded[COMMIT_VERSION].to_pylist()], pa.int64())
         adds, removes = (
-            side.filter(pc.invert(pc.is_in(side["_commit_version"], value_set=said)))
+            side.filter(pc.invert(pc.is_in(side[COMMIT_VERSION], value_set=said)))
             for side in (adds, removes)
         )
         in_adds = pc.index_in(_keys(removes), value_set=_keys(adds))
@@ -220,7 +219,7 @@ class _Collected:
         neither = after.filter(pc.invert(pc.or_(had, has)))
         if neither.num_rows:
             raise FormatError(
-                f"version {neither['_commit_version'][0]} adds and removes the same file with the"
+                f"version {neither[COMMIT_VERSION][0]} adds and removes the same file with the"
                 " same vector",
                 path=self._snapshot.table,
                 found=repr(neither["path"][0].as_py()),
@@ -273,8 +272,10 @@ class _Collected:
             columns["partitionValues"] = pa.StructArray.from_arrays(values, self._names)
         versions = np.array([commit.version for commit in commits], dtype=np.int64)
         times = np.array([commit.time for commit in commits], dtype=np.int64)
-        columns["_commit_version"] = pa.array(versions[at])
-        columns["_commit_timestamp"] = pa.array(times[at]).cast(CONSTANTS.field(2).type)
+        columns[COMMIT_VERSION] = pa.array(versions[at])
+        columns[COMMIT_TIMESTAMP] = pa.array(times[at]).cast(
+            FEED_COLUMNS.field(COMMIT_TIMESTAMP).type
+        )
         return pa.table(columns)
 
     def _parsed(
@@ -333,7 +334,11 @@ class _Entries:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        kinds = [*adds_schema(snapshot.partition_names), pa.field("stats", pa.string()), *CONSTANTS]
+        kinds = [
+            *adds_schema(snapshot.partition_names),
+            pa.field("stats", pa.string()),
+            *FEED_COLUMNS,
+        ]
         self._schema = pa.schema(kinds)
         self._pieces: list[pa.Table] = [self._schema.empty_table()]
 
@@ -342,7 +347,7 @@ class _Entries:
 
     def add(self, entries: pa.Table, change: str | None) -> None:
         kinds = pa.repeat(pa.scalar(change, pa.string()), entries.num_rows)
-        entries = entries.append_column("_change_type", kinds)
+        entries = entries.append_column(CHANGE_TYPE, kinds)
         self._pieces.append(entries.select(self._schema.names))
 
     def extend(self, other: _Entries, mask: pa.Array | None = None) -> None:
@@ -355,13 +360,13 @@ class _Entries:
 
     def changes(self) -> Changes:
         table, snapshot = self.table, self._snapshot
-        constants = table.select(CONSTANTS.names)
+        constants = table.select(FEED_COLUMNS.names)
         paths, stats = (_array(table[name]) for name in ("path", "stats"))
         files = FileSet(
             snapshot.metadata,
             snapshot.table,
             paths,
-            table.drop_columns(["path", "stats", *CONSTANTS.names]),
+            table.drop_columns(["path", "stats", *FEED_COLUMNS.names]),
             (_Statistics(stats),),
             np.zeros(table.num_rows, dtype=np.int32),
             np.arange(table.num_rows, dtype=np.int64),
@@ -370,7 +375,7 @@ class _Entries:
 
 
 def _keys(entries: pa.Table) -> pa.Array:
-    version = _array(entries["_commit_version"]).cast(pa.string())
+    version = _array(entries[COMMIT_VERSION]).cast(pa.string())
     return pc.binary_join_element_wise(version, _array(entries["path"]), "\0")
 
 

@@ -1,10 +1,13 @@
-"""Whether the versions of a range recorded their changes, and can be read by one schema."""
+"""The columns of the change data feed, and which versions can be read as one feed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
 from delvec.delta.schema.types import ArrayType, MapType, StructType
 from delvec.errors import InvalidArgumentError, located
 
@@ -15,9 +18,24 @@ if TYPE_CHECKING:
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.types import DataType
 
-__all__ = ["require_recorded"]
+__all__ = [
+    "CHANGE_TYPE",
+    "COMMIT_TIMESTAMP",
+    "COMMIT_VERSION",
+    "FEED_COLUMNS",
+    "require_recorded",
+]
 
-_SWITCH: Final = "delta.enableChangeDataFeed"
+CHANGE_TYPE: Final = "_change_type"
+COMMIT_VERSION: Final = "_commit_version"
+COMMIT_TIMESTAMP: Final = "_commit_timestamp"
+FEED_COLUMNS: Final = pa.schema(
+    [
+        (CHANGE_TYPE, pa.string()),
+        (COMMIT_VERSION, pa.int64()),
+        (COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")),
+    ]
+)
 
 
 def require_recorded(
@@ -29,9 +47,10 @@ def require_recorded(
         InvalidArgumentError: With the version.
     """
     for version, metadata in _descriptions(first, commits):
-        if not metadata.is_on(_SWITCH):
+        if not metadata.is_on(ENABLE_CHANGE_DATA_FEED):
             raise InvalidArgumentError(
-                f"version {version} of {table} did not record its changes: {_SWITCH} was not true",
+                f"version {version} of {table} did not record its changes:"
+                f" {ENABLE_CHANGE_DATA_FEED} was not true",
                 hint="start at a version after the property was set; `delvec history` shows when",
             )
         if metadata.partition_columns != last.metadata.partition_columns or not _reads(

@@ -35,7 +35,7 @@ class Scan:
         with_file: Add `_file`, the full name of the file.
         with_position: Add `_pos`, the row's position in the file, deleted rows counted.
 
-    >>> from delvec.delta.schema.types import Field, PrimitiveType
+    >>> from delvec.delta.schema.types import Field, PrimitiveType, StructType
     >>> schema = StructType((Field("id", PrimitiveType("long")),))
     >>> Scan(schema, columns=("ID",), with_position=True).arrow_schema.names
     ['id', '_pos']

@@ -9,9 +9,26 @@ Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#table-f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["FEATURES", "Feature", "Writing", "implied_by"]
+from delvec.delta.schema.properties import (
+    APPEND_ONLY,
+    ENABLE_CHANGE_DATA_FEED,
+    ENABLE_DELETION_VECTORS,
+    ENABLE_ICEBERG_COMPAT_V1,
+    ENABLE_ICEBERG_COMPAT_V2,
+    ENABLE_ICEBERG_COMPAT_V3,
+    ENABLE_ICEBERG_WRITER_COMPAT_V1,
+    ENABLE_ICEBERG_WRITER_COMPAT_V3,
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_ROW_TRACKING,
+    ENABLE_TYPE_WIDENING,
+    ENABLE_VARIANT_SHREDDING,
+)
+from delvec.errors import InvalidArgumentError
+
+__all__ = ["FEATURES", "Feature", "Writing", "feature_name", "implied_by"]
 
 # What delvec does when a table has the feature and has it switched on:
 #   handled      it writes as the feature demands
@@ -58,15 +75,15 @@ _MAPPED: Final = ("columnMapping",)
 FEATURES: Final = {
     feature.name: feature
     for feature in (
-        Feature("deletionVectors", for_readers=True, switch="delta.enableDeletionVectors"),
+        Feature("deletionVectors", for_readers=True, switch=ENABLE_DELETION_VECTORS),
         Feature("columnMapping", for_readers=True, versions=(2, 5)),
         Feature("v2Checkpoint", for_readers=True),
         Feature("timestampNtz", for_readers=True),
-        Feature("typeWidening", for_readers=True, switch="delta.enableTypeWidening"),
+        Feature("typeWidening", for_readers=True, switch=ENABLE_TYPE_WIDENING),
         Feature("typeWidening-preview", for_readers=True),
         Feature("variantType", for_readers=True),
         Feature("variantType-preview", for_readers=True),
-        Feature("variantShredding", for_readers=True, switch="delta.enableVariantShredding"),
+        Feature("variantShredding", for_readers=True, switch=ENABLE_VARIANT_SHREDDING),
         Feature("variantShredding-preview", for_readers=True),
         Feature("vacuumProtocolCheck", for_readers=True),
         Feature("catalogManaged", for_readers=True, is_read=False, advice=_CATALOG),
@@ -86,9 +103,9 @@ FEATURES: Final = {
         Feature(
             "appendOnly",
             for_readers=False,
-            advice="set delta.appendOnly to false",
+            advice=f"set {APPEND_ONLY} to false",
             writing="append_only",
-            switch="delta.appendOnly",
+            switch=APPEND_ONLY,
             versions=(1, 2),
         ),
         Feature("invariants", for_readers=False, versions=(1, 2)),
@@ -105,24 +122,24 @@ FEATURES: Final = {
         Feature(
             "changeDataFeed",
             for_readers=False,
-            switch="delta.enableChangeDataFeed",
+            switch=ENABLE_CHANGE_DATA_FEED,
             versions=(1, 4),
         ),
         Feature(
             "rowTracking",
             for_readers=False,
-            switch="delta.enableRowTracking",
+            switch=ENABLE_ROW_TRACKING,
             needs=("domainMetadata",),
         ),
         Feature("domainMetadata", for_readers=False),
-        Feature("inCommitTimestamp", for_readers=False, switch="delta.enableInCommitTimestamps"),
+        Feature("inCommitTimestamp", for_readers=False, switch=ENABLE_IN_COMMIT_TIMESTAMPS),
         Feature("clustering", for_readers=False, needs=("domainMetadata",)),
         Feature(
             "icebergCompatV1",
             for_readers=False,
             advice=_ICEBERG,
             writing="no_vectors",
-            switch="delta.enableIcebergCompatV1",
+            switch=ENABLE_ICEBERG_COMPAT_V1,
             needs=_MAPPED,
         ),
         Feature(
@@ -130,7 +147,7 @@ FEATURES: Final = {
             for_readers=False,
             advice=_ICEBERG,
             writing="no_vectors",
-            switch="delta.enableIcebergCompatV2",
+            switch=ENABLE_ICEBERG_COMPAT_V2,
             needs=_MAPPED,
         ),
         Feature(
@@ -138,7 +155,7 @@ FEATURES: Final = {
             for_readers=False,
             advice=_ICEBERG,
             writing="no_files",
-            switch="delta.enableIcebergCompatV3",
+            switch=ENABLE_ICEBERG_COMPAT_V3,
             needs=(*_MAPPED, "rowTracking"),
         ),
         Feature(
@@ -146,7 +163,7 @@ FEATURES: Final = {
             for_readers=False,
             advice=_ICEBERG,
             writing="no_vectors",
-            switch="delta.enableIcebergWriterCompatV1",
+            switch=ENABLE_ICEBERG_WRITER_COMPAT_V1,
             needs=("icebergCompatV2",),
         ),
         Feature(
@@ -154,7 +171,7 @@ FEATURES: Final = {
             for_readers=False,
             advice=_ICEBERG,
             writing="no_files",
-            switch="delta.enableIcebergWriterCompatV3",
+            switch=ENABLE_ICEBERG_WRITER_COMPAT_V3,
             needs=("icebergCompatV3",),
         ),
         Feature(
@@ -178,4 +195,22 @@ def implied_by(reader: int, writer: int) -> frozenset[str]:
         feature.name
         for feature in FEATURES.values()
         if feature.versions and feature.versions[0] <= reader and feature.versions[1] <= writer
+    )
+
+
+def feature_name(name: str) -> str:
+    """Return the name of a feature as the protocol spells it.
+
+    Raises:
+        InvalidArgumentError: There is none of that name.
+    """
+    names = {each.lower(): each for each in FEATURES}
+    if name.lower() in names:
+        return names[name.lower()]
+    near = get_close_matches(name.lower(), names, 3)
+    raise InvalidArgumentError(
+        f"there is no table feature {name!r}",
+        hint=f"did you mean {' or '.join(names[each] for each in near)}?"
+        if near
+        else "PROTOCOL.md of Delta lists them",
     )

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from delvec.delta.schema.parse import parse_schema
+from delvec.delta.schema.properties import MAPPING_MODE
 from delvec.errors import FormatError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -88,11 +89,9 @@ class Metadata:
     @property
     def mapping_mode(self) -> MappingMode:
         """How columns of files are found: by their name, by another name, or by an id."""
-        mode = self.configuration.get("delta.columnMapping.mode", "none")
+        mode = self.configuration.get(MAPPING_MODE, "none")
         if mode not in ("none", "name", "id"):
-            raise FormatError(
-                "delta.columnMapping.mode is unknown", expected="none, name or id", found=mode
-            )
+            raise FormatError(f"{MAPPING_MODE} is unknown", expected="none, name or id", found=mode)
         return cast("MappingMode", mode)
 
     @cached_property

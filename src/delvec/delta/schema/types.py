@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHAR_TYPE",
+    "FIELD_ID",
+    "PHYSICAL_NAME",
     "ArrayType",
     "DataType",
     "Field",

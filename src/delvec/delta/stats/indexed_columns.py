@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from delvec.delta.schema.properties import INDEXED_COLUMN_COUNT, STATS_COLUMNS, STRING_PREFIX_LENGTH
 from delvec.delta.schema.types import Field, StructType
 from delvec.errors import FormatError
 from delvec.identifiers import QUOTED, unquote
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["indexed_columns", "prefix_length"]
 
-_COUNT: Final = "delta.dataSkippingNumIndexedCols"
-_NAMES: Final = "delta.dataSkippingStatsColumns"
-_PREFIX: Final = "delta.dataSkippingStringPrefixLength"
 _PART: Final = rf"(?:{QUOTED}|[^`.,\s][^`.,]*)"
 _NAME: Final = re.compile(rf"\s*({_PART}(?:\.{_PART})*)\s*(,|$)")
 
@@ -33,16 +31,16 @@ def indexed_columns(metadata: Metadata) -> StructType:
     """
     partitions = {field.name for field in metadata.partition_fields}
     stored = tuple(field for field in metadata.schema.fields if field.name not in partitions)
-    names = metadata.configuration.get(_NAMES)
+    names = metadata.configuration.get(STATS_COLUMNS)
     if names is not None:
         return StructType(_named(stored, _parsed(names)))
-    count = _number(metadata, _COUNT, 32)
+    count = _number(metadata, INDEXED_COLUMN_COUNT, 32)
     return StructType(stored if count < 0 else _first(stored, count)[0])
 
 
 def prefix_length(metadata: Metadata) -> int:
     """Tell to how many characters texts are cut in statistics."""
-    return _number(metadata, _PREFIX, 32)
+    return _number(metadata, STRING_PREFIX_LENGTH, 32)
 
 
 def _number(metadata: Metadata, key: str, default: int) -> int:
@@ -88,7 +86,7 @@ def _parsed(names: str) -> list[list[str]]:
         match = _NAME.match(names, position)
         if match is None:
             raise FormatError(
-                f"the property {_NAMES} is no list of columns", found=repr(names)[:80]
+                f"the property {STATS_COLUMNS} is no list of columns", found=repr(names)[:80]
             )
         parts = re.findall(_PART, match[1])
         paths.append([unquote(part.strip()).lower() for part in parts])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.alter import definition, operations
+from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS
 from delvec.delta.schema.types import StructType
 from delvec.delta.table.handle import TableHandle
 from delvec.errors import ConflictError, InvalidArgumentError
@@ -190,7 +191,7 @@ class TableAlterations(TableHandle):
         """
         return self._alter(
             "SET TBLPROPERTIES",
-            {"properties": json.dumps({"delta.enableDeletionVectors": "true"})},
+            {"properties": json.dumps({ENABLE_DELETION_VECTORS: "true"})},
             lambda _, state: definition.enable_deletion_vectors(state),
             options,
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.log.symlink_manifest import write_manifests
-from delvec.delta.write.writable import SYMLINKS
+from delvec.delta.schema.properties import CHECKPOINT_INTERVAL, SYMLINK_MANIFEST
 from delvec.errors import DelvecError
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[st
 
     The commit stands whatever happens here, so a failure is reported and not raised.
     """
-    value = metadata.configuration.get("delta.checkpointInterval", "")
+    value = metadata.configuration.get(CHECKPOINT_INTERVAL, "")
     interval = int(value) if value.isdecimal() and int(value) else _CHECKPOINT_INTERVAL
     notes = []
     due = version > 0 and version % interval == 0
     for wanted, what, write in (
         (due, "the checkpoint", write_checkpoint),
-        (metadata.is_on(SYMLINKS), "the symlink manifest", write_manifests),
+        (metadata.is_on(SYMLINK_MANIFEST), "the symlink manifest", write_manifests),
     ):
         if not wanted:
             continue

@@ -10,14 +10,19 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from delvec.delta.log.json_actions import JsonActions
 from delvec.delta.log.segment import LOG, commit_key, list_commits
+from delvec.delta.schema.properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    IN_COMMIT_TIMESTAMPS_SINCE_TIME,
+    IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
+)
 from delvec.delta.write.commit_lines import commit_info, encoded, marked_add, removal
 from delvec.delta.write.conflicts import Winner, isolation_level, rebased
-from delvec.delta.write.row_ids import ROW_IDS, high_water_mark, with_row_ids
+from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, high_water_mark, with_row_ids
 from delvec.delta.write.store_vectors import store_vectors
 from delvec.delta.write.validation import require_valid
 from delvec.errors import (
@@ -39,9 +44,6 @@ if TYPE_CHECKING:
     from delvec.storage.uncommitted import Leftovers
 
 __all__ = ["Base", "Committed", "commit"]
-
-_OWN_TIMES: Final = "delta.enableInCommitTimestamps"
-_OWN_TIMES_SINCE: Final = "delta.inCommitTimestampEnablement"
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,9 @@ class Base:
     def of(cls, snapshot: Snapshot) -> Base:
         """Stand on a version that was read."""
         storage, version = snapshot.storage, snapshot.version
-        row_ids = high_water_mark(snapshot.domains.get(ROW_IDS))
+        row_ids = high_water_mark(snapshot.domains.get(ROW_TRACKING_DOMAIN))
         time_ms = 0
-        if snapshot.metadata.is_on(_OWN_TIMES):
+        if snapshot.metadata.is_on(ENABLE_IN_COMMIT_TIMESTAMPS):
             time_ms = _own_time(_read(storage, version).others())
         return cls(storage, version, snapshot.protocol, snapshot.metadata, row_ids, time_ms)
 
@@ -143,7 +145,7 @@ def _actions(
         txn_id=txn_id,
     )
     new_metadata = change.metadata
-    if metadata.is_on(_OWN_TIMES):
+    if metadata.is_on(ENABLE_IN_COMMIT_TIMESTAMPS):
         own = max(now, base.time_ms + 1)
         info["inCommitTimestamp"] = own
         if new_metadata is not None:
@@ -173,7 +175,7 @@ def _actions(
             }
         }
     if mark != base.row_ids:
-        yield _domain(ROW_IDS, {"rowIdHighWaterMark": mark})
+        yield _domain(ROW_TRACKING_DOMAIN, {"rowIdHighWaterMark": mark})
     # Adds stand before removes of the same path, as delta-spark writes them.
     yield from ({"add": body} for body in adds)
     yield from ({"remove": body} for body in removes)
@@ -187,11 +189,11 @@ def _domain(name: str, value: dict[str, Any]) -> dict[str, Any]:
 
 def _with_own_times(base: Base, metadata: Metadata, version: int, own_ms: int) -> Metadata:
     """Say since when commits hold their time, where a table begins with it later on."""
-    if base.version < 0 or base.metadata.is_on(_OWN_TIMES):
+    if base.version < 0 or base.metadata.is_on(ENABLE_IN_COMMIT_TIMESTAMPS):
         return metadata
     since = {
-        f"{_OWN_TIMES_SINCE}Version": str(version),
-        f"{_OWN_TIMES_SINCE}Timestamp": str(own_ms),
+        IN_COMMIT_TIMESTAMPS_SINCE_VERSION: str(version),
+        IN_COMMIT_TIMESTAMPS_SINCE_TIME: str(own_ms),
     }
     return replace(metadata, configuration={**metadata.configuration, **since})
 
@@ -262,7 +264,7 @@ def _after(base: Base, winner: Winner) -> Base:
     marks = [
         high_water_mark(domain.get("configuration"))
         for action in winner.others
-        if (domain := action.get("domainMetadata")) and domain.get("domain") == ROW_IDS
+        if (domain := action.get("domainMetadata")) and domain.get("domain") == ROW_TRACKING_DOMAIN
     ]
     return replace(
         base,

@@ -30,6 +30,7 @@ from delvec.delta.log.snapshot import added_files
 from delvec.delta.parquet.footer_statistics import require_row_count
 from delvec.delta.pruning.skipping import may_match
 from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.schema.properties import ISOLATION_LEVEL
 from delvec.delta.write.change import LiveFile, Marked
 from delvec.errors import ConflictError
 from delvec.vector import Bitmap, Descriptor
@@ -89,7 +90,7 @@ class Winner:
 
 def isolation_level(metadata: Metadata) -> str:
     """Give the level that a table asks for; Delta's own default is the strict one."""
-    return metadata.configuration.get("delta.isolationLevel", "Serializable")
+    return metadata.configuration.get(ISOLATION_LEVEL, "Serializable")
 
 
 def rebased(change: Change, winner: Winner, storage: Storage) -> tuple[Change, int]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from delvec.delta.schema.properties import (
+    ENABLE_ROW_TRACKING,
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+)
 from delvec.delta.stats.entry import record_count
 from delvec.errors import FormatError, PlanError
 
@@ -13,15 +18,18 @@ if TYPE_CHECKING:
 
     from delvec.delta.schema.metadata import Metadata
 
-__all__ = ["ROW_IDS", "MaterialisedIds", "high_water_mark", "materialised_ids", "with_row_ids"]
+__all__ = [
+    "ROW_TRACKING_DOMAIN",
+    "MaterialisedIds",
+    "high_water_mark",
+    "materialised_ids",
+    "with_row_ids",
+]
 
-ROW_IDS: Final = "delta.rowTracking"
+ROW_TRACKING_DOMAIN: Final = "delta.rowTracking"
 """The domain that holds the highest id given so far."""
 
-_NAMES: Final = (
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
-)
+_NAMES: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 
 MaterialisedIds = tuple[str, str]
 
@@ -32,7 +40,7 @@ def materialised_ids(metadata: Metadata) -> MaterialisedIds | None:
     Raises:
         FormatError: Row tracking is on, and the table does not name them.
     """
-    if not metadata.is_on("delta.enableRowTracking"):
+    if not metadata.is_on(ENABLE_ROW_TRACKING):
         return None
     names = tuple(metadata.configuration.get(key) for key in _NAMES)
     if None in names:
@@ -58,7 +66,7 @@ def high_water_mark(configuration: str | None) -> int:
         value = None
     if type(value) is not int or value < -1:
         raise FormatError(
-            f"the domain {ROW_IDS} does not say which ids are taken",
+            f"the domain {ROW_TRACKING_DOMAIN} does not say which ids are taken",
             expected='{"rowIdHighWaterMark": a number}',
             found=configuration[:80],
         )

@@ -7,6 +7,7 @@ import string
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from delvec.delta.schema.properties import RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
 from delvec.storage.parallel import in_order
 from delvec.vector import delta_file
 
@@ -27,9 +28,9 @@ _LETTERS: Final = string.ascii_letters + string.digits
 
 def random_prefix(metadata: Metadata) -> str:
     """Give the random folder that a table asks for, which spreads its files in an object store."""
-    if not metadata.is_on("delta.randomizeFilePrefixes"):
+    if not metadata.is_on(RANDOMIZE_FILE_PREFIXES):
         return ""
-    length = int(metadata.configuration.get("delta.randomPrefixLength", "2"))
+    length = int(metadata.configuration.get(RANDOM_PREFIX_LENGTH, "2"))
     return "".join(secrets.choice(_LETTERS) for _ in range(length))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from delvec.delta.schema.expressions import IDENTITY
 from delvec.delta.schema.features import FEATURES
-from delvec.delta.schema.properties import SYMLINKS, VECTORS
+from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS, SYMLINK_MANIFEST
 from delvec.delta.schema.protocol import WRITERS_WITH_FEATURES
 from delvec.errors import UnsupportedFeatureError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.features import Feature
 
-__all__ = ["SYMLINKS", "Operation", "require_writable", "writes_vectors"]
+__all__ = ["Operation", "require_writable", "writes_vectors"]
 
 Operation: TypeAlias = Literal["append", "overwrite", "delete", "update", "merge", "alter"]
 
@@ -77,19 +77,19 @@ def writes_vectors(snapshot: Snapshot) -> bool:
     for feature in FEATURES.values():
         if feature.writing == "no_vectors" and _is_in_use(feature, snapshot):
             raise _refusal(snapshot, feature.name, f"a vector for {snapshot.table}", feature)
-    if snapshot.metadata.is_on(SYMLINKS):
+    if snapshot.metadata.is_on(SYMLINK_MANIFEST):
         raise UnsupportedFeatureError(
-            f"{snapshot.table} has deletion vectors and {SYMLINKS} switched on: readers of the"
-            " manifest would see deleted rows",
-            feature=SYMLINKS,
+            f"{snapshot.table} has deletion vectors and {SYMLINK_MANIFEST} switched on: readers of"
+            " the manifest would see deleted rows",
+            feature=SYMLINK_MANIFEST,
             needed_by=snapshot.table,
-            hint=f"unset {SYMLINKS}, or set {VECTORS} to false",
+            hint=f"unset {SYMLINK_MANIFEST}, or set {ENABLE_DELETION_VECTORS} to false",
         )
     return True
 
 
 def _vectors_are_on(snapshot: Snapshot) -> bool:
-    return snapshot.protocol.has_vectors and snapshot.metadata.is_on(VECTORS)
+    return snapshot.protocol.has_vectors and snapshot.metadata.is_on(ENABLE_DELETION_VECTORS)
 
 
 def _require_known(snapshot: Snapshot) -> None:

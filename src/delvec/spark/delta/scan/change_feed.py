@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StringType, StructField
 
 from delvec.delta.log.history import version_at, version_from
-from delvec.delta.read.change_feed import CONSTANTS, change_feed
+from delvec.delta.read.change_feed import change_feed
+from delvec.delta.read.change_feed_schema import CHANGE_TYPE, FEED_COLUMNS
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.spark.conf import time_zone
@@ -34,7 +35,6 @@ __all__ = ["changes"]
 
 _NUMBER: Final = "__delvec_change"
 _KEY: Final = "__delvec_change_of"
-_KIND: Final = CONSTANTS.names[0]
 
 
 def changes(
@@ -97,9 +97,9 @@ def _rows(
         added={_NUMBER: "number"},
         marks=part.marks,
         keep=keep,
-        stored=[StructField(_KIND, StringType())] if recorded else (),
+        stored=[StructField(CHANGE_TYPE, StringType())] if recorded else (),
     )
-    names = CONSTANTS.names[1:] if recorded else CONSTANTS.names
+    names = FEED_COLUMNS.names[1:] if recorded else FEED_COLUMNS.names
     table = part.constants.select(names).append_column(
         _NUMBER, [list(range(part.constants.num_rows))]
     )
@@ -107,4 +107,4 @@ def _rows(
     # Of a bare column Spark would make a filter on partition values, which the number is not.
     number = functions.coalesce(rows[_NUMBER], functions.lit(-1).cast("long"))
     own = [functions.col(quote(name)) for name in snapshot.metadata.schema.names]
-    return rows.join(constants, number == constants[_KEY]).select(*own, *CONSTANTS.names)
+    return rows.join(constants, number == constants[_KEY]).select(*own, *FEED_COLUMNS.names)

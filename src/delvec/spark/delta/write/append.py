@@ -12,6 +12,7 @@ from delvec.delta.alter.definition import evolved
 from delvec.delta.alter.replace import replaced
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
+from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.schema.parse import parse_schema
 from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.targets import live_files
@@ -20,7 +21,7 @@ from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import predicate_of, text_of
-from delvec.spark.delta.write.change_files import CHANGE_TYPE, store_change_rows
+from delvec.spark.delta.write.change_files import store_change_rows
 from delvec.spark.delta.write.conform_rows import checked, conformed, guarded
 from delvec.spark.delta.write.delete import prepare_delete
 from delvec.spark.delta.write.rewrite import store_rows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
 from delvec.spark.delta.write.data_files import write_change_rows
 
 if TYPE_CHECKING:
@@ -14,14 +15,12 @@ if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.transaction import Attempt
 
-__all__ = ["CHANGE_TYPE", "has_change_feed", "store_change_rows"]
-
-CHANGE_TYPE: Final = "_change_type"
+__all__ = ["has_change_feed", "store_change_rows"]
 
 
 def has_change_feed(metadata: Metadata) -> bool:
     """Tell whether a table keeps its changes."""
-    return metadata.is_on("delta.enableChangeDataFeed")
+    return metadata.is_on(ENABLE_CHANGE_DATA_FEED)
 
 
 def store_change_rows(

@@ -16,6 +16,8 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, functions
 
 from delvec.delta.parquet.footer_statistics import file_statistics, read_footer, statistics_json
+from delvec.delta.read.change_feed_schema import CHANGE_TYPE
+from delvec.delta.schema.properties import COMPRESSION_CODEC
 from delvec.delta.schema.types import PrimitiveType
 from delvec.delta.write.store_vectors import random_prefix
 from delvec.errors import EngineError, InvalidArgumentError, PlanError
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["WrittenFiles", "write_change_rows", "write_rows"]
 
 _CHANGES: Final = "_change_data"
-_CHANGE_TYPE: Final = "_change_type"
-_CODEC: Final = "delta.parquet.compression.codec"
 # What files look like is the table's affair and not that of the user's session.
 _FORMAT: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics
@@ -119,8 +119,8 @@ def write_change_rows(
     spark: SparkSession, storage: Storage, metadata: Metadata, rows: DataFrame
 ) -> WrittenFiles:
     """Write rows of the change data feed: those of `write_rows`, then a column `_change_type`."""
-    if rows.columns[-1] != _CHANGE_TYPE:
-        raise PlanError(f"change rows end in a column {_CHANGE_TYPE}, not in {rows.columns[-1]}")
+    if rows.columns[-1] != CHANGE_TYPE:
+        raise PlanError(f"change rows end in a column {CHANGE_TYPE}, not in {rows.columns[-1]}")
     folder = f"{_CHANGES}/{uuid4()}"
     written = _write(spark, storage, metadata, rows, folder=folder)
     adds = [
@@ -157,7 +157,7 @@ def _write(
     partitions = [field.physical_name for field in metadata.partition_fields]
     target = spark_path(storage.root, folder)
     options = dict(_OPTIONS)
-    if codec := metadata.configuration.get(_CODEC):
+    if codec := metadata.configuration.get(COMPRESSION_CODEC):
         options["compression"] = codec.lower()
     with Leftovers(storage) as leftovers:
         leftovers.add_folder(folder)

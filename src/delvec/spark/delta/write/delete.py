@@ -8,6 +8,7 @@ from pyspark.sql import functions
 
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.parquet.row_counts import row_counts
+from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
@@ -15,7 +16,7 @@ from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import plan_targets, text_of
 from delvec.spark.delta.scan.scan import scan
-from delvec.spark.delta.write.change_files import CHANGE_TYPE, has_change_feed, store_change_rows
+from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
 from delvec.spark.delta.write.file_outcomes import Marks, mark, require_ratio
 from delvec.spark.delta.write.rewrite import count_kept, kept_rows, store_rows
 from delvec.spark.positions import NUMBER, POSITION

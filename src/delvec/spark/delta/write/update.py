@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, functions
 
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.parquet.row_counts import row_counts
+from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
@@ -22,7 +23,7 @@ from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.identifiers import quote
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import plan_targets, text_of
-from delvec.spark.delta.write.change_files import CHANGE_TYPE, has_change_feed, store_change_rows
+from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
 from delvec.spark.delta.write.clauses import KIND, Clause, assigned, new_values
 from delvec.spark.delta.write.conform_rows import checked
 from delvec.spark.delta.write.file_outcomes import mark, require_ratio
