@@ -1,4 +1,4 @@
-"""A Delta table, from Python: what users hold in their hands."""
+"""`DeltaTable`, the public class, as one mixin for each kind of command."""
 
 from __future__ import annotations
 

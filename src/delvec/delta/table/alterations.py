@@ -1,6 +1,6 @@
-"""Changing what a Delta table is: columns, properties, features, constraints. No row is written.
+"""Creating and altering a Delta table: columns, properties, table features, constraints.
 
-Nothing here but constraints needs a Spark session.
+These commands commit metadata and write no rows; only `add_constraint` needs a Spark session.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["TableAlterations"]
 
 @dataclass(frozen=True)
 class TableAlterations(TableHandle):
-    """What changes the table itself. All calls take the keywords of `WriteOptions`."""
+    """The commands that create and alter a table; all take the keywords of `WriteOptions`."""
 
     @classmethod
     def create(  # noqa: PLR0913
@@ -49,25 +49,25 @@ class TableAlterations(TableHandle):
         description: str | None = None,
         storage_options: Mapping[str, object] | None = None,
     ) -> Self:
-        """Make a table, with deletion vectors switched on unless a property says otherwise.
+        """Create a table, with deletion vectors switched on unless a property says otherwise.
 
             DeltaTable.create(spark, "/lake/orders", "id long, day date", partition_by=["day"])
 
         Args:
-            spark: The session; None for what needs none.
-            path: Where; a folder that is not there yet, or empty.
-            schema: A `StructType` of Spark, or a text such as `id long, day date`.
-            partition_by: The columns that the files are divided by.
-            properties: Such as `{"delta.enableChangeDataFeed": "true"}`; vectors are switched off
-                by `{"delta.enableDeletionVectors": "false"}`.
-            mode: If there is a table: refuse, leave it as it is, or put an empty one in its place,
-                whose older versions stay readable.
-            name: The table's name, for people.
-            description: A text about it.
+            spark: The session that reads and writes rows; None for calls that need none.
+            path: The folder of the table; it is empty or does not exist yet.
+            schema: A `StructType` of Spark, or a DDL string such as `id long, day date`.
+            partition_by: The partition columns.
+            properties: Table properties, such as `{"delta.enableChangeDataFeed": "true"}`;
+                `{"delta.enableDeletionVectors": "false"}` switches deletion vectors off.
+            mode: What to do if there is a table already: `error` raises, `ignore` keeps it as it
+                is, `replace` commits an empty table in its place; old versions stay readable.
+            name: A name, for the metadata.
+            description: A description, for the metadata.
             storage_options: See `for_path`.
 
         Raises:
-            InvalidArgumentError: There is a table, or the schema or a property is wrong.
+            InvalidArgumentError: There is a table already, or the schema or a property is invalid.
         """
         if mode not in ("error", "ignore", "replace"):
             raise InvalidArgumentError(f"mode is error, ignore or replace, not {mode!r}")
@@ -96,11 +96,11 @@ class TableAlterations(TableHandle):
     def set_properties(
         self, properties: Mapping[str, Any], **options: Unpack[WriteOptions]
     ) -> WriteReport:
-        """Set properties; features that shut out writers only are added where they need them.
+        """Set table properties, and add the writer features that they need to the protocol.
 
         Raises:
-            InvalidArgumentError: Delta knows no such property or value, or it would shut out
-                readers: these features are added by `add_feature` or `enable_deletion_vectors`.
+            InvalidArgumentError: Delta has no such property or value, or the property needs a
+                reader feature, which only `add_feature` and `enable_deletion_vectors` add.
         """
 
         def change(snapshot: Snapshot, state: TableState) -> TableState:
@@ -112,7 +112,7 @@ class TableAlterations(TableHandle):
     def unset_properties(
         self, names: Iterable[str], *, if_exists: bool = False, **options: Unpack[WriteOptions]
     ) -> WriteReport:
-        """Take properties away; one that is not set is an error unless `if_exists`."""
+        """Unset table properties; one that is not set is an error unless `if_exists`."""
         listed = [names] if isinstance(names, str) else list(names)
         shown = {"properties": json.dumps(listed), "ifExists": str(if_exists).lower()}
         return self._alter(
@@ -123,12 +123,13 @@ class TableAlterations(TableHandle):
         )
 
     def add_columns(self, columns: Any, **options: Unpack[WriteOptions]) -> WriteReport:  # noqa: ANN401
-        """Add columns at the end, NULL in all rows that there are.
+        """Add columns at the end; they are NULL in existing rows.
 
             t.add_columns("tax decimal(10,2), note string")
 
         Args:
-            columns: A `StructType` of Spark, or a text; `` `a.b` `` adds a field to the struct `a`.
+            columns: A `StructType` of Spark, or a DDL string; the name `` `a.b` `` adds a field to
+                the struct `a`.
             options: See the class.
         """
         schema = _columns(columns)
@@ -141,7 +142,7 @@ class TableAlterations(TableHandle):
         )
 
     def rename_column(self, old: str, new: str, **options: Unpack[WriteOptions]) -> WriteReport:
-        """Give a column another name; needs column mapping. No file changes."""
+        """Rename a column; needs column mapping. No file is rewritten."""
         shown = {"oldColumnPath": old, "newColumnPath": new}
         return self._alter(
             "RENAME COLUMN",
@@ -151,7 +152,7 @@ class TableAlterations(TableHandle):
         )
 
     def drop_column(self, name: str, **options: Unpack[WriteOptions]) -> WriteReport:
-        """Drop a column; needs column mapping. Its values stay in the files until these go."""
+        """Drop a column; needs column mapping. No file is rewritten: values stay in old files."""
 
         def change(snapshot: Snapshot, state: TableState) -> TableState:
             clustering = json.loads(snapshot.domains.get("delta.clustering", "{}"))
@@ -163,10 +164,12 @@ class TableAlterations(TableHandle):
     def add_constraint(
         self, name: str, expression: str, **options: Unpack[WriteOptions]
     ) -> WriteReport:
-        """Demand a condition of all rows, those that are there and those that come.
+        """Add a CHECK constraint, after checking it on all rows of the table.
+
+            t.add_constraint("positive", "amount > 0")
 
         Raises:
-            ConstraintError: A row that is there does not satisfy it.
+            ConstraintError: A row of the table violates it.
         """
         from delvec.spark.delta.write.constraints import constrain  # noqa: PLC0415
 
@@ -175,7 +178,7 @@ class TableAlterations(TableHandle):
     def drop_constraint(
         self, name: str, *, if_exists: bool = False, **options: Unpack[WriteOptions]
     ) -> WriteReport:
-        """Demand a condition no longer; one that is not there is an error unless `if_exists`."""
+        """Drop a CHECK constraint; one that does not exist is an error unless `if_exists`."""
         return self._alter(
             "DROP CONSTRAINT",
             {"name": name},
@@ -184,10 +187,10 @@ class TableAlterations(TableHandle):
         )
 
     def enable_deletion_vectors(self, **options: Unpack[WriteOptions]) -> WriteReport:
-        """Let deletes go into vectors from now on.
+        """Switch deletion vectors on for the writes from now on.
 
-        The protocol goes up to reader version 3 and writer version 7: engines that do not know
-        deletion vectors can neither read nor write the table then.
+        This upgrades the protocol to reader version 3 and writer version 7: engines that do not
+        support deletion vectors can neither read nor write the table any more.
         """
         return self._alter(
             "SET TBLPROPERTIES",
@@ -197,7 +200,7 @@ class TableAlterations(TableHandle):
         )
 
     def add_feature(self, name: str, **options: Unpack[WriteOptions]) -> WriteReport:
-        """Add a table feature to the protocol; engines that do not know it are shut out."""
+        """Add a table feature to the protocol; engines must support it to use the table."""
         return self._alter(
             "UPGRADE PROTOCOL",
             {"newFeature": name},
@@ -216,7 +219,7 @@ class TableAlterations(TableHandle):
 
 
 def _columns(schema: Any) -> StructType:  # noqa: ANN401
-    """Return the columns that a user wrote; only Spark reads DDL and types of PySpark."""
+    """Return the columns of a schema argument; only Spark parses DDL and PySpark's types."""
     if isinstance(schema, StructType):
         return schema
     from delvec.spark.types import schema_of  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""A handle on a Delta table: where it is, and what its newest version says."""
+"""A handle on a Delta table: where it is, its versions, and the properties of the newest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["TableHandle"]
 
 @dataclass(frozen=True)
 class TableHandle:
-    """What all that a table can do builds on."""
+    """The base of all commands: the storage of a table, and the session if there is one."""
 
     storage: Storage
     spark: SparkSession | None = None
@@ -52,14 +52,14 @@ class TableHandle:
         """Open the table in a folder.
 
         Args:
-            spark: The session that reads; None for what needs none.
+            spark: The session that reads and writes rows; None for calls that need none.
             path: A path or URI, see `Storage.open`.
-            storage_options: Keys and endpoints, in obstore's spellings or deltalake's; what they
-                leave open is taken from the session's Hadoop configuration.
+            storage_options: Keys and endpoints, in obstore's spellings or deltalake's; the
+                session's Hadoop configuration supplies what they omit.
 
         Raises:
             TableNotFoundError: There is no Delta table.
-            UnsupportedFeatureError: The table needs what delvec does not know.
+            UnsupportedFeatureError: The table needs a reader feature that delvec does not support.
         """
         table = cls._at(spark, path, storage_options)
         table.snapshot()
@@ -72,7 +72,7 @@ class TableHandle:
         path: str | os.PathLike[str],
         storage_options: Mapping[str, object] | None,
     ) -> Self:
-        """Make a handle without looking whether there is a table."""
+        """Return a handle without checking that there is a table."""
         if spark is None:
             return cls(Storage.open(path, storage_options))
         from delvec.spark.storage import open_storage  # noqa: PLC0415
@@ -81,7 +81,7 @@ class TableHandle:
 
     @classmethod
     def for_name(cls, spark: SparkSession, identifier: str) -> Self:
-        """Open a table that the session's catalog knows, or `` delta.`/path` ``.
+        """Open a table by its name in the session's catalog, or `` delta.`/path` ``.
 
         Raises:
             TableNotFoundError: The catalog has no such table, or it is not a Delta table.
@@ -97,11 +97,11 @@ class TableHandle:
         *,
         spark: SparkSession | None = None,
     ) -> bool:
-        """Tell whether a folder holds a Delta table, readable or not."""
+        """Return whether a folder holds a Delta table, readable by delvec or not."""
         return TableHandle._at(spark, path, storage_options).exists()
 
     def exists(self) -> bool:
-        """Tell whether there is a table by now."""
+        """Return whether the table exists at this moment."""
         try:
             find_segment(self.storage)
         except TableNotFoundError:
@@ -111,7 +111,7 @@ class TableHandle:
     def snapshot(
         self, version: int | None = None, timestamp: datetime | str | None = None
     ) -> Snapshot:
-        """Open a version: the newest, one by its number, or the one that was current at a time.
+        """Open the newest version, a version by number, or the one that was current at a time.
 
         Raises:
             InvalidArgumentError: There is no such version, or both are given.
@@ -130,7 +130,7 @@ class TableHandle:
 
     @property
     def time_zone(self) -> str:
-        """The zone of timestamps that name none: the session's, UTC without one."""
+        """The zone of timestamps that name none: the session's, or UTC without a session."""
         if self.spark is None:
             return "UTC"
         from delvec.spark.conf import time_zone  # noqa: PLC0415
@@ -149,31 +149,31 @@ class TableHandle:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The columns that the files are divided by."""
+        """The partition columns of the newest version, in order."""
         return self.snapshot().metadata.partition_columns
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The table's properties, such as `delta.enableDeletionVectors`."""
+        """The table properties, such as `delta.enableDeletionVectors`."""
         return self.snapshot().metadata.configuration
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol that readers and writers must know."""
+        """The protocol that readers and writers must support."""
         return self.snapshot().protocol
 
-    def _session(self, what: str, instead: str) -> SparkSession:
+    def _session(self, what: str, instead: str | None = None) -> SparkSession:
         if self.spark is None:
             raise InvalidArgumentError(
                 f"{what} needs a Spark session, and this table was opened without one",
-                hint=f"pass a session to for_path, or use {instead}",
+                hint="pass a session to for_path" + (f", or use {instead}" if instead else ""),
             )
         return self.spark
 
     def run(
         self, operation: str, prepare: Callable[[Attempt], Outcome], options: WriteOptions
     ) -> WriteReport:
-        """Run an operation on the newest version; the methods that change a table do it by this."""
+        """Run an operation on the newest version; all methods that change a table call it."""
         from delvec.delta.write.transaction import run  # noqa: PLC0415
 
         checked = CheckedOptions.of(**options)

@@ -1,4 +1,4 @@
-"""The clauses of a MERGE, gathered one by one."""
+"""The builder of a MERGE: its clauses, then `execute()`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ __all__ = ["MergeBuilder"]
 
 @dataclass(frozen=True)
 class MergeBuilder:
-    """A merge to be: each method gives one with a clause more, `execute` does it.
+    """A MERGE to be run: each method returns a builder with one more clause, `execute` runs it.
 
-    Of the clauses for a row the first counts whose condition it satisfies. Conditions and values
-    are SQL or columns of Spark, and call the table and the source by their aliases.
+    Each row is handled by the first clause of its kind whose condition holds, and left as it is
+    if there is none. Conditions and values are SQL or columns of Spark; they refer to the table
+    and the source by their aliases.
     """
 
     _run: Callable[..., WriteReport]
@@ -37,23 +38,23 @@ class MergeBuilder:
     clauses: tuple[Clause, ...] = ()
 
     def when_matched_update(self, set: Values, condition: Condition = None) -> MergeBuilder:  # noqa: A002
-        """Give columns of a row that has a partner new values."""
+        """Set columns of a row of the table that matches a row of the source."""
         return self._with("matched", "update", condition, set)
 
     def when_matched_update_all(self, condition: Condition = None) -> MergeBuilder:
-        """Give all columns of a row that has a partner the partner's values."""
+        """Set all columns of a matched row to the values of the source row, by name."""
         return self._with("matched", "update", condition, None)
 
     def when_matched_delete(self, condition: Condition = None) -> MergeBuilder:
-        """Delete a row that has a partner."""
+        """Delete a row of the table that matches a row of the source."""
         return self._with("matched", "delete", condition, None)
 
     def when_not_matched_insert(self, values: Values, condition: Condition = None) -> MergeBuilder:
-        """Insert a row for one of the source that has no partner."""
+        """Insert a row for a row of the source that matches no row of the table."""
         return self._with("not_matched", "insert", condition, values)
 
     def when_not_matched_insert_all(self, condition: Condition = None) -> MergeBuilder:
-        """Insert a row of the source that has no partner, by the names of its columns."""
+        """Insert a row of the source that matches no row of the table, columns by name."""
         return self._with("not_matched", "insert", condition, None)
 
     def when_not_matched_by_source_update(
@@ -61,25 +62,29 @@ class MergeBuilder:
         set: Values,  # noqa: A002
         condition: Condition = None,
     ) -> MergeBuilder:
-        """Give columns of a row of the table that has no partner new values."""
+        """Set columns of a row of the table that matches no row of the source."""
         return self._with("not_matched_by_source", "update", condition, set)
 
     def when_not_matched_by_source_delete(self, condition: Condition = None) -> MergeBuilder:
-        """Delete a row of the table that has no partner."""
+        """Delete a row of the table that matches no row of the source."""
         return self._with("not_matched_by_source", "delete", condition, None)
 
     def execute(
         self, *, rewrite_ratio: float | None = None, **options: Unpack[WriteOptions]
     ) -> WriteReport:
-        """Merge; the source is computed once, however often a conflict makes it begin again.
+        """Run the merge as one commit.
+
+        The source is computed once, even if a conflict with another writer makes the merge start
+        again.
 
         Args:
-            rewrite_ratio: Write a file anew when this share of its rows is gone.
+            rewrite_ratio: Rewrite a file, instead of giving it a deletion vector, when the vector
+                would delete at least this share of its rows, earlier deletes included.
             options: See `WriteOptions`.
 
         Raises:
             InvalidArgumentError: Clauses or names are wrong, or several rows of the source match
-                one row that is to be changed.
+                one row of the table that a clause changes.
         """
         from delvec.spark.delta.write.merge import merge  # noqa: PLC0415
         from delvec.spark.delta.write.merge_request import MergeRequest, numbered  # noqa: PLC0415

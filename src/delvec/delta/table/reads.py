@@ -1,4 +1,4 @@
-"""Reading a Delta table: as DataFrames of Spark, as Arrow, and what its log says of it."""
+"""Reading a Delta table: rows as DataFrames or Arrow, changes, and the facts of its log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.pruning.predicate import Predicate
 
-    # SQL or a column of Spark; or tuples as pyarrow and deltalake take them, without Spark.
+    # SQL or a column of Spark; or tuples as pyarrow and deltalake accept them, without Spark.
     Where: TypeAlias = str | Column | Sequence[object]
 
 __all__ = ["TableDetail", "TableReads"]
@@ -41,7 +41,26 @@ __all__ = ["TableDetail", "TableReads"]
 
 @dataclass(frozen=True)
 class TableDetail:
-    """What a table is, in one place."""
+    """The facts of one version of a table.
+
+    Attributes:
+        location: The path or URI of the table.
+        id: The id in its metadata.
+        name: Its name, if it has one.
+        description: Its description, if it has one.
+        version: The version that is described.
+        created_ms: When the table was created, in milliseconds since 1970.
+        partition_columns: The partition columns, in order.
+        properties: The table properties.
+        min_reader_version: The reader version of the protocol.
+        min_writer_version: The writer version of the protocol.
+        features: The table features that the protocol lists, sorted.
+        files: The number of data files.
+        bytes: The size of the data files.
+        rows: The number of live rows; None if a file has no row count in the log.
+        deleted_rows: The number of rows that deletion vectors delete.
+        files_with_vectors: The number of data files that have a deletion vector.
+    """
 
     location: str
     id: str | None
@@ -61,18 +80,18 @@ class TableDetail:
     files_with_vectors: int
 
     def to_json(self) -> dict[str, Any]:
-        """Give a document for programs."""
+        """Return the facts as a dictionary that `json.dumps` accepts."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class TableReads(TableHandle):
-    """What can be read of a table."""
+    """The commands that read a table."""
 
     def detail(
         self, version: int | None = None, timestamp: datetime | str | None = None
     ) -> TableDetail:
-        """Sum the table up."""
+        """Return size, protocol and properties of a version; reads the log only."""
         snapshot = self.snapshot(version, timestamp)
         files, metadata, protocol = snapshot.files, snapshot.metadata, snapshot.protocol
         deleted = int(files.deleted_rows.sum())
@@ -97,11 +116,11 @@ class TableReads(TableHandle):
         )
 
     def arrow_history(self, limit: int | None = None) -> pa.Table:
-        """List the commits that are still in the log, newest first."""
+        """Return the commits that are still in the log as an Arrow table, newest first."""
         return history(self.storage, limit)
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """List the commits that are still in the log, newest first, as a DataFrame."""
+        """Return the commits that are still in the log as a DataFrame, newest first."""
         return self._session("history()", "arrow_history()").createDataFrame(
             self.arrow_history(limit)
         )
@@ -109,13 +128,13 @@ class TableReads(TableHandle):
     def arrow_files(
         self, version: int | None = None, timestamp: datetime | str | None = None
     ) -> pa.Table:
-        """List the data files: path, partition values, rows, deleted rows, vector, statistics."""
+        """Return the data files: path, partition values, rows, deletion vector, statistics."""
         return files_table(self.snapshot(version, timestamp).files)
 
     def files(
         self, version: int | None = None, timestamp: datetime | str | None = None
     ) -> DataFrame:
-        """List the data files as a DataFrame; see `arrow_files`."""
+        """Return the data files as a DataFrame; see `arrow_files`."""
         return self._session("files()", "arrow_files()").createDataFrame(
             self.arrow_files(version, timestamp)
         )
@@ -130,16 +149,16 @@ class TableReads(TableHandle):
     ) -> DataFrame:
         """Read a version as a DataFrame; lazy, on Spark's own Parquet reader.
 
-        A plain `.where(...)` on it leaves files out by their partition values and statistics, and
-        only the vectors of files that are read are loaded. `delvec.explain(df)` tells what a query
+        A plain `.where(...)` on it prunes files by their partition values and statistics, and
+        only the vectors of files that are read are loaded. `delvec.explain(df)` shows what a query
         reads.
 
         Args:
             version: The version; the newest by default.
-            timestamp: Or the version that was current at that time.
+            timestamp: Instead of `version`: a time; the version that was current then is read.
             where: The same as `.where(where)`.
-            columns: The same as `.select(*columns)`; here `_file` and `_pos` are allowed, the full
-                name of a row's file and its position there.
+            columns: The same as `.select(*columns)`, but `_file` and `_pos` are allowed too: the
+                full path of a row's file, and the row's position in it.
         """
         from delvec.spark.delta.scan.conditions import predicate_of  # noqa: PLC0415
         from delvec.spark.delta.scan.scan import scan  # noqa: PLC0415
@@ -164,14 +183,17 @@ class TableReads(TableHandle):
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> pa.RecordBatchReader:
-        """Stream a version as Arrow batches, read in this process, deleted rows left out.
+        """Stream the live rows of a version as Arrow batches, read in this process.
 
         Args:
             where: Tuples such as `[("day", "=", "2026-01-31")]`; with a session also SQL or a
                 column of Spark.
-            columns: Which columns; `_file` and `_pos` come last if asked for.
+            columns: The columns, all by default; `_file` and `_pos`, if named, come last.
             version: The version; the newest by default.
-            timestamp: Or the version that was current at that time.
+            timestamp: Instead of `version`: a time; the version that was current then is read.
+
+        Raises:
+            InvalidArgumentError: The condition needs Spark to be evaluated.
         """
         snapshot = self.snapshot(version, timestamp)
         predicate = self._predicate(snapshot, where)
@@ -191,7 +213,7 @@ class TableReads(TableHandle):
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> pa.Table:
-        """Read a version into an Arrow table; see `to_batches`. The table is in memory at once."""
+        """Read a version into an Arrow table, all rows in memory at once; see `to_batches`."""
         return self.to_batches(where, columns, version=version, timestamp=timestamp).read_all()
 
     def to_pandas(
@@ -220,12 +242,47 @@ class TableReads(TableHandle):
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> int:
-        """Count rows, by the log alone where its statistics say enough."""
+        """Count rows, from the log alone where its statistics suffice."""
         snapshot = self.snapshot(version, timestamp)
         predicate = self._predicate(snapshot, where)
         if is_understood(predicate, snapshot.metadata.schema):
             return count_rows(snapshot, predicate, self.time_zone)
         return self.to_df(snapshot.version, where=where).count()  # type: ignore[arg-type]
+
+    def changes(
+        self,
+        start_version: int | None = None,
+        end_version: int | None = None,
+        *,
+        start_timestamp: datetime | str | None = None,
+        end_timestamp: datetime | str | None = None,
+    ) -> DataFrame:
+        """Return the rows that were inserted, deleted and updated between two versions.
+
+        The change data feed has the columns of the table, then `_change_type` (`insert`, `delete`,
+        `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`. The
+        property `delta.enableChangeDataFeed` must be on in all of these versions.
+
+            t.changes(start_version=3).where("_change_type = 'delete'").show()
+
+        Args:
+            start_version: The first version; its own changes are included.
+            end_version: The last version, included too; the newest by default.
+            start_timestamp: Instead of `start_version`: the first version committed at this time
+                or later.
+            end_timestamp: Instead of `end_version`: the last version committed at this time or
+                earlier.
+        """
+        from delvec.spark.delta.scan.change_feed import changes  # noqa: PLC0415
+
+        return changes(
+            self._session("changes()"),
+            self.storage,
+            start_version,
+            end_version,
+            start_timestamp=start_timestamp,
+            end_timestamp=end_timestamp,
+        )
 
     def _predicate(self, snapshot: Snapshot, where: Where | None) -> Predicate:
         if where is None:

@@ -1,10 +1,11 @@
-"""A Delta table, from Python."""
+"""The public class `DeltaTable`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from delvec.delta.table.alterations import TableAlterations
+from delvec.delta.table.maintenance import TableMaintenance
 from delvec.delta.table.reads import TableReads
 from delvec.delta.table.writes import TableWrites
 
@@ -12,11 +13,11 @@ __all__ = ["DeltaTable"]
 
 
 @dataclass(frozen=True)
-class DeltaTable(TableReads, TableWrites, TableAlterations):
-    """A handle on a table: each call looks at the newest version, unless one is named.
+class DeltaTable(TableReads, TableWrites, TableAlterations, TableMaintenance):
+    """A handle on a Delta table; each call sees the newest version, unless it names another.
 
-    With a Spark session rows come as DataFrames, and go back; without, the log, the vectors and
-    Arrow tables work all the same.
+    With a Spark session, rows are read and written as DataFrames. Without one, the log, the
+    deletion vectors, Arrow and pandas reads and changes of the metadata work all the same.
 
         t = delvec.DeltaTable.create(spark, "/lake/orders", "id long, amount double")
         t = delvec.DeltaTable.for_path(spark, "/lake/orders")
