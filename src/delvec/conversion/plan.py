@@ -12,7 +12,7 @@ from delvec.conversion.planning.difference import ACTIONS
 from delvec.conversion.planning.step import PLAN_SCHEMA
 from delvec.errors import InvalidArgumentError
 from delvec.report.figures import counted, size, visible
-from delvec.report.rendered import Rendered
+from delvec.report.rendered import Rendered, Summary
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from delvec.conversion.report import ConversionReport
     from delvec.delta.log.snapshot import Snapshot
     from delvec.iceberg.client.catalog import IcebergTable, TableName
+    from delvec.report.rendered import Line
 
 __all__ = ["ConversionPlan"]
 
@@ -141,18 +142,15 @@ class ConversionPlan(Rendered):
             chosen = "counts" if verify is True else verify
         return apply_plan(self, chosen)
 
-    def _lines(self) -> Iterator[tuple[str, str]]:
-        yield self._headline(), "bold"
-        counts = {action: count for action, count in self.counts().items() if count}
-        width = max(map(len, counts), default=0)
-        figures = {action: f"{count:,}" for action, count in counts.items()}
-        room = max(map(len, figures.values()), default=0)
-        for action, text in figures.items():
-            yield f"  {action:<{width}}  {text:>{room}}  {_MEANINGS[action]}", ""
-        if counts:
-            yield f"  {self._vectors()}", "dim"
-        for note in self.notes:
-            yield f"Note: {visible(note)}", "yellow"
+    def _lines(self) -> Iterator[Line]:
+        figures = {action: f"{count:,}" for action, count in self.counts().items() if count}
+        width = max(map(len, figures.values()), default=0)
+        return Summary(
+            self._headline(),
+            {name: f"{text:>{width}}  {_MEANINGS[name]}" for name, text in figures.items()},
+            details=(self._vectors(),) if figures else (),
+            notes=self.notes,
+        ).lines()
 
     def _headline(self) -> str:
         where = f"{visible(self.snapshot.table)} -> {visible(str(self.name))}"

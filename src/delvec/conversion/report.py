@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delvec.report.figures import counted, size, visible
-from delvec.report.rendered import Rendered
+from delvec.report.figures import counted, listed, size, visible
+from delvec.report.rendered import Rendered, Summary, document
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from delvec.report.rendered import Line
 
 __all__ = ["ConversionReport"]
 
@@ -76,13 +78,11 @@ class ConversionReport(Rendered):
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Give a document for programs."""
-        document = {each.name: getattr(self, each.name) for each in fields(self)}
-        plain = {"requests": asdict(self.requests), "phases": dict(self.phases)}
-        return document | plain | {"notes": list(self.notes)}
+        """Return a document for programs."""
+        return document(self)
 
     def brief(self) -> str:
-        """Give what happened in one line.
+        """Return what happened in one line.
 
         >>> ConversionReport("/lake/orders", "ice.db.orders", 3, 4, 1, vectors_replaced=2).brief()
         'version 4 (from 3): 2 vectors replaced'
@@ -103,21 +103,8 @@ class ConversionReport(Rendered):
         )
         return f"{_version(self)}: {what or 'no file changed'}"
 
-    def _lines(self) -> Iterator[tuple[str, str]]:
-        return _lines(self)
-
-
-def _lines(report: ConversionReport) -> Iterator[tuple[str, str]]:
-    """Give each line with its style."""
-    yield _headline(report), "bold"
-    facts = _facts(report)
-    width = max(map(len, [*facts, *report.phases]), default=0)
-    for name, text in facts.items():
-        yield f"  {name:<{width}}  {text}", ""
-    for name, seconds in report.phases.items():
-        yield f"  {name:<{width}}  {seconds:>7.2f} s", "dim"
-    for note in report.notes:
-        yield f"Note: {visible(note)}", "yellow"
+    def _lines(self) -> Iterator[Line]:
+        return Summary(_headline(self), _facts(self), self.phases, notes=self.notes).lines()
 
 
 def _headline(report: ConversionReport) -> str:
@@ -133,8 +120,8 @@ def _version(report: ConversionReport) -> str:
 
 
 def _facts(report: ConversionReport) -> dict[str, str]:
-    """Give the figures that are not zero, by what they are about."""
-    vectors = _listed(
+    """Return the figures by what they are about; empty where they are zero."""
+    vectors = listed(
         added=report.vectors_added,
         replaced=report.vectors_replaced,
         dropped=report.vectors_dropped,
@@ -145,8 +132,8 @@ def _facts(report: ConversionReport) -> dict[str, str]:
     rows = ""
     if report.rows or report.deleted_rows:
         rows = f"{report.rows:,} live, {report.deleted_rows:,} deleted"
-    facts = {
-        "files": _listed(
+    return {
+        "files": listed(
             added=report.files_added,
             removed=report.files_removed,
             kept=report.files_kept,
@@ -157,8 +144,3 @@ def _facts(report: ConversionReport) -> dict[str, str]:
         "versions": f"{report.versions:,}" if report.versions > 1 else "",
         "verified": report.verified if report.verified != "none" else "",
     }
-    return {name: text for name, text in facts.items() if text}
-
-
-def _listed(**counts: int) -> str:
-    return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["bar", "counted", "percent", "shortened", "size", "visible"]
+__all__ = ["bar", "counted", "listed", "percent", "shortened", "size", "sizes", "visible"]
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
@@ -32,6 +32,24 @@ def counted(count: int, noun: str) -> str:
     ('1 file', '1,200 files')
     """
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def listed(**counts: int) -> str:
+    """Return the counts that are not zero, each with its word.
+
+    >>> listed(added=1200, removed=0, kept=3)
+    '1,200 added, 3 kept'
+    """
+    return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+
+
+def sizes(**counts: int) -> str:
+    """Return the numbers of bytes that are not zero, each with its word.
+
+    >>> sizes(read=2048, written=0)
+    '2.0 KiB read'
+    """
+    return ", ".join(f"{size(count)} {word}" for word, count in counts.items() if count)
 
 
 def percent(part: int, whole: int) -> str:

@@ -1,25 +1,32 @@
-"""How reports and plans are shown: as text, on terminals and in notebooks."""
+"""How reports and plans are shown: as text, on terminals, in notebooks and as JSON documents."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from delvec.report.figures import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Rendered"]
+__all__ = ["Line", "Rendered", "Summary", "document"]
+
+Line: TypeAlias = tuple[str, str]
+"""A line of text and its style."""
 
 _AS_IT_IS: Final = {"markup": False, "highlight": False, "emoji": False}
 
 
 class Rendered(ABC):
-    """Something that tells itself line by line."""
+    """A report that renders as text, on terminals (rich) and in notebooks (HTML)."""
 
     @abstractmethod
-    def _lines(self) -> Iterator[tuple[str, str]]:
-        """Give each line with its style."""
+    def _lines(self) -> Iterator[Line]:
+        """Yield the lines of the report."""
 
     def __str__(self) -> str:
         return "\n".join(text for text, _ in self._lines())
@@ -27,10 +34,66 @@ class Rendered(ABC):
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
-    # Rich hands its console over, so that nothing here has to import it.
+    # Rich passes its console in, so that nothing here has to import it.
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:  # noqa: ANN401
         for text, style in self._lines():
             yield console.render_str(text, style=style, **_AS_IT_IS)
 
     def __rich_measure__(self, console: Any, options: Any) -> Any:  # noqa: ANN401
         return console.measure(console.render_str(str(self), **_AS_IT_IS), options=options)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The parts that reports have in common; all but the headline may be empty.
+
+    Attributes:
+        headline: What happened, in one line.
+        facts: Figures by what they are about; empty ones are omitted.
+        phases: Seconds by phase.
+        has_shares: Whether each phase shows its share of the total, and the total is added.
+        details: Further lines.
+        notes: Sentences; may hold any character.
+    """
+
+    headline: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    phases: Mapping[str, float] = field(default_factory=dict)
+    has_shares: bool = False
+    details: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[Line]:
+        """Yield each line with its style."""
+        yield self.headline, "bold"
+        facts = {name: text for name, text in self.facts.items() if text}
+        width = max(map(len, [*facts, *self.phases]), default=0)
+        for name, text in facts.items():
+            yield f"  {name:<{width}}  {text}", ""
+        for text in self._phase_lines(width):
+            yield text, "dim"
+        for text in self.details:
+            yield f"  {text}", "dim"
+        for note in self.notes:
+            yield f"Note: {visible(note)}", "yellow"
+
+    def _phase_lines(self, width: int) -> Iterator[str]:
+        total = sum(self.phases.values())
+        for name, seconds in self.phases.items():
+            share = f"{100 * seconds / total:.0f} %" if total and self.has_shares else ""
+            yield f"  {name:<{width}}  {seconds:>7.2f} s  {share:>5}".rstrip()
+        if self.has_shares and len(self.phases) > 1:
+            yield f"  {'total':<{width}}  {total:>7.2f} s"
+
+
+def document(report: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+    """Return the fields of a report as plain data, for JSON."""
+    return {each.name: _plain(getattr(report, each.name)) for each in fields(report)}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -5,15 +5,17 @@ A report is a few figures, whatever the size of the table.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delvec.report.figures import counted, size, visible
-from delvec.report.rendered import Rendered
+from delvec.report.figures import counted, listed, size, sizes, visible
+from delvec.report.rendered import Rendered, Summary, document
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from delvec.report.rendered import Line
 
 __all__ = ["WriteReport"]
 
@@ -83,26 +85,13 @@ class WriteReport(Rendered):
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Give a document for programs."""
-        document = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain = {"requests": asdict(self.requests), "phases": dict(self.phases)}
-        return document | plain | {"notes": list(self.notes)}
+        """Return a document for programs."""
+        return document(self)
 
-    def _lines(self) -> Iterator[tuple[str, str]]:
-        return _lines(self)
-
-
-def _lines(report: WriteReport) -> Iterator[tuple[str, str]]:
-    """Give each line with its style."""
-    yield _headline(report), "bold"
-    facts = _facts(report)
-    width = max(map(len, [*facts, *report.phases]), default=0)
-    for name, text in facts.items():
-        yield f"  {name:<{width}}  {text}", ""
-    for text in _phases(report.phases, width):
-        yield text, "dim"
-    for note in report.notes:
-        yield f"Note: {visible(note)}", "yellow"
+    def _lines(self) -> Iterator[Line]:
+        return Summary(
+            _headline(self), _facts(self), self.phases, has_shares=True, notes=self.notes
+        ).lines()
 
 
 def _headline(report: WriteReport) -> str:
@@ -125,9 +114,9 @@ def _headline(report: WriteReport) -> str:
 
 
 def _facts(report: WriteReport) -> dict[str, str]:
-    """Give the figures that are not zero, by what they are about."""
+    """Return the figures by what they are about; empty where they are zero."""
     requests = report.requests
-    vectors = _listed(
+    vectors = listed(
         added=report.vectors_added, updated=report.vectors_updated, removed=report.vectors_removed
     )
     if report.vector_files:
@@ -136,44 +125,25 @@ def _facts(report: WriteReport) -> dict[str, str]:
     attempts = [counted(report.attempts, "attempt")] if report.attempts > 1 else []
     if report.reconciled:
         attempts.append(f"vectors of {counted(report.reconciled, 'file')} united with newer ones")
-    facts = {
-        "files": _listed(
+    return {
+        "files": listed(
             scanned=report.files_scanned,
             pruned=report.files_pruned,
             added=report.files_added,
             removed=report.files_removed,
         ),
-        "data": _sizes(added=report.bytes_added, removed=report.bytes_removed),
-        "rows": _listed(copied=report.rows_copied),
+        "data": sizes(added=report.bytes_added, removed=report.bytes_removed),
+        "rows": listed(copied=report.rows_copied),
         "vectors": vectors,
         "changes": counted(report.change_files, "file") if report.change_files else "",
         "scans": f"{report.scans:,}" if report.scans > 1 else "",
         "commit": ", ".join(attempts),
-        "requests": _listed(
+        "requests": listed(
             GET=requests.gets,
             HEAD=requests.heads,
             PUT=requests.puts,
             LIST=requests.lists,
             DELETE=requests.deletes,
         ),
-        "traffic": _sizes(read=requests.bytes_read, written=requests.bytes_written),
+        "traffic": sizes(read=requests.bytes_read, written=requests.bytes_written),
     }
-    return {name: text for name, text in facts.items() if text}
-
-
-def _listed(**counts: int) -> str:
-    return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
-
-
-def _sizes(**sizes: int) -> str:
-    return ", ".join(f"{size(count)} {word}" for word, count in sizes.items() if count)
-
-
-def _phases(phases: Mapping[str, float], width: int) -> Iterator[str]:
-    """Give a line for each phase: its time, and its share of all."""
-    total = sum(phases.values())
-    for name, seconds in phases.items():
-        share = f"{100 * seconds / total:.0f} %" if total else ""
-        yield f"  {name:<{width}}  {seconds:>7.2f} s  {share:>5}".rstrip()
-    if len(phases) > 1:
-        yield f"  {'total':<{width}}  {total:>7.2f} s"

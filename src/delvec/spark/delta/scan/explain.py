@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from html import escape
 from itertools import groupby
-from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import InvalidArgumentError
 from delvec.report.figures import size
+from delvec.report.rendered import Rendered
 from delvec.spark import jvm
 from delvec.spark.delta.scan.file_index import find_index
 from delvec.spark.jvm import items
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from delvec.report.rendered import Line
     from delvec.spark.delta.scan.file_index import Listing
 
 __all__ = ["ReadPart", "ReadReport", "explain"]
@@ -48,40 +48,40 @@ class ReadPart:
         return self.table if self.version is None else f"{self.table}, version {self.version}"
 
     def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
         kind = "without vectors" if self.form == "clean" else "with vectors"
         found = self.listing
         if found is None:
-            return f"files {kind}: {_FORMS[self.form]}"
+            yield f"files {kind}: {_FORMS[self.form]}"
+            return
         read = f"{size(found.bytes_read)} of {size(found.bytes_total)}"
-        lines = [f"files {kind}: {found.read:,} of {found.total:,} are read, {read}"]
+        yield f"files {kind}: {found.read:,} of {found.total:,} are read, {read}"
         if found.by_partition or found.by_statistics:
             reasons = f"{found.by_partition:,} by partition values, {found.by_statistics:,} by"
-            lines.append(f"  left out: {reasons} statistics")
+            yield f"  left out: {reasons} statistics"
         if found.vectors:
-            lines.append(f"  vectors: {found.vectors:,}, {size(found.vector_bytes)} as bits")
+            yield f"  vectors: {found.vectors:,}, {size(found.vector_bytes)} as bits"
         if found.read:
-            lines.append(f"  {_FORMS[self.form]}")
-        return "\n".join(lines)
+            yield f"  {_FORMS[self.form]}"
 
 
 @dataclass(frozen=True)
-class ReadReport:
-    """What a query reads; prints as a text, and renders in notebooks."""
+class ReadReport(Rendered):
+    """What a query reads; prints as text, and renders on terminals and in notebooks."""
 
     parts: tuple[ReadPart, ...]
 
-    def __str__(self) -> str:
-        lines = []
-        for title, parts in groupby(self.parts, key=lambda part: part.title):
-            lines += [title, *(indent(str(part), "  ") for part in parts)]
-        return "\n".join(lines)
-
     def to_json(self) -> dict[str, Any]:
-        """Give a document for programs."""
+        """Return a document for programs."""
         return {"parts": [asdict(part) for part in self.parts]}
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+    def _lines(self) -> Iterator[Line]:
+        for title, parts in groupby(self.parts, key=lambda part: part.title):
+            yield title, "bold"
+            for part in parts:
+                yield from ((f"  {text}", "") for text in str(part).splitlines())
 
 
 def explain(df: DataFrame) -> ReadReport:
