@@ -27,7 +27,7 @@ from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.delta.write.change import Change, LiveFile, Marked, Reads
 from delvec.delta.write.commit import Base, commit
 from delvec.storage import Storage
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap, puffin
 from delvec.vector.blobs import DeletionVector
 
@@ -137,8 +137,8 @@ def mark(snapshot: Snapshot, rows: range, step: int) -> None:
 
 
 def put(base: Base, change: Change) -> None:
-    with Leftovers(base.storage) as leftovers:
-        commit(base, change, leftovers)
+    with UncommittedFiles(base.storage) as uncommitted:
+        commit(base, change, uncommitted)
 
 
 @benchmark("repack-100k-vectors")
@@ -154,8 +154,8 @@ def repack_many() -> Contest:
 
     def ours() -> int:
         storage = fresh()
-        leftovers = Leftovers(storage)
-        return len(repack(files, paths, snapshot.storage, storage, "data", leftovers))
+        uncommitted = UncommittedFiles(storage)
+        return len(repack(files, paths, snapshot.storage, storage, "data", uncommitted))
 
     def decoded() -> int:
         storage = fresh()

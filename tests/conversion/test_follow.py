@@ -32,7 +32,7 @@ from delvec.errors import (
     StorageError,
     TableNotFoundError,
 )
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.write.write_checks import deletion, ids, live
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def delete(path: Path, chance: random.Random) -> None:
 
 
 def put(snapshot: Snapshot, change: Change) -> None:
-    with Leftovers(snapshot.storage) as leftovers:
-        commit(Base.of(snapshot), change, leftovers)
+    with UncommittedFiles(snapshot.storage) as uncommitted:
+        commit(Base.of(snapshot), change, uncommitted)
 
 
 def change(path: Path, number: int, chance: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""What an operation has written that no commit refers to yet: removed if the operation fails."""
+"""Files that an operation has written and no commit refers to yet; removed if it fails."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from delvec.storage import Storage
 
-__all__ = ["Leftovers"]
+__all__ = ["UncommittedFiles"]
 
 _LOG = logging.getLogger("delvec")
 
 
-class Leftovers:
-    """Files and folders below a table that go unless they are kept.
+class UncommittedFiles:
+    """Files and folders below a table that are removed at the end of the block unless kept.
 
-    `keep` is called before a commit is put, since one of unknown outcome may refer to them: files
-    that nobody refers to cost space, missing ones cost the table.
+    `keep` is called before a commit is put, since a commit of unknown outcome may refer to them:
+    orphan files cost space, missing files cost the table.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -33,23 +33,25 @@ class Leftovers:
         self._kept = False
 
     def add(self, *keys: str) -> None:
-        """Remember files; before they are written, so that half a write is found too."""
+        """Register files; before they are written, so that half a write is removed too."""
         self._keys += keys
 
     def add_folder(self, folder: str) -> None:
-        """Remember all files of a folder."""
+        """Register all files of a folder."""
         self._folders.append(folder)
 
     def keep(self) -> None:
-        """Let everything stay from now on."""
+        """Remove nothing at the end: a commit may refer to the files."""
         self._kept = True
 
-    def forget_none(self) -> None:
-        """Take `keep` back: the commit surely did not happen."""
+    def discard(self) -> None:
+        """Remove everything at the end: the commit certainly did not happen."""
         self._kept = False
 
+    forget_none = discard  # for conversion, until it says discard
+
     def drop(self, keys: set[str]) -> None:
-        """Remove some of the files at once, as those that another attempt has replaced."""
+        """Remove some of the files now, such as those that a later attempt has replaced."""
         gone = [key for key in self._keys if key in keys]
         self._keys = [key for key in self._keys if key not in keys]
         try:
@@ -59,7 +61,7 @@ class Leftovers:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The files that were remembered one by one."""
+        """The files that were registered one by one."""
         return frozenset(self._keys)
 
     def __enter__(self) -> Self:
@@ -81,5 +83,7 @@ class Leftovers:
             self._warn(failure)
 
     def _warn(self, failure: StorageError) -> None:
-        # The operation's own outcome says more; what is left harms nobody.
-        _LOG.warning("files that nobody needs are left in %s: %s", self._storage.root, failure)
+        # The outcome of the operation matters more; orphan files harm nobody.
+        _LOG.warning(
+            "uncommitted files could not be removed from %s: %s", self._storage.root, failure
+        )

@@ -33,7 +33,7 @@ from delvec.errors import (
 )
 from delvec.storage import Storage
 from delvec.storage.parallel import in_order
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap, Descriptor, pack, z85
 from delvec.vector.blobs import DeletionVector
 from delvec.vector.frame import encode_frame
@@ -58,7 +58,7 @@ class Source:
     files: FileSet
     storage: Storage
     target: Storage
-    leftovers: Leftovers
+    uncommitted: UncommittedFiles
 
     @property
     def data_paths(self) -> pa.Array:
@@ -76,7 +76,7 @@ class Source:
             self.storage,
             self.target,
             "data",
-            self.leftovers,
+            self.uncommitted,
             **options,
         )
 
@@ -87,7 +87,7 @@ class Source:
             self.storage,
             self.target,
             "deletion-vectors",
-            self.leftovers,
+            self.uncommitted,
         )
 
     def container(self, path: str) -> bytes:
@@ -114,7 +114,7 @@ def table_of(tmp_path: Path, adds: Sequence[Action]) -> Source:
     table.commit(*({"add": entry} for entry in adds))
     snapshot = DeltaTable.for_path(None, table.root).snapshot()
     target = Storage.open(tmp_path / "iceberg")
-    return Source(snapshot.files, snapshot.storage, target, Leftovers(target))
+    return Source(snapshot.files, snapshot.storage, target, UncommittedFiles(target))
 
 
 def builder(tmp_path: Path) -> TableBuilder:
@@ -200,7 +200,7 @@ def test_vectors_of_every_kind_arrive_in_puffin_files(tmp_path: Path) -> None:
     assert read_back(source, stored) == source.bitmaps
     assert stored.files_written == 1
     assert stored.bytes_written == stored.sizes[0]
-    [key] = source.leftovers.keys
+    [key] = source.uncommitted.keys
     assert set(stored.paths.to_pylist()) == {f"file:{source.target.root}/{key}"}
     assert key.startswith("data/")
     assert key.endswith("-deletes.puffin")
@@ -237,7 +237,7 @@ def test_the_next_puffin_file_begins_when_one_is_full(
     stored = source.repacked(**options)
     assert stored.files_written > 2
     names = stored.paths.to_pylist()
-    assert len(set(names)) == stored.files_written == len(source.leftovers.keys)
+    assert len(set(names)) == stored.files_written == len(source.uncommitted.keys)
     assert stored.bytes_written == sum(len(source.container(name)) for name in set(names))
     assert max(map(names.count, names)) <= options.get("most_vectors", 9)
     assert read_back(source, stored) == source.bitmaps
@@ -273,11 +273,11 @@ def test_nothing_to_carry_writes_nothing(tmp_path: Path) -> None:
         source.files.select(np.zeros(len(source.files), dtype=np.bool_)),
         source.storage,
         source.target,
-        source.leftovers,
+        source.uncommitted,
     )
     for stored in (empty.repacked(), empty.as_positions(), reference(empty.files, empty.storage)):
         assert len(stored) == stored.files_written == stored.bytes_written == 0
-    assert not source.leftovers.keys
+    assert not source.uncommitted.keys
 
 
 def damaged(tmp_path: Path, change: Action, *, second: bool = True) -> Source:
@@ -435,7 +435,7 @@ def test_positions_arrive_in_parquet_files_of_icebergs_schema(tmp_path: Path) ->
         folder, _, name = path.rpartition("/")
         assert folder == f"file:{source.target.root}/deletion-vectors"
         assert name.startswith(digest(ids)[row].as_py() + "-")
-    assert len(source.leftovers.keys) == len(stored)
+    assert len(source.uncommitted.keys) == len(stored)
 
 
 def test_more_positions_than_fit_one_piece_go_through_a_file(tmp_path: Path) -> None:
@@ -468,9 +468,9 @@ def test_files_of_unknown_length_are_carried_too(tmp_path: Path) -> None:
 
 def test_what_was_written_before_a_failure_is_known_to_be_left_over(tmp_path: Path) -> None:
     source = damaged(tmp_path, {"offset": 2})
-    with pytest.raises(FormatError), Leftovers(source.target) as leftovers:
+    with pytest.raises(FormatError), UncommittedFiles(source.target) as uncommitted:
         write_position_deletes(
-            source.files, source.data_paths, source.storage, source.target, "deletes", leftovers
+            source.files, source.data_paths, source.storage, source.target, "deletes", uncommitted
         )
     assert not list(source.target.list(recursive=True))
 
@@ -612,7 +612,7 @@ def test_vectors_travel_between_folders_of_a_bucket(
         snapshot = DeltaTable.for_path(None, storage.root, server.storage_options).snapshot()
         target = Storage.open("s3a://lake/iceberg", server.storage_options)
         names = pc.binary_join_element_wise(storage.root, snapshot.files.paths, "/")
-        places = (snapshot.storage, target, "data", Leftovers(target))
+        places = (snapshot.storage, target, "data", UncommittedFiles(target))
         ids = vector_ids(snapshot.files.vectors)
 
         stored = repack(snapshot.files, names, *places)
@@ -643,13 +643,13 @@ import sys
 import pyarrow.compute as pc
 from delvec import DeltaTable
 from delvec.conversion.vectors.position_deletes import write_position_deletes
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from delvec.storage import Storage
 snapshot = DeltaTable.for_path(None, sys.argv[1]).snapshot()
 target = Storage.open(sys.argv[2])
 names = pc.binary_join_element_wise("file:" + sys.argv[1], snapshot.files.paths, "/")
 stored = write_position_deletes(
-    snapshot.files, names, snapshot.storage, target, "deletes", Leftovers(target)
+    snapshot.files, names, snapshot.storage, target, "deletes", UncommittedFiles(target)
 )
 with open("/proc/self/status") as status:  # unlike getrusage, without what the parent took
     [peak] = [line.split()[1] for line in status if line.startswith("VmHWM")]

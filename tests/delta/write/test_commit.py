@@ -27,7 +27,7 @@ from delvec.errors import (
     TableNotFoundError,
 )
 from delvec.storage import Storage
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Descriptor
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.delta.log_files import commits, newest_version
@@ -56,8 +56,8 @@ def opened(path: Path) -> Snapshot:
 
 
 def put(snapshot: Snapshot, change: Change) -> Committed:
-    with Leftovers(snapshot.storage) as leftovers:
-        return commit(Base.of(snapshot), change, leftovers)
+    with UncommittedFiles(snapshot.storage) as uncommitted:
+        return commit(Base.of(snapshot), change, uncommitted)
 
 
 def last(path: Path, kind: str) -> list[dict[str, Any]]:
@@ -220,8 +220,8 @@ def through(snapshot: Snapshot, storage: Storage) -> Base:
 def test_a_put_whose_reply_got_lost_is_recognised(table: Path, outcome: str) -> None:
     snapshot = opened(table)
     storage = Unlucky(str(table), outcome=outcome)
-    with Leftovers(storage) as leftovers:
-        done = commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), leftovers)
+    with UncommittedFiles(storage) as uncommitted:
+        done = commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), uncommitted)
     assert (done.version, done.attempts) == (3, 1)
     assert ids(table) == START[1:]
     assert not unnamed_files(table)
@@ -230,8 +230,8 @@ def test_a_put_whose_reply_got_lost_is_recognised(table: Path, outcome: str) -> 
 def test_a_put_that_failed_on_a_disk_leaves_nothing(table: Path) -> None:
     snapshot, before = opened(table), files_below(table)
     storage = Unlucky(str(table), outcome="failed")
-    with pytest.raises(StorageError, match="reset"), Leftovers(storage) as leftovers:
-        commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), leftovers)
+    with pytest.raises(StorageError, match="reset"), UncommittedFiles(storage) as uncommitted:
+        commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), uncommitted)
     assert files_below(table) == before
 
 
@@ -250,8 +250,8 @@ class Remote(Unlucky):
 def test_files_of_a_commit_of_unknown_outcome_stay_in_an_object_store(table: Path) -> None:
     snapshot, before = opened(table), files_below(table)
     storage = Remote("s3://lake/t", outcome="unknown", folder=str(table))
-    with pytest.raises(StorageError, match="reset"), Leftovers(storage) as leftovers:
-        commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), leftovers)
+    with pytest.raises(StorageError, match="reset"), UncommittedFiles(storage) as uncommitted:
+        commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), uncommitted)
     assert newest_version(table) == 2
     [kept] = files_below(table).keys() - before.keys()
     assert kept.startswith("deletion_vector_")
@@ -280,7 +280,10 @@ def test_two_creators_of_a_table(tmp_path: Path) -> None:
     table = DeltaTable.create(None, tmp_path / "t", ID)
     change = Change("CREATE TABLE", metadata=table.snapshot().metadata, protocol=table.protocol)
     base = replace(Base.of(table.snapshot()), version=-1)
-    with pytest.raises(ConflictError, match="has just created"), Leftovers(base.storage) as left:
+    with (
+        pytest.raises(ConflictError, match="has just created"),
+        UncommittedFiles(base.storage) as left,
+    ):
         commit(base, change, left)
 
 
@@ -482,43 +485,43 @@ def test_a_commit_says_all_of_itself_in_texts() -> None:
 
 
 # Files that an operation leaves behind.
-def test_leftovers_go_unless_they_are_kept(
+def test_uncommitted_files_go_unless_they_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = Storage.open(tmp_path)
     for key in ("a", "b", "c/d", "c/.e"):
         storage.write(key, b"")
-    with Leftovers(storage) as left:
+    with UncommittedFiles(storage) as left:
         left.add("a", "b", "never written")
         left.add_folder("c")
         left.keep()
     assert len(files_below(tmp_path)) == 4
-    with Leftovers(storage) as left:
+    with UncommittedFiles(storage) as left:
         left.add("a", "b")
         left.drop({"b"})
         assert left.keys == {"a"}
         left.keep()
-        left.forget_none()
+        left.discard()
         left.add_folder("c")
     assert not files_below(tmp_path)
     assert not caplog.records
 
 
-def test_leftovers_that_cannot_be_removed_do_not_hide_the_failure(
+def test_uncommitted_files_that_cannot_be_removed_do_not_hide_the_failure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = Storage.open(tmp_path)
     (tmp_path / "folder").mkdir()
 
     def fail() -> None:
-        with Leftovers(storage) as left:
+        with UncommittedFiles(storage) as left:
             left.add("folder")
             raise PlanError("the failure")
 
     with pytest.raises(PlanError, match="the failure"):
         fail()
     assert "are left in" in caplog.text
-    left = Leftovers(storage)
+    left = UncommittedFiles(storage)
     left.add("folder")
     left.drop({"folder"})
     assert len(caplog.records) == 2

@@ -15,7 +15,7 @@ from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.delta.write.change import Change, LiveFile, Marked, Reads
 from delvec.delta.write.commit import Base, commit
 from delvec.storage import Storage
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def write_orders(path: str) -> None:
 
 
 def _commit(base: Base, change: Change) -> None:
-    with Leftovers(base.storage) as leftovers:
-        commit(base, change, leftovers)
+    with UncommittedFiles(base.storage) as uncommitted:
+        commit(base, change, uncommitted)
 
 
 def _data_file(snapshot: Snapshot, number: int, day: str) -> dict[str, Any]:

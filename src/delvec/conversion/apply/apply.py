@@ -32,7 +32,7 @@ from delvec.iceberg.client.commit import NewTable, abandon, publish, stage
 from delvec.spark.conf import time_zone
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import store_of
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles as Leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

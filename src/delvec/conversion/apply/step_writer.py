@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from delvec.conversion.vectors.reference import StoredVectors
     from delvec.iceberg.client.commit import Place
     from delvec.storage import Storage
-    from delvec.storage.uncommitted import Leftovers
+    from delvec.storage.uncommitted import UncommittedFiles as Leftovers
 
 __all__ = ["StepWriter"]
 

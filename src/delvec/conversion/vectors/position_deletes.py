@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.file_set import FileSet
     from delvec.storage import Storage
-    from delvec.storage.uncommitted import Leftovers
+    from delvec.storage.uncommitted import UncommittedFiles as Leftovers
     from delvec.vector import Bitmap
 
 __all__ = ["digest", "write_position_deletes"]

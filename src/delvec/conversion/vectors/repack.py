@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from delvec.conversion.vectors.places import VectorPlaces
     from delvec.delta.log.file_set import FileSet
     from delvec.storage import Storage
-    from delvec.storage.uncommitted import Leftovers
+    from delvec.storage.uncommitted import UncommittedFiles as Leftovers
 
     Rows = NDArray[np.int64]
 

@@ -17,7 +17,7 @@ from delvec.delta.write.report import WriteReport
 from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,9 +55,9 @@ def create(storage: Storage, wanted: TableDescription) -> WriteReport:
         description=wanted.description,
     )
     change = _described(Change("CREATE TABLE"), state)
-    with Leftovers(storage) as leftovers:
+    with UncommittedFiles(storage) as uncommitted:
         base = Base(storage, -1, state.protocol, state.metadata)
-        committed = commit(base, change, leftovers)
+        committed = commit(base, change, uncommitted)
     return WriteReport("CREATE TABLE", storage.root, committed.version)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from delvec.delta.schema.protocol import Protocol
     from delvec.delta.write.change import Change
     from delvec.storage import Storage
-    from delvec.storage.uncommitted import Leftovers
+    from delvec.storage.uncommitted import UncommittedFiles
 
 __all__ = ["Base", "Committed", "commit"]
 
@@ -94,13 +94,13 @@ class Committed:
     reconciled: int
 
 
-def commit(base: Base, change: Change, leftovers: Leftovers) -> Committed:
+def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committed:
     """Put a change into the log.
 
     Args:
         base: The version that it was made from.
         change: What to do.
-        leftovers: What was written for it, to be kept once it is in.
+        uncommitted: What was written for it, to be kept once it is in.
 
     Raises:
         ConflictError: A concurrent commit does not allow it; nothing was changed.
@@ -111,10 +111,10 @@ def commit(base: Base, change: Change, leftovers: Leftovers) -> Committed:
     attempts, reconciled = 0, 0
     while True:
         metadata = change.metadata or base.metadata
-        change = store_vectors(base.storage, metadata, change, leftovers)
+        change = store_vectors(base.storage, metadata, change, uncommitted)
         data = encoded(_actions(base, change, read_version, txn_id))
         attempts += 1
-        if _put(base, data, txn_id, leftovers):
+        if _put(base, data, txn_id, uncommitted):
             break
         try:
             base, change, united = _behind_winners(base, change)
@@ -124,7 +124,7 @@ def commit(base: Base, change: Change, leftovers: Leftovers) -> Committed:
         reconciled += united
     used = {each.descriptor.file_path for each in change.marked if each.descriptor is not None}
     stale = change.vector_files.keys() - used
-    leftovers.drop(stale)
+    uncommitted.drop(stale)
     sizes = {path: size for path, size in change.vector_files.items() if path not in stale}
     change = replace(change, vector_files=sizes)
     return Committed(base.version + 1, change, attempts, reconciled)
@@ -198,11 +198,11 @@ def _with_own_times(base: Base, metadata: Metadata, version: int, own_ms: int) -
     return replace(metadata, configuration={**metadata.configuration, **since})
 
 
-def _put(base: Base, data: bytes, txn_id: str, leftovers: Leftovers) -> bool:
+def _put(base: Base, data: bytes, txn_id: str, uncommitted: UncommittedFiles) -> bool:
     """Put the commit; tell whether it is in. While that is unknown, nothing is cleaned up."""
     storage, version = base.storage, base.version + 1
     _require_table(base)
-    leftovers.keep()
+    uncommitted.keep()
     try:
         storage.write_if_absent(commit_key(version), data)
     except ObjectExistsError:
@@ -211,13 +211,13 @@ def _put(base: Base, data: bytes, txn_id: str, leftovers: Leftovers) -> bool:
     except StorageError:
         if not _is_ours(storage, version, txn_id):
             if "://" not in storage.root:
-                leftovers.forget_none()  # a disk has done it or not; a request may still arrive
+                uncommitted.discard()  # a disk has done it or not; a request may still arrive
             raise
         is_in = True
     else:
         return True
     if not is_in:
-        leftovers.forget_none()
+        uncommitted.discard()
     return is_in
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.change import Change
     from delvec.storage import Storage
-    from delvec.storage.uncommitted import Leftovers
+    from delvec.storage.uncommitted import UncommittedFiles
     from delvec.vector.delta_file import VectorFile
 
 __all__ = ["random_prefix", "store_vectors"]
@@ -35,7 +35,7 @@ def random_prefix(metadata: Metadata) -> str:
 
 
 def store_vectors(
-    storage: Storage, metadata: Metadata, change: Change, leftovers: Leftovers
+    storage: Storage, metadata: Metadata, change: Change, uncommitted: UncommittedFiles
 ) -> Change:
     """Write the vectors of a change that are not stored yet; give the change with their places."""
     missing = [index for index, each in enumerate(change.marked) if each.descriptor is None]
@@ -50,7 +50,7 @@ def store_vectors(
 
     def registered() -> Iterator[tuple[VectorFile, int]]:
         for file in files:
-            leftovers.add(file.path)
+            uncommitted.add(file.path)
             sizes[file.path] = len(file.data)
             for descriptor in file.descriptors:
                 index = next(places)

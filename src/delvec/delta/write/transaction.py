@@ -16,7 +16,7 @@ from delvec.delta.write.commit import Base, commit
 from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError
 from delvec.report.phases import Stopwatch
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ class Attempt:
     engine: Engine
     snapshot: Snapshot
     options: CheckedOptions
-    leftovers: Leftovers
+    uncommitted: UncommittedFiles
     spent: Spent
     what: str
 
@@ -139,9 +139,9 @@ def _attempt(
     spent: Spent,
 ) -> WriteReport:
     storage = snapshot.storage
-    with Leftovers(storage) as leftovers, engine.explained(snapshot.table):
+    with UncommittedFiles(storage) as uncommitted, engine.explained(snapshot.table):
         what = f"delvec {operation} on {snapshot.table}"
-        attempt = Attempt(engine, snapshot, options, leftovers, spent, what)
+        attempt = Attempt(engine, snapshot, options, uncommitted, spent, what)
         outcome = prepare(attempt)
         spent.scans += outcome.figures.get("scans", 0)
         change = outcome.change
@@ -153,7 +153,7 @@ def _attempt(
             return _report(attempt, operation, outcome, change)
         change = _with_times(change, spent)
         with attempt.phase("commit"):
-            committed = commit(Base.of(snapshot), change, leftovers)
+            committed = commit(Base.of(snapshot), change, uncommitted)
             spent.attempts += committed.attempts
     with attempt.phase("checkpoint"):
         notes = after_commit(storage, committed.version, change.metadata or snapshot.metadata)

@@ -28,7 +28,7 @@ from delvec import DeltaTable
 from delvec.delta.schema.parse import parse_schema
 from delvec.delta.write.commit import Base, commit
 from delvec.storage import Storage
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import small_table
 from tests.delta.write.write_checks import deletion, ids, positions
 
@@ -63,8 +63,8 @@ def delete(path: Path, gone: tuple[int, ...] = (1, 2, 15)) -> None:
     snapshot = DeltaTable.for_path(None, path).snapshot()
     rows = positions(path, set(ids(path)) & set(gone))
     if rows:
-        with Leftovers(snapshot.storage) as leftovers:
-            commit(Base.of(snapshot), deletion(snapshot, rows), leftovers)
+        with UncommittedFiles(snapshot.storage) as uncommitted:
+            commit(Base.of(snapshot), deletion(snapshot, rows), uncommitted)
 
 
 def delete_behind_a_winner(path: Path) -> None:
@@ -73,8 +73,8 @@ def delete_behind_a_winner(path: Path) -> None:
     rows = positions(path, set(ids(path)) & {1, 2, 15})
     if rows:
         quietly(delete)(path, (3, 16))
-        with Leftovers(snapshot.storage) as leftovers:
-            commit(Base.of(snapshot), deletion(snapshot, rows), leftovers)
+        with UncommittedFiles(snapshot.storage) as uncommitted:
+            commit(Base.of(snapshot), deletion(snapshot, rows), uncommitted)
 
 
 def alter(path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from delvec import DeltaTable
 from delvec.delta.write.commit import Base, commit
 from delvec.errors import ConflictError
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.write.write_checks import deletion, ids, positions
 
 
@@ -33,8 +33,8 @@ def without_spark(path: Path, wanted: set[int]) -> dict[str, Any]:
     _wait()
     while rows:
         try:
-            with Leftovers(snapshot.storage) as leftovers:
-                done = commit(Base.of(snapshot), deletion(snapshot, rows), leftovers)
+            with UncommittedFiles(snapshot.storage) as uncommitted:
+                done = commit(Base.of(snapshot), deletion(snapshot, rows), uncommitted)
         except ConflictError:
             told["conflicts"] += 1
             snapshot = DeltaTable.for_path(None, path).snapshot()

@@ -25,7 +25,7 @@ from delvec.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import small_table
 from tests.delta.write.write_checks import before_commit, deletion, files_below, ids
 from tests.marks import slow_but
@@ -383,9 +383,9 @@ def test_a_full_disk_takes_no_vectors_and_no_commits(tmp_path: Path) -> None:
         with nothing_happens(path):
             with (
                 pytest.raises(StorageError, match=r"deletion_vector_.*No space left") as caught,
-                Leftovers(snapshot.storage) as leftovers,
+                UncommittedFiles(snapshot.storage) as uncommitted,
             ):
-                commit(Base.of(snapshot), change, leftovers)
+                commit(Base.of(snapshot), change, uncommitted)
             assert caught.value.hint == "make room on the disk"
             with pytest.raises(StorageError, match=r"0003\.json: No space left") as caught:
                 DeltaTable.for_path(None, path).set_properties({"a.b": "c"})
@@ -438,7 +438,7 @@ UNPRIVILEGED = """
 import os, sys
 from delvec import DeltaTable
 from delvec.delta.write.commit import Base, commit
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from delvec.errors import StorageError
 from tests.delta.write.write_checks import deletion
 import delvec.delta.write.transaction, delvec.spark.delta.write.constraints
@@ -451,8 +451,8 @@ if os.geteuid() == 0:
 table = DeltaTable.for_path(None, sys.argv[1])
 snapshot = table.snapshot()
 def delete():
-    with Leftovers(snapshot.storage) as leftovers:
-        commit(Base.of(snapshot), deletion(snapshot, {"part-0.parquet": [1]}), leftovers)
+    with UncommittedFiles(snapshot.storage) as uncommitted:
+        commit(Base.of(snapshot), deletion(snapshot, {"part-0.parquet": [1]}), uncommitted)
 for act in (delete, lambda: table.set_properties({"a.b": "c"}), table.checkpoint):
     try:
         act()

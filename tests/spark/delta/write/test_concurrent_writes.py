@@ -20,7 +20,7 @@ from delvec.delta.pruning.predicate import Always
 from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.commit import Base, commit
 from delvec.errors import ConflictError
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import TableBuilder
 from tests.delta.log_files import newest_version
 from tests.delta.write.write_checks import (
@@ -223,8 +223,8 @@ class Winner:
 
 def put(path: Path, change: Callable[[Any], Change]) -> None:
     snapshot = DeltaTable.for_path(None, path).snapshot()
-    with Leftovers(snapshot.storage) as leftovers:
-        commit(Base.of(snapshot), change(snapshot), leftovers)
+    with UncommittedFiles(snapshot.storage) as uncommitted:
+        commit(Base.of(snapshot), change(snapshot), uncommitted)
 
 
 def appending(*rows: Row) -> Winner:

@@ -33,5 +33,5 @@ def store_change_rows(
         written = write_change_rows(
             attempt.spark, attempt.storage, metadata or attempt.snapshot.metadata, rows
         )
-        attempt.leftovers.add_folder(written.folder)
+        attempt.uncommitted.add_folder(written.folder)
     return written.adds

@@ -26,7 +26,7 @@ from delvec.spark import jvm
 from delvec.spark.delta.write.physical_columns import HIVE_NULL, file_column, partition_text
 from delvec.storage.listed_files import spark_path
 from delvec.storage.parallel import gather
-from delvec.storage.uncommitted import Leftovers
+from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -159,8 +159,8 @@ def _write(
     options = dict(_OPTIONS)
     if codec := metadata.configuration.get(COMPRESSION_CODEC):
         options["compression"] = codec.lower()
-    with Leftovers(storage) as leftovers:
-        leftovers.add_folder(folder)
+    with UncommittedFiles(storage) as uncommitted:
+        uncommitted.add_folder(folder)
         selected = _in_session_of_format(spark, rows).select(*columns)
         if files is not None:
             selected = selected.coalesce(max(1, files))
@@ -168,7 +168,7 @@ def _write(
         (writer.partitionBy(*partitions) if partitions else writer).parquet(target)
         written = _listed(storage, metadata, folder)
         if written:
-            leftovers.keep()
+            uncommitted.keep()
     return written
 
 

@@ -94,7 +94,7 @@ def store_rows(
             tight_bounds=state.protocol.has_vectors,
             files=files,
         )
-        attempt.leftovers.add_folder(written.folder)
+        attempt.uncommitted.add_folder(written.folder)
     return written
 
 

@@ -48,7 +48,7 @@ def mark_by_tasks(
 ) -> Marks:
     """Find rows and let tasks write the vectors; see `marking.mark`."""
     folder = uuid4().hex[:_FOLDER_LETTERS]
-    attempt.leftovers.add_folder(folder)
+    attempt.uncommitted.add_folder(folder)
     everything = range(len(files))
     counts = row_counts(attempt.storage, files, everything)
     writer = _Writer(attempt.storage, folder, files.data_files(), counts, tuple(kinds))
