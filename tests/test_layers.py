@@ -14,10 +14,10 @@ import delvec
 SOURCE = Path(delvec.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 # An engine holds a session: modules that name its type, and do not import it when they run.
-TYPES_ONLY = dict.fromkeys(
-    ("delvec.delta.write.engine", "delvec.delta.write.transaction"),
-    {"pyspark.sql", "pyspark.sql.SparkSession"},
-)
+TYPES_ONLY = {
+    name: {"pyspark.sql", "pyspark.sql.SparkSession"}
+    for name in ("delvec.delta.write.engine", "delvec.delta.write.transaction")
+}
 
 
 def name_of(file: Path) -> str:
