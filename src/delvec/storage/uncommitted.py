@@ -84,6 +84,4 @@ class UncommittedFiles:
 
     def _warn(self, failure: StorageError) -> None:
         # The outcome of the operation matters more; orphan files harm nobody.
-        _LOG.warning(
-            "uncommitted files could not be removed from %s: %s", self._storage.root, failure
-        )
+        _LOG.warning("uncommitted files are left in %s: %s", self._storage.root, failure)
