@@ -24,7 +24,7 @@ from delvec.delta.parquet.footer_statistics import file_statistics, statistics_j
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.delta.write.change import Change, LiveFile, Marked, Reads
+from delvec.delta.write.change import Change, Marked, Reads
 from delvec.delta.write.commit import Base, commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
@@ -127,11 +127,10 @@ def mark(snapshot: Snapshot, rows: range, step: int) -> None:
     """Delete every so-manieth row of some files."""
     files = snapshot.files.select(np.array(rows))
     old = load_vectors(snapshot.storage, files.data_files())
-    entries = files.entries(range(len(files)))
     fresh = Bitmap(range(0, ROWS_OF_A_FILE, step))
     marked = tuple(
-        Marked(LiveFile(path, entry), ROWS_OF_A_FILE, fresh if before is None else before | fresh)
-        for path, entry, before in zip(files.paths.to_pylist(), entries, old, strict=True)
+        Marked(file, ROWS_OF_A_FILE, fresh if before is None else before | fresh)
+        for file, before in zip(files.entries(), old, strict=True)
     )
     put(Base.of(snapshot), Change("DELETE", reads=Reads(Always()), marked=marked))
 

@@ -24,7 +24,7 @@ from delvec.datasource import DelvecDataSource
 from delvec.datasource.filters import parse_json_filters
 from delvec.datasource.options import parse_options
 from delvec.datasource.splits import OPEN_COST, plan_splits
-from delvec.delta.log.files import DataFile
+from delvec.delta.log.file_set import DataFile
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.spark.delta.scan.file_index import Part

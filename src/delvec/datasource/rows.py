@@ -11,7 +11,6 @@ from delvec.datasource.batches import for_spark
 from delvec.datasource.splits import plan_splits
 from delvec.delta.read.file_reader import read_file
 from delvec.delta.read.load_vectors import load_vectors
-from delvec.delta.read.snapshot_reader import matching_files
 from delvec.errors import DelvecError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class RowsReader(DataSourceReader):
     def _planned(self) -> list[InputPartition]:
         if self._snapshot is None:
             raise AssertionError("the read is planned before it travels")
-        files = matching_files(self._snapshot, self._scan.predicate, self._scan.time_zone)
+        files = self._snapshot.files.prune(self._scan.predicate, self._scan.time_zone)
         if self._options.only_vectored:
             files = files.select(files.has_vector)
         splits = plan_splits(self._storage, files.data_files(), self._options.split_bytes)

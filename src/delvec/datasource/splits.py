@@ -13,7 +13,7 @@ from delvec.storage.parallel import gather
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from delvec.delta.log.files import DataFile
+    from delvec.delta.log.file_set import DataFile
     from delvec.storage import Storage
 
 __all__ = ["MAX_SPLIT_BYTES", "Piece", "pack", "plan_splits"]

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from delvec.datasource.options import ReadOptions, View
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.files import DataFile
+    from delvec.delta.log.file_set import DataFile, FileSet
     from delvec.delta.log.snapshot import Snapshot
 
 __all__ = ["VIEWS", "ViewReader"]

@@ -178,7 +178,7 @@ class TestChanges:
         assert touched(found) == {"a"}
         assert keys(found.live) == {("a", vector_id(1))}
         assert found.live.row_counts.to_pylist() == [8]
-        assert found.live.entries([0])[0]["baseRowId"] == 5
+        assert found.live.entries([0])[0].add["baseRowId"] == 5
 
     def test_the_columns_of_partitions_are_those_of_the_end(self, table: TableBuilder) -> None:
         table.commit(add("a"), add("b"))

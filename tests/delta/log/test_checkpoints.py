@@ -303,7 +303,8 @@ def test_properties_choose_the_form(
 def test_an_entry_has_statistics_that_a_checkpoint_keeps_as_columns_alone(tmp_path: Path) -> None:
     table = table_with_statistics(tmp_path, {"delta.checkpoint.writeStatsAsJson": "false"})
     written(table)
-    [entry] = open_snapshot(Storage.open(str(table.root))).files.entries([0])
+    [file] = open_snapshot(Storage.open(str(table.root))).files.entries([0])
+    entry = file.add
     found = json.loads(entry["stats"])
     assert (found["numRecords"], found["nullCount"]) == (STATS["numRecords"], STATS["nullCount"])
     assert found["minValues"]["id"] == 1

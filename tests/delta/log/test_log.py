@@ -245,7 +245,7 @@ class TestReplay:
         assert live(table.root) == expected
         files = open_snapshot(Storage.open(table.root)).files
         assert files.row_counts.to_pylist() == [100] * 5
-        assert {entry["path"] for entry in files.entries(range(5))} == set("abcde")
+        assert {file.add["path"] for file in files.entries(range(5))} == set("abcde")
 
     def test_statistics_only_as_columns(self, table: TableBuilder) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from delvec.delta.log.files import DataFile
+from delvec.delta.log.file_set import DataFile
 from delvec.delta.parquet.conform import Conformer
 from delvec.delta.parquet.footer_bounds import footer_bounds
 from delvec.delta.pruning.predicate import (

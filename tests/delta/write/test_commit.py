@@ -12,9 +12,10 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from delvec import DeltaTable
+from delvec.delta.log.file_set import FileEntry
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.stats.entry import record_count, tight_bounds, widened
-from delvec.delta.write.change import Change, LiveFile, Reads, Transaction
+from delvec.delta.write.change import Change, Reads, Transaction
 from delvec.delta.write.commit import Base, commit
 from delvec.delta.write.commit_lines import commit_info, encoded, removal
 from delvec.delta.write.row_ids import high_water_mark, materialised_ids, with_row_ids
@@ -126,7 +127,7 @@ def test_a_winner_that_changed_the_table_is_a_conflict(table: Path, kind: str) -
 
 def test_a_winner_that_brought_rows_back_is_a_conflict(table: Path) -> None:
     late = opened(table)
-    add = dict(live(late)[FIRST].entry)
+    add = dict(live(late)[FIRST].add)
     plain = {key: value for key, value in add.items() if key != "deletionVector"}
     TableBuilder(table, version=2).commit({"add": plain}, {"remove": removed(add)})
     with pytest.raises(ConflictError, match="brought rows back"):
@@ -457,7 +458,7 @@ def test_a_remove_names_the_vector_and_all_that_identifies_the_file() -> None:
         "baseRowId": 0,
         "defaultRowCommitVersion": 3,
     }
-    body = removal(LiveFile("f g", entry), 17)
+    body = removal(FileEntry("f g", entry), 17)
     assert body == {
         "path": "f%20g",
         "deletionTimestamp": 17,

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from delvec import DeltaTable
 from delvec.delta.read.load_vectors import load_vectors
-from delvec.delta.write.change import Change, LiveFile, Marked
+from delvec.delta.write.change import Change, Marked
 from delvec.delta.write.commit import commit
 from delvec.vector import Bitmap, Descriptor
 from tests.delta.log_files import commits
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from delvec.delta.log.file_set import FileEntry
     from delvec.delta.log.snapshot import Snapshot
 
 __all__ = [
@@ -67,11 +68,9 @@ def ids(path: Path, version: int | None = None) -> list[int]:
     return sorted(found.column("id").to_pylist())
 
 
-def live(snapshot: Snapshot) -> dict[str, LiveFile]:
+def live(snapshot: Snapshot) -> dict[str, FileEntry]:
     """Give the data files of a version by their paths."""
-    paths = snapshot.files.paths.to_pylist()
-    entries = snapshot.files.entries(range(len(paths)))
-    return {path: LiveFile(path, entry) for path, entry in zip(paths, entries, strict=True)}
+    return {file.path: file for file in snapshot.files.entries()}
 
 
 def deletion(

@@ -14,7 +14,6 @@ from delvec.delta.schema.properties import ENABLE_ROW_TRACKING
 from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.commit import Base, commit
 from delvec.delta.write.report import WriteReport
-from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.storage.uncommitted import UncommittedFiles
@@ -75,7 +74,7 @@ def replace_table(wanted: TableDescription) -> Callable[[Attempt], Outcome]:
             name=wanted.name,
             description=wanted.description,
         )
-        removed = tuple(live_files(snapshot.files, range(len(snapshot.files))))
+        removed = tuple(snapshot.files.entries())
         change = Change("CREATE OR REPLACE TABLE", reads=Reads(Always()), removed=removed)
         return Outcome(_described(change, state))
 

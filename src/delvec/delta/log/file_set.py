@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.files import DataFile
-from delvec.delta.pruning.skipping import ColumnBounds
-from delvec.delta.schema.arrow import arrow_type
-from delvec.delta.schema.partition_values import partition_column
-from delvec.delta.schema.types import PrimitiveType
-from delvec.delta.schema.walk import find
+from delvec.delta.log.file_bounds import column_bounds
+from delvec.delta.pruning.predicate import Always
+from delvec.delta.pruning.skipping import may_match, must_match
 from delvec.delta.stats.columns import Path, StatisticsSource, statistics_columns
+from delvec.delta.stats.entry import record_count
 from delvec.errors import FormatError, located
+from delvec.storage.listed_files import is_absolute
 from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
@@ -26,14 +25,69 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from delvec.delta.log.action_columns import Kind
+    from delvec.delta.pruning.predicate import Column, Predicate
+    from delvec.delta.pruning.skipping import ColumnBounds
     from delvec.delta.schema.metadata import Metadata
 
-__all__ = ["AddSource", "FileSet"]
+__all__ = ["AddSource", "DataFile", "FileEntry", "FileSet"]
 
 _ROWS: Final[Path] = ("numRecords",)
-_LAST_MICROSECOND: Final = 2**63 - 1
-# Timestamps in statistics are cut to milliseconds, so a value may lie that much above its maximum.
-_CUT: Final = pa.scalar(1000, pa.duration("us"))
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file that a version of the table holds, with what the log says of it.
+
+    Attributes:
+        path: Percent-decoded, as `Storage` takes names: relative to the table's root, or absolute
+            (a plain path on local disk, else scheme, bucket and key).
+        size: Bytes of the whole file.
+        partition_values: The log's text form by physical column name.
+        descriptor: Where the deletion vector is; None without one.
+        row_count: All rows in the file, deleted ones too; None if the log does not say.
+        modification_time: Milliseconds since 1970.
+
+    >>> DataFile("year=2021/part-0.parquet", 500, {"year": "2021"}, None, 10, 0).is_absolute
+    False
+    >>> DataFile("s3://lake/part-0.parquet", 500, {}, None, None, 0).is_absolute
+    True
+    """
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+    descriptor: Descriptor | None
+    row_count: int | None
+    modification_time: int
+
+    @property
+    def is_absolute(self) -> bool:
+        """Whether the path is not below the table's root, as in shallow clones."""
+        return is_absolute(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A live file with its whole entry in the log, as a commit that removes it needs it.
+
+    Attributes:
+        path: Decoded, in one spelling.
+        add: Its add action, as the log has it.
+    """
+
+    path: str
+    add: Mapping[str, Any]
+
+    @property
+    def descriptor(self) -> Descriptor | None:
+        """Where its vector is; None without one."""
+        value = self.add.get("deletionVector")
+        return None if value is None else Descriptor.from_json(value)
+
+    @property
+    def rows(self) -> int | None:
+        """Its physical rows, None if the log does not say."""
+        return record_count(self.add.get("stats"))
 
 
 class AddSource(StatisticsSource, Protocol):
@@ -189,44 +243,23 @@ class FileSet:
             for path, parts in pieces.items()
         }
 
-    def bounds(self, column: tuple[str, ...], time_zone: str) -> ColumnBounds | None:
-        """Tell what is known of a column's values in each file; None if nothing is."""
-        fields = find(self.metadata.schema, column)
-        if not fields:
-            return None
-        names, kind = tuple(each.physical_name for each in fields), fields[-1].type
-        if not isinstance(kind, PrimitiveType) or self.metadata.schema.field(column[0]).char_type:
-            return None  # texts of fixed width are compared with their blanks, which files lack
-        if len(column) == 1 and any(f.name == column[0] for f in self.metadata.partition_fields):
-            return self._partition_bounds(names[0], kind, time_zone)
-        low, high, nulls = (("minValues", *names), ("maxValues", *names), ("nullCount", *names))
-        arrow = arrow_type(kind)
-        ordered = {low: arrow, high: arrow} if _is_ordered(kind) else {}
-        found = self.statistics({**ordered, nulls: pa.int64(), _ROWS: pa.int64()})
-        bottom, top = found.get(low), found.get(high)
-        return ColumnBounds(
-            None if bottom is None else _surely_below(bottom),
-            None if top is None else _surely_above(top),
-            self._null_counts(found[nulls]),
-            self.row_counts,
-        )
+    def bounds(self, column: Column, time_zone: str) -> ColumnBounds | None:
+        """Return what is known of a column's values in each file, or None if nothing is."""
+        return column_bounds(self, column, time_zone)
 
-    def _partition_bounds(self, name: str, kind: PrimitiveType, time_zone: str) -> ColumnBounds:
-        values = partition_column(self.partition_texts(name), kind, time_zone)
-        rows = pc.coalesce(self.row_counts, 1)
-        nulls = pc.if_else(values.is_null(), rows, pa.scalar(0, pa.int64()))
-        return ColumnBounds(values, values, nulls, rows)
+    def may_match(self, predicate: Predicate, time_zone: str) -> NDArray[np.bool_]:
+        """Return for each file whether any of its rows can match, by the log alone."""
+        return may_match(predicate, lambda column: self.bounds(column, time_zone), len(self))
 
-    def _null_counts(self, counts: pa.Array | None) -> pa.Array | None:
-        """Give null counts that can be trusted: none at all, or every row of the file.
+    def must_match(self, predicate: Predicate, time_zone: str) -> NDArray[np.bool_]:
+        """Return for each file whether all of its rows surely match, by the log alone."""
+        return must_match(predicate, lambda column: self.bounds(column, time_zone), len(self))
 
-        With a vector a count between says nothing of the rows that are left, and not all writers
-        say by `tightBounds` which rows they counted.
-        """
-        if counts is None:
-            return None
-        sure = pc.or_(pc.equal(counts, 0), pc.equal(counts, self.row_counts))
-        return pc.if_else(sure, counts, pa.scalar(None, pa.int64()))
+    def prune(self, predicate: Predicate, time_zone: str) -> FileSet:
+        """Return the files that can hold a row that matches a predicate."""
+        if isinstance(predicate, Always):
+            return self
+        return self.select(self.may_match(predicate, time_zone))
 
     def select(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> FileSet:
         """Give the files of a mask, or of row numbers that ascend."""
@@ -283,16 +316,19 @@ class FileSet:
             )
         ]
 
-    def entries(self, indexes: Sequence[int]) -> list[dict[str, Any]]:
-        """Give the whole add actions of some files, in that order, as they stand in the log."""
-        found: dict[int, dict[str, Any]] = {}
+    def entries(self, indexes: Iterable[int] | None = None) -> list[FileEntry]:
+        """Return all files, or those of the given rows in that order, with their whole entries."""
+        chosen = range(len(self)) if indexes is None else [int(index) for index in indexes]
         by_source: dict[int, list[int]] = {}
-        for index in indexes:
+        for index in chosen:
             by_source.setdefault(int(self.source[index]), []).append(index)
+        adds: dict[int, dict[str, Any]] = {}
         for source, members in by_source.items():
             rows = [int(self.row[index]) for index in members]
-            found |= zip(members, self.sources[source].actions(rows), strict=True)
-        return [found[index]["add"] for index in indexes]
+            actions = self.sources[source].actions(rows)
+            adds |= {index: each["add"] for index, each in zip(members, actions, strict=True)}
+        paths = self.paths.take(pa.array(chosen, pa.int64())).to_pylist()
+        return [FileEntry(path, adds[index]) for path, index in zip(paths, chosen, strict=True)]
 
 
 def _kept(source: AddSource, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array | None]:
@@ -302,40 +338,3 @@ def _kept(source: AddSource, wanted: Mapping[Path, pa.DataType]) -> dict[Path, p
     for path, column in statistics_columns(source, missing).items() if missing else ():
         kept[path, missing[path]] = column
     return {path: kept[path, kind] for path, kind in wanted.items()}
-
-
-def _surely_below(low: pa.Array) -> pa.Array:
-    """Give minima that no value is below.
-
-    A column of doubles may have been one of floats. Statistics hold these in their shortest form,
-    0.7 for 0.699999988079071, which is what a reader gets.
-    """
-    if not pa.types.is_float64(low.type):
-        return low
-    return pc.min_element_wise(low, _as_floats(low), skip_nulls=False)
-
-
-def _as_floats(values: pa.Array) -> pa.Array:
-    with np.errstate(over="ignore"):
-        numbers = values.to_numpy(zero_copy_only=False).astype(np.float32).astype(np.float64)
-    return pa.array(numbers, pa.float64(), mask=~values.is_valid().to_numpy(zero_copy_only=False))
-
-
-def _surely_above(high: pa.Array) -> pa.Array:
-    """Give maxima that no value exceeds, though writers cut timestamps and long texts."""
-    if pa.types.is_float64(high.type):
-        return pc.max_element_wise(high, _as_floats(high), skip_nulls=False)
-    if pa.types.is_timestamp(high.type):
-        at_the_end = pc.greater(high.cast(pa.int64()), _LAST_MICROSECOND - 1000)
-        return pc.add(pc.if_else(at_the_end, pa.scalar(None, high.type), high), _CUT)
-    if pa.types.is_string(high.type):
-        # A cut text ends in a character that is above all others. Some writers took one that is
-        # not: the emoji and other characters beyond 16 bits are larger.
-        doubtful = pc.match_substring_regex(high, "[\ufffd\uffff]$")
-        return pc.if_else(doubtful, pa.scalar(None, pa.string()), high)
-    return high
-
-
-def _is_ordered(kind: PrimitiveType) -> bool:
-    """Whether writers keep a smallest and a largest value for the type, and we trust them."""
-    return kind.name not in ("binary", "boolean", "variant", "void")

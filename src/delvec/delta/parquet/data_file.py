@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from delvec.delta.log.files import DataFile
+    from delvec.delta.log.file_set import DataFile
     from delvec.delta.schema.types import MappingMode, StructType
     from delvec.storage import Storage
     from delvec.storage.input_file import InputFile

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from delvec.delta.log.files import DataFile
+    from delvec.delta.log.file_set import DataFile
     from delvec.delta.parquet.data_file import ParquetData
     from delvec.delta.pruning.predicate import Column
     from delvec.delta.read.scan import Scan

@@ -11,7 +11,7 @@ from delvec.storage.parallel import gather
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from delvec.delta.log.files import DataFile
+    from delvec.delta.log.file_set import DataFile
     from delvec.storage import Storage
     from delvec.vector import Bitmap, Descriptor
 

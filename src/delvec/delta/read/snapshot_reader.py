@@ -8,14 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from delvec.delta.pruning.predicate import Always, to_arrow
-from delvec.delta.pruning.skipping import may_match, must_match
 from delvec.delta.read.file_reader import read_files
 from delvec.delta.read.scan import FILE_COLUMN, POSITION_COLUMN, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.pruning.predicate import Predicate
     from delvec.delta.schema.types import StructType
@@ -25,7 +23,6 @@ __all__ = [
     "arrow_scan",
     "count_rows",
     "is_understood",
-    "matching_files",
     "read_batches",
 ]
 
@@ -59,19 +56,9 @@ def arrow_scan(
     )
 
 
-def matching_files(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> FileSet:
-    """Give the files that can hold a row that satisfies a predicate."""
-    files = snapshot.files
-    if isinstance(predicate, Always):
-        return files
-    return files.select(
-        may_match(predicate, lambda column: files.bounds(column, time_zone), len(files))
-    )
-
-
 def read_batches(snapshot: Snapshot, scan: Scan) -> pa.RecordBatchReader:
     """Stream the rows of a version; files that cannot match are not opened."""
-    files = matching_files(snapshot, scan.predicate, scan.time_zone)
+    files = snapshot.files.prune(scan.predicate, scan.time_zone)
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from read_files(snapshot.storage, files.data_files(), scan)
@@ -87,12 +74,8 @@ def count_rows(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> int:
     """
     files = snapshot.files
     known = ~files.row_counts.is_null().to_numpy(zero_copy_only=False)
-
-    def bounds(column: tuple[str, ...]) -> object:
-        return files.bounds(column, time_zone)
-
-    may = may_match(predicate, bounds, len(files))  # type: ignore[arg-type]
-    surely = must_match(predicate, bounds, len(files)) & known & may  # type: ignore[arg-type]
+    may = files.may_match(predicate, time_zone)
+    surely = files.must_match(predicate, time_zone) & known & may
     total = int(files.live_rows.fill_null(0).to_numpy()[surely].sum())
     open_files = files.data_files(np.flatnonzero(may & ~surely))
     if open_files:

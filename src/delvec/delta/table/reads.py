@@ -14,7 +14,6 @@ from delvec.delta.read.snapshot_reader import (
     arrow_scan,
     count_rows,
     is_understood,
-    matching_files,
     read_batches,
 )
 from delvec.delta.table.handle import TableHandle
@@ -171,7 +170,7 @@ class TableReads(TableHandle):
         own = snapshot.metadata.schema.names
         added = [name for name in columns or () if name not in own and name in ADDED_COLUMNS]
         predicate = predicate_of(session, snapshot.metadata.schema, where)
-        files = matching_files(snapshot, predicate, self.time_zone)
+        files = snapshot.files.prune(predicate, self.time_zone)
         found = scan(session, snapshot, [*own, *added], files).where(where)
         return found if columns is None else found.select(*map(quote, columns))
 

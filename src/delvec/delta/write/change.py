@@ -8,42 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delvec.delta.stats.entry import record_count
-from delvec.vector import Descriptor
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from delvec.delta.log.file_set import FileEntry
     from delvec.delta.pruning.predicate import Predicate
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.protocol import Protocol
-    from delvec.vector import Bitmap
+    from delvec.vector import Bitmap, Descriptor
 
-__all__ = ["Change", "LiveFile", "Marked", "Reads", "Transaction"]
-
-
-@dataclass(frozen=True)
-class LiveFile:
-    """A data file of the version that was read.
-
-    Attributes:
-        path: Decoded, in one spelling.
-        entry: Its whole add action, as it stands in the log.
-    """
-
-    path: str
-    entry: Mapping[str, Any]
-
-    @property
-    def descriptor(self) -> Descriptor | None:
-        """Where its vector is; None without one."""
-        value = self.entry.get("deletionVector")
-        return None if value is None else Descriptor.from_json(value)
-
-    @property
-    def rows(self) -> int | None:
-        """Its physical rows, None if the log does not say."""
-        return record_count(self.entry.get("stats"))
+__all__ = ["Change", "Marked", "Reads", "Transaction"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +31,7 @@ class Marked:
         descriptor: Where the new vector is, once it is stored.
     """
 
-    file: LiveFile
+    file: FileEntry
     rows: int
     vector: Bitmap | None
     descriptor: Descriptor | None = None
@@ -127,7 +101,7 @@ class Change:
     reads: Reads = Reads()
     marked: tuple[Marked, ...] = ()
     vector_files: Mapping[str, int] = field(default_factory=dict)
-    removed: tuple[LiveFile, ...] = ()
+    removed: tuple[FileEntry, ...] = ()
     added: tuple[Mapping[str, Any], ...] = ()
     change_files: tuple[Mapping[str, Any], ...] = ()
     protocol: Protocol | None = None

@@ -159,7 +159,7 @@ def _actions(
         adds, mark = with_row_ids(adds, base.row_ids, version)
     gone = [each.file for each in change.marked]
     removes = [removal(file, now) for file in (*change.removed, *gone)]
-    live = {file.path: file.entry for file in (*change.removed, *gone)}
+    live = {file.path: file.add for file in (*change.removed, *gone)}
     require_valid(base.storage.root, adds, removes, live, shrinks=change.shrinks)
     yield {"commitInfo": info}
     if change.protocol is not None:

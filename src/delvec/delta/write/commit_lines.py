@@ -12,7 +12,8 @@ from delvec.delta.write.metrics import operation_metrics
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from delvec.delta.write.change import Change, LiveFile, Marked
+    from delvec.delta.log.file_set import FileEntry
+    from delvec.delta.write.change import Change, Marked
 
 __all__ = ["commit_info", "encoded", "marked_add", "removal"]
 
@@ -23,7 +24,7 @@ def marked_add(marked: Marked) -> dict[str, Any]:
     """Add a file again with its new vector: all else stays, but its bounds are wide from now on."""
     if marked.descriptor is None:
         raise AssertionError("the vector is stored before the commit is written")
-    entry = marked.file.entry
+    entry = marked.file.add
     old = marked.file.descriptor
     return {
         **entry,
@@ -33,9 +34,9 @@ def marked_add(marked: Marked) -> dict[str, Any]:
     }
 
 
-def removal(file: LiveFile, now_ms: int) -> dict[str, Any]:
+def removal(file: FileEntry, now_ms: int) -> dict[str, Any]:
     """Remove a file, with the vector that it had: without it both entries would stay alive."""
-    entry = file.entry
+    entry = file.add
     rows = file.rows
     # An entry from a checkpoint has its empty columns as well, such as `maxRowIndex`.
     vector = {k: v for k, v in (entry.get("deletionVector") or {}).items() if v is not None}

@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from delvec.delta.log.files import DataFile
+from delvec.delta.log.file_set import DataFile, FileEntry
 from delvec.delta.log.paths import canonical
 from delvec.delta.log.snapshot import added_files
 from delvec.delta.parquet.footer_statistics import require_row_count
-from delvec.delta.pruning.skipping import may_match
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.schema.properties import ISOLATION_LEVEL
-from delvec.delta.write.change import LiveFile, Marked
+from delvec.delta.write.change import Marked
 from delvec.errors import ConflictError
 from delvec.vector import Bitmap, Descriptor
 
@@ -149,9 +148,7 @@ def _check_new_rows(change: Change, winner: Winner, storage: Storage) -> None:
         return
     files = added_files(winner.metadata, winner.root, winner.actions)
     chosen = files.select(np.isin(np.array(files.paths.to_pylist()), candidates))
-    matching = may_match(
-        reads.predicate, lambda column: chosen.bounds(column, reads.time_zone), len(chosen)
-    )
+    matching = chosen.may_match(reads.predicate, reads.time_zone)
     if matching.any():
         paths = chosen.paths.filter(pa.array(matching)).to_pylist()
         raise _conflict(winner, "added rows that this change might be about", paths)
@@ -168,13 +165,13 @@ def _came_back(path: str, winner: Winner, storage: Storage) -> bool:
 def _united(ours: Marked, winner: Winner, storage: Storage) -> Marked:
     """Take the winner's vector of a file and add our rows, if both deleted different ones."""
     path, entry = ours.file.path, winner.adds[ours.file.path]
-    base, theirs = (_vector(path, each, storage) for each in (ours.file.entry, entry))
+    base, theirs = (_vector(path, each, storage) for each in (ours.file.add, entry))
     mine = _stored(path, ours.descriptor, storage) if ours.vector is None else ours.vector
     if not base.issubset(theirs):
         raise _conflict(winner, "brought rows back in files that this change is about", [path])
     if not (theirs - base).isdisjoint(mine - base):
         raise _conflict(winner, "deleted rows that this change deletes too", [path])
-    return Marked(LiveFile(path, entry), ours.rows, mine | theirs)
+    return Marked(FileEntry(path, entry), ours.rows, mine | theirs)
 
 
 def _vector(path: str, entry: Mapping[str, Any], storage: Storage) -> Bitmap:
@@ -192,7 +189,7 @@ def _replaced(change: Change, united: Mapping[str, Marked], storage: Storage) ->
     marked = [united.get(each.file.path, each) for each in change.marked]
     empty = [each for each in marked if each.cardinality == each.rows]
     for each in empty:
-        require_row_count(storage, each.file.path, each.file.entry, each.rows)
+        require_row_count(storage, each.file.path, each.file.add, each.rows)
     if any(each.cardinality > each.rows for each in marked):
         raise AssertionError("a vector marks rows that a file does not have")
     return replace(

@@ -26,7 +26,7 @@ def operation_metrics(change: Change) -> dict[str, int]:
     }
     added, removed = (
         (len(bodies), sum(int(body.get("size") or 0) for body in bodies))
-        for bodies in (change.added, [file.entry for file in change.removed])
+        for bodies in (change.added, [file.add for file in change.removed])
     )
     if change.operation == "WRITE":
         files = {"numFiles": added[0], "numOutputBytes": added[1]}

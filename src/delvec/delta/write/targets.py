@@ -7,21 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from delvec.delta.pruning.skipping import may_match, must_match
 from delvec.delta.read.snapshot_reader import is_understood
-from delvec.delta.write.change import LiveFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.pruning.predicate import Predicate
-    from delvec.delta.pruning.skipping import ColumnBounds
 
-__all__ = ["Targets", "live_files", "targets_of"]
+__all__ = ["Targets", "targets_of"]
 
 
 @dataclass(frozen=True)
@@ -58,19 +52,8 @@ def targets_of(snapshot: Snapshot, predicate: Predicate, zone: str) -> Targets:
         zone: The time zone of timestamps that name none.
     """
     files = snapshot.files
-
-    def bounds(column: tuple[str, ...]) -> ColumnBounds | None:
-        return files.bounds(column, zone)
-
-    may = may_match(predicate, bounds, len(files))
+    may = files.may_match(predicate, zone)
     surely = np.zeros(len(files), dtype=np.bool_)
     if is_understood(predicate, snapshot.metadata.schema):
-        surely = must_match(predicate, bounds, len(files)) & may
+        surely = files.must_match(predicate, zone) & may
     return Targets(predicate, np.flatnonzero(surely), np.flatnonzero(may & ~surely), len(files))
-
-
-def live_files(files: FileSet, indexes: Sequence[int] | NDArray[np.int64]) -> list[LiveFile]:
-    """Give some files with their whole entries."""
-    chosen = [int(index) for index in indexes]
-    paths = files.paths.take(chosen).to_pylist() if chosen else []
-    return [LiveFile(*each) for each in zip(paths, files.entries(chosen), strict=True)]

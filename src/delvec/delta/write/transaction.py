@@ -192,7 +192,7 @@ def _report(
             "vectors_updated": updated,
             "vectors_removed": sum(file.descriptor is not None for file in change.removed),
             "bytes_added": sum(int(body["size"]) for body in change.added),
-            "bytes_removed": sum(int(file.entry.get("size") or 0) for file in change.removed),
+            "bytes_removed": sum(int(file.add.get("size") or 0) for file in change.removed),
             "vector_bytes": sum(change.vector_files.values()),
             "vector_files": len(change.vector_files),
             "change_files": len(change.change_files),

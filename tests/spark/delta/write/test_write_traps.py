@@ -118,8 +118,8 @@ def test_rows_are_tracked_from_the_first_on(
         table.set_properties({"delta.enableRowTracking": "true"}, max_retries=0)
     table.add_feature("rowTracking")
     table.delete("id = 1")
-    [entry] = table.snapshot().files.entries([0])
-    assert (entry["baseRowId"], entry["defaultRowCommitVersion"]) == (0, table.version)
+    [file] = table.snapshot().files.entries([0])
+    assert (file.add["baseRowId"], file.add["defaultRowCommitVersion"]) == (0, table.version)
 
 
 def test_a_row_count_that_leaves_deleted_rows_out_removes_no_file(

@@ -21,7 +21,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType
 
 from delvec.delta.pruning.predicate import And
-from delvec.delta.pruning.skipping import may_match
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.schema.walk import find
 from delvec.errors import DelvecError, FormatError
@@ -187,9 +186,7 @@ class FileIndex:
         predicate = And(tuple(self._understood(each) for each in data))
         if data and in_partitions:
             within = files.select(kept)
-            matching = may_match(
-                predicate, lambda column: within.bounds(column, self._time_zone), len(within)
-            )
+            matching = within.may_match(predicate, self._time_zone)
             kept[np.flatnonzero(kept)[~matching]] = False
         chosen = np.flatnonzero(kept)
         return chosen, Listing(

@@ -15,7 +15,6 @@ from delvec.delta.pruning.predicate import Always
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.schema.parse import parse_schema
 from delvec.delta.write.change import Change, Reads
-from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
@@ -88,7 +87,7 @@ def _replace_all(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
     snapshot = attempt.snapshot
     with attempt.phase("plan"):
         rows = _rows(attempt, state.metadata, df)
-        removed = tuple(live_files(snapshot.files, range(len(snapshot.files))))
+        removed = tuple(snapshot.files.entries())
         left = snapshot.files.live_rows
         gone = int(left.fill_null(0).to_numpy().sum())
         notes = (

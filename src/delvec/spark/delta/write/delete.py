@@ -10,7 +10,6 @@ from delvec.delta.alter.table_state import TableState
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.write.change import Change, Reads
-from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.spark.conf import time_zone
@@ -65,7 +64,7 @@ class _Delete:
             targets = plan_targets(self._spark, snapshot, self._where)
             # Whole files go without a vector, so that vectors may be forbidden.
             vectors = bool(len(targets.open)) and writes_vectors(snapshot)
-            whole = live_files(snapshot.files, targets.whole)
+            whole = snapshot.files.entries(targets.whole)
             gone = self._live_rows(targets)
         files = snapshot.files.select(targets.open)
         marks = Marks()

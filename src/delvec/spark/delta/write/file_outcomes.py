@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from delvec.delta.parquet.footer_statistics import require_row_count
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.load_vectors import load_vectors
-from delvec.delta.write.change import LiveFile, Marked
-from delvec.delta.write.targets import live_files
+from delvec.delta.write.change import Marked
 from delvec.errors import InvalidArgumentError, PlanError
 from delvec.spark.positions import find_rows, fits_driver
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.log.file_set import FileEntry, FileSet
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.write.transaction import Attempt
     from delvec.vector import Bitmap
@@ -41,12 +40,12 @@ class Fates:
     """
 
     marked: tuple[Marked, ...] = ()
-    emptied: tuple[LiveFile, ...] = ()
+    emptied: tuple[FileEntry, ...] = ()
     rewritten: Mapping[int, Bitmap] = field(default_factory=dict)
-    rewritten_files: tuple[LiveFile, ...] = ()
+    rewritten_files: tuple[FileEntry, ...] = ()
 
     @property
-    def removed(self) -> tuple[LiveFile, ...]:
+    def removed(self) -> tuple[FileEntry, ...]:
         """All files that go."""
         return (*self.emptied, *self.rewritten_files)
 
@@ -135,18 +134,18 @@ def decide(
     """
     numbers = sorted(hits)
     olds = load_vectors(snapshot.storage, files.data_files(numbers)) if numbers else []
-    lives = live_files(files, numbers)
+    lives = files.entries(numbers)
     counts = row_counts(snapshot.storage, files, numbers)
     marked: list[Marked] = []
-    emptied: list[LiveFile] = []
+    emptied: list[FileEntry] = []
     rewritten: dict[int, Bitmap] = {}
-    copied: list[LiveFile] = []
+    copied: list[FileEntry] = []
     for number, old, live, rows in zip(numbers, olds, lives, counts, strict=True):
         vector = hits[number] if old is None else old | hits[number]
         _require_fit(vector, old, hits[number], rows, live.path)
         if vector.cardinality == rows:
             if old is not None:
-                require_row_count(snapshot.storage, live.path, live.entry, rows)
+                require_row_count(snapshot.storage, live.path, live.add, rows)
             emptied.append(live)
         elif vectors and (ratio is None or vector.cardinality < ratio * rows):
             marked.append(Marked(live, rows, vector))

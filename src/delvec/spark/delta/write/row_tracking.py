@@ -53,14 +53,12 @@ def with_ids(
     names = id_names(metadata)
     if not names:
         return rows
-    entries = files.entries(range(len(files)))
+    adds = [file.add for file in files.entries()]
     table = pa.table(
         {
             f"{NUMBER}_of": pa.array(range(len(files)), pa.int64()),
-            _BASE: pa.array([entry.get("baseRowId") for entry in entries], pa.int64()),
-            _VERSION: pa.array(
-                [entry.get("defaultRowCommitVersion") for entry in entries], pa.int64()
-            ),
+            _BASE: pa.array([add.get("baseRowId") for add in adds], pa.int64()),
+            _VERSION: pa.array([add.get("defaultRowCommitVersion") for add in adds], pa.int64()),
         }
     )
     bases = functions.broadcast(spark.createDataFrame(table))

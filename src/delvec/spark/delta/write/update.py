@@ -17,7 +17,6 @@ from delvec.delta.alter.table_state import TableState
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.write.change import Change, Reads
-from delvec.delta.write.targets import live_files
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.identifiers import quote
@@ -90,7 +89,7 @@ class _Update:
             with attempt.phase("find"):
                 places = changed.select(NUMBER, POSITION)
                 marks = mark(attempt, files, places, vectors=vectors, ratio=self._ratio)
-            gone = live_files(snapshot.files, direct)
+            gone = snapshot.files.entries(direct)
             count = marks.rows + self._live_rows(direct)
             if not count:
                 return Outcome(None, figures)

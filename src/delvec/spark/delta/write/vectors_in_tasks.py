@@ -19,7 +19,6 @@ from delvec.delta.parquet.footer_statistics import require_row_count
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.write.change import Marked
-from delvec.delta.write.targets import live_files
 from delvec.errors import PlanError
 from delvec.spark.delta.write.file_outcomes import Fates, Marks
 from delvec.spark.positions import NUMBER, bitmap_of, hit_words
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
-    from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.files import DataFile
+    from delvec.delta.log.file_set import DataFile, FileSet
     from delvec.delta.write.transaction import Attempt
     from delvec.storage import Storage
     from delvec.vector import Bitmap
@@ -74,14 +72,14 @@ def _marks(
     kinds: Mapping[str, str],
 ) -> Marks:
     results = sorted(found.to_pylist(), key=lambda result: result[NUMBER])
-    lives = live_files(files, [result[NUMBER] for result in results])
+    lives = files.entries(result[NUMBER] for result in results)
     marked, emptied, twice = [], [], []
     for result, live in zip(results, lives, strict=True):
         if result["came"] != result["hits"]:
             twice.append(live.path)
         if result["descriptor"] is None:
             if live.descriptor is not None:
-                require_row_count(storage, live.path, live.entry, counts[result[NUMBER]])
+                require_row_count(storage, live.path, live.add, counts[result[NUMBER]])
             emptied.append(live)
             continue
         descriptor = Descriptor.from_json(json.loads(result["descriptor"]))
