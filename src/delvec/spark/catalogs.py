@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 
 from delvec.errors import TableNotFoundError
 from delvec.identifiers import QUOTED, unquote
+from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,5 +46,4 @@ def location_of(spark: SparkSession, identifier: str) -> str:
             table=identifier,
             hint="delvec reads Delta tables here",
         )
-    # Catalogs tell it unescaped, and a `file:` URI would be taken for escaped.
-    return re.sub(r"^file:(?://(?=/))?", "", str(location))
+    return local_path(str(location))

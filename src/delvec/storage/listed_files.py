@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "full_name",
     "is_absolute",
+    "local_path",
     "open_listed_file",
     "require_same_store",
     "spark_path",
@@ -26,6 +27,27 @@ def is_absolute(path: str) -> bool:
     """Tell whether a decoded path names a file by itself, wherever the table is."""
     scheme, sign, _ = path.partition("://")
     return path.startswith("/") or (bool(sign) and scheme.replace("+", "").isalnum())
+
+
+def local_path(location: str) -> str:
+    """Return a `file:` location as a plain path, any other location as it is.
+
+    Metadata of tables and catalogs hold such locations unescaped; `Storage.open` takes URIs.
+
+    >>> local_path("file:/lake/a b"), local_path("file:///lake"), local_path("s3://bucket/x")
+    ('/lake/a b', '/lake', 's3://bucket/x')
+
+    Raises:
+        FormatError: The location is on another host.
+    """
+    scheme, _, name = location.partition(":")
+    if scheme != "file":
+        return location
+    if name.startswith("//"):
+        host, _, name = name[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise FormatError("the table names a file on another host", found=repr(location))
+    return "/" + name.lstrip("/")
 
 
 def open_listed_file(storage: Storage, path: str) -> tuple[Storage, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
     from delvec.vector import Bitmap, Descriptor
 
-__all__ = ["load_vectors"]
+__all__ = ["blame", "load_vectors"]
 
 
 def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | None]:
@@ -44,13 +44,32 @@ def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | N
     return found
 
 
+def blame(
+    error: DelvecError, path: str, table: str, *, instead: str = "read an older version"
+) -> DelvecError:
+    """Add the table and the data file of a deletion vector to the error about it, and a hint.
+
+    Args:
+        error: What is wrong with the vector.
+        path: The data file whose rows it deletes.
+        table: The table's root.
+        instead: What can be done where there is no copy to restore.
+    """
+    error.message = f"{error.message} (the deletion vector of {path} in {table})"
+    error.hint = error.hint or (
+        "without the vector nobody can tell which rows are deleted: restore it from a copy, or"
+        f" {instead}"
+    )
+    return error
+
+
 def _home(storage: Storage, file: DataFile) -> str:
     """Name the file that holds the vector; empty if the log itself does."""
     descriptor = _descriptor(file)
     try:
         return descriptor.file_path or ""
     except FormatError as error:
-        raise _told(error, storage, file) from None
+        raise blame(error, file.path, storage.root) from None
 
 
 def _load_group(storage: Storage, home: str, files: Sequence[DataFile]) -> Iterable[Bitmap]:
@@ -62,13 +81,13 @@ def _load_group(storage: Storage, home: str, files: Sequence[DataFile]) -> Itera
         try:
             frames = place.read_ranges(key, ranges)
         except (ObjectNotFoundError, TruncatedError) as error:
-            raise _told(error, storage, _culprit(place, key, files)) from None
+            raise blame(error, _culprit(place, key, files).path, storage.root) from None
     for file, descriptor, frame in zip(files, descriptors, frames, strict=True):
         try:
             vector = descriptor.decode(frame)
             _require_fit(vector, descriptor, file)
         except FormatError as error:
-            raise _told(error, storage, file) from None
+            raise blame(error, file.path, storage.root) from None
         yield vector
 
 
@@ -92,13 +111,3 @@ def _descriptor(file: DataFile) -> Descriptor:
     if file.descriptor is None:
         raise AssertionError(f"{file.path} has no vector")
     return file.descriptor
-
-
-def _told(error: DelvecError, storage: Storage, file: DataFile) -> DelvecError:
-    """Add the table and the data file whose rows the vector deletes."""
-    error.message = f"{error.message} (the deletion vector of {file.path} in {storage.root})"
-    error.hint = error.hint or (
-        "without the vector nobody can tell which rows are deleted: restore it from a copy, or read"
-        " an older version"
-    )
-    return error
