@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from delvec.delta.alter import definition
+from delvec.delta.alter import columns, constraints, definition
 from delvec.delta.alter.table_state import with_features
 from delvec.delta.schema.features import FEATURES
 from delvec.delta.schema.known_properties import PROPERTIES, check_properties
@@ -22,7 +22,7 @@ from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delvec.delta.alter.definition import TableState
+    from delvec.delta.alter.table_state import TableState
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
 INNER = StructType((Field("x", LONG), Field("y", ArrayType(StructType((Field("z", LONG),))))))
@@ -135,7 +135,12 @@ class TestNewTables:
         ("schema", "partition_by", "properties", "text"),
         [
             ((), (), {}, "no columns"),
-            ((Field("a", LONG), Field("A", LONG)), (), {}, "more than one column of a name: a, A"),
+            (
+                (Field("a", LONG), Field("A", LONG)),
+                (),
+                {},
+                "more than one column of the same name: a, A",
+            ),
             ((Field("s", StructType((Field("x", LONG), Field("X", LONG)))),), (), {}, "s has more"),
             ((Field("a b", LONG),), (), {}, "'a b' has one of"),
             ((Field("s", StructType((Field("x=", LONG),))),), (), {}, "'x=' has one of"),
@@ -147,7 +152,7 @@ class TestNewTables:
                 "NOT NULL field inside",
             ),
             (PLAIN.fields, ["c"], {}, "no column 'c'"),
-            (PLAIN.fields, ["a", "A"], {}, "comes twice"),
+            (PLAIN.fields, ["a", "A"], {}, "named twice"),
             (PLAIN.fields, ["a", "b"], {}, "by all its columns"),
             (NESTED.fields, ["s"], {}, "partitioned by s"),
             (PLAIN.fields, (), {"delta.apendOnly": "true"}, "mean delta.appendOnly"),
@@ -167,7 +172,7 @@ class TestNewTables:
                 (*PLAIN.fields, Field("_Change_type", TEXT)),
                 (),
                 {"delta.enableChangeDataFeed": "true"},
-                "change data feed takes",
+                "change data feed reserves",
             ),
         ],
     )
@@ -290,12 +295,12 @@ class TestProperties:
 class TestColumns:
     def test_columns_are_added_at_the_end(self) -> None:
         new = [Field("c", LONG), Field("s.y.element.w", TEXT), Field("`d.e`", LONG)]
-        state = definition.add_columns(definition.new_table(NESTED), new)
+        state = columns.add_columns(definition.new_table(NESTED), new)
         assert str(state.schema) == (
             "struct<a:long,s:struct<x:long,y:array<struct<z:long,w:string>>>,p:string,c:long,"
             "d.e:long>"
         )
-        ours = definition.add_columns(mapped(), new)
+        ours = columns.add_columns(mapped(), new)
         assert ids(ours) == [1, 2, 3, 4, 5, 7, 6, 8, 9]
         assert ours.metadata.configuration["delta.columnMapping.maxColumnId"] == "9"
 
@@ -318,40 +323,40 @@ class TestColumns:
     )
     def test_columns_that_cannot_be_added(self, field: Field, text: str) -> None:
         with pytest.raises(InvalidArgumentError, match=text):
-            definition.add_columns(definition.new_table(NESTED), [field])
+            columns.add_columns(definition.new_table(NESTED), [field])
 
     def test_renamed_columns_keep_their_files(self) -> None:
         state = mapped()
-        renamed = definition.rename_column(
-            definition.rename_column(state, "P", "q r"), "s.y.element.Z", "w"
+        renamed = columns.rename_column(
+            columns.rename_column(state, "P", "q r"), "s.y.element.Z", "w"
         )
         assert renamed.metadata.partition_columns == ("q r",)
         assert [field.name for field in all_fields(renamed.schema)] == ["a", "s", *"xyw", "q r"]
         for was, now in zip(all_fields(state.schema), all_fields(renamed.schema), strict=True):
             assert was.physical_name == now.physical_name
         with pytest.raises(InvalidArgumentError, match="'A' already"):
-            definition.rename_column(state, "s", "A")
-        assert definition.rename_column(state, "a", "A").schema.names == ("A", "s", "p")
+            columns.rename_column(state, "s", "A")
+        assert columns.rename_column(state, "a", "A").schema.names == ("A", "s", "p")
 
     def test_dropped_columns_are_gone(self) -> None:
-        state = definition.drop_column(definition.drop_column(mapped(), "S.x"), "a")
+        state = columns.drop_column(columns.drop_column(mapped(), "S.x"), "a")
         assert [field.name for field in all_fields(state.schema)] == list("syzp")
         assert state.metadata.configuration["delta.columnMapping.maxColumnId"] == "6"
         with pytest.raises(InvalidArgumentError, match="only one"):
-            definition.drop_column(state, "s.y")
+            columns.drop_column(state, "s.y")
         with pytest.raises(InvalidArgumentError, match="partitioned by it"):
-            definition.drop_column(state, "p")
+            columns.drop_column(state, "p")
         with pytest.raises(InvalidArgumentError, match="no column 'a'"):
-            definition.drop_column(state, "a")
+            columns.drop_column(state, "a")
         clustered = [[state.schema.field("s").physical_name, "x"]]
         with pytest.raises(InvalidArgumentError, match="clustered by it"):
-            definition.drop_column(state, "s", clustered_by=clustered)
+            columns.drop_column(state, "s", clustered_by=clustered)
 
     @pytest.mark.parametrize(
         "change",
         [
-            lambda state, name: definition.rename_column(state, name, "new"),
-            definition.drop_column,
+            lambda state, name: columns.rename_column(state, name, "new"),
+            columns.drop_column,
         ],
         ids=["rename", "drop"],
     )
@@ -392,7 +397,7 @@ class TestColumns:
                 Field("m", MapType(TEXT, StructType((Field("v", LONG, nullable=False),)))),
             )
         )
-        wide = definition.evolved(state, incoming)
+        wide = columns.evolve_schema(state, incoming)
         assert wide.schema.names == ("a", "s", "p", "NEW", "m")
         assert [field.name for field in all_fields(wide.schema)] == [
             *"asxyzwp",
@@ -401,13 +406,13 @@ class TestColumns:
         ]
         assert ids(wide) == [1, 2, 3, 4, 5, 7, 6, 8, 9, 10]
         assert all(field.nullable for field in all_fields(wide.schema))
-        assert definition.evolved(wide, incoming) == wide
-        assert definition.evolved(wide, StructType(())) == wide
+        assert columns.evolve_schema(wide, incoming) == wide
+        assert columns.evolve_schema(wide, StructType(())) == wide
         # Values are cast to the table's type when they are written.
-        assert definition.evolved(state, StructType((Field("a", TEXT),))) == state
+        assert columns.evolve_schema(state, StructType((Field("a", TEXT),))) == state
         for path, kind in (("s", LONG), ("p", ArrayType(TEXT))):
             with pytest.raises(InvalidArgumentError, match=f"column {path} is .* in the rows"):
-                definition.evolved(state, StructType((Field(path, kind),)))
+                columns.evolve_schema(state, StructType((Field(path, kind),)))
 
 
 class TestConstraintsAndFeatures:
@@ -415,20 +420,20 @@ class TestConstraintsAndFeatures:
         state = definition.new_table(StructType((Field("t", PrimitiveType("timestamp_ntz")),)))
         odd = replace(state, protocol=Protocol(1, 2))
         assert definition.set_properties(odd, {"k": "v"}).protocol == Protocol(1, 2)
-        assert definition.add_constraint(odd, "c", "t > now()").protocol == Protocol(1, 3)
+        assert constraints.add_constraint(odd, "c", "t > now()").protocol == Protocol(1, 3)
 
     def test_constraints_come_and_go(self) -> None:
         state = definition.new_table(PLAIN, properties=OFF)
-        with_check = definition.add_constraint(state, "Positive", " a > 0 ")
+        with_check = constraints.add_constraint(state, "Positive", " a > 0 ")
         assert protocol(with_check) == (1, 3, "", "")
         assert with_check.metadata.configuration["delta.constraints.positive"] == "a > 0"
         with pytest.raises(InvalidArgumentError, match="constraint positive already: a > 0"):
-            definition.add_constraint(with_check, "POSITIVE", "a > 1")
-        gone = definition.drop_constraint(with_check, "posiTive")
+            constraints.add_constraint(with_check, "POSITIVE", "a > 1")
+        gone = constraints.drop_constraint(with_check, "posiTive")
         assert gone.metadata == state.metadata
         with pytest.raises(InvalidArgumentError, match="no constraint positive, only none"):
-            definition.drop_constraint(gone, "positive")
-        assert definition.drop_constraint(gone, "positive", if_exists=True) == gone
+            constraints.drop_constraint(gone, "positive")
+        assert constraints.drop_constraint(gone, "positive", if_exists=True) == gone
 
     @pytest.mark.parametrize(
         ("was", "added", "expected"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from delvec.delta.alter import definition
+from delvec.delta.alter import columns, constraints, definition
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol
 from tests.delta.log_files import commits
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from delvec.delta.alter.definition import TableState
+    from delvec.delta.alter.table_state import TableState
 
 OFF = {"delta.enableDeletionVectors": "false"}
 NAMES = {"delta.columnMapping.mode": "name"}
@@ -38,7 +38,7 @@ CASES: dict[str, tuple[str, Mapping[str, str], Callable[[TableState], TableState
     "check": (
         "a bigint",
         OFF,
-        lambda state: definition.add_constraint(state, "c", "a > 0"),
+        lambda state: constraints.add_constraint(state, "c", "a > 0"),
         "ADD CONSTRAINT c CHECK (a > 0)",
     ),
     "feed": (
@@ -58,7 +58,7 @@ CASES: dict[str, tuple[str, Mapping[str, str], Callable[[TableState], TableState
     "rename": (
         "a bigint, s struct<x:int>",
         NAMES | OFF,
-        lambda state: definition.rename_column(state, "s.x", "y"),
+        lambda state: columns.rename_column(state, "s.x", "y"),
         "RENAME COLUMN s.x TO y",
     ),
     "vectors later": (

@@ -1,4 +1,4 @@
-"""Column mapping: the ids and the names that columns have in files, whatever queries call them."""
+"""Column mapping: the ids and physical names that columns have in data files."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
     from delvec.delta.alter.table_state import TableState
     from delvec.delta.schema.types import Field, StructType
 
-__all__ = ["mapped", "unmapped"]
+__all__ = ["assign_column_ids", "without_mapping"]
 
 _KEYS: Final = "delta.columnMapping."
 
 
-def mapped(state: TableState, *, keep_names: bool = False) -> TableState:
-    """Give every field that has none an id and a name for files, if the table maps its columns.
+def assign_column_ids(state: TableState, *, keep_names: bool = False) -> TableState:
+    """Assign an id and a physical name to each field without, if column mapping is on.
 
     Args:
         state: The table, with its new columns.
-        keep_names: Whether names in files are those of the columns: of files that exist they are.
+        keep_names: Whether physical names are the names of the columns, as they are in files that
+            were written before column mapping was switched on.
     """
     if state.metadata.mapping_mode == "none":
         return state
-    # Fields are read by the rules of the mode, which those without an id do not keep yet.
+    # Not `state.schema`: that would demand the ids which new fields do not have yet.
     schema = parse_schema(state.metadata.schema_string)
     highest = max(
         [
@@ -51,8 +52,8 @@ def mapped(state: TableState, *, keep_names: bool = False) -> TableState:
     return state.with_schema(schema).with_properties(properties)
 
 
-def unmapped(schema: StructType) -> StructType:
-    """Take from fields what maps them in another table."""
+def without_mapping(schema: StructType) -> StructType:
+    """Return a schema without the ids and physical names of another table."""
 
     def plain(field: Field) -> Field:
         kept = {key: value for key, value in field.metadata.items() if not key.startswith(_KEYS)}

@@ -1,4 +1,4 @@
-"""Changes to the columns of a table, by Delta's rules; no row is touched by any."""
+"""Adding, renaming and dropping columns, and schema evolution; no data file is rewritten."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.alter.column_mapping import mapped, unmapped
+from delvec.delta.alter.column_mapping import assign_column_ids, without_mapping
 from delvec.delta.alter.valid_schema import require_valid
 from delvec.delta.schema.expressions import (
     CURRENT_DEFAULT,
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
     from delvec.delta.alter.table_state import TableState
     from delvec.delta.schema.types import DataType, Field
 
-__all__ = ["add_columns", "drop_column", "evolved", "rename_column"]
+__all__ = ["add_columns", "drop_column", "evolve_schema", "rename_column"]
 
-_OWN: Final = (CURRENT_DEFAULT, GENERATION, INVARIANT)
+_EXPRESSIONS: Final = (CURRENT_DEFAULT, GENERATION, INVARIANT)
 
 
 def add_columns(state: TableState, fields: Sequence[Field]) -> TableState:
-    """Add columns at the end; a path such as `a.b` for a name adds a field to a struct.
+    """Add columns at the end; the name `a.b` adds the field `b` to the struct `a`.
 
     Raises:
-        InvalidArgumentError: A column exists, is NOT NULL, or has an expression of its own.
+        InvalidArgumentError: A column exists, is NOT NULL, or has a default, a generation
+            expression, an invariant or an identity.
     """
     schema = state.schema
     for field in fields:
@@ -50,10 +51,11 @@ def add_columns(state: TableState, fields: Sequence[Field]) -> TableState:
 
 
 def rename_column(state: TableState, old: str, new: str) -> TableState:
-    """Give a column, or a field of a struct, another name; files keep the one they have.
+    """Rename a column or a field of a struct; its physical name stays.
 
     Raises:
-        InvalidArgumentError: The table does not map its columns, or an expression names the column.
+        UnsupportedFeatureError: Column mapping is off.
+        InvalidArgumentError: The name is taken, or an expression refers to the column.
     """
     *parents, name = _existing(state, old, "renamed")
 
@@ -77,7 +79,7 @@ def rename_column(state: TableState, old: str, new: str) -> TableState:
 def drop_column(
     state: TableState, name: str, *, clustered_by: Sequence[Sequence[str]] = ()
 ) -> TableState:
-    """Forget a column, or a field of a struct; its values stay in files until these go.
+    """Drop a column or a field of a struct; its values stay in the data files.
 
     Args:
         state: The table.
@@ -85,7 +87,9 @@ def drop_column(
         clustered_by: The clustering columns, as paths of physical names.
 
     Raises:
-        InvalidArgumentError: The table does not map its columns, or needs this one.
+        UnsupportedFeatureError: Column mapping is off.
+        InvalidArgumentError: The table is partitioned or clustered by the column, an expression
+            refers to it, or it is the only one.
     """
     *parents, last = _existing(state, name, "dropped")
     if not parents and last.lower() in (each.lower() for each in state.metadata.partition_columns):
@@ -104,19 +108,19 @@ def drop_column(
     return _finished(state, change_struct(state.schema, parents, dropped))
 
 
-def evolved(state: TableState, incoming: StructType) -> TableState:
-    """Add what incoming rows have and the table has not, at the end and nullable.
+def evolve_schema(state: TableState, incoming: StructType) -> TableState:
+    """Add the columns and fields that only incoming rows have, at the end and nullable.
 
     Raises:
-        InvalidArgumentError: A column is there with another type.
+        InvalidArgumentError: A column has a type of another kind in the table.
     """
-    return _finished(state, _united(state.schema, incoming, ""))
+    return _finished(state, _merged(state.schema, incoming, ""))
 
 
 def _finished(state: TableState, schema: StructType) -> TableState:
     if schema == state.schema:
         return state
-    changed = mapped(state.with_schema(schema))
+    changed = assign_column_ids(state.with_schema(schema))
     require_valid(changed.metadata)
     return changed.upgraded(state)
 
@@ -124,29 +128,29 @@ def _finished(state: TableState, schema: StructType) -> TableState:
 def _require_plain(field: Field) -> None:
     if not field.nullable:
         raise InvalidArgumentError(
-            f"column {field.name} is NOT NULL, and rows that are there have no value for it",
+            f"column {field.name} is NOT NULL, and existing rows have no value for it",
             hint="add it as nullable",
         )
-    own = [key for key in field.metadata if key in _OWN or key.startswith(IDENTITY)]
+    own = [key for key in field.metadata if _is_expression(key)]
     if own:
         raise InvalidArgumentError(
-            f"column {field.name} has {own[0]}, which would say nothing of rows that are there",
-            hint="a table gets columns with expressions when it is created",
+            f"column {field.name} has {own[0]}, which existing rows would not follow",
+            hint="columns with expressions can only be defined when the table is created",
         )
+
+
+def _is_expression(key: str) -> bool:
+    return key in _EXPRESSIONS or key.startswith(IDENTITY)
 
 
 def _nullable(field: Field) -> Field:
-    """Make a new column of a field: null wherever it likes, with nothing of another table."""
+    """Return a field as a new column: nullable at every level, without expressions and ids."""
 
     def plain(each: Field) -> Field:
-        metadata = {
-            key: value
-            for key, value in each.metadata.items()
-            if key not in _OWN and not key.startswith(IDENTITY)
-        }
-        return replace(each, nullable=True, metadata=metadata)
+        kept = {key: value for key, value in each.metadata.items() if not _is_expression(key)}
+        return replace(each, nullable=True, metadata=kept)
 
-    [new] = unmapped(map_fields(StructType((field,)), plain)).fields
+    [new] = without_mapping(map_fields(StructType((field,)), plain)).fields
     if isinstance(new.type, PrimitiveType) and new.type.name == "void":
         raise InvalidArgumentError(
             f"column {new.name} has no type: all its values are NULL", hint="cast it to one"
@@ -161,7 +165,7 @@ def _with_field(new: Field, struct: StructType) -> StructType:
 
 
 def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
-    """Give the path of a column that may be changed, in the table's own letters."""
+    """Return the path of a column that may be changed, in the case that the table uses."""
     if state.metadata.mapping_mode == "none":
         raise UnsupportedFeatureError(
             f"{name} cannot be {what}: the files know their columns by name",
@@ -171,21 +175,22 @@ def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
     names = [field.name for field in state.schema.fields]
     path = (name,) if name in names else split_path(name)
     found = resolve(state.schema, path)
-    for what_refers, expression in _expressions(state):
+    for holder, expression in _expressions(state):
         words = {each.lower() for each in path if each not in ("element", "key", "value")}
         if words <= names_in(expression):
             raise InvalidArgumentError(
-                f"{name} cannot be {what}: {what_refers} names it: {expression}",
-                hint="drop the constraint first" if "constraint" in what_refers else None,
+                f"{name} cannot be {what}: {holder} names it: {expression}",
+                hint="drop the constraint first" if "constraint" in holder else None,
             )
     return tuple(each.name for each in found)
 
 
 def _expressions(state: TableState) -> Iterator[tuple[str, str]]:
-    for name, text in constraints(state.metadata).items():
-        yield f"constraint {name}", text
-    for path, text in invariants(state.metadata).items():
-        yield f"the invariant of {path}", text
+    """Yield all that refers to columns by name: who does, and the SQL."""
+    for name, sql in constraints(state.metadata).items():
+        yield f"constraint {name}", sql
+    for path, sql in invariants(state.metadata).items():
+        yield f"the invariant of {path}", sql
     for field in state.schema.fields:
         if GENERATION in field.metadata:
             yield f"generated column {field.name}", str(field.metadata[GENERATION])
@@ -193,33 +198,33 @@ def _expressions(state: TableState) -> Iterator[tuple[str, str]]:
         yield f"property {STATS_COLUMNS}", state.metadata.configuration[STATS_COLUMNS]
 
 
-def _united(have: StructType, incoming: StructType, where: str) -> StructType:
+def _merged(have: StructType, incoming: StructType, prefix: str) -> StructType:
     by_name = {field.name.lower(): field for field in have.fields}
     fields = dict(by_name)
     for field in incoming.fields:
-        key, path = field.name.lower(), f"{where}{field.name}"
+        key, path = field.name.lower(), f"{prefix}{field.name}"
         fields[key] = (
-            replace(by_name[key], type=_united_type(by_name[key].type, field.type, path))
+            replace(by_name[key], type=_merged_type(by_name[key].type, field.type, path))
             if key in by_name
             else _nullable(field)
         )
     return StructType(tuple(fields.values()))
 
 
-def _united_type(have: DataType, incoming: DataType, path: str) -> DataType:
+def _merged_type(have: DataType, incoming: DataType, path: str) -> DataType:
     if isinstance(have, StructType) and isinstance(incoming, StructType):
-        return _united(have, incoming, f"{path}.")
+        return _merged(have, incoming, f"{path}.")
     if isinstance(have, ArrayType) and isinstance(incoming, ArrayType):
-        element = _united_type(have.element, incoming.element, f"{path}.element")
+        element = _merged_type(have.element, incoming.element, f"{path}.element")
         return replace(have, element=element)
     if isinstance(have, MapType) and isinstance(incoming, MapType):
         return replace(
             have,
-            key=_united_type(have.key, incoming.key, f"{path}.key"),
-            value=_united_type(have.value, incoming.value, f"{path}.value"),
+            key=_merged_type(have.key, incoming.key, f"{path}.key"),
+            value=_merged_type(have.value, incoming.value, f"{path}.value"),
         )
     if isinstance(have, PrimitiveType) and isinstance(incoming, PrimitiveType):
-        return have  # values are cast to it when they are written, where that is allowed
+        return have  # writing casts the values to it, or refuses to
     raise InvalidArgumentError(
         f"column {path} is {have} in the table and {incoming} in the rows",
         hint=f"cast it to {have}",

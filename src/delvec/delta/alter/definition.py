@@ -1,6 +1,6 @@
-"""New tables, and changes to what a table is; pure functions from one state to the next.
+"""The definition of a new table, and changes of properties and table features.
 
-Costs grow with the columns of the table. Nothing is read or written here.
+Pure functions from one state to the next; costs grow with the number of columns.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from delvec.delta.alter.column_mapping import mapped, unmapped
-from delvec.delta.alter.columns import add_columns, drop_column, evolved, rename_column
+from delvec.delta.alter.column_mapping import assign_column_ids, without_mapping
+from delvec.delta.alter.constraints import checked_condition
 from delvec.delta.alter.table_state import TableState, needed_features
-from delvec.delta.alter.valid_schema import require_enforced, require_valid
-from delvec.delta.schema.expressions import CONSTRAINT, constraints
+from delvec.delta.alter.valid_schema import require_nullable_elements, require_valid
+from delvec.delta.schema.expressions import CONSTRAINT
 from delvec.delta.schema.features import FEATURES, feature_name
 from delvec.delta.schema.known_properties import PROPERTIES, check_properties
 from delvec.delta.schema.metadata import Metadata
@@ -35,21 +35,14 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import StructType
 
 __all__ = [
-    "TableState",
-    "add_columns",
-    "add_constraint",
     "add_feature",
-    "drop_column",
-    "drop_constraint",
     "enable_deletion_vectors",
-    "evolved",
     "new_table",
-    "rename_column",
     "set_properties",
     "unset_properties",
 ]
 
-# Features that mean nothing without something else that delvec does not make.
+# Features that need something else, which delvec does not write.
 _NOT_BY_HAND: Final = {
     "clustering": "create the table clustered, with delta-spark",
     "checkpointProtection": "it comes with dropping a feature",
@@ -64,17 +57,17 @@ def new_table(
     name: str | None = None,
     description: str | None = None,
 ) -> TableState:
-    """Make the state of a new table, with deletion vectors on unless a property says otherwise.
+    """Return the state of a new table, with deletion vectors on unless a property says otherwise.
 
     Raises:
-        InvalidArgumentError: Columns or properties are not such as Delta takes.
+        InvalidArgumentError: Delta does not allow the schema or a property.
     """
     asked = check_properties({ENABLE_DELETION_VECTORS: "true", **_spelled(properties or {})})
     checks = {
-        f"{CONSTRAINT}{each.lower()}": _condition(each, text)
-        for each, text in asked.constraints.items()
+        f"{CONSTRAINT}{each.lower()}": checked_condition(each, sql)
+        for each, sql in asked.constraints.items()
     }
-    plain = unmapped(schema)
+    plain = without_mapping(schema)
     metadata = Metadata(
         id=str(uuid4()),
         name=name,
@@ -85,9 +78,9 @@ def new_table(
         configuration={**asked.properties, **checks},
         created_ms=int(time.time() * 1000),
     )
-    state = mapped(TableState(Protocol(1, 2), metadata))
+    state = assign_column_ids(TableState(Protocol(1, 2), metadata))
     require_valid(state.metadata)
-    require_enforced(state.schema)
+    require_nullable_elements(state.schema)
     state = _with_asked(state, asked.features)
     return _finished(state.with_features(needed_features(state.metadata)))
 
@@ -95,22 +88,22 @@ def new_table(
 def set_properties(
     state: TableState, properties: Mapping[str, Any], *, is_empty: bool = False
 ) -> TableState:
-    """Set properties; what they need of writers is added to the protocol.
+    """Set properties, and add the writer features that they need to the protocol.
 
     Args:
         state: The table.
-        properties: Their texts by name; `delta.feature.<name>` adds a feature.
+        properties: Their values by name; `delta.feature.<name>` adds a feature.
         is_empty: Whether the table has no files.
 
     Raises:
-        InvalidArgumentError: A property that there is not, a value that it cannot have, or one that
-            would shut out readers.
+        InvalidArgumentError: Delta has no such property or value, or it needs a reader feature.
+        UnsupportedFeatureError: delvec cannot do what the property asks for.
     """
     asked = check_properties(properties)
     if asked.constraints:
         raise InvalidArgumentError(
             f"constraint {next(iter(asked.constraints))} cannot be set as a property",
-            hint="add_constraint() looks at the rows that are there first",
+            hint="add_constraint() checks the rows of the table first",
         )
     was = state.metadata
     changed = _with_asked(state, asked.features).with_properties(
@@ -128,7 +121,7 @@ def set_properties(
             feature="rowTracking",
             hint="switch it on with delta-spark, or when the table is created",
         )
-    changed = mapped(changed, keep_names=True)
+    changed = assign_column_ids(changed, keep_names=True)
     require_valid(changed.metadata)
     return _finished(changed.upgraded(state))
 
@@ -136,7 +129,7 @@ def set_properties(
 def unset_properties(
     state: TableState, names: Iterable[str], *, if_exists: bool = False
 ) -> TableState:
-    """Take properties away.
+    """Unset properties.
 
     Raises:
         InvalidArgumentError: One is not set (unless `if_exists`), or the table needs it.
@@ -151,67 +144,34 @@ def unset_properties(
             raise InvalidArgumentError(f"{found} cannot be unset: the table needs it")
         if found not in properties and not if_exists:
             raise InvalidArgumentError(
-                f"property {name} is not set", hint="if_exists=True passes over it"
+                f"property {name} is not set", hint="if_exists=True ignores it"
             )
         properties.pop(found, None)
     return state.with_properties(properties)
 
 
-def add_constraint(state: TableState, name: str, expression: str) -> TableState:
-    """Add a CHECK constraint; whether rows that are there keep it is for the caller to see.
-
-    Raises:
-        InvalidArgumentError: There is one of that name.
-    """
-    text = _condition(name, expression)
-    if found := _constraint(state, name):
-        raise InvalidArgumentError(
-            f"there is a constraint {found} already: {constraints(state.metadata)[found]}",
-            hint="drop it first, or take another name",
-        )
-    properties = {**state.metadata.configuration, f"{CONSTRAINT}{name.lower()}": text}
-    return state.with_properties(properties).upgraded(state)
-
-
-def drop_constraint(state: TableState, name: str, *, if_exists: bool = False) -> TableState:
-    """Take a CHECK constraint away.
-
-    Raises:
-        InvalidArgumentError: There is none of that name (unless `if_exists`).
-    """
-    found = _constraint(state, name)
-    if found is None and not if_exists:
-        known = ", ".join(constraints(state.metadata)) or "none at all"
-        raise InvalidArgumentError(
-            f"there is no constraint {name}, only {known}", hint="if_exists=True passes over it"
-        )
-    kept = dict(state.metadata.configuration)
-    kept.pop(f"{CONSTRAINT}{found}", None)
-    return state.with_properties(kept)
-
-
 def add_feature(state: TableState, name: str) -> TableState:
-    """Add a table feature and those that it needs; readers that do not know it are shut out.
+    """Add a table feature and those that it depends on.
 
     Raises:
         InvalidArgumentError: There is no such feature.
-        UnsupportedFeatureError: It is one that delvec does not write.
+        UnsupportedFeatureError: delvec does not write tables with it.
     """
     return _finished(_with_asked(state, [feature_name(name)]))
 
 
 def enable_deletion_vectors(state: TableState) -> TableState:
-    """Add the feature and switch it on.
+    """Add the feature `deletionVectors` and switch deletion vectors on.
 
     Raises:
-        UnsupportedFeatureError: Something of the table forbids vectors.
+        UnsupportedFeatureError: Another feature or property forbids deletion vectors.
     """
     properties = {**state.metadata.configuration, ENABLE_DELETION_VECTORS: "true"}
     return _finished(state.with_features(["deletionVectors"]).with_properties(properties))
 
 
 def _spelled(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Give known properties their right names, so that a default is overwritten and not doubled."""
+    """Return properties with known names spelled as Delta does, so that they replace defaults."""
     return {
         PROPERTIES[name.lower()].name if name.lower() in PROPERTIES else name: value
         for name, value in properties.items()
@@ -232,7 +192,7 @@ def _with_asked(state: TableState, names: Iterable[str]) -> TableState:
 
 
 def _finished(state: TableState) -> TableState:
-    """Fill in what features want to be there, and refuse what does not go together."""
+    """Add the properties that features need, and refuse features that exclude each other."""
     metadata = state.metadata
     if metadata.is_on(ENABLE_DELETION_VECTORS):
         for each in FEATURES.values():
@@ -260,17 +220,5 @@ def _require_mapping_change(was: Metadata, mode: str) -> None:
     if (was.mapping_mode, mode) not in (("none", "name"), (mode, mode)):
         raise InvalidArgumentError(
             f"{MAPPING_MODE} cannot be changed from {was.mapping_mode} to {mode}",
-            hint="only from none to name; copy the rows to a new table for all else",
+            hint="only from none to name; for all else copy the rows to a new table",
         )
-
-
-def _constraint(state: TableState, name: str) -> str | None:
-    return next(
-        (each for each in constraints(state.metadata) if each.lower() == name.lower()), None
-    )
-
-
-def _condition(name: str, expression: str) -> str:
-    if not name.strip() or not expression.strip():
-        raise InvalidArgumentError(f"constraint {name!r} has no name or no condition")
-    return expression.strip()

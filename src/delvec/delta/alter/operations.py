@@ -1,4 +1,4 @@
-"""CREATE, REPLACE and ALTER of a table: commits of metadata, without a session."""
+"""CREATE, REPLACE and ALTER of a table: commits of metadata, without a Spark session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.alter.definition import new_table
-from delvec.delta.alter.replace import replaced
+from delvec.delta.alter.replace import replace_definition
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.schema.properties import ENABLE_ROW_TRACKING
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from delvec.delta.write.transaction import Attempt
     from delvec.storage import Storage
 
-__all__ = ["TableDescription", "alter", "altered", "create", "replace_table"]
+__all__ = ["TableDescription", "alter", "create", "replace_table", "state_change"]
 
 
 @dataclass(frozen=True)
 class TableDescription:
-    """A table that somebody wants."""
+    """The definition of a table that is to be created."""
 
     schema: StructType
     partition_by: tuple[str, ...]
@@ -41,10 +41,10 @@ class TableDescription:
 
 
 def create(storage: Storage, wanted: TableDescription) -> WriteReport:
-    """Make a table where there is none: one commit.
+    """Create a table where there is none, as version 0.
 
     Raises:
-        ConflictError: Another writer made one at the same time.
+        ConflictError: Another writer created one at the same time.
     """
     state = new_table(
         wanted.schema,
@@ -61,12 +61,12 @@ def create(storage: Storage, wanted: TableDescription) -> WriteReport:
 
 
 def replace_table(wanted: TableDescription) -> Callable[[Attempt], Outcome]:
-    """Prepare an empty table in place of one that is there, whose versions stay readable."""
+    """Prepare the replacement of a table by an empty one; old versions stay readable."""
 
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot
         require_writable(snapshot, "overwrite")
-        state = replaced(
+        state = replace_definition(
             TableState.of(snapshot),
             wanted.schema,
             wanted.partition_by,
@@ -98,7 +98,7 @@ def alter(
     parameters: Mapping[str, Any],
     transform: Callable[[Snapshot, TableState], TableState],
 ) -> Callable[[Attempt], Outcome]:
-    """Prepare another state of a table; nothing if it is the same."""
+    """Prepare a change of protocol and metadata; none if the state stays the same."""
 
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot
@@ -106,17 +106,17 @@ def alter(
             require_writable(snapshot, "alter")
             was = TableState.of(snapshot)
             now = transform(snapshot, was)
-        # Rows can be tracked from the first on only, so that no files may come in between.
+        # Row tracking is enabled on empty tables only, so a concurrent append must be a conflict.
         tracks = now.metadata.is_on(ENABLE_ROW_TRACKING) and not was.metadata.is_on(
             ENABLE_ROW_TRACKING
         )
         reads = Reads(Always()) if tracks else Reads()
-        return altered(attempt, operation, parameters, was, now, reads)
+        return state_change(attempt, operation, parameters, was, now, reads)
 
     return prepare
 
 
-def altered(
+def state_change(
     attempt: Attempt,
     operation: str,
     parameters: Mapping[str, Any],
@@ -124,9 +124,9 @@ def altered(
     now: TableState,
     reads: Reads,
 ) -> Outcome:
-    """Return the change from one state of a table to another; none if they are equal."""
+    """Return the change from one state of the table to another; none if they are equal."""
     if now == was:
-        return Outcome(None, notes=("the table is like that already",))
+        return Outcome(None, notes=("the table is in this state already",))
     change = Change(
         operation,
         parameters=parameters,

@@ -1,4 +1,4 @@
-"""A table that becomes another one in place: new columns and properties, the same history."""
+"""REPLACE of the definition of a table: new schema and properties, same id and history."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from delvec.delta.schema.types import StructType
 
-__all__ = ["replaced"]
+__all__ = ["replace_definition"]
 
 _TRACKING: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
-# What delvec and others write about a table, and no user sets.
-_OWN: Final = (
+# Properties that writers set, and no user.
+_MANAGED: Final = (
     MAX_COLUMN_ID,
     *_TRACKING,
     IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
@@ -32,7 +32,7 @@ _OWN: Final = (
 )
 
 
-def replaced(
+def replace_definition(
     state: TableState,
     schema: StructType,
     partition_by: Sequence[str],
@@ -41,21 +41,21 @@ def replaced(
     name: str | None = None,
     description: str | None = None,
 ) -> TableState:
-    """Give the state of a table that takes the place of another, under its id.
+    """Return the state of a table after its definition is replaced; its id stays.
 
-    The protocol never goes down, since old versions stay readable under it.
+    The protocol is never downgraded, since old versions stay readable under it.
 
     Args:
-        state: The table as it is.
-        schema: The new columns.
+        state: The table before.
+        schema: The new schema.
         partition_by: The new partition columns.
-        properties: The new properties; by default those that there are.
-        name: The new name; by default the one that there is.
-        description: Likewise.
+        properties: The new properties; unchanged by default.
+        name: The new name; unchanged by default.
+        description: The new description; unchanged by default.
     """
     was = state.metadata
     wanted: Mapping[str, Any] = was.configuration if properties is None else properties
-    asked = {key: value for key, value in wanted.items() if key not in _OWN}
+    asked = {key: value for key, value in wanted.items() if key not in _MANAGED}
     fresh = new_table(schema, partition_by, asked, name=name, description=description)
     tracking = {
         key: value

@@ -1,7 +1,7 @@
-"""What a table is apart from its files: protocol and metadata; the first follows the second.
+"""The protocol and metadata of a table, and the table features that its metadata needs.
 
-Protocols come out as delta-spark has them: versions alone where these say exactly the features,
-else version 7 for writers, and 3 for readers where there is a feature that no lower version has.
+Protocols are those that delta-spark would choose: plain versions where they imply exactly the
+features, else writer version 7, and reader version 3 if a feature has no lower reader version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.types import Field, StructType
 
-__all__ = ["TableState", "closure", "needed_features", "with_features"]
+__all__ = ["TableState", "needed_features", "with_features"]
 
 _OF_TYPES: Final = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 _OF_METADATA: Final = {
@@ -49,7 +49,7 @@ class TableState:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableState:
-        """Give the state of a version."""
+        """Return the state of a version."""
         return cls(snapshot.protocol, snapshot.metadata)
 
     @property
@@ -58,43 +58,46 @@ class TableState:
         return self.metadata.schema
 
     def with_properties(self, properties: Mapping[str, str]) -> TableState:
-        """Put these properties in place of all that there are."""
+        """Replace all properties by these."""
         return replace(self, metadata=replace(self.metadata, configuration=dict(properties)))
 
     def with_schema(self, schema: StructType) -> TableState:
-        """Put another schema in place."""
+        """Replace the schema."""
         text = json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
         return replace(self, metadata=replace(self.metadata, schema_string=text))
 
     def with_features(self, names: Iterable[str]) -> TableState:
-        """Add features to the protocol, and those that they need."""
+        """Add table features to the protocol, and those that they depend on."""
         return replace(self, protocol=with_features(self.protocol, names))
 
     def upgraded(self, was: TableState) -> TableState:
-        """Add the features that a change of the metadata needs and only writers have to know.
+        """Add the writer features that a change of the metadata needs.
+
+        Args:
+            was: The state before the change.
 
         Raises:
-            InvalidArgumentError: It needs one that shuts out readers, which has to be asked for.
+            InvalidArgumentError: It needs a reader feature, which users must add explicitly.
         """
-        # What a table went without before is not for this change to mend.
+        # Features that the metadata needed before, and the protocol lacks, are not added here.
         missing = needed_features(self.metadata) - needed_features(was.metadata)
         missing -= self.protocol.supported
-        # What a preview was in the table before has the same form.
+        # A feature and its preview have the same format.
         missing -= {name.removesuffix("-preview") for name in self.protocol.supported}
-        shutting = sorted(name for name in missing if FEATURES[name].for_readers)
-        if shutting:
+        for_readers = sorted(name for name in missing if FEATURES[name].for_readers)
+        if for_readers:
             raise InvalidArgumentError(
-                f"this needs the table feature {', '.join(shutting)}, without which readers could"
-                " not read the table any more",
+                f"this needs the table feature {', '.join(for_readers)}: readers that do not"
+                " support it could not read the table any more",
                 hint="enable_deletion_vectors() adds it"
-                if shutting[0] == "deletionVectors"
-                else f'add_feature("{shutting[0]}") adds it',
+                if for_readers[0] == "deletionVectors"
+                else f'add_feature("{for_readers[0]}") adds it',
             )
         return self.with_features(missing) if missing else self
 
 
 def needed_features(metadata: Metadata) -> frozenset[str]:
-    """Give the features that columns and properties of a table need."""
+    """Return the table features that the schema and the properties of a table need."""
     needed = {
         feature.name
         for feature in FEATURES.values()
@@ -111,7 +114,7 @@ def needed_features(metadata: Metadata) -> frozenset[str]:
     }
     for field in all_fields(metadata.schema):
         needed |= set(_needed_by(field))
-    return closure(needed)
+    return _closure(needed)
 
 
 def _needed_by(field: Field) -> Iterator[str]:
@@ -127,8 +130,8 @@ def _needed_by(field: Field) -> Iterator[str]:
             yield _OF_TYPES[kind.name]
 
 
-def closure(names: Iterable[str]) -> frozenset[str]:
-    """Add what features need."""
+def _closure(names: Iterable[str]) -> frozenset[str]:
+    """Return features and those that they depend on."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:
@@ -140,12 +143,12 @@ def closure(names: Iterable[str]) -> frozenset[str]:
 
 
 def with_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
-    """Give the lowest protocol that has more features, and no less than the one that was.
+    """Return the lowest protocol that supports more features, and all that the old one does.
 
     >>> with_features(Protocol(1, 2), ["checkConstraints"])  # doctest: +ELLIPSIS
     Protocol(min_reader_version=1, min_writer_version=3, ...
     """
-    features = protocol.supported | closure(names)
+    features = protocol.supported | _closure(names)
     if features == protocol.supported:
         return protocol
     readers = {name for name in features if name in FEATURES and FEATURES[name].for_readers}

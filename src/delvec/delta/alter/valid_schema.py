@@ -1,4 +1,4 @@
-"""What the columns of a table may be called, and what it may be partitioned by."""
+"""Checks of a schema: the names of columns, their types, and the partition columns."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.types import DataType
 
-__all__ = ["require_enforced", "require_valid"]
+__all__ = ["require_nullable_elements", "require_valid"]
 
 _FORBIDDEN: Final = " ,;{}()\n\t="
 
 
 def require_valid(metadata: Metadata) -> None:
-    """Refuse columns that Delta does not take.
+    """Refuse a schema that Delta does not allow.
 
     Raises:
-        InvalidArgumentError: With the column and what helps.
+        InvalidArgumentError: A name or a type is not allowed, or the partition columns are not.
     """
     schema = metadata.schema
     if not schema.fields:
@@ -35,7 +35,7 @@ def require_valid(metadata: Metadata) -> None:
         if metadata.mapping_mode == "none" and any(each in field.name for each in _FORBIDDEN):
             raise InvalidArgumentError(
                 f"column {field.name!r} has one of {_FORBIDDEN!r} in its name",
-                hint="take another name, or set delta.columnMapping.mode to name",
+                hint="use another name, or set delta.columnMapping.mode to name",
             )
         if isinstance(field.type, PrimitiveType) and field.type.name == "void":
             raise InvalidArgumentError(f"column {field.name} has no type", hint="give it one")
@@ -43,24 +43,24 @@ def require_valid(metadata: Metadata) -> None:
         taken = [name for name in schema.names if name.lower() in FEED_COLUMNS.names]
         if taken:
             raise InvalidArgumentError(
-                f"column {taken[0]} has a name that the change data feed takes for itself",
+                f"column {taken[0]} has a name that the change data feed reserves",
                 hint="rename it, or leave delta.enableChangeDataFeed off",
             )
     _require_partitions(metadata)
 
 
-def require_enforced(schema: StructType) -> None:
-    """Refuse NOT NULL where delta-spark does not write to: inside of arrays and maps.
+def require_nullable_elements(schema: StructType) -> None:
+    """Refuse NOT NULL fields inside arrays and maps: delta-spark does not write such tables.
 
     Raises:
-        InvalidArgumentError: With the column.
+        InvalidArgumentError: It names the column.
     """
     for *above, field in walk(schema):
         holder = next((each for each in above if not isinstance(each.type, StructType)), None)
         if holder is not None and not field.nullable:
             raise InvalidArgumentError(
-                f"column {holder.name} has a NOT NULL field inside of an array or a map",
-                hint="Delta takes none there: make it nullable",
+                f"column {holder.name} has a NOT NULL field inside an array or a map",
+                hint="Delta allows none there: make it nullable",
             )
 
 
@@ -68,10 +68,10 @@ def _require_distinct(kind: DataType, where: str) -> None:
     if not isinstance(kind, StructType):
         return
     counts = Counter(name.lower() for name in kind.names)
-    twins = [name for name in kind.names if counts[name.lower()] > 1]
-    if twins:
+    equal = [name for name in kind.names if counts[name.lower()] > 1]
+    if equal:
         raise InvalidArgumentError(
-            f"{where} has more than one column of a name: {', '.join(twins)}",
+            f"{where} has more than one column of the same name: {', '.join(equal)}",
             hint="names that differ in case only are the same to Delta",
         )
 
@@ -79,16 +79,16 @@ def _require_distinct(kind: DataType, where: str) -> None:
 def _require_partitions(metadata: Metadata) -> None:
     columns = metadata.partition_columns
     if len({name.lower() for name in columns}) < len(columns):
-        raise InvalidArgumentError(f"a partition column comes twice: {', '.join(columns)}")
+        raise InvalidArgumentError(f"a partition column is named twice: {', '.join(columns)}")
     for name in columns:
         kind = metadata.schema.field(name).type
         if not isinstance(kind, PrimitiveType) or kind.name in ("variant", "void"):
             raise InvalidArgumentError(
                 f"the table cannot be partitioned by {name}, which is {kind}",
-                hint="partition by a column of a simple type",
+                hint="partition by a column of a primitive type",
             )
     if len(columns) == len(metadata.schema.fields):
         raise InvalidArgumentError(
-            "the table is partitioned by all its columns, and files would have none",
+            "the table is partitioned by all its columns, and data files would have none",
             hint="leave one out",
         )

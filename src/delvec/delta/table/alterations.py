@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.alter import definition, operations
+from delvec.delta.alter.columns import add_columns, drop_column, rename_column
+from delvec.delta.alter.constraints import drop_constraint
 from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS
 from delvec.delta.schema.types import StructType
 from delvec.delta.table.handle import TableHandle
@@ -137,7 +139,7 @@ class TableAlterations(TableHandle):
         return self._alter(
             "ADD COLUMNS",
             shown,
-            lambda _, state: definition.add_columns(state, schema.fields),
+            lambda _, state: add_columns(state, schema.fields),
             options,
         )
 
@@ -147,7 +149,7 @@ class TableAlterations(TableHandle):
         return self._alter(
             "RENAME COLUMN",
             shown,
-            lambda _, state: definition.rename_column(state, old, new),
+            lambda _, state: rename_column(state, old, new),
             options,
         )
 
@@ -157,7 +159,7 @@ class TableAlterations(TableHandle):
         def change(snapshot: Snapshot, state: TableState) -> TableState:
             clustering = json.loads(snapshot.domains.get("delta.clustering", "{}"))
             keys = clustering.get("clusteringColumns", ())
-            return definition.drop_column(state, name, clustered_by=keys)
+            return drop_column(state, name, clustered_by=keys)
 
         return self._alter("DROP COLUMNS", {"columns": json.dumps([name])}, change, options)
 
@@ -182,7 +184,7 @@ class TableAlterations(TableHandle):
         return self._alter(
             "DROP CONSTRAINT",
             {"name": name},
-            lambda _, state: definition.drop_constraint(state, name, if_exists=if_exists),
+            lambda _, state: drop_constraint(state, name, if_exists=if_exists),
             options,
         )
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions
 
-from delvec.delta.alter.definition import evolved
-from delvec.delta.alter.replace import replaced
+from delvec.delta.alter.columns import evolve_schema
+from delvec.delta.alter.replace import replace_definition
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
@@ -161,8 +161,8 @@ def _state(snapshot: Snapshot, df: DataFrame, evolution: Evolution) -> TableStat
         return state
     incoming = parse_schema(df.schema.json())
     if evolution == "merge":
-        return evolved(state, incoming)
-    return replaced(state, incoming, state.metadata.partition_columns)
+        return evolve_schema(state, incoming)
+    return replace_definition(state, incoming, state.metadata.partition_columns)
 
 
 def _rows(attempt: Attempt, metadata: Metadata, df: DataFrame) -> DataFrame:

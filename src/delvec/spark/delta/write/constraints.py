@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions
 
-from delvec.delta.alter.definition import add_constraint
-from delvec.delta.alter.operations import altered
+from delvec.delta.alter.constraints import add_constraint
+from delvec.delta.alter.operations import state_change
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.write.change import Reads
@@ -44,6 +44,6 @@ def constrain(name: str, expression: str) -> Callable[[Attempt], Outcome]:
                 hint="mend or delete such rows first",
             )
         parameters = {"name": name, "expr": expression}
-        return altered(attempt, "ADD CONSTRAINT", parameters, was, now, Reads(Always()))
+        return state_change(attempt, "ADD CONSTRAINT", parameters, was, now, Reads(Always()))
 
     return prepare

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from pyspark.sql import DataFrame, functions
 
-from delvec.delta.alter.definition import evolved
+from delvec.delta.alter.columns import evolve_schema
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.schema.expressions import GENERATION
@@ -113,7 +113,7 @@ class _Merge:
         if not self._request.merge_schema:
             return state
         source = self._request.source.drop(SOURCE_ROW)
-        return evolved(state, parse_schema(source.schema.json()))
+        return evolve_schema(state, parse_schema(source.schema.json()))
 
     def _old(self, name: str) -> Column:
         """Give the value that a column of the target has so far."""
