@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from delvec.cli import main
-from delvec.cli.clauses import Clause, parse_clause
+from delvec.cli.clauses import ClauseText, parse_clause
 from delvec.cli.exits import ExitCode
 from delvec.cli.sources import rows_from
 from delvec.cli.sql import Cursor, assignments
@@ -27,45 +27,47 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("text", "clause"),
     [
-        ("matched then delete", Clause("matched", "delete")),
-        ("WHEN MATCHED AND s.x > 1 THEN DELETE", Clause("matched", "delete", "s.x > 1")),
-        ("matched then update set *", Clause("matched", "update_all")),
+        ("matched then delete", ClauseText("matched", "delete")),
+        ("WHEN MATCHED AND s.x > 1 THEN DELETE", ClauseText("matched", "delete", "s.x > 1")),
+        ("matched then update set *", ClauseText("matched", "update_all")),
         (
             "matched then update set a = s.a, t.`b,=c` = if(s.b == 1, 'x,y', \"z\")",
-            Clause(
+            ClauseText(
                 "matched",
                 "update",
                 None,
                 {"a": "s.a", "b,=c": "if(s.b == 1, 'x,y', \"z\")"},
             ),
         ),
-        ("not matched then insert *", Clause("not_matched", "insert_all")),
-        ("not matched by target then insert *", Clause("not_matched", "insert_all")),
+        ("not matched then insert *", ClauseText("not_matched", "insert_all")),
+        ("not matched by target then insert *", ClauseText("not_matched", "insert_all")),
         (
             "not matched and s.a <=> ')' then insert (a, `b)`) values (s.a, f(1, [2, 3]))",
-            Clause("not_matched", "insert", "s.a <=> ')'", {"a": "s.a", "b)": "f(1, [2, 3])"}),
+            ClauseText("not_matched", "insert", "s.a <=> ')'", {"a": "s.a", "b)": "f(1, [2, 3])"}),
         ),
-        ("not matched by source then delete", Clause("not_matched_by_source", "delete")),
+        ("not matched by source then delete", ClauseText("not_matched_by_source", "delete")),
         (
             "Not  Matched\nBy Source And t.day < '2026' Then Update Set gone = true",
-            Clause("not_matched_by_source", "update", "t.day < '2026'", {"gone": "true"}),
+            ClauseText("not_matched_by_source", "update", "t.day < '2026'", {"gone": "true"}),
         ),
         (
             "matched and case when s.a then t.b else false end then delete",
-            Clause("matched", "delete", "case when s.a then t.b else false end"),
+            ClauseText("matched", "delete", "case when s.a then t.b else false end"),
         ),
         (
             "matched and (s.then or s.case) and 'then' <> `then` and r'\\' = s.p then delete",
-            Clause("matched", "delete", "(s.then or s.case) and 'then' <> `then` and r'\\' = s.p"),
+            ClauseText(
+                "matched", "delete", "(s.then or s.case) and 'then' <> `then` and r'\\' = s.p"
+            ),
         ),
         (
             "matched and s.a = 'it\\'s then' /* then ' */ and s.b -- then (\n then delete",
-            Clause("matched", "delete", "s.a = 'it\\'s then' /* then ' */ and s.b"),
+            ClauseText("matched", "delete", "s.a = 'it\\'s then' /* then ' */ and s.b"),
         ),
-        ("matched and s.a.end then delete", Clause("matched", "delete", "s.a.end")),
+        ("matched and s.a.end then delete", ClauseText("matched", "delete", "s.a.end")),
     ],
 )
-def test_clauses_are_read_as_sql_reads_them(text: str, clause: Clause) -> None:
+def test_clauses_are_read_as_sql_reads_them(text: str, clause: ClauseText) -> None:
     assert parse_clause(text) == clause
 
 

@@ -10,7 +10,7 @@ from delvec.cli.sql import Cursor, assignments, column
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["UPSERT", "Clause", "parse_clause"]
+__all__ = ["UPSERT", "ClauseText", "parse_clause"]
 
 Of: TypeAlias = Literal["matched", "not_matched", "not_matched_by_source"]
 Action: TypeAlias = Literal["delete", "update", "update_all", "insert", "insert_all"]
@@ -29,8 +29,8 @@ _ALLOWED: Final[Mapping[Of, frozenset[Action]]] = {
 
 
 @dataclass(frozen=True)
-class Clause:
-    """One WHEN of a merge."""
+class ClauseText:
+    """One WHEN clause of a merge, its expressions as strings."""
 
     of: Of
     action: Action
@@ -44,17 +44,17 @@ class Clause:
         return method(*arguments, condition=self.condition)
 
 
-UPSERT: Final = (Clause("matched", "update_all"), Clause("not_matched", "insert_all"))
+UPSERT: Final = (ClauseText("matched", "update_all"), ClauseText("not_matched", "insert_all"))
 
 
-def parse_clause(text: str) -> Clause:
-    """Read a clause; `WHEN` may be left away.
+def parse_clause(text: str) -> ClauseText:
+    """Parse a clause; `WHEN` may be omitted.
 
     >>> parse_clause("matched and s.gone then delete")
-    Clause(of='matched', action='delete', condition='s.gone', values={})
+    ClauseText(of='matched', action='delete', condition='s.gone', values={})
 
     Raises:
-        InvalidArgumentError: It is none.
+        InvalidArgumentError: It is not a clause.
     """
     cursor = Cursor(text, hint=_HINT)
     cursor.takes("WHEN")
@@ -67,7 +67,7 @@ def parse_clause(text: str) -> Clause:
     if action not in _ALLOWED[of]:
         what = action.replace("_all", " *").upper()
         cursor.refuse(f"{of.replace('_', ' ').upper()} does not go with {what}")
-    return Clause(of, action, condition, values)
+    return ClauseText(of, action, condition, values)
 
 
 def _of(cursor: Cursor) -> Of:

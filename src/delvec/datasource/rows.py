@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from delvec.datasource.batches import for_spark
 from delvec.datasource.splits import plan_splits
 from delvec.delta.read.file_reader import read_file
 from delvec.delta.read.load_vectors import load_vectors
@@ -16,14 +16,12 @@ from delvec.errors import DelvecError, UnsupportedFeatureError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
-
     from delvec.datasource.options import ReadOptions
     from delvec.datasource.splits import Piece
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.read.scan import Scan
 
-__all__ = ["PiecesPartition", "RowsReader"]
+__all__ = ["PiecesPartition", "RowsReader", "for_spark"]
 
 _VECTORS_AT_ONCE: Final = 64
 
@@ -94,3 +92,10 @@ class RowsReader(DataSourceReader):
                 )
                 for batch in batches:
                     yield for_spark(batch, self._columns, self._names)
+
+
+def for_spark(
+    batch: pa.RecordBatch, columns: Sequence[str], names: Sequence[str]
+) -> pa.RecordBatch:
+    """Return columns of a batch in the order of Spark's schema and under its names."""
+    return pa.record_batch([batch.column(name) for name in columns], names=list(names))

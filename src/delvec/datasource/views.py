@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from delvec.datasource.batches import for_spark
+from delvec.datasource.rows import for_spark
 from delvec.datasource.splits import MAX_SPLIT_BYTES, pack
 from delvec.delta.log.files_table import files_table
 from delvec.delta.log.history import SCHEMA as HISTORY
