@@ -335,7 +335,7 @@ def test_ids_need_counts_and_marks_that_are_numbers() -> None:
     with pytest.raises(PlanError, match="a has no numRecords"):
         with_row_ids([{"path": "a"}], -1, 0)
     for text in ("{}", "[]", "x", '{"rowIdHighWaterMark":"4"}', '{"rowIdHighWaterMark":-2}'):
-        with pytest.raises(FormatError, match="which ids are taken"):
+        with pytest.raises(FormatError, match="does not hold a high-water mark"):
             high_water_mark(text)
     assert high_water_mark(None) == -1
 
@@ -344,7 +344,7 @@ def test_row_tracking_without_names_of_columns_is_refused(table: Path) -> None:
     metadata = opened(table).metadata
     assert materialised_ids(metadata) is None
     on = replace(metadata, configuration={"delta.enableRowTracking": "true"})
-    with pytest.raises(FormatError, match="does not name its columns"):
+    with pytest.raises(FormatError, match="does not name its materialized columns"):
         materialised_ids(on)
 
 
@@ -384,13 +384,13 @@ NEW = {"path": "f%20g", "stats": STATS, "deletionVector": vector(3, letter="b")}
         ([], [OLD, OLD | {"path": "f g"}], "is removed twice"),
         ([], [{"path": "other"}], "is removed but was not in the version"),
         ([NEW], [PLAIN], "is removed with the vector None, but it had"),
-        ([NEW], [], "is added again without removing"),
+        ([NEW], [], "is added again without a remove"),
         ([NEW | {"stats": "{}"}], [OLD], "has a vector but no numRecords"),
         ([NEW | {"stats": PLAIN["stats"]}], [OLD], "has a vector but tight bounds"),
         ([NEW | {"deletionVector": vector(3, offset=None)}], [OLD], "without an offset"),
         ([NEW | {"deletionVector": inline()}], [OLD], "without an offset"),
-        ([NEW | {"deletionVector": vector(10, letter="b")}], [OLD], "marks 10 of 10 rows"),
-        ([NEW | {"deletionVector": vector(11, letter="b")}], [OLD], "marks 11 of 10 rows"),
+        ([NEW | {"deletionVector": vector(10, letter="b")}], [OLD], "deletes 10 of 10 rows"),
+        ([NEW | {"deletionVector": vector(11, letter="b")}], [OLD], "deletes 11 of 10 rows"),
         ([OLD | {"stats": STATS}], [OLD], "with the same vector"),
         ([NEW | {"deletionVector": vector(1, letter="b")}], [OLD], "2 were deleted, now 1"),
         ([PLAIN], [OLD], "2 were deleted, now 0"),

@@ -95,7 +95,7 @@ def test_newer_writers_and_unknown_features_are_refused() -> None:
     with pytest.raises(UnsupportedFeatureError, match="protocol version 8; delvec knows") as error:
         require_writable(snapshot(versions=(3, 8)), "delete")
     assert error.value.feature == "minWriterVersion 8"
-    with pytest.raises(UnsupportedFeatureError, match="knows fromTheFuture") as error:
+    with pytest.raises(UnsupportedFeatureError, match="supports fromTheFuture") as error:
         require_writable(snapshot("deletionVectors", "fromTheFuture"), "alter")
     assert error.value.feature == "fromTheFuture"
 

@@ -1,4 +1,4 @@
-"""What follows from a commit: a checkpoint now and then, the symlink manifest if one is kept."""
+"""What follows a commit: a checkpoint if one is due, the symlink manifest if it is on."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _CHECKPOINT_INTERVAL: Final = 10
 
 
 def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[str, ...]:
-    """Write the checkpoint and the manifest that are due, and return notes on what failed.
+    """Write the checkpoint and the symlink manifest that are due; return notes on failures.
 
-    The commit stands whatever happens here, so a failure is reported and not raised.
+    The commit is valid whatever happens here, so a failure is noted and not raised.
     """
     value = metadata.configuration.get(CHECKPOINT_INTERVAL, "")
     interval = int(value) if value.isdecimal() and int(value) else _CHECKPOINT_INTERVAL
@@ -36,7 +36,7 @@ def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[st
             continue
         try:
             write(open_snapshot(storage, version))
-        except Exception as error:  # noqa: BLE001 - told in the report: the rows are in
+        except Exception as error:  # noqa: BLE001 - noted in the report: the commit is done
             reason = error.describe() if isinstance(error, DelvecError) else repr(error)
             notes.append(f"{what} of version {version} was not written: {reason}")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""What does the row work of an operation: Spark, or nothing where no row is touched."""
+"""The engine of an operation, which reads and writes rows: Spark, or none for metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Engine", "NoEngine"]
 
 
 class Engine(Protocol):
-    """What an operation asks of the engine that it runs on."""
+    """What an operation needs of the engine that it runs on."""
 
     def session(self, operation: str) -> SparkSession:
         """Return the session that reads and writes rows.
@@ -25,25 +25,25 @@ class Engine(Protocol):
         """
 
     def explained(self, table: str) -> AbstractContextManager[None]:
-        """Turn the engine's failures inside the block into errors of delvec that name the table."""
+        """Raise failures of the engine in the block as errors of delvec that name the table."""
 
     def described(self, what: str) -> AbstractContextManager[None]:
-        """Name the work of the block in the engine's own pages."""
+        """Describe the jobs of the block in the engine's user interface."""
 
 
 @dataclass(frozen=True)
 class NoEngine:
-    """No session: enough for operations that commit metadata only."""
+    """No engine: enough for operations that commit metadata only."""
 
     def session(self, operation: str) -> SparkSession:
-        """Refuse: rows are read and written by Spark alone."""
+        """Raise: only Spark reads and writes rows."""
         raise InvalidArgumentError(
             f"{operation} needs a Spark session, and this table was opened without one",
             hint="pass a session to for_path",
         )
 
     def explained(self, table: str) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Do nothing: there is no engine that could fail."""
+        """Do nothing: no engine can fail."""
         return nullcontext()
 
     def described(self, what: str) -> AbstractContextManager[None]:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""What every call that changes a table can be told."""
+"""The keywords of every call that changes a table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class WriteOptions(TypedDict, total=False):
     """Keywords of all calls that change a table.
 
     Attributes:
-        dry_run: Plan only: the report tells what would have happened.
-        max_retries: How often to begin again from a newer version after a conflict.
+        dry_run: Plan only: the report shows what the call would do.
+        max_retries: How often to start again from the newest version after a conflict.
         commit_metadata: A string for the table's history.
-        txn_app_id: The application that writes; with `txn_version`.
-        txn_version: A number that rises with each commit of that application.
+        txn_app_id: The id of the writing application; with `txn_version`.
+        txn_version: A number that grows with each commit of that application. If the table holds
+            this one or a higher one already, nothing is written.
     """
 
     dry_run: bool
@@ -33,13 +34,13 @@ class WriteOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class CheckedOptions:
-    """The keywords of a call, checked; what it did not name has its default.
+    """The checked keywords of a call, with defaults for those that it omits.
 
     Attributes:
         dry_run: See `WriteOptions`.
         max_retries: See `WriteOptions`.
         commit_metadata: See `WriteOptions`.
-        transaction: `txn_app_id` and `txn_version`; what is committed already is not done again.
+        transaction: `txn_app_id` and `txn_version`, if the call has them.
     """
 
     dry_run: bool = False
@@ -60,12 +61,13 @@ class CheckedOptions:
         """Check the keywords of a call.
 
         Raises:
-            InvalidArgumentError: A value is out of range, or one of a pair is missing.
+            InvalidArgumentError: A value is out of range, or one of `txn_app_id` and `txn_version`
+                is missing.
         """
         if (txn_app_id is None) != (txn_version is None):
             raise InvalidArgumentError(
                 "txn_app_id and txn_version go together",
-                hint="the version is a number that rises with each commit of the application",
+                hint="the version is a number that grows with each commit of the application",
             )
         if max_retries < 0:
             raise InvalidArgumentError(f"max_retries is 0 or more, got {max_retries}")

@@ -1,4 +1,4 @@
-"""What a write did to a table, as people and as programs read it.
+"""What a write did to a table, for people and for programs.
 
 A report is a few figures, whatever the size of the table.
 """
@@ -22,39 +22,39 @@ __all__ = ["WriteReport"]
 
 @dataclass(frozen=True)
 class WriteReport(Rendered):
-    """What a write did; prints as a text, and renders on terminals and in notebooks.
+    """What a write did; prints as text, and renders in terminals and notebooks.
 
     >>> print(WriteReport("DELETE", "/lake/orders", 12, rows_deleted=1204, vectors_added=3))
     DELETE on /lake/orders: version 12, 1,204 rows deleted
       vectors  3 added
 
     Attributes:
-        operation: Delta's name of it, such as DELETE or SET TBLPROPERTIES.
+        operation: Its name in the history, such as DELETE or SET TBLPROPERTIES.
         table: Where the table is.
-        version: What was committed; None if nothing was.
-        dry_run: Whether it was only planned: the figures tell what would have been.
-        rows_deleted: Rows that are gone.
-        rows_updated: Rows that have new values.
-        rows_inserted: Rows that are new.
-        rows_copied: Rows that moved to another file unchanged.
-        files_scanned: Data files whose rows were looked at.
-        files_pruned: Data files that the log alone ruled out.
+        version: The version that was committed; None if there was none.
+        dry_run: Whether it was only planned: the figures are those of the plan.
+        rows_deleted: Rows that were deleted.
+        rows_updated: Rows that got new values.
+        rows_inserted: Rows that were added.
+        rows_copied: Unchanged rows that were rewritten to another file.
+        files_scanned: Data files whose rows were read.
+        files_pruned: Data files that partition values or statistics ruled out.
         files_added: Data files that were written.
-        files_removed: Data files that are no longer part of the table.
-        vectors_added: Vectors of files that had none.
-        vectors_updated: Vectors in place of older ones; not among the added and the removed.
-        vectors_removed: Vectors that went with their files.
+        files_removed: Data files that were removed from the table.
+        vectors_added: New deletion vectors of files that had none.
+        vectors_updated: Vectors that replace older ones; not counted as added or removed.
+        vectors_removed: Vectors of removed files.
         bytes_added: The size of the added data files.
         bytes_removed: The size of the removed data files.
         vector_bytes: The size of the new vectors.
-        vector_files: Files that these are in.
+        vector_files: The files that hold the new vectors.
         change_files: Files of the change data feed.
-        requests: What the driver itself asked of the store; not what Spark did.
+        requests: Requests of the driver to the store; those of Spark are not counted.
         phases: Seconds by phase, in order.
-        attempts: How often a commit was tried.
+        attempts: How often a commit was attempted.
         reconciled: Files whose vector was united with that of a concurrent commit.
-        scans: How often the rows of the table were scanned for hits.
-        notes: What else is worth knowing, in sentences.
+        scans: How often rows of the table were scanned for matches.
+        notes: Remarks, in sentences.
     """
 
     operation: str

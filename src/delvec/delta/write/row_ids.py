@@ -1,4 +1,4 @@
-"""Row tracking: ids for the rows of new files, above all that were given before."""
+"""Row tracking: base row ids of new files, above the high-water mark of the table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 ROW_TRACKING_DOMAIN: Final = "delta.rowTracking"
-"""The domain that holds the highest id given so far."""
+"""The metadata domain that holds the high-water mark of row ids."""
 
 _NAMES: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 
@@ -35,17 +35,17 @@ MaterialisedIds = tuple[str, str]
 
 
 def materialised_ids(metadata: Metadata) -> MaterialisedIds | None:
-    """Name the columns of files that keep a copied row's id and version; None without tracking.
+    """Return the columns that hold ids and versions of copied rows; None without row tracking.
 
     Raises:
-        FormatError: Row tracking is on, and the table does not name them.
+        FormatError: Row tracking is on, and the table properties do not name them.
     """
     if not metadata.is_on(ENABLE_ROW_TRACKING):
         return None
     names = tuple(metadata.configuration.get(key) for key in _NAMES)
     if None in names:
         raise FormatError(
-            "row tracking is on but the table does not name its columns for copied rows",
+            "row tracking is on but the table does not name its materialized columns",
             expected=" and ".join(_NAMES),
             found=names,
         )
@@ -53,7 +53,7 @@ def materialised_ids(metadata: Metadata) -> MaterialisedIds | None:
 
 
 def high_water_mark(configuration: str | None) -> int:
-    """Give the highest id so far, -1 if there is none.
+    """Return the highest row id assigned so far, -1 if there is none.
 
     >>> high_water_mark('{"rowIdHighWaterMark":41}')
     41
@@ -66,7 +66,7 @@ def high_water_mark(configuration: str | None) -> int:
         value = None
     if type(value) is not int or value < -1:
         raise FormatError(
-            f"the domain {ROW_TRACKING_DOMAIN} does not say which ids are taken",
+            f"the domain {ROW_TRACKING_DOMAIN} does not hold a high-water mark",
             expected='{"rowIdHighWaterMark": a number}',
             found=configuration[:80],
         )
@@ -76,9 +76,9 @@ def high_water_mark(configuration: str | None) -> int:
 def with_row_ids(
     adds: Sequence[dict[str, Any]], mark: int, version: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """Give files without ids those above a mark, and the mark that follows.
+    """Assign base row ids above the high-water mark to files without, and return the new mark.
 
-    These are new files, and old ones that were there before rows were tracked.
+    Files without ids are new, or older than the table feature.
     """
     numbered: list[dict[str, Any]] = []
     for body in adds:

@@ -1,4 +1,4 @@
-"""Which files an operation is about, by the log alone: before any row is read."""
+"""Which files an operation has to read, by partition values and statistics of the log."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ __all__ = ["Targets", "targets_of"]
 
 @dataclass(frozen=True)
 class Targets:
-    """The files of a version, by what a condition says of them.
+    """The files of a version, by how a condition matches them.
 
     Attributes:
-        predicate: What is understood of the condition.
-        whole: Files all of whose rows satisfy it.
-        open: Files that have to be looked into.
+        predicate: What pruning understands of the condition.
+        whole: Indexes of files all of whose rows match.
+        open: Indexes of files whose rows have to be read.
+        total: The number of files of the version.
     """
 
     predicate: Predicate
@@ -35,7 +36,7 @@ class Targets:
 
     @property
     def figures(self) -> dict[str, int]:
-        """What a report says of them."""
+        """Their counts for a report."""
         return {
             "files_scanned": len(self.open),
             "files_pruned": self.total - len(self.whole) - len(self.open),
@@ -44,11 +45,11 @@ class Targets:
 
 
 def targets_of(snapshot: Snapshot, predicate: Predicate, zone: str) -> Targets:
-    """Sort the files of a version by partition values and statistics; reads no row.
+    """Divide the files of a version by partition values and statistics; reads no data file.
 
     Args:
         snapshot: The version.
-        predicate: What is understood of the condition.
+        predicate: What pruning understands of the condition.
         zone: The time zone of timestamps that name none.
     """
     files = snapshot.files

@@ -1,6 +1,6 @@
-"""The last look at a commit before it is put: what would make rows come back is refused here.
+"""The last check of a commit before it is put: nothing may resurrect deleted rows.
 
-Other engines trust what the log says. Each rule was broken by some writer and cost its users rows.
+Other engines trust the log. Each of these rules was broken by some writer and corrupted tables.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def require_valid(
     """Refuse a commit that would break the table.
 
     Args:
-        table: For errors.
+        table: The location of the table, for messages.
         adds: Bodies of the add actions.
         removes: Bodies of the remove actions.
-        live: The entries that the commit replaces or removes, by their decoded paths.
-        shrinks: Whether a vector may have fewer rows than before, as when a version is restored.
+        live: The add actions that the commit replaces or removes, by their decoded paths.
+        shrinks: Whether a vector may delete fewer rows than before, as when a version is restored.
 
     Raises:
-        PlanError: It names the file and the rule.
+        PlanError: A rule is broken; it names the file and the rule.
     """
     added = _by_path(table, adds, "added")
     removed = _by_path(table, removes, "removed")
@@ -50,7 +50,7 @@ def require_valid(
         if path in removed:
             _check_pair(table, path, body, removed[path], shrinks=shrinks)
         elif path in live:
-            raise _broken(table, path, "is added again without removing what it was")
+            raise _broken(table, path, "is added again without a remove of its old entry")
 
 
 def _by_path(
@@ -73,7 +73,7 @@ def _check_remove(
         raise _broken(
             table,
             path,
-            f"is removed with the vector {now}, but it had {was}: both would stay alive",
+            f"is removed with the vector {now}, but it had {was}: both entries would stay live",
         )
 
 
@@ -88,10 +88,10 @@ def _check_add(table: str, path: str, body: Mapping[str, Any]) -> None:
         raise _broken(table, path, "has a vector but tight bounds")
     descriptor = Descriptor.from_json(vector)
     if descriptor.offset is None or descriptor.storage_type == "i":
-        raise _broken(table, path, "has a vector without an offset, which engines disagree about")
+        raise _broken(table, path, "has a vector without an offset, which engines read differently")
     if not 0 < descriptor.cardinality < rows:
         raise _broken(
-            table, path, f"has a vector that marks {descriptor.cardinality} of {rows} rows"
+            table, path, f"has a vector that deletes {descriptor.cardinality} of {rows} rows"
         )
 
 
@@ -123,5 +123,5 @@ def _cardinality(body: Mapping[str, Any]) -> int:
 def _broken(table: str, path: str, what: str) -> PlanError:
     return PlanError(
         f"a commit to {table} was stopped: {path} {what}",
-        hint="nothing was changed; please report this, it is a defect of the writer",
+        hint="nothing was changed; please report this bug",
     )

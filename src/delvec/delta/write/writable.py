@@ -1,4 +1,4 @@
-"""Whether delvec may write to a table: every feature is handled, or refused by name."""
+"""Whether delvec can write to a table: each table feature is supported or refused by name."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ def require_writable(
     inserts: bool = True,
     rewrites: bool = False,
 ) -> None:
-    """Refuse what delvec would write wrongly, by name.
+    """Refuse an operation on a table with a feature in use that delvec does not write.
 
     Args:
-        snapshot: The table as it is.
-        operation: What is about to be done to it.
-        columns_set: The columns to which an update or the updates of a merge give new values.
+        snapshot: The version that the operation starts from.
+        operation: The operation.
+        columns_set: The columns that an update, or the updates of a merge, set.
         inserts: Whether a merge may insert rows.
-        rewrites: Whether a delete may write the rows that it keeps into new files; it does in any
-            case where vectors are off.
+        rewrites: Whether a delete may rewrite files; it always may where vectors are off.
 
     Raises:
-        UnsupportedFeatureError: With the feature and what helps.
+        UnsupportedFeatureError: It names the feature, and what helps.
     """
     _require_known(snapshot)
     writes_files = operation in _WRITING_FILES or (
@@ -67,10 +66,10 @@ def require_writable(
 
 
 def writes_vectors(snapshot: Snapshot) -> bool:
-    """Tell whether deletes of rows go into vectors; if not, files are written anew.
+    """Return whether deletes write deletion vectors; if not, they rewrite files.
 
     Raises:
-        UnsupportedFeatureError: Vectors are switched on, and so is what forbids them.
+        UnsupportedFeatureError: Vectors are on, and so is a feature or property that forbids them.
     """
     if not _vectors_are_on(snapshot):
         return False
@@ -105,17 +104,17 @@ def _require_known(snapshot: Snapshot) -> None:
     unknown = sorted(protocol.features - FEATURES.keys())
     if unknown:
         raise UnsupportedFeatureError(
-            f"{table} needs a writer that knows {', '.join(unknown)}; delvec would break it",
+            f"{table} needs a writer that supports {', '.join(unknown)}; delvec would break it",
             feature=unknown[0],
             needed_by=table,
-            hint="is there a newer delvec? Reading works without",
+            hint="is there a newer delvec? Reading works without it",
         )
 
 
 def _is_in_use(feature: Feature, snapshot: Snapshot) -> bool:
-    """Whether a feature is switched on, by its property or, without one, by being there.
+    """Return whether a feature is in use: by its property, or else by the protocol.
 
-    A property counts even where the protocol does not name its feature: engines look no further.
+    A property counts even where the protocol does not list its feature, as in other engines.
     """
     if feature.switch:
         return snapshot.metadata.is_on(feature.switch)
@@ -134,11 +133,11 @@ def _identity_columns(snapshot: Snapshot) -> frozenset[str]:
 
 def _refusal(snapshot: Snapshot, name: str, what: str, feature: Feature) -> UnsupportedFeatureError:
     reasons = {
-        "append_only": "the table only takes new rows",
-        "identity": "delvec does not make values of identity columns",
+        "append_only": "the table is append-only",
+        "identity": "delvec does not generate values of identity columns",
         "moved": "the table has moved",
     }
-    reason = reasons.get(feature.writing, "delvec does not write what it demands")
+    reason = reasons.get(feature.writing, "delvec does not write what it requires")
     return UnsupportedFeatureError(
         f"{what} is refused because of {name}: {reason}",
         feature=name,
