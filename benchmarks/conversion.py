@@ -24,7 +24,7 @@ from delvec.delta.parquet.footer_statistics import file_statistics, statistics_j
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.delta.write.change import Change, Marked, Reads
+from delvec.delta.write.change import Change, Reads, VectorUpdate
 from delvec.delta.write.commit import Base, commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
@@ -129,10 +129,10 @@ def mark(snapshot: Snapshot, rows: range, step: int) -> None:
     old = load_vectors(snapshot.storage, files.data_files())
     fresh = Bitmap(range(0, ROWS_OF_A_FILE, step))
     marked = tuple(
-        Marked(file, ROWS_OF_A_FILE, fresh if before is None else before | fresh)
+        VectorUpdate(file, ROWS_OF_A_FILE, fresh if before is None else before | fresh)
         for file, before in zip(files.entries(), old, strict=True)
     )
-    put(Base.of(snapshot), Change("DELETE", reads=Reads(Always()), marked=marked))
+    put(Base.of(snapshot), Change("DELETE", reads=Reads(Always()), vector_updates=marked))
 
 
 def put(base: Base, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""Marks for cases of which only some run each time."""
+"""Found for cases of which only some run each time."""
 
 from __future__ import annotations
 

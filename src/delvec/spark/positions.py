@@ -2,7 +2,7 @@
 
 The JVM aggregates positions to words of 64 bits, so that at most 16 bytes for each word with a hit
 come to the driver, whatever the rows hold. (Spark's own `bitmap_construct_agg` gives pages of 4 KiB
-and sorts all rows first, which takes twice as long where hits are dense.) Where the words of all
+and sorts all rows first, which takes repeated as long where hits are dense.) Where the words of all
 files that are looked at could take more than `spark.delvec.write.hitMemory`, tasks make the
 vectors instead.
 """
@@ -55,13 +55,13 @@ class Hits:
 
     Attributes:
         bitmaps: Their positions, by the number of their file.
-        counts: How many there are of each kind that was asked for.
-        twice: Numbers of the files in which a row came more than once.
+        counts: How many satisfy each of the conditions that were asked for.
+        repeated: Numbers of the files in which a row was found more than once.
     """
 
     bitmaps: Mapping[int, Bitmap]
     counts: Mapping[str, int]
-    twice: tuple[int, ...] = ()
+    repeated: tuple[int, ...] = ()
 
 
 def fits_driver(spark: SparkSession, files: FileSet) -> bool:
@@ -70,14 +70,14 @@ def fits_driver(spark: SparkSession, files: FileSet) -> bool:
     return bool(at_most <= bytes_setting(spark, HIT_MEMORY, "256m"))
 
 
-def hit_words(rows: DataFrame, kinds: Mapping[str, str]) -> DataFrame:
+def hit_words(rows: DataFrame, counted: Mapping[str, str]) -> DataFrame:
     """Give (number of the file, number of the word, its bits, how many rows made it).
 
     Args:
         rows: With `NUMBER` and `POSITION`.
-        kinds: Conditions in SQL, by the name of a column that counts the rows that satisfy them.
+        counted: Conditions in SQL, by the name of a column that counts the rows that satisfy them.
     """
-    counts = [functions.expr(f"count_if({sql})").alias(name) for name, sql in kinds.items()]
+    counts = [functions.expr(f"count_if({sql})").alias(name) for name, sql in counted.items()]
     return rows.groupBy(
         functions.expr(f"int({NUMBER})").alias(NUMBER),
         functions.expr(f"int(shiftright({POSITION}, 6))").alias("word"),
@@ -100,21 +100,21 @@ def bitmap_of(words: NDArray[np.int64], bits: NDArray[np.int64]) -> Bitmap:
     return Bitmap.from_pages(numbers + 1, pages.view(np.uint8).reshape(-1))
 
 
-def find_rows(rows: DataFrame, kinds: Mapping[str, str] | None = None) -> Hits:
+def find_rows(rows: DataFrame, counted: Mapping[str, str] | None = None) -> Hits:
     """Run one job that gives the positions of all rows; see `hit_words`."""
-    found: pa.Table = hit_words(rows, kinds or {}).toArrow()
-    counts = {name: pc.sum(found.column(name)).as_py() or 0 for name in kinds or ()}
+    found: pa.Table = hit_words(rows, counted or {}).toArrow()
+    counts = {name: pc.sum(found.column(name)).as_py() or 0 for name in counted or ()}
     if not found.num_rows:
         return Hits({}, counts)
     found = found.sort_by(NUMBER)
-    numbers, words, bits, came = (
+    numbers, words, bits, found_rows = (
         found.column(name).to_numpy() for name in (NUMBER, "word", "bits", "rows")
     )
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    bitmaps, twice = {}, []
+    bitmaps, repeated = {}, []
     for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
         number = int(numbers[start])
         bitmaps[number] = bitmap_of(words[start:stop].astype(np.int64), bits[start:stop])
-        if bitmaps[number].cardinality != came[start:stop].sum():
-            twice.append(number)
-    return Hits(bitmaps, counts, tuple(twice))
+        if bitmaps[number].cardinality != found_rows[start:stop].sum():
+            repeated.append(number)
+    return Hits(bitmaps, counts, tuple(repeated))

@@ -540,5 +540,7 @@ def test_many_vectors_are_packed_into_few_files(tmp_path: Path) -> None:
     [[path, size]] = done.change.vector_files.items()
     assert (builder.root / path).stat().st_size == size
     assert len(path.split("/")[0]) == 2, "the random prefix that the table asks for"
-    assert {each.descriptor.file_path for each in done.change.marked if each.descriptor} == {path}
+    assert {
+        each.descriptor.file_path for each in done.change.vector_updates if each.descriptor
+    } == {path}
     assert len(ids(builder.root)) == 120

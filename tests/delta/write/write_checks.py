@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from delvec import DeltaTable
 from delvec.delta.read.load_vectors import load_vectors
-from delvec.delta.write.change import Change, Marked
+from delvec.delta.write.change import Change, VectorUpdate
 from delvec.delta.write.commit import commit
 from delvec.vector import Bitmap, Descriptor
 from tests.delta.log_files import commits
@@ -86,7 +86,7 @@ def deletion(
         [old] = load_vectors(snapshot.storage, snapshot.files.data_files([number]))
         new, count = Bitmap(list(positions)), file.rows
         assert count is not None
-        marked.append(Marked(file, count, new if old is None else old | new))
+        marked.append(VectorUpdate(file, count, new if old is None else old | new))
     return Change(**{"operation": "DELETE", "marked": tuple(marked), **more})
 
 

@@ -12,7 +12,7 @@ from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.delta.write.change import Change, Marked, Reads
+from delvec.delta.write.change import Change, Reads, VectorUpdate
 from delvec.delta.write.commit import Base, commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
@@ -38,12 +38,12 @@ def write_orders(path: str) -> None:
     adds = tuple(_data_file(snapshot, number, day) for number, day in enumerate(DAYS))
     _commit(Base.of(snapshot), Change("WRITE", added=adds))
     snapshot = open_snapshot(storage)
-    marked = tuple(
-        Marked(file, _ROWS, Bitmap(range(0, _ROWS, 7)))
+    updates = tuple(
+        VectorUpdate(file, _ROWS, Bitmap(range(0, _ROWS, 7)))
         for file in snapshot.files.entries()
         if file.add["partitionValues"]["day"] != DAYS[0]
     )
-    _commit(Base.of(snapshot), Change("DELETE", reads=Reads(Always()), marked=marked))
+    _commit(Base.of(snapshot), Change("DELETE", reads=Reads(Always()), vector_updates=updates))
 
 
 def _commit(base: Base, change: Change) -> None:

@@ -86,8 +86,8 @@ class MergeBuilder:
             InvalidArgumentError: Clauses or names are wrong, or several rows of the source match
                 one row of the table that a clause changes.
         """
+        from delvec.spark.delta.write.clauses import MergeRequest, numbered  # noqa: PLC0415
         from delvec.spark.delta.write.merge import merge  # noqa: PLC0415
-        from delvec.spark.delta.write.merge_request import MergeRequest, numbered  # noqa: PLC0415
         from delvec.spark.staging import staged  # noqa: PLC0415
 
         with staged(numbered(self.source)) as source:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from delvec.delta.schema.protocol import Protocol
     from delvec.vector import Bitmap, Descriptor
 
-__all__ = ["Change", "Marked", "Reads", "Transaction"]
+__all__ = ["Change", "Reads", "Transaction", "VectorUpdate"]
 
 
 @dataclass(frozen=True)
-class Marked:
+class VectorUpdate:
     """A live file of which more rows are deleted than before, but not all.
 
     Attributes:
@@ -82,7 +82,7 @@ class Change:
         parameters: What the history shows of it.
         metrics: Counts by Delta's names.
         reads: What it depends on.
-        marked: Files that get a new vector.
+        vector_updates: Files that get a new vector.
         vector_files: Files of vectors that were written for it, with their bytes.
         removed: Files that go.
         added: Bodies of the add actions of new files.
@@ -99,7 +99,7 @@ class Change:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     reads: Reads = Reads()
-    marked: tuple[Marked, ...] = ()
+    vector_updates: tuple[VectorUpdate, ...] = ()
     vector_files: Mapping[str, int] = field(default_factory=dict)
     removed: tuple[FileEntry, ...] = ()
     added: tuple[Mapping[str, Any], ...] = ()
@@ -114,4 +114,6 @@ class Change:
     @property
     def is_blind_append(self) -> bool:
         """Whether it only adds rows, whatever the table holds."""
-        return self.reads.predicate is None and not (self.marked or self.removed or self.metadata)
+        return self.reads.predicate is None and not (
+            self.vector_updates or self.removed or self.metadata
+        )

@@ -20,7 +20,7 @@ from delvec.delta.schema.properties import (
     IN_COMMIT_TIMESTAMPS_SINCE_TIME,
     IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
 )
-from delvec.delta.write.commit_lines import commit_info, encoded, marked_add, removal
+from delvec.delta.write.commit_lines import commit_info, encoded, removal, updated_add
 from delvec.delta.write.conflicts import Winner, isolation_level, rebased
 from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, high_water_mark, with_row_ids
 from delvec.delta.write.store_vectors import store_vectors
@@ -122,7 +122,9 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
             error.attempts = attempts
             raise
         reconciled += united
-    used = {each.descriptor.file_path for each in change.marked if each.descriptor is not None}
+    used = {
+        each.descriptor.file_path for each in change.vector_updates if each.descriptor is not None
+    }
     stale = change.vector_files.keys() - used
     uncommitted.drop(stale)
     sizes = {path: size for path, size in change.vector_files.items() if path not in stale}
@@ -154,10 +156,10 @@ def _actions(
     if tracks:
         info["tags"] = {"delta.rowTracking.preserved": str(change.keeps_row_ids).lower()}
     mark = base.row_ids
-    adds = [*map(dict, change.added), *map(marked_add, change.marked)]
+    adds = [*map(dict, change.added), *map(updated_add, change.vector_updates)]
     if tracks:
         adds, mark = with_row_ids(adds, base.row_ids, version)
-    gone = [each.file for each in change.marked]
+    gone = [each.file for each in change.vector_updates]
     removes = [removal(file, now) for file in (*change.removed, *gone)]
     live = {file.path: file.add for file in (*change.removed, *gone)}
     require_valid(base.storage.root, adds, removes, live, shrinks=change.shrinks)

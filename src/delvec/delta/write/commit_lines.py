@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from delvec.delta.log.file_set import FileEntry
-    from delvec.delta.write.change import Change, Marked
+    from delvec.delta.write.change import Change, VectorUpdate
 
-__all__ = ["commit_info", "encoded", "marked_add", "removal"]
+__all__ = ["commit_info", "encoded", "removal", "updated_add"]
 
 _KEPT_BY_REMOVES = ("partitionValues", "size", "tags", "baseRowId", "defaultRowCommitVersion")
 
 
-def marked_add(marked: Marked) -> dict[str, Any]:
+def updated_add(update: VectorUpdate) -> dict[str, Any]:
     """Add a file again with its new vector: all else stays, but its bounds are wide from now on."""
-    if marked.descriptor is None:
+    if update.descriptor is None:
         raise AssertionError("the vector is stored before the commit is written")
-    entry = marked.file.add
-    old = marked.file.descriptor
+    entry = update.file.add
+    old = update.file.descriptor
     return {
         **entry,
         "dataChange": True,
-        "stats": widened(entry.get("stats"), marked.rows, old.cardinality if old else 0),
-        "deletionVector": marked.descriptor.to_json(),
+        "stats": widened(entry.get("stats"), update.rows, old.cardinality if old else 0),
+        "deletionVector": update.descriptor.to_json(),
     }
 
 

@@ -30,7 +30,7 @@ from delvec.delta.log.snapshot import added_files
 from delvec.delta.parquet.footer_statistics import require_row_count
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.schema.properties import ISOLATION_LEVEL
-from delvec.delta.write.change import Marked
+from delvec.delta.write.change import VectorUpdate
 from delvec.errors import ConflictError
 from delvec.vector import Bitmap, Descriptor
 
@@ -99,19 +99,19 @@ def rebased(change: Change, winner: Winner, storage: Storage) -> tuple[Change, i
         ConflictError: It does not stand; nothing was changed.
     """
     _check_table(change, winner)
-    marked = {each.file.path: each for each in change.marked}
+    updates = {each.file.path: each for each in change.vector_updates}
     removed = {each.path for each in change.removed}
-    gone = sorted((set(marked) | removed) & set(winner.removes))
+    gone = sorted((set(updates) | removed) & set(winner.removes))
     lost = [path for path in gone if path in removed or path not in winner.adds]
     if lost:
         raise _conflict(winner, "removed or rewrote files that this change is about", lost)
-    again = sorted((set(marked) | removed) & (set(winner.adds) - set(winner.removes)))
+    again = sorted((set(updates) | removed) & (set(winner.adds) - set(winner.removes)))
     if again:  # such as by giving rows their ids
         raise _conflict(winner, "wrote new entries for files that this change is about", again)
     if not change.reads.row_wise and (touched := change.reads.files & set(winner.removes)):
         raise _conflict(winner, "changed files whose rows this change depends on", sorted(touched))
     _check_new_rows(change, winner, storage)
-    united = {path: _united(marked[path], winner, storage) for path in gone}
+    united = {path: _united(updates[path], winner, storage) for path in gone}
     return _replaced(change, united, storage), len(united)
 
 
@@ -162,7 +162,7 @@ def _came_back(path: str, winner: Winner, storage: Storage) -> bool:
     return not before.issubset(after)
 
 
-def _united(ours: Marked, winner: Winner, storage: Storage) -> Marked:
+def _united(ours: VectorUpdate, winner: Winner, storage: Storage) -> VectorUpdate:
     """Take the winner's vector of a file and add our rows, if both deleted different ones."""
     path, entry = ours.file.path, winner.adds[ours.file.path]
     base, theirs = (_vector(path, each, storage) for each in (ours.file.add, entry))
@@ -171,7 +171,7 @@ def _united(ours: Marked, winner: Winner, storage: Storage) -> Marked:
         raise _conflict(winner, "brought rows back in files that this change is about", [path])
     if not (theirs - base).isdisjoint(mine - base):
         raise _conflict(winner, "deleted rows that this change deletes too", [path])
-    return Marked(FileEntry(path, entry), ours.rows, mine | theirs)
+    return VectorUpdate(FileEntry(path, entry), ours.rows, mine | theirs)
 
 
 def _vector(path: str, entry: Mapping[str, Any], storage: Storage) -> Bitmap:
@@ -184,17 +184,17 @@ def _stored(path: str, descriptor: Descriptor | None, storage: Storage) -> Bitma
     return Bitmap() if vector is None else vector
 
 
-def _replaced(change: Change, united: Mapping[str, Marked], storage: Storage) -> Change:
+def _replaced(change: Change, united: Mapping[str, VectorUpdate], storage: Storage) -> Change:
     """Put united vectors in place; a file that has no live rows left is removed outright."""
-    marked = [united.get(each.file.path, each) for each in change.marked]
-    empty = [each for each in marked if each.cardinality == each.rows]
+    updates = [united.get(each.file.path, each) for each in change.vector_updates]
+    empty = [each for each in updates if each.cardinality == each.rows]
     for each in empty:
         require_row_count(storage, each.file.path, each.file.add, each.rows)
-    if any(each.cardinality > each.rows for each in marked):
+    if any(each.cardinality > each.rows for each in updates):
         raise AssertionError("a vector marks rows that a file does not have")
     return replace(
         change,
-        marked=tuple(each for each in marked if each.cardinality < each.rows),
+        vector_updates=tuple(each for each in updates if each.cardinality < each.rows),
         removed=(*change.removed, *(each.file for each in empty)),
     )
 

@@ -18,9 +18,9 @@ def operation_metrics(change: Change) -> dict[str, int]:
     """
     if change.operation not in ("DELETE", "UPDATE", "MERGE", "WRITE"):
         return dict(change.metrics)
-    updated = sum(each.file.descriptor is not None for each in change.marked)
+    updated = sum(each.file.descriptor is not None for each in change.vector_updates)
     vectors = {
-        "Added": len(change.marked),
+        "Added": len(change.vector_updates),
         "Removed": updated + sum(file.descriptor is not None for file in change.removed),
         "Updated": updated,
     }

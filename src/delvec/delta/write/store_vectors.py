@@ -38,12 +38,14 @@ def store_vectors(
     storage: Storage, metadata: Metadata, change: Change, uncommitted: UncommittedFiles
 ) -> Change:
     """Write the vectors of a change that are not stored yet; give the change with their places."""
-    missing = [index for index, each in enumerate(change.marked) if each.descriptor is None]
+    missing = [index for index, each in enumerate(change.vector_updates) if each.descriptor is None]
     if not missing:
         return change
-    vectors = [vector for index in missing if (vector := change.marked[index].vector) is not None]
+    vectors = [
+        vector for index in missing if (vector := change.vector_updates[index].vector) is not None
+    ]
     files = delta_file.pack(vectors, prefix=random_prefix(metadata))
-    marked, places, sizes = list(change.marked), iter(missing), dict(change.vector_files)
+    updates, places, sizes = list(change.vector_updates), iter(missing), dict(change.vector_files)
 
     def put(file: VectorFile) -> None:
         storage.write(file.path, file.data)  # the name is new
@@ -54,10 +56,10 @@ def store_vectors(
             sizes[file.path] = len(file.data)
             for descriptor in file.descriptors:
                 index = next(places)
-                marked[index] = replace(marked[index], descriptor=descriptor)
+                updates[index] = replace(updates[index], descriptor=descriptor)
             yield file, 1
 
     # The files are packed one by one: the budget is how many are in memory.
     for _ in in_order(put, registered(), threads=_PUTS_AT_ONCE, budget=_PUTS_AT_ONCE - 1):
         pass
-    return replace(change, marked=tuple(marked), vector_files=sizes)
+    return replace(change, vector_updates=tuple(updates), vector_files=sizes)

@@ -184,11 +184,11 @@ def _report(
     spent = attempt.spent
     facts: dict[str, Any] = {**outcome.figures, "scans": spent.scans}
     if change is not None:
-        updated = sum(each.file.descriptor is not None for each in change.marked)
+        updated = sum(each.file.descriptor is not None for each in change.vector_updates)
         facts |= {
             "files_added": len(change.added),
             "files_removed": len(change.removed),
-            "vectors_added": len(change.marked) - updated,
+            "vectors_added": len(change.vector_updates) - updated,
             "vectors_updated": updated,
             "vectors_removed": sum(file.descriptor is not None for file in change.removed),
             "bytes_added": sum(int(body["size"]) for body in change.added),

@@ -136,7 +136,7 @@ def _replace_where(
     change = replace(
         _change(attempt, state, written, "Overwrite", {"predicate": text}),
         reads=gone.reads,
-        marked=gone.marked,
+        vector_updates=gone.vector_updates,
         vector_files=gone.vector_files,
         removed=gone.removed,
         added=(*gone.added, *written.adds),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import functions
+
+from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
+from delvec.identifiers import quote
 from delvec.spark.delta.write.data_files import write_change_rows
 
 if TYPE_CHECKING:
@@ -15,7 +19,10 @@ if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.transaction import Attempt
 
-__all__ = ["has_change_feed", "store_change_rows"]
+__all__ = ["OLD", "has_change_feed", "old_and_new", "store_change_rows"]
+
+OLD: Final = "__delvec_old"
+"""The column with the values of a row before an update or a delete."""
 
 
 def has_change_feed(metadata: Metadata) -> bool:
@@ -35,3 +42,10 @@ def store_change_rows(
         )
         attempt.uncommitted.add_folder(written.folder)
     return written.adds
+
+
+def old_and_new(rows: DataFrame, names: tuple[str, ...], kind: str) -> DataFrame:
+    """Return staged rows for the change feed: as they were, or as they are."""
+    before = kind in ("update_preimage", "delete")
+    columns = [f"{OLD}.{quote(name)}" if before else quote(name) for name in names]
+    return rows.select(*columns, functions.lit(kind).alias(CHANGE_TYPE))

@@ -1,47 +1,43 @@
-"""New values of rows: the clauses of UPDATE and MERGE as columns of one projection.
-
-Each row is the affair of one clause, the first whose condition it satisfies; its number is in the
-column `KIND`, 0 for none. No expression of a clause is evaluated for the rows of another.
-"""
+"""The clauses of UPDATE and MERGE, and what a MERGE was asked for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import Column, functions
 
-from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.types import StructType
 from delvec.delta.schema.walk import resolve
 from delvec.errors import InvalidArgumentError
-from delvec.identifiers import quote, split_path
+from delvec.identifiers import split_path
 from delvec.spark import jvm
-from delvec.spark.delta.write.conform_rows import Conversion, default_of
+from delvec.spark.delta.scan.conditions import text_of
+from delvec.spark.delta.write.file_outcomes import require_ratio
 from delvec.spark.jvm import items
-from delvec.spark.types import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from delvec.delta.schema.types import DataType, Field
+    from delvec.delta.schema.types import DataType
 
 __all__ = [
-    "KIND",
+    "SOURCE_ROW",
     "Assigned",
     "Clause",
+    "MergeRequest",
     "When",
     "assigned",
     "bound",
     "expression",
-    "kind_of",
-    "new_values",
+    "numbered",
 ]
 
-KIND: Final = "__delvec_kind"
+SOURCE_ROW: Final = "__delvec_source_row"
+"""The column that numbers the rows of a source."""
+
 When: TypeAlias = Literal["matched", "not_matched", "not_matched_by_source"]
 Value: TypeAlias = "str | Column | Any"
 
@@ -72,22 +68,89 @@ class Assigned:
     values: Mapping[str, Column]
 
 
+@dataclass(frozen=True)
+class MergeRequest:
+    """A MERGE as the user asked for it.
+
+    Attributes:
+        source: The rows to merge, each with its number in `SOURCE_ROW`; the same for every job.
+        on: When a row of the source matches one of the target.
+        aliases: What conditions and values call the target and the source.
+        clauses: What to do, in order.
+        merge_schema: Whether columns that only the source has become columns of the table.
+        rewrite_ratio: Rewrite a file when this share of its rows is deleted.
+    """
+
+    source: DataFrame
+    on: str | Column
+    aliases: tuple[str, str]
+    clauses: tuple[Clause, ...]
+    merge_schema: bool = False
+    rewrite_ratio: float | None = None
+
+    def of(self, when: When) -> list[Clause]:
+        """Return the clauses for matched, not matched, or not matched by source rows."""
+        return [clause for clause in self.clauses if clause.when == when]
+
+    def require_valid(self) -> None:
+        """Refuse clauses that could never apply.
+
+        Raises:
+            InvalidArgumentError: There is no clause, or one follows another without a condition.
+        """
+        require_ratio(self.rewrite_ratio)
+        if not self.clauses:
+            raise InvalidArgumentError(
+                "a merge needs at least one clause",
+                hint="add .when_matched_update_all() or .when_not_matched_insert_all()",
+            )
+        for when in ("matched", "not_matched", "not_matched_by_source"):
+            if any(clause.condition is None for clause in self.of(when)[:-1]):
+                raise InvalidArgumentError(
+                    f"a clause for rows that are {when.replace('_', ' ')} stands behind one without"
+                    " a condition, and would never apply",
+                    hint="only the last clause of each kind may go without a condition",
+                )
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the operation parameters of the commit."""
+
+        def shown(when: When) -> list[dict[str, str]]:
+            return [
+                {"actionType": clause.action}
+                | ({} if clause.condition is None else {"predicate": text_of(clause.condition)})
+                for clause in self.of(when)
+            ]
+
+        return {
+            "predicate": [text_of(self.on)],
+            "matchedPredicates": shown("matched"),
+            "notMatchedPredicates": shown("not_matched"),
+            "notMatchedBySourcePredicates": shown("not_matched_by_source"),
+        }
+
+
+def numbered(source: DataFrame) -> DataFrame:
+    """Number the rows of a source, so that those without a match can be told."""
+    return source.withColumn(SOURCE_ROW, functions.monotonically_increasing_id())
+
+
 def expression(value: Value) -> Column:
-    """Take SQL, a column, or a plain value of Python."""
+    """Return SQL, a column, or a plain value of Python as a column."""
     if isinstance(value, str):
         return functions.expr(value)
     return value if isinstance(value, Column) else functions.lit(value)
 
 
 def bound(spark: SparkSession, each: Assigned, rows: DataFrame) -> Assigned:
-    """Let the names in a clause mean the columns of some rows, whatever these are joined with.
+    """Resolve the names in a clause against some rows, whatever these are joined with later.
 
     Raises:
         AnalysisException: They have no such column.
     """
     column_of = jvm.view_of(spark).org.apache.spark.sql.classic.ExpressionUtils.column
 
-    def meant(value: Column) -> Column:
+    def resolved(value: Column) -> Column:
         plan: Any = rows.select(value)._jdf.queryExecution().analyzed()  # noqa: SLF001
         if plan.getClass().getSimpleName() != "Project":
             raise InvalidArgumentError("a clause computes values of one row from that row alone")
@@ -97,15 +160,15 @@ def bound(spark: SparkSession, each: Assigned, rows: DataFrame) -> Assigned:
 
     condition = each.clause.condition
     if condition is not None:
-        condition = meant(expression(condition))
-    values = {name: meant(value) for name, value in each.values.items()}
+        condition = resolved(expression(condition))
+    values = {name: resolved(value) for name, value in each.values.items()}
     return Assigned(each.number, replace(each.clause, condition=condition), values)
 
 
 def assigned(
     clause: Clause, number: int, schema: StructType, old: Callable[[str], Column] | None
 ) -> Assigned:
-    """Find the columns that a clause gives values to; `a.b` is a field of the struct `a`.
+    """Resolve the columns that a clause assigns; `a.b` is a field of the struct `a`.
 
     Raises:
         InvalidArgumentError: There is no such column, or it is given two values.
@@ -129,9 +192,9 @@ def assigned(
 
 
 def _with_field(base: Column, kind: DataType, path: Sequence[str], value: Column) -> Column:
-    """Give a field a new value; where its struct is NULL, it is not afterwards.
+    """Return a struct with a new value for a field; a null struct becomes one with that field.
 
-    Spark's `withField` leaves a NULL as it is, and would lose the value.
+    Spark's `withField` keeps a null struct, and would lose the value.
     """
     if not path:
         return value
@@ -149,123 +212,7 @@ def _with_field(base: Column, kind: DataType, path: Sequence[str], value: Column
 
 
 def _path(schema: StructType, name: str) -> list[str]:
-    """Give the names of a column as the table has them; a name with dots comes first."""
+    """Return the path of a column in the table's spelling; a column with dots in its name wins."""
     if any(field.name.lower() == name.lower() for field in schema.fields):
         return [schema.field(name).name]
     return [each.name for each in resolve(schema, split_path(name), structs_only=True)]
-
-
-def kind_of(clauses: Sequence[Assigned], is_matched: Column | None) -> Column:
-    """Give the number of the clause that a row belongs to, 0 for none."""
-    kind = None
-    for each in clauses:
-        applies = functions.lit(True) if is_matched is None else is_matched
-        if each.clause.when == "not_matched_by_source" and is_matched is not None:
-            applies = ~is_matched
-        if each.clause.condition is not None:
-            applies = applies & expression(each.clause.condition)
-        number = functions.lit(each.number)
-        kind = functions.when(applies, number) if kind is None else kind.when(applies, number)
-    return functions.lit(0) if kind is None else kind.otherwise(functions.lit(0))
-
-
-def new_values(
-    spark: SparkSession,
-    schema: StructType,
-    rows: DataFrame,
-    clauses: Sequence[Assigned],
-    old: Callable[[str], Column] | None,
-    kept: Mapping[str, Column],
-) -> DataFrame:
-    """Evaluate clauses: the table's columns with their new values, then those that are kept.
-
-    Args:
-        spark: The session.
-        schema: The columns of the table.
-        rows: With `KIND`, and all that the expressions name.
-        clauses: All that the rows may belong to.
-        old: Gives the value that a column has so far; None where rows are new.
-        kept: Columns to carry along, by name; `KIND` is carried in any case.
-    """
-    changing = [each for each in clauses if each.clause.action != "delete"]
-    values = {
-        _value_name(each, index): functions.when(
-            functions.col(KIND) == each.number, each.values[field.name]
-        )
-        for each in changing
-        for index, field in enumerate(schema.fields)
-        if field.name in each.values
-    }
-    olds = (
-        {}
-        if old is None
-        else {
-            f"__delvec_old_{index}": old(field.name)
-            for index, field in enumerate(schema.fields)
-            if _is_carried_over(field, changing)
-        }
-    )
-    columns = {**kept, KIND: functions.col(KIND), **values, **olds}
-    evaluated = rows.select(*(column.alias(name) for name, column in columns.items()))
-    have = {field.name: field for field in evaluated.schema.fields}
-    conversion = Conversion(spark)
-
-    def branch(each: Assigned, index: int, field: Field) -> Column | None:
-        if field.name in each.values:
-            return conversion.column(have[_value_name(each, index)], field)
-        if GENERATION in field.metadata:
-            return None  # comes from the other columns, below
-        if each.clause.action == "update":
-            return functions.col(f"__delvec_old_{index}")
-        return default_of(field)
-
-    new = [
-        _chosen(field, [(each.number, branch(each, index, field)) for each in changing]).alias(
-            field.name
-        )
-        for index, field in enumerate(schema.fields)
-    ]
-    carried = [functions.col(quote(name)) for name in (*kept, KIND)]
-    return _generated(evaluated.select(*new, *carried), schema, changing)
-
-
-def _value_name(each: Assigned, index: int) -> str:
-    return f"__delvec_new_{each.number}_{index}"
-
-
-def _is_carried_over(field: Field, changing: Sequence[Assigned]) -> bool:
-    return GENERATION not in field.metadata and any(
-        each.clause.action == "update" and field.name not in each.values for each in changing
-    )
-
-
-def _chosen(field: Field, branches: Sequence[tuple[int, Column | None]]) -> Column:
-    """Give the value of the clause that a row belongs to, null for the rows of no clause."""
-    there = [(number, value) for number, value in branches if value is not None]
-    if not there:
-        return functions.lit(None).cast(spark_type(field.type))
-    first = functions.when(functions.col(KIND) == there[0][0], there[0][1])
-    chosen = reduce(
-        lambda so_far, each: so_far.when(functions.col(KIND) == each[0], each[1]), there[1:], first
-    )
-    return chosen.cast(spark_type(field.type))
-
-
-def _generated(rows: DataFrame, schema: StructType, changing: Sequence[Assigned]) -> DataFrame:
-    """Fill generated columns from the new values, where a clause gives them none itself."""
-    missing = {
-        field.name: [each.number for each in changing if field.name not in each.values]
-        for field in schema.fields
-        if GENERATION in field.metadata
-    }
-    filled = {
-        name: functions.when(
-            functions.col(KIND).isin(numbers),
-            functions.expr(str(schema.field(name).metadata[GENERATION])).cast(
-                spark_type(schema.field(name).type)
-            ),
-        ).otherwise(functions.col(quote(name)))
-        for name, numbers in missing.items()
-        if numbers
-    }
-    return rows.withColumns(filled) if filled else rows

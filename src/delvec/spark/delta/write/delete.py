@@ -16,7 +16,7 @@ from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import plan_targets, text_of
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
-from delvec.spark.delta.write.file_outcomes import Marks, mark, require_ratio
+from delvec.spark.delta.write.file_outcomes import Found, find_outcomes, require_ratio
 from delvec.spark.delta.write.rewrite import count_kept, kept_rows, store_rows
 from delvec.spark.positions import NUMBER, POSITION
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.write.targets import Targets
     from delvec.delta.write.transaction import Attempt
-    from delvec.spark.delta.write.file_outcomes import Fates
+    from delvec.spark.delta.write.file_outcomes import FileOutcomes
     from delvec.vector import Bitmap
 
 __all__ = ["delete", "prepare_delete"]
@@ -67,27 +67,27 @@ class _Delete:
             whole = snapshot.files.entries(targets.whole)
             gone = self._live_rows(targets)
         files = snapshot.files.select(targets.open)
-        marks = Marks()
+        found = Found()
         if len(files):
             with attempt.phase("find"):
-                found = self._hits(files)
-                marks = mark(attempt, files, found, vectors=vectors, ratio=self._ratio)
-        fates, rows = marks.fates, gone + marks.rows
+                hits = self._hits(files)
+                found = find_outcomes(attempt, files, hits, vectors=vectors, ratio=self._ratio)
+        outcomes, rows = found.outcomes, gone + found.rows
         figures = {**targets.figures, "rows_deleted": rows}
-        removed = (*whole, *fates.removed)
-        if not removed and not fates.marked:
+        removed = (*whole, *outcomes.removed)
+        if not removed and not outcomes.vector_updates:
             return Outcome(None, figures)
-        added, copied = self._copied(files, fates)
+        added, copied = self._copied(files, outcomes)
         change = Change(
             "DELETE",
             parameters={"predicate": [] if self._where is None else [text_of(self._where)]},
             metrics={"numDeletedRows": rows, "numCopiedRows": copied},
             reads=Reads(targets.predicate, time_zone=time_zone(self._spark)),
-            marked=fates.marked,
-            vector_files=marks.vector_files,
+            vector_updates=outcomes.vector_updates,
+            vector_files=found.vector_files,
             removed=removed,
             added=added,
-            change_files=self._change_files(targets, files, marks.hits) if added else (),
+            change_files=self._change_files(targets, files, found.hits) if added else (),
             transaction=attempt.options.transaction,
             user_metadata=attempt.options.commit_metadata,
         )
@@ -104,15 +104,17 @@ class _Delete:
         rows = scan(self._spark, self._snapshot, None, files, added=added)  # type: ignore[arg-type]
         return rows.where(self._where).select(NUMBER, POSITION)  # type: ignore[arg-type]
 
-    def _copied(self, files: FileSet, fates: Fates) -> tuple[tuple[Mapping[str, object], ...], int]:
+    def _copied(
+        self, files: FileSet, outcomes: FileOutcomes
+    ) -> tuple[tuple[Mapping[str, object], ...], int]:
         """Write the rows that stay of files that are rewritten."""
         attempt, snapshot = self._attempt, self._snapshot
-        if not fates.rewritten:
+        if not outcomes.rewritten:
             return (), 0
-        left = count_kept(snapshot, files, fates.rewritten)
+        left = count_kept(snapshot, files, outcomes.rewritten)
         if attempt.options.dry_run:
             return (), left
-        rows = kept_rows(self._spark, snapshot, files, fates.rewritten)
+        rows = kept_rows(self._spark, snapshot, files, outcomes.rewritten)
         return store_rows(attempt, TableState.of(snapshot), rows, left).adds, left
 
     def _change_files(

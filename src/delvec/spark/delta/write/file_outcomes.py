@@ -1,4 +1,4 @@
-"""What becomes of files in which rows were found: a vector, a copy without these rows, or nothing.
+"""What becomes of files in which rows were found: a new vector, a rewrite, or a removal.
 
 Memory grows with the vectors of the files that have hits, at most one bit for each of their rows.
 """
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from delvec.delta.parquet.footer_statistics import require_row_count
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.load_vectors import load_vectors
-from delvec.delta.write.change import Marked
-from delvec.errors import InvalidArgumentError, PlanError
+from delvec.delta.write.change import VectorUpdate
+from delvec.errors import InvalidArgumentError
 from delvec.spark.positions import find_rows, fits_driver
+from delvec.vector.unite import unite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,53 +26,54 @@ if TYPE_CHECKING:
     from delvec.delta.write.transaction import Attempt
     from delvec.vector import Bitmap
 
-__all__ = ["Fates", "Marks", "mark", "require_ratio"]
+__all__ = ["FileOutcomes", "Found", "find_outcomes", "require_ratio"]
 
 
 @dataclass(frozen=True)
-class Fates:
-    """Files with hits, by their number among the files that were looked at.
+class FileOutcomes:
+    """Files with hits, by what becomes of them.
 
     Attributes:
-        marked: Those that get a new vector.
-        emptied: Those that have no live row left.
-        rewritten: Those whose other rows are copied to new files, with all of their deleted rows.
+        vector_updates: Files that get a new vector.
+        emptied: Files without a live row left.
+        rewritten: All deleted rows of the files whose live rows are copied to new files, by the
+            number of the file among those that were scanned.
         rewritten_files: The same files, in that order.
     """
 
-    marked: tuple[Marked, ...] = ()
+    vector_updates: tuple[VectorUpdate, ...] = ()
     emptied: tuple[FileEntry, ...] = ()
     rewritten: Mapping[int, Bitmap] = field(default_factory=dict)
     rewritten_files: tuple[FileEntry, ...] = ()
 
     @property
     def removed(self) -> tuple[FileEntry, ...]:
-        """All files that go."""
+        """All files that are removed from the table."""
         return (*self.emptied, *self.rewritten_files)
 
     @property
     def is_empty(self) -> bool:
         """Whether no file has a hit."""
-        return not (self.marked or self.removed)
+        return not (self.vector_updates or self.removed)
 
 
 @dataclass(frozen=True)
-class Marks:
-    """What was found, and what becomes of it.
+class Found:
+    """The rows that a scan found, and what becomes of their files.
 
     Attributes:
-        fates: What becomes of the files.
+        outcomes: What becomes of the files.
         rows: How many rows were found.
-        counts: How many there are of each kind that was asked for.
-        twice: Paths of files in which a row came more than once.
-        hits: The rows, by the number of their file; empty if tasks kept them to themselves.
-        vector_files: Files of vectors that tasks have written, with their bytes.
+        counts: How many of them satisfy each of the conditions that were asked for.
+        repeated: Paths of files in which a row was found more than once.
+        hits: Positions by the number of their file; empty if tasks wrote the vectors.
+        vector_files: Vector files that tasks have written, with their bytes.
     """
 
-    fates: Fates = Fates()
+    outcomes: FileOutcomes = FileOutcomes()
     rows: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
-    twice: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
     hits: Mapping[int, Bitmap] = field(default_factory=dict)
     vector_files: Mapping[str, int] = field(default_factory=dict)
 
@@ -84,35 +86,36 @@ def require_ratio(ratio: float | None) -> None:
         )
 
 
-def mark(
+def find_outcomes(
     attempt: Attempt,
     files: FileSet,
     rows: DataFrame,
     *,
     vectors: bool,
     ratio: float | None = None,
-    kinds: Mapping[str, str] | None = None,
-) -> Marks:
+    counted: Mapping[str, str] | None = None,
+) -> Found:
     """Run the job that finds rows, and decide what becomes of their files.
 
     Args:
         attempt: The operation.
-        files: The files that are looked at; their numbers are the rows' `NUMBER`.
-        rows: The rows that are to go, with `NUMBER` and `POSITION`.
+        files: The files that are scanned; their numbers are the rows' `NUMBER`.
+        rows: The rows to delete, with `NUMBER` and `POSITION`.
         vectors: Whether the table takes vectors; without, files are rewritten.
         ratio: Rewrite a file when this share of its rows is deleted.
-        kinds: Conditions in SQL, by name, whose rows are to be counted.
+        counted: Conditions in SQL, by name, whose rows are counted.
     """
-    snapshot = attempt.snapshot
     if vectors and ratio is None and not fits_driver(attempt.spark, files):
-        from delvec.spark.delta.write.vectors_in_tasks import mark_by_tasks  # noqa: PLC0415
+        from delvec.spark.delta.write.vectors_in_tasks import (  # noqa: PLC0415
+            write_vectors_in_tasks,
+        )
 
-        return mark_by_tasks(attempt, files, rows, kinds or {})
-    hits = find_rows(rows, kinds)
-    fates = decide(snapshot, files, hits.bitmaps, vectors=vectors, ratio=ratio)
-    found = sum(bitmap.cardinality for bitmap in hits.bitmaps.values())
-    twice = tuple(files.paths[number].as_py() for number in hits.twice)
-    return Marks(fates, found, hits.counts, twice, hits.bitmaps)
+        return write_vectors_in_tasks(attempt, files, rows, counted or {})
+    hits = find_rows(rows, counted)
+    outcomes = decide(attempt.snapshot, files, hits.bitmaps, vectors=vectors, ratio=ratio)
+    count = sum(bitmap.cardinality for bitmap in hits.bitmaps.values())
+    repeated = tuple(files.paths[number].as_py() for number in hits.repeated)
+    return Found(outcomes, count, hits.counts, repeated, hits.bitmaps)
 
 
 def decide(
@@ -122,13 +125,13 @@ def decide(
     *,
     vectors: bool,
     ratio: float | None = None,
-) -> Fates:
+) -> FileOutcomes:
     """Unite hits with the vectors that files have, and decide what becomes of each file.
 
     Args:
         snapshot: The version.
-        files: The files that were looked at.
-        hits: Rows that are to go, by the number of their file.
+        files: The files that were scanned.
+        hits: Rows to delete, by the number of their file.
         vectors: Whether the table takes vectors; without, files are rewritten.
         ratio: Rewrite a file when this share of its rows is deleted.
     """
@@ -136,32 +139,19 @@ def decide(
     olds = load_vectors(snapshot.storage, files.data_files(numbers)) if numbers else []
     lives = files.entries(numbers)
     counts = row_counts(snapshot.storage, files, numbers)
-    marked: list[Marked] = []
+    updates: list[VectorUpdate] = []
     emptied: list[FileEntry] = []
     rewritten: dict[int, Bitmap] = {}
     copied: list[FileEntry] = []
     for number, old, live, rows in zip(numbers, olds, lives, counts, strict=True):
-        vector = hits[number] if old is None else old | hits[number]
-        _require_fit(vector, old, hits[number], rows, live.path)
+        vector = unite(old, hits[number], rows=rows, path=live.path)
         if vector.cardinality == rows:
             if old is not None:
                 require_row_count(snapshot.storage, live.path, live.add, rows)
             emptied.append(live)
         elif vectors and (ratio is None or vector.cardinality < ratio * rows):
-            marked.append(Marked(live, rows, vector))
+            updates.append(VectorUpdate(live, rows, vector))
         else:
             rewritten[number] = vector
             copied.append(live)
-    return Fates(tuple(marked), tuple(emptied), rewritten, tuple(copied))
-
-
-def _require_fit(vector: Bitmap, old: Bitmap | None, hits: Bitmap, rows: int, path: str) -> None:
-    """Stop where positions cannot be right, before they become deletes of other rows."""
-    last = vector.max
-    if last is not None and last >= rows:
-        raise PlanError(
-            f"row {last} of {path} was found, and the log says that it has {rows} rows",
-            hint="the statistics of the file are wrong; rewrite it with the engine that made it",
-        )
-    if old is not None and not old.isdisjoint(hits):
-        raise PlanError(f"rows of {path} were found that are deleted already")
+    return FileOutcomes(tuple(updates), tuple(emptied), rewritten, tuple(copied))

@@ -15,17 +15,22 @@ from pyspark.sql import DataFrame, functions
 
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.parquet.row_counts import row_counts
-from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.identifiers import quote
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import plan_targets, text_of
-from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
-from delvec.spark.delta.write.clauses import KIND, Clause, assigned, new_values
+from delvec.spark.delta.write.change_files import (
+    OLD,
+    has_change_feed,
+    old_and_new,
+    store_change_rows,
+)
+from delvec.spark.delta.write.clauses import Clause, assigned
 from delvec.spark.delta.write.conform_rows import checked
-from delvec.spark.delta.write.file_outcomes import mark, require_ratio
+from delvec.spark.delta.write.file_outcomes import find_outcomes, require_ratio
+from delvec.spark.delta.write.projection import CLAUSE, new_values
 from delvec.spark.delta.write.rewrite import count_kept, kept_rows, placed_rows, store_rows
 from delvec.spark.delta.write.row_tracking import id_names, with_ids
 from delvec.spark.positions import NUMBER, POSITION
@@ -40,11 +45,9 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.write.transaction import Attempt
-    from delvec.spark.delta.write.file_outcomes import Marks
+    from delvec.spark.delta.write.file_outcomes import Found
 
-__all__ = ["OLD", "old_and_new", "update"]
-
-OLD = "__delvec_old"
+__all__ = ["update"]
 
 
 def update(
@@ -88,23 +91,23 @@ class _Update:
         with staged(self._rows(files, self._where, old=feed)) as changed:
             with attempt.phase("find"):
                 places = changed.select(NUMBER, POSITION)
-                marks = mark(attempt, files, places, vectors=vectors, ratio=self._ratio)
+                found = find_outcomes(attempt, files, places, vectors=vectors, ratio=self._ratio)
             gone = snapshot.files.entries(direct)
-            count = marks.rows + self._live_rows(direct)
+            count = found.rows + self._live_rows(direct)
             if not count:
                 return Outcome(None, figures)
-            parts = [changed] if marks.rows else []
+            parts = [changed] if found.rows else []
             parts += [self._rows(whole, None, old=False)] if gone else []
-            added, copied = self._written(parts, files, marks, count)
+            added, copied = self._written(parts, files, found, count)
             change_files = self._change_files(changed) if feed else ()
         change = Change(
             "UPDATE",
             parameters={"predicate": [] if self._where is None else [text_of(self._where)]},
             metrics={"numUpdatedRows": count, "numCopiedRows": copied},
             reads=Reads(targets.predicate, time_zone=time_zone(self._spark)),
-            marked=marks.fates.marked,
-            vector_files=marks.vector_files,
-            removed=(*gone, *marks.fates.removed),
+            vector_updates=found.outcomes.vector_updates,
+            vector_files=found.vector_files,
+            removed=(*gone, *found.outcomes.removed),
             added=added,
             change_files=change_files,
             transaction=attempt.options.transaction,
@@ -130,17 +133,17 @@ class _Update:
         return new_values(
             self._spark,
             self._metadata.schema,
-            rows.select("*", functions.lit(1).alias(KIND)),
+            rows.select("*", functions.lit(1).alias(CLAUSE)),
             [self._assigned],
             lambda name: functions.col(quote(name)),
             kept,
         )
 
     def _written(
-        self, parts: list[DataFrame], files: FileSet, marks: Marks, count: int
+        self, parts: list[DataFrame], files: FileSet, found: Found, count: int
     ) -> tuple[tuple[Mapping[str, Any], ...], int]:
         attempt, metadata = self._attempt, self._metadata
-        rewritten = marks.fates.rewritten
+        rewritten = found.outcomes.rewritten
         copied = count_kept(self._snapshot, files, rewritten)
         if attempt.options.dry_run:
             return (), copied
@@ -160,10 +163,3 @@ class _Update:
                 old_and_new(changed, names, "update_postimage")
             ),
         )
-
-
-def old_and_new(rows: DataFrame, names: tuple[str, ...], kind: str) -> DataFrame:
-    """Give staged rows for the change feed: as they were, or as they are."""
-    before = kind in ("update_preimage", "delete")
-    columns = [f"{OLD}.{quote(name)}" if before else quote(name) for name in names]
-    return rows.select(*columns, functions.lit(kind).alias(CHANGE_TYPE))

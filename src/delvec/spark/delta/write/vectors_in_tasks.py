@@ -18,11 +18,11 @@ import pyarrow as pa
 from delvec.delta.parquet.footer_statistics import require_row_count
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.load_vectors import load_vectors
-from delvec.delta.write.change import Marked
-from delvec.errors import PlanError
-from delvec.spark.delta.write.file_outcomes import Fates, Marks
+from delvec.delta.write.change import VectorUpdate
+from delvec.spark.delta.write.file_outcomes import FileOutcomes, Found
 from delvec.spark.positions import NUMBER, bitmap_of, hit_words
 from delvec.vector import Descriptor, delta_file
+from delvec.vector.unite import unite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,60 +35,60 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
     from delvec.vector import Bitmap
 
-__all__ = ["mark_by_tasks"]
+__all__ = ["write_vectors_in_tasks"]
 
-_RESULT: Final = f"{NUMBER} long, hits long, came long, descriptor string, path string, bytes long"
+_RESULT: Final = f"{NUMBER} long, hits long, found long, descriptor string, path string, bytes long"
 _FOLDER_LETTERS: Final = 8
 
 
-def mark_by_tasks(
-    attempt: Attempt, files: FileSet, rows: DataFrame, kinds: Mapping[str, str]
-) -> Marks:
-    """Find rows and let tasks write the vectors; see `marking.mark`."""
+def write_vectors_in_tasks(
+    attempt: Attempt, files: FileSet, rows: DataFrame, counted: Mapping[str, str]
+) -> Found:
+    """Find rows and let tasks write the vectors; see `file_outcomes.find_outcomes`."""
     folder = uuid4().hex[:_FOLDER_LETTERS]
     attempt.uncommitted.add_folder(folder)
     everything = range(len(files))
     counts = row_counts(attempt.storage, files, everything)
-    writer = _Writer(attempt.storage, folder, files.data_files(), counts, tuple(kinds))
-    sums = ", ".join(f"{name} long" for name in kinds)
-    schema = f"{_RESULT}, {sums}" if kinds else _RESULT
-    found = (
-        hit_words(rows, kinds)
+    writer = _Writer(attempt.storage, folder, files.data_files(), counts, tuple(counted))
+    sums = ", ".join(f"{name} long" for name in counted)
+    schema = f"{_RESULT}, {sums}" if counted else _RESULT
+    table = (
+        hit_words(rows, counted)
         .repartition(NUMBER)
         .sortWithinPartitions(NUMBER)
         .mapInArrow(writer.write, schema)
         .toArrow()
     )
-    marks = _marks(attempt.storage, files, found, counts, kinds)
-    _drop_unused(attempt.storage, folder, marks.vector_files)
-    return marks
+    result = _found(attempt.storage, files, table, counts, counted)
+    _drop_unused(attempt.storage, folder, result.vector_files)
+    return result
 
 
-def _marks(
+def _found(
     storage: Storage,
     files: FileSet,
-    found: pa.Table,
+    table: pa.Table,
     counts: Sequence[int],
-    kinds: Mapping[str, str],
-) -> Marks:
-    results = sorted(found.to_pylist(), key=lambda result: result[NUMBER])
-    lives = files.entries(result[NUMBER] for result in results)
-    marked, emptied, twice = [], [], []
+    counted: Mapping[str, str],
+) -> Found:
+    results = sorted(table.to_pylist(), key=lambda result: result[NUMBER])
+    lives = files.entries([result[NUMBER] for result in results])
+    updates, emptied, repeated = [], [], []
     for result, live in zip(results, lives, strict=True):
-        if result["came"] != result["hits"]:
-            twice.append(live.path)
+        if result["found"] != result["hits"]:
+            repeated.append(live.path)
         if result["descriptor"] is None:
             if live.descriptor is not None:
                 require_row_count(storage, live.path, live.add, counts[result[NUMBER]])
             emptied.append(live)
             continue
         descriptor = Descriptor.from_json(json.loads(result["descriptor"]))
-        marked.append(Marked(live, counts[result[NUMBER]], None, descriptor))
-    return Marks(
-        Fates(tuple(marked), tuple(emptied)),
+        updates.append(VectorUpdate(live, counts[result[NUMBER]], None, descriptor))
+    return Found(
+        FileOutcomes(tuple(updates), tuple(emptied)),
         sum(result["hits"] for result in results),
-        {name: sum(result[name] for result in results) for name in kinds},
-        tuple(twice),
+        {name: sum(result[name] for result in results) for name in counted},
+        tuple(repeated),
         vector_files={result["path"]: result["bytes"] for result in results if result["path"]},
     )
 
@@ -105,7 +105,7 @@ class _Open:
     number: int
     words: list[NDArray[np.int64]] = field(default_factory=list)
     bits: list[NDArray[np.int64]] = field(default_factory=list)
-    came: int = 0
+    found: int = 0
     sums: dict[str, int] = field(default_factory=dict)
 
 
@@ -117,7 +117,7 @@ class _Writer:
     folder: str
     files: Sequence[DataFile]
     counts: Sequence[int]
-    kinds: tuple[str, ...]
+    counted: tuple[str, ...]
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn the hits of files, which stand together, into vectors."""
@@ -148,8 +148,8 @@ class _Writer:
                     current = _Open(int(numbers[start]))
                 current.words.append(part.column("word").to_numpy().astype(np.int64))
                 current.bits.append(part.column("bits").to_numpy())
-                current.came += int(part.column("rows").to_numpy().sum())
-                for name in self.kinds:
+                current.found += int(part.column("rows").to_numpy().sum())
+                for name in self.counted:
                     more = int(part.column(name).to_numpy().sum())
                     current.sums[name] = current.sums.get(name, 0) + more
         if current is not None:
@@ -160,11 +160,13 @@ class _Writer:
         file, rows = self.files[piece.number], self.counts[piece.number]
         hits = bitmap_of(np.concatenate(piece.words), np.concatenate(piece.bits))
         [old] = load_vectors(self.storage, [file])
-        vector = hits if old is None else old | hits
-        last = vector.max
-        if last is not None and last >= rows:
-            raise PlanError(f"row {last} of {file.path} was found, and it has {rows} rows")
-        result = {NUMBER: piece.number, "hits": hits.cardinality, "came": piece.came, **piece.sums}
+        vector = unite(old, hits, rows=rows, path=file.path)
+        result = {
+            NUMBER: piece.number,
+            "hits": hits.cardinality,
+            "found": piece.found,
+            **piece.sums,
+        }
         return result, None if vector.cardinality == rows else vector
 
     def _stored(self, waiting: Sequence[tuple[dict[str, Any], Bitmap]]) -> Iterator[pa.RecordBatch]:
@@ -184,13 +186,13 @@ class _Writer:
             )
 
     def _batch(self, results: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-        numbers = [NUMBER, "hits", "came"]
+        numbers = [NUMBER, "hits", "found"]
         texts = ["descriptor", "path"]
         schema = pa.schema(
             [
                 *((name, pa.int64()) for name in numbers),
                 *((name, pa.string()) for name in texts),
-                *((name, pa.int64()) for name in ("bytes", *self.kinds)),
+                *((name, pa.int64()) for name in ("bytes", *self.counted)),
             ]
         )
         columns = {name: [result.get(name) for result in results] for name in schema.names}

@@ -1,0 +1,149 @@
+"""New values of rows: the clauses of UPDATE and MERGE as columns of one projection.
+
+Each row is handled by the first clause whose condition holds; the number of that clause is in the
+column `CLAUSE`, 0 for none. No expression of a clause is evaluated for the rows of another.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions
+
+from delvec.delta.schema.expressions import GENERATION
+from delvec.identifiers import quote
+from delvec.spark.delta.write.clauses import expression
+from delvec.spark.delta.write.conform_rows import Conversion, default_of
+from delvec.spark.types import spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from delvec.delta.schema.types import Field, StructType
+    from delvec.spark.delta.write.clauses import Assigned
+
+__all__ = ["CLAUSE", "clause_number", "new_values"]
+
+CLAUSE: Final = "__delvec_clause"
+"""The column with the number of the clause that handles a row."""
+
+
+def clause_number(clauses: Sequence[Assigned], is_matched: Column | None) -> Column:
+    """Return the number of the clause that handles a row, 0 for none."""
+    chosen = None
+    for each in clauses:
+        applies = functions.lit(True) if is_matched is None else is_matched
+        if each.clause.when == "not_matched_by_source" and is_matched is not None:
+            applies = ~is_matched
+        if each.clause.condition is not None:
+            applies = applies & expression(each.clause.condition)
+        number = functions.lit(each.number)
+        chosen = functions.when(applies, number) if chosen is None else chosen.when(applies, number)
+    return functions.lit(0) if chosen is None else chosen.otherwise(functions.lit(0))
+
+
+def new_values(
+    spark: SparkSession,
+    schema: StructType,
+    rows: DataFrame,
+    clauses: Sequence[Assigned],
+    old: Callable[[str], Column] | None,
+    kept: Mapping[str, Column],
+) -> DataFrame:
+    """Evaluate clauses: the table's columns with their new values, then those that are kept.
+
+    Args:
+        spark: The session.
+        schema: The columns of the table.
+        rows: With `CLAUSE`, and all that the expressions name.
+        clauses: Those that may handle a row.
+        old: Returns the value that a column has so far; None where rows are new.
+        kept: Columns to carry along, by name; `CLAUSE` is always carried.
+    """
+    changing = [each for each in clauses if each.clause.action != "delete"]
+    values = {
+        _value_name(each, index): functions.when(
+            functions.col(CLAUSE) == each.number, each.values[field.name]
+        )
+        for each in changing
+        for index, field in enumerate(schema.fields)
+        if field.name in each.values
+    }
+    olds = (
+        {}
+        if old is None
+        else {
+            f"__delvec_old_{index}": old(field.name)
+            for index, field in enumerate(schema.fields)
+            if _is_carried_over(field, changing)
+        }
+    )
+    columns = {**kept, CLAUSE: functions.col(CLAUSE), **values, **olds}
+    evaluated = rows.select(*(column.alias(name) for name, column in columns.items()))
+    have = {field.name: field for field in evaluated.schema.fields}
+    conversion = Conversion(spark)
+
+    def branch(each: Assigned, index: int, field: Field) -> Column | None:
+        if field.name in each.values:
+            return conversion.column(have[_value_name(each, index)], field)
+        if GENERATION in field.metadata:
+            return None  # comes from the other columns, below
+        if each.clause.action == "update":
+            return functions.col(f"__delvec_old_{index}")
+        return default_of(field)
+
+    new = [
+        _chosen(field, [(each.number, branch(each, index, field)) for each in changing]).alias(
+            field.name
+        )
+        for index, field in enumerate(schema.fields)
+    ]
+    carried = [functions.col(quote(name)) for name in (*kept, CLAUSE)]
+    return _generated(evaluated.select(*new, *carried), schema, changing)
+
+
+def _value_name(each: Assigned, index: int) -> str:
+    return f"__delvec_new_{each.number}_{index}"
+
+
+def _is_carried_over(field: Field, changing: Sequence[Assigned]) -> bool:
+    return GENERATION not in field.metadata and any(
+        each.clause.action == "update" and field.name not in each.values for each in changing
+    )
+
+
+def _chosen(field: Field, branches: Sequence[tuple[int, Column | None]]) -> Column:
+    """Return the value of the clause that handles a row, null for the rows of no clause."""
+    there = [(number, value) for number, value in branches if value is not None]
+    if not there:
+        return functions.lit(None).cast(spark_type(field.type))
+    first = functions.when(functions.col(CLAUSE) == there[0][0], there[0][1])
+    chosen = reduce(
+        lambda so_far, each: so_far.when(functions.col(CLAUSE) == each[0], each[1]),
+        there[1:],
+        first,
+    )
+    return chosen.cast(spark_type(field.type))
+
+
+def _generated(rows: DataFrame, schema: StructType, changing: Sequence[Assigned]) -> DataFrame:
+    """Fill generated columns from the new values, where a clause gives them none itself."""
+    missing = {
+        field.name: [each.number for each in changing if field.name not in each.values]
+        for field in schema.fields
+        if GENERATION in field.metadata
+    }
+    filled = {
+        name: functions.when(
+            functions.col(CLAUSE).isin(numbers),
+            functions.expr(str(schema.field(name).metadata[GENERATION])).cast(
+                spark_type(schema.field(name).type)
+            ),
+        ).otherwise(functions.col(quote(name)))
+        for name, numbers in missing.items()
+        if numbers
+    }
+    return rows.withColumns(filled) if filled else rows
