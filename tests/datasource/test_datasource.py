@@ -27,8 +27,8 @@ from delvec.datasource.splits import OPEN_COST, plan_splits
 from delvec.delta.log.file_set import DataFile
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.spark.delta.scan.file_index import Part
 from delvec.spark.delta.scan.python_scan import by_tasks
+from delvec.spark.delta.scan.vector_bits import ScanPart
 from delvec.storage import Storage
 from delvec.vector import Bitmap, pack
 
@@ -289,7 +289,7 @@ def test_tasks_read_the_files_with_vectors_of_one_version(
     spark: SparkSession, orders: Path
 ) -> None:
     snapshot = open_snapshot(Storage.open(str(orders)), 1)
-    part = Part(snapshot.files, np.arange(len(snapshot.files)), {})
+    part = ScanPart(snapshot.files, np.arange(len(snapshot.files)), {})
     df = by_tasks(spark, snapshot, ["_pos", "id", "day"], {"_pos": "position"}, part)
     assert df.columns == ["_pos", "id", "day"]
     theirs = spark.read.format("delta").option("versionAsOf", 1).load(str(orders))

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 import delvec
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
-from delvec.spark.delta.scan.file_index import distinct_rows
-from delvec.spark.delta.scan.scan import VECTOR_MEMORY
+from delvec.spark.delta.scan.partition_filters import distinct_rows
+from delvec.spark.delta.scan.vector_form import VECTOR_MEMORY
 from tests.delta.builder import TableBuilder
 from tests.spark.delta.readers import settings_of
 
@@ -88,7 +88,11 @@ def test_every_form_gives_the_same_rows(
         assert ids_of(df.where("day is null")) == [10, 11, 12, 13, 14, 16, 17, 18]
         assert ids_of(df.where("day = '2026-01-30' and amount > 3")) == [7, 8, 9]
         report = str(delvec.explain(df))
-        wanted = {"constant": "constant of its file", "join": "broadcast join", "tasks": "tasks of"}
+        wanted = {
+            "constant": "constant of its file",
+            "join": "broadcast join",
+            "tasks": "Python tasks",
+        }
         assert wanted[form] in report
 
 
@@ -113,7 +117,7 @@ def test_where_and_columns_as_arguments(spark: SparkSession, orders: Path) -> No
     assert ids_of(table.to_df(version=1, where="id = 3")) == [3]
 
 
-def test_explain_tells_what_is_left_out_and_why(spark: SparkSession, orders: Path) -> None:
+def test_explain_tells_what_is_pruned_and_why(spark: SparkSession, orders: Path) -> None:
     df = DeltaTable.for_path(spark, orders).to_df()
     report = delvec.explain(df.where("day = '2026-01-31' or day is null").where("id > 25"))
     clean, vectored = report.parts
@@ -123,7 +127,7 @@ def test_explain_tells_what_is_left_out_and_why(spark: SparkSession, orders: Pat
     assert vectored.listing.read == 0
     assert (vectored.listing.by_partition, vectored.listing.by_statistics) == (1, 1)
     assert vectored.listing.vectors == 0
-    assert "left out: 1 by partition values, 1 by statistics" in str(report)
+    assert "pruned: 1 by partition values, 1 by statistics" in str(report)
     assert json.loads(json.dumps(report.to_json()))["parts"][1]["form"] == "vector"
     assert "<pre>" in report._repr_html_()
     with pytest.raises(InvalidArgumentError, match="reads no Delta table"):
@@ -358,7 +362,7 @@ def test_a_vector_of_a_file_of_unknown_rows_stays_off_the_driver(
     del entry["stats"]
     builder.commit({"add": entry | {"deletionVector": vector}})
     df = DeltaTable.for_path(spark, builder.root).to_df()
-    assert "tasks of Python" in str(delvec.explain(df))
+    assert "Python tasks" in str(delvec.explain(df))
     assert ids_of(df) == [0, *range(3, 10)]
 
 

@@ -21,11 +21,11 @@ import scala.collection.immutable.ArraySeq;
 import scala.collection.immutable.Seq;
 
 /**
- * A FileIndex whose list of files comes from Python, made on the driver by the compiler that Spark
- * brings for its generated code. It answers by itself what Spark asks some twenty times a query,
- * and turns what Python tells of many files into Spark's objects in one call: a call from Python
- * takes 0.1 ms, five of them for each of 10,000 files 5 s. Executors get objects of Spark and
- * Hadoop alone and need not know this class. (Janino compiles no lambdas and no generic casts.)
+ * A FileIndex whose list of files comes from Python, compiled on the driver by the compiler of
+ * Spark's generated code. It answers by itself what Spark asks some twenty times a query, and makes
+ * Spark's objects for many files in one call: a call from Python takes 0.1 ms, five of them for
+ * each of 10,000 files 5 s. Executors get objects of Spark and Hadoop only and need not have this
+ * class. (Janino compiles neither lambdas nor generic casts.)
  */
 public class FileLister implements FileIndex {
   private static final long BLOCK = 128L << 20;
@@ -43,12 +43,12 @@ public class FileLister implements FileIndex {
     this.name = name;
   }
 
-  /** Set whom to ask for files: a call takes objects of Python, a constructor does not. */
+  /** Set the function to ask for files: methods accept objects of Python, constructors do not. */
   public void ask(BiFunction lister) {
     this.lister = lister;
   }
 
-  /** Python gives the files, or the text of an error. */
+  /** Python returns the files, or the message of an error. */
   public Seq listFiles(Seq partitionFilters, Seq dataFilters) {
     Object answer = lister.apply(partitionFilters, dataFilters);
     if (answer instanceof String) {
@@ -100,12 +100,12 @@ public class FileLister implements FileIndex {
     return name;
   }
 
-  /** Turn the texts of partition values into rows of typed values, by Spark's own casts. */
+  /** Cast the strings of partition values to rows of typed values, by Spark's own casts. */
   public InternalRow[] rows(byte[] pickled, Expression[] casts) throws Exception {
-    List texts = (List) new Unpickler().loads(pickled);
-    InternalRow[] rows = new InternalRow[texts.size()];
+    List strings = (List) new Unpickler().loads(pickled);
+    InternalRow[] rows = new InternalRow[strings.size()];
     for (int r = 0; r < rows.length; r++) {
-      Object[] cells = (Object[]) texts.get(r);
+      Object[] cells = (Object[]) strings.get(r);
       Object[] input = new Object[cells.length];
       for (int i = 0; i < cells.length; i++) {
         input[i] = cells[i] == null ? null : UTF8String.fromString((String) cells[i]);
@@ -119,7 +119,7 @@ public class FileLister implements FileIndex {
     return rows;
   }
 
-  /** Tell for each row whether it satisfies a predicate over the cells at the given places. */
+  /** Return for each row whether it satisfies a predicate over the cells at the given places. */
   public byte[] matches(BasePredicate predicate, InternalRow[] rows, int[] places) {
     byte[] matching = new byte[rows.length];
     for (int r = 0; r < rows.length; r++) {
@@ -133,9 +133,9 @@ public class FileLister implements FileIndex {
   }
 
   /**
-   * Make the list that Spark wants: one directory for each group of files that share their
+   * Make the list that Spark expects: one directory for each group of files that share their
    * constant columns. A group is (row of partition values, hidden values, files), a file is
-   * (path, size, time of change).
+   * (path, size, modification time).
    */
   public Seq directories(byte[] pickled, InternalRow[] rows) throws Exception {
     List groups = (List) new Unpickler().loads(pickled);
@@ -173,7 +173,7 @@ public class FileLister implements FileIndex {
     return new GenericInternalRow(more);
   }
 
-  /** Give many values of a literal list to Python at once. */
+  /** Return all values of a literal list, for Python, in one call. */
   public byte[] pickled(Seq values) throws Exception {
     List plain = new ArrayList();
     scala.collection.Iterator iterator = values.iterator();

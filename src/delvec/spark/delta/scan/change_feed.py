@@ -1,9 +1,9 @@
 """The change feed of a Delta table as a DataFrame, on Spark's own Parquet reader.
 
-However many versions there are, three scans give all rows: of whole files, of the rows in which
-vectors differ, and of files that hold changes. What is the same for all rows of a file, the kind of
-the change, the version and its time, comes by a broadcast join on the number of the file: a union
-of one scan for each version would take Spark minutes to plan with a thousand of them.
+Three scans read all rows, however many versions there are: one of whole files, one of the rows
+where the two vectors of a file differ, one of change data files. What is constant in a file (type
+of change, commit version, commit timestamp) is joined by the number of the file: Spark would take
+minutes to plan a union of one scan for each of a thousand versions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.read.change_feed import Changes
-    from delvec.spark.delta.scan.scan import Keep
+    from delvec.spark.delta.scan.vector_filter import Keep
     from delvec.storage import Storage
 
 __all__ = ["changes"]
@@ -46,11 +46,11 @@ def changes(
     start_timestamp: datetime | str | None = None,
     end_timestamp: datetime | str | None = None,
 ) -> DataFrame:
-    """Give the rows that versions of a table inserted, updated and deleted; lazy.
+    """Return the rows that versions of a table inserted, updated and deleted; lazy.
 
     The columns are those of the table at the last version, then `_change_type` (`insert`, `delete`,
     `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`. The commits
-    of the range are read at once, data files when the rows are.
+    of the range are read by this call, data files by the job.
 
     Args:
         spark: A classic session.
@@ -76,7 +76,7 @@ def changes(
     feed = change_feed(storage, start_version or 0, end_version)
     found = _rows(spark, feed.snapshot, feed.whole)
     if len(feed.partial.files):
-        found = found.unionAll(_rows(spark, feed.snapshot, feed.partial, keep="marked"))
+        found = found.unionAll(_rows(spark, feed.snapshot, feed.partial, keep="selected"))
     if len(feed.recorded.files):
         found = found.unionAll(_rows(spark, feed.snapshot, feed.recorded, recorded=True))
     return found
@@ -95,7 +95,7 @@ def _rows(
         snapshot,
         files=part.files,
         added={_NUMBER: "number"},
-        marks=part.marks,
+        vectors=part.marks,
         keep=keep,
         stored=[StructField(CHANGE_TYPE, StringType())] if recorded else (),
     )
@@ -104,7 +104,7 @@ def _rows(
         _NUMBER, [list(range(part.constants.num_rows))]
     )
     constants = functions.broadcast(spark.createDataFrame(table).withColumnRenamed(_NUMBER, _KEY))
-    # Of a bare column Spark would make a filter on partition values, which the number is not.
+    # Spark would push a condition on the bare column down as a partition filter.
     number = functions.coalesce(rows[_NUMBER], functions.lit(-1).cast("long"))
     own = [functions.col(quote(name)) for name in snapshot.metadata.schema.names]
     return rows.join(constants, number == constants[_KEY]).select(*own, *FEED_COLUMNS.names)

@@ -1,4 +1,4 @@
-"""What a query over Delta tables reads: files left out and why, vectors, and the form they take."""
+"""What a query over Delta tables reads: pruned files, vectors, and the form they take."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FORMS: Final = {
     "vector": "each row's bit is tested in generated code; the vector is a constant of its file",
     "number": "each row's bit is tested in generated code; the vectors come by a broadcast join,"
     " since Spark reads this by rows",
-    "tasks": "tasks of Python read these files and their vectors, since all vectors together may"
+    "tasks": "Python tasks read these files and their vectors, since all vectors together may"
     " take more than spark.delvec.scan.vectorMemory",
     "clean": "read as plain Parquet, rows are not tested",
 }
 
 
 @dataclass(frozen=True)
-class ReadPart:
+class ReadPart(Rendered):
     """One scan of a query: the files of a table with vectors, or those without."""
 
     table: str
@@ -44,27 +44,24 @@ class ReadPart:
 
     @property
     def title(self) -> str:
-        """What is read, in words."""
+        """The table and its version."""
         return self.table if self.version is None else f"{self.table}, version {self.version}"
 
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
+    def _lines(self) -> Iterator[Line]:
         kind = "without vectors" if self.form == "clean" else "with vectors"
         found = self.listing
         if found is None:
-            yield f"files {kind}: {_FORMS[self.form]}"
+            yield f"files {kind}: {_FORMS[self.form]}", ""
             return
         read = f"{size(found.bytes_read)} of {size(found.bytes_total)}"
-        yield f"files {kind}: {found.read:,} of {found.total:,} are read, {read}"
+        yield f"files {kind}: {found.read:,} of {found.total:,} are read, {read}", ""
         if found.by_partition or found.by_statistics:
             reasons = f"{found.by_partition:,} by partition values, {found.by_statistics:,} by"
-            yield f"  left out: {reasons} statistics"
+            yield f"  pruned: {reasons} statistics", ""
         if found.vectors:
-            yield f"  vectors: {found.vectors:,}, {size(found.vector_bytes)} as bits"
+            yield f"  vectors: {found.vectors:,}, {size(found.vector_bytes)} as bits", ""
         if found.read:
-            yield f"  {_FORMS[self.form]}"
+            yield f"  {_FORMS[self.form]}", "dim"
 
 
 @dataclass(frozen=True)
@@ -73,19 +70,20 @@ class ReadReport(Rendered):
 
     parts: tuple[ReadPart, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a document for programs."""
-        return {"parts": [asdict(part) for part in self.parts]}
-
     def _lines(self) -> Iterator[Line]:
         for title, parts in groupby(self.parts, key=lambda part: part.title):
             yield title, "bold"
             for part in parts:
-                yield from ((f"  {text}", "") for text in str(part).splitlines())
+                for line, style in part._lines():  # noqa: SLF001
+                    yield f"  {line}", style
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON document."""
+        return {"parts": [asdict(part) for part in self.parts]}
 
 
 def explain(df: DataFrame) -> ReadReport:
-    """Tell what a query reads of the Delta tables in it, from `DeltaTable.to_df`.
+    """Return what a query reads of the Delta tables in it, those of `DeltaTable.to_df`.
 
     The query is planned, and the vectors of the files that it reads are loaded, as when it runs;
     no row is read.
@@ -107,7 +105,7 @@ def explain(df: DataFrame) -> ReadReport:
 
 
 def _leaves(plan: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Give all scans of a plan, those inside adaptive stages and subqueries too."""
+    """Yield all scans of a plan, those inside adaptive stages and subqueries too."""
     kind = plan.getClass().getSimpleName()
     inner = {"AdaptiveSparkPlanExec": "inputPlan", "ReusedExchangeExec": "child"}.get(kind)
     if kind.endswith("QueryStageExec"):
@@ -132,7 +130,7 @@ def _parts(leaf: Any) -> Iterator[ReadPart]:  # noqa: ANN401
         return
     index = find_index(leaf.relation().location().toString())
     if index is not None:
-        leaf.selectedPartitions()  # where Spark asks for the files
+        leaf.selectedPartitions()  # makes Spark ask the index for its files
         forms = [name for name in index.hidden if name in ("vector", "number")]
         form = forms[0] if forms else "clean"
         yield ReadPart(index.snapshot.table, index.snapshot.version, form, index.last)

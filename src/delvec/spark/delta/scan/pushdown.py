@@ -1,6 +1,6 @@
-"""Spark's analysed expressions, as the predicates that prune files.
+"""Spark's resolved expressions, as predicates that prune files.
 
-What is not understood becomes `Unknown`, which keeps every file: Spark applies its filters to the
+What is not understood becomes `Unknown`, which prunes no file: Spark applies its filters to the
 rows in any case.
 """
 
@@ -54,11 +54,11 @@ def translate(
     column: Callable[[Path], Path | None],
     values_of: Callable[[Any], bytes],
 ) -> Predicate:
-    """Give what an expression says of single columns.
+    """Return the predicate of an expression, as far as it is about single columns.
 
     Args:
-        expression: One of Catalyst's, resolved.
-        column: Gives the table's name of a scan's column; None for one that is not the table's.
+        expression: A resolved expression of Catalyst.
+        column: Returns the table's name of a scan's column; None for one that is not the table's.
         values_of: Pickles a Scala sequence of literal values.
     """
     return _Translation(column, values_of).of(expression)
@@ -91,7 +91,7 @@ class _Translation:
         }
 
     def _boolean(self, node: Any) -> Predicate:  # noqa: ANN401
-        """Take a column or a literal that is a condition by itself."""
+        """Translate a column or a literal that is a condition by itself."""
         if _kind(node.dataType()) != "BooleanType$":
             return Unknown()
         if _kind(node) == "Literal":
@@ -123,12 +123,12 @@ class _Translation:
         if any(value is None for value in values):
             return Unknown()
         within = In(path, tuple(values))
-        # With a null in the list the rest is NULL and not false, which shows under a NOT.
+        # With a null in the list other values give NULL instead of false: NOT IN matches nothing.
         return within if len(values) == len(cells) else Or((within, Never()))
 
     def _set(self, node: Any) -> list[Any]:  # noqa: ANN401
-        """Fetch a long list at once; each value on its own would cost a call."""
-        values: list[Any] = pickle.loads(self._values_of(node.hset().toSeq()))  # noqa: S301 - of our JVM
+        """Fetch a long list in one call instead of one for each value."""
+        values: list[Any] = pickle.loads(self._values_of(node.hset().toSeq()))  # noqa: S301 - from our own JVM
         return values
 
     def _starts_with(self, node: Any) -> Predicate:  # noqa: ANN401
@@ -139,7 +139,7 @@ class _Translation:
         return StartsWith(path, value)
 
     def _path(self, node: Any) -> Path | None:  # noqa: ANN401
-        """Name the column that a node is, through casts that keep order and values."""
+        """Return the column that a node is, through casts that keep values; None for all else."""
         names: list[str] = []
         while True:
             kind = _kind(node)
@@ -157,7 +157,7 @@ class _Translation:
 
 def _null_comparison(operator: str, path: Path, literal: Any) -> Predicate:  # noqa: ANN401
     if _raw(literal) is not None:
-        return Unknown()  # a value of a type that we do not compare
+        return Unknown()  # a value of a type that is not compared
     return IsNull(path) if operator == "<=>" else Never()
 
 
@@ -167,14 +167,14 @@ def _kind(value: Any) -> str:  # noqa: ANN401
 
 
 def _keeps_values(cast: Any) -> bool:  # noqa: ANN401
-    """Whether a cast only widens an integer: comparing before or after it is the same."""
+    """Whether a cast only widens an integer, so that it changes no comparison."""
     source, target = _kind(cast.child().dataType()).rstrip("$"), _kind(cast.dataType()).rstrip("$")
     both_integers = source in _WIDER and target in _WIDER
     return both_integers and _WIDER.index(source) <= _WIDER.index(target)
 
 
 def _literal(node: Any) -> Any:  # noqa: ANN401
-    """Give a literal as a Python value; None for null and for types that are not compared."""
+    """Return a literal as a Python value; None for null and for types that are not compared."""
     value, convert = _raw(node), _converter(node.dataType())
     return None if value is None or convert is None else _converted(value, convert)
 
@@ -185,7 +185,7 @@ def _cells(node: Any) -> list[Any] | None:  # noqa: ANN401
 
 
 def _is_constant(node: Any) -> bool:  # noqa: ANN401
-    """Whether a node is made of literals alone: not the current time, which a query fixes later."""
+    """Whether all leaves are literals; the current time is not, which Spark fixes later."""
     if _kind(node) == "Literal":
         return True
     return bool(node.foldable()) and all(
@@ -201,18 +201,18 @@ def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:  # noqa: ANN40
     try:
         return convert(value)
     except OverflowError:
-        return None  # a date or time that Python does not reach
+        return None  # a date or time beyond the range of Python's
 
 
 def _converter(data_type: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401
     kind = _kind(data_type).rstrip("$")
     if kind == "StringType":
-        # Another collation compares other texts as equal.
-        return _text if data_type.typeName() == "string" else None
+        # Under another collation different strings are equal.
+        return _string if data_type.typeName() == "string" else None
     return _CONVERTERS.get(kind)
 
 
-def _text(value: Any) -> str:  # noqa: ANN401
+def _string(value: Any) -> str:  # noqa: ANN401
     return value if isinstance(value, str) else str(value.toString())
 
 
@@ -234,7 +234,7 @@ _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
     "ShortType": int,
     "IntegerType": int,
     "LongType": int,
-    # A float comes as the shortest text that tells it from other floats; as a double it is another.
+    # Py4J passes a float in its shortest decimal form, which as a double is another number.
     "FloatType": lambda value: float(np.float32(value)),
     "DoubleType": float,
     "DecimalType": _decimal,

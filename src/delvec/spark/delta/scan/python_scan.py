@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pyspark.sql import functions
@@ -11,6 +11,7 @@ from pyspark.sql import functions
 from delvec.datasource import DelvecDataSource
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import quote
+from delvec.spark import jvm
 from delvec.spark.session.data_source import register
 from delvec.storage.listed_files import full_name
 
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.spark.delta.scan.file_index import Part
-    from delvec.spark.delta.scan.scan import Added
+    from delvec.spark.delta.scan.vector_bits import ScanPart
 
-__all__ = ["by_tasks"]
+__all__ = ["Added", "by_tasks"]
+
+# What a scan can add to the columns of a table: the number, the position, the full name of the
+# file.
+Added = Literal["number", "position", "file"]
 
 _FILE, _NUMBER = "__delvec_file", "__delvec_number"
 
@@ -33,16 +37,16 @@ def by_tasks(
     snapshot: Snapshot,
     columns: Sequence[str],
     added: Mapping[str, Added],
-    part: Part,
+    part: ScanPart,
 ) -> DataFrame:
-    """Read those files of a version that have vectors; each task loads the vectors of its own.
+    """Return the rows of files with vectors; lazy. Each task loads the vectors of its own files.
 
     Args:
         spark: The session.
         snapshot: The version.
-        columns: The columns to give, in that order, the added ones included.
-        added: Which of them are no columns of the table, and what they hold.
-        part: The files that are meant, numbered.
+        columns: The columns to read, in order, added ones included.
+        added: Those of them that are not columns of the table, and what they hold.
+        part: The files, all of them with a vector.
     """
     register(spark)
     options = {f"storage.{key}": value for key, value in snapshot.storage.options.items()}
@@ -54,10 +58,10 @@ def by_tasks(
     }
     source = {"file": "_file", "position": "_pos", "number": "_file"}
     own = [name for name in columns if name not in added]
-    is_chosen = len(part.files) < int(snapshot.files.has_vector.sum())
-    needed = {source[kind] for kind in added.values()} | ({"_file"} if is_chosen else set())
+    is_subset = len(part.files) < int(snapshot.files.has_vector.sum())
+    needed = {source[kind] for kind in added.values()} | ({"_file"} if is_subset else set())
     taken = needed & set(snapshot.metadata.schema.names)
-    if taken:  # the source would give these, and no row would find its file
+    if taken:  # the data source would read these instead
         raise UnsupportedFeatureError(
             f"{snapshot.table} has a column {taken.pop()}, and vectors that take more memory than"
             " the driver is allowed",
@@ -67,7 +71,7 @@ def by_tasks(
         )
     options["columns"] = json.dumps([*own, *sorted(needed)])
     rows = spark.read.format(DelvecDataSource.name()).options(**options).load(snapshot.table)
-    if is_chosen or "number" in added.values():
+    if is_subset or "number" in added.values():
         rows = _numbered(spark, rows, snapshot, part)
     name_of = source | {"number": _NUMBER}
     return rows.select(
@@ -80,8 +84,10 @@ def by_tasks(
     )
 
 
-def _numbered(spark: SparkSession, rows: DataFrame, snapshot: Snapshot, part: Part) -> DataFrame:
-    """Add the number of each row's file; rows of files that are not meant are left out."""
+def _numbered(
+    spark: SparkSession, rows: DataFrame, snapshot: Snapshot, part: ScanPart
+) -> DataFrame:
+    """Add the number of each row's file; drop the rows of files that are not in the part."""
     names = [full_name(snapshot.table, path) for path in part.files.paths.to_pylist()]
     table = pa.table({_FILE: names, _NUMBER: pa.array(part.numbers, pa.int64())})
     numbers = functions.broadcast(spark.createDataFrame(table))
@@ -89,8 +95,8 @@ def _numbered(spark: SparkSession, rows: DataFrame, snapshot: Snapshot, part: Pa
 
 
 def _split_bytes(spark: SparkSession, snapshot: Snapshot) -> int:
-    """Give each core something to do, and no task too much: Spark's own rule."""
-    conf = spark._jsparkSession.sessionState().conf()  # noqa: SLF001
+    """Return the bytes of a task, by Spark's own rule: work for each core, up to a limit."""
+    conf = jvm.session_of(spark).sessionState().conf()
     limit, open_cost = int(conf.filesMaxPartitionBytes()), int(conf.filesOpenCostInBytes())
     files = snapshot.files
     total = int((files.sizes + open_cost)[files.has_vector].sum())

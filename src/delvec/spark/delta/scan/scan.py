@@ -1,56 +1,47 @@
 """A version of a Delta table as a DataFrame: Spark's Parquet reader, and a filter for the vectors.
 
-Files without a vector are one scan that knows nothing of vectors. Those with one are another, whose
-filter tests the bit of each row's position in generated code. How a vector comes to that filter:
-
-    constant   as a hidden constant column of its file, loaded when the query is planned and only
-               for files that it reads
-    join       by a broadcast join on the number of the file: where Spark reads by rows it would
-               copy the constant for every row
-    tasks      not at all: tasks of Python read these files and their vectors, where all vectors
-               together may take more than `spark.delvec.scan.vectorMemory` on the driver
+Files without a vector are one scan that knows nothing of vectors. Files with one are another, whose
+filter tests the bit of each row's position in generated code; see `vector_form` for how the vectors
+reach that filter.
 """
 
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from delvec.delta.schema.types import StructType as DeltaStruct
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import quote
 from delvec.spark import jvm
-from delvec.spark.conf import bytes_setting, time_zone
-from delvec.spark.delta.scan.file_index import FileIndex, Part, part_bits
-from delvec.spark.delta.scan.vector_filter import ROW_INDEX, is_live
-from delvec.spark.types import file_schema, leaves, spark_type
+from delvec.spark.conf import time_zone
+from delvec.spark.delta.scan.file_index import FileIndex
+from delvec.spark.delta.scan.python_scan import by_tasks
+from delvec.spark.delta.scan.relation import parquet_relation
+from delvec.spark.delta.scan.vector_bits import ScanPart, load_bits
+from delvec.spark.delta.scan.vector_filter import ROW_INDEX, row_filter
+from delvec.spark.delta.scan.vector_form import VECTOR_MEMORY, choose_form
+from delvec.spark.types import file_schema, spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from pyspark.sql import Column, SparkSession
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.types import Field
     from delvec.spark.delta.scan.file_index import Hidden
+    from delvec.spark.delta.scan.python_scan import Added
+    from delvec.spark.delta.scan.vector_filter import Keep
     from delvec.vector import Bitmap
 
-__all__ = ["VECTOR_MEMORY", "Added", "Form", "Keep", "memory_limit", "scan"]
+__all__ = ["scan"]
 
-Form = Literal["constant", "join", "tasks"]
-Keep = Literal["live", "marked"]
-Added = Literal["number", "position", "file"]
-
-VECTOR_MEMORY: Final = "spark.delvec.scan.vectorMemory"
-# Half of what Spark lets a task's message be (spark.rpc.message.maxSize).
-_TASK_BYTES: Final = 64 << 20
 _ADDED: Final[dict[str, Added]] = {"_file": "file", "_pos": "position"}
 _TYPES: Final = {"vector": BinaryType(), "number": LongType(), "file": StringType()}
 
@@ -62,23 +53,23 @@ def scan(
     files: FileSet | None = None,
     *,
     added: Mapping[str, Added] | None = None,
-    marks: Mapping[int, Bitmap] | None = None,
+    vectors: Mapping[int, Bitmap] | None = None,
     keep: Keep = "live",
     stored: Sequence[StructField] = (),
 ) -> DataFrame:
-    """Read a version; lazy.
+    """Return the rows of a version; lazy.
 
     Args:
         spark: A classic session.
         snapshot: The version.
-        columns: The columns to give, all of the table by default; `_file` and `_pos` are the full
+        columns: The columns to read, by default all of the table; `_file` and `_pos` are the full
             name of a row's file and its position there.
-        files: Which of its files may be read, all by default.
+        files: The files to read, by default all of the version.
         added: More columns, after the others: names for the number of a row's file in `files`, its
             position there, the full name of the file.
-        marks: Vectors in memory, by the number of the file, in place of those that the log names.
-        keep: The rows that no vector has, or with `marked` those that `marks` has, and no others.
-        stored: Columns that the files hold beside the table's, to be given last.
+        vectors: Vectors in memory, by the number of the file, instead of those that the log names.
+        keep: `live` keeps rows that no vector has; `selected` only rows that `vectors` has.
+        stored: Columns that the files store and the table does not have, read last.
     """
     if not jvm.is_classic(spark):
         raise UnsupportedFeatureError(
@@ -95,11 +86,11 @@ def scan(
             needed_by=snapshot.table,
             hint="read it by to_arrow(), or rename the column",
         )
-    reading = _Reading(spark, snapshot, columns, added or {}, keep, stored)
-    return reading.build(snapshot.files if files is None else files, marks or {})
+    builder = _ScanBuilder(spark, snapshot, columns, added or {}, keep, stored)
+    return builder.build(snapshot.files if files is None else files, vectors or {})
 
 
-class _Reading:
+class _ScanBuilder:
     def __init__(
         self,
         spark: SparkSession,
@@ -123,107 +114,56 @@ class _Reading:
     def _is_added(self, name: str) -> bool:
         return name in _ADDED and not any(field.name == name for field in self._schema.fields)
 
-    def build(self, files: FileSet, marks: Mapping[int, Bitmap]) -> DataFrame:
-        marked = np.zeros(len(files), dtype=np.bool_)
-        marked[np.fromiter(marks, dtype=np.int64)] = True
-        vectored = marked if self._keep == "marked" else files.has_vector | marked
-        clean = Part(files.select(~vectored), np.flatnonzero(~vectored), {})
-        dirty = Part(files.select(vectored), np.flatnonzero(vectored), marks)
-        form = self._form(dirty) if len(dirty.files) else None
+    def build(self, files: FileSet, vectors: Mapping[int, Bitmap]) -> DataFrame:
+        in_memory = np.zeros(len(files), dtype=np.bool_)
+        in_memory[np.fromiter(vectors, dtype=np.int64)] = True
+        if self._keep == "selected":
+            vectored, clean = in_memory, np.zeros(len(files), dtype=np.bool_)
+        else:
+            vectored = files.has_vector | in_memory
+            clean = ~vectored
         parts = []
-        if form is None or (len(clean.files) and self._keep == "live"):
-            nothing = Part(
-                files.select(np.zeros(len(files), dtype=np.bool_)), clean.numbers[:0], {}
-            )
-            part = clean if self._keep == "live" else nothing
+        if clean.any() or not vectored.any():  # with no file at all, for its columns
+            part = ScanPart(files.select(clean), np.flatnonzero(clean), {})
             parts.append(self._finished(self._relation(part, ())))
-        if form == "tasks":
-            parts.append(self._by_tasks(dirty))
-        elif form is not None:
-            rows = self._relation(dirty, ("vector" if form == "constant" else "number",))
-            live = (
-                self._filtered_by_constant(rows)
-                if form == "constant"
-                else self._filtered_by_join(rows, dirty)
-            )
-            parts.append(self._finished(live))
+        if vectored.any():
+            part = ScanPart(files.select(vectored), np.flatnonzero(vectored), vectors)
+            parts.append(self._through_vectors(part))
         return reduce(DataFrame.unionAll, parts)
 
-    def _form(self, part: Part) -> Form:
-        files, bits = part.files, part.files.bitmap_bytes()
-        if bits.sum() > memory_limit(self._spark) and not part.marks:
-            return "tasks"
-        if self._reads_by_rows():
-            return "join"
-        if self._heaviest_task(bits, files) <= _TASK_BYTES:
-            return "constant"
-        return "join" if part.marks else "tasks"
-
-    def _heaviest_task(self, bits: NDArray[np.float64], files: FileSet) -> float:
-        """Bound the bytes of vectors that one task may bring, which its message has to carry."""
-        partition = bytes_setting(self._spark, "spark.sql.files.maxPartitionBytes")
-        at_least = bytes_setting(self._spark, "spark.sql.files.openCostInBytes")
-        density = bits / np.maximum(files.sizes, max(at_least, 1))
-        return float(max(bits.max(), density.max() * partition))
-
-    def _reads_by_rows(self) -> bool:
-        """Tell whether Spark may turn columns into rows before it filters."""
-        conf = self._spark.conf
-        count = leaves(DeltaStruct(tuple(self._fields))) + len(self._added) + 2
-        nested = any(
-            leaves(field.type) > 1 or hasattr(field.type, "element") for field in self._fields
-        )
-        return (
-            conf.get("spark.sql.parquet.enableVectorizedReader") != "true"
-            or conf.get("spark.sql.codegen.wholeStage") != "true"
-            or count > int(conf.get("spark.sql.codegen.maxFields") or 100)
-            or (
-                nested
-                and conf.get("spark.sql.parquet.enableNestedColumnVectorizedReader") != "true"
-            )
+    def _through_vectors(self, part: ScanPart) -> DataFrame:
+        form = choose_form(self._spark, part, self._fields, len(self._added))
+        if form == "tasks":
+            return self._by_tasks(part)
+        rows = self._relation(part, ("vector" if form == "constant" else "number",))
+        if form == "join":
+            rows = self._with_vectors(rows, part)
+        return self._finished(
+            rows.where(row_filter(self._spark, self._hidden("vector"), self._keep))
         )
 
-    def _relation(self, part: Part, hidden: tuple[Hidden, ...]) -> DataFrame:
-        """Make a relation with the files' own column names, and hidden constants after them."""
-        view, session = jvm.view_of(self._spark), self._spark._jsparkSession  # noqa: SLF001
+    def _relation(self, part: ScanPart, hidden: tuple[Hidden, ...]) -> DataFrame:
+        """Return the columns under their physical names, and the hidden constants after them."""
         metadata = self._snapshot.metadata
         by_id = metadata.mapping_mode == "id"
-        partitions = file_schema(metadata.partition_fields)
-        names = {field.name for field in metadata.partition_fields}
-        stored = [field for field in self._schema.fields if field.name not in names]
-        data = file_schema(stored, by_id=by_id)
+        partitions = {field.name for field in metadata.partition_fields}
+        data = file_schema(
+            [field for field in self._schema.fields if field.name not in partitions], by_id=by_id
+        )
         data = StructType([*data.fields, *self._stored, StructField(ROW_INDEX, LongType())])
         wanted = {kind for kind in self._added.values() if kind != "position"}
         hidden = (*hidden, *sorted(wanted - set(hidden)))
-        index = FileIndex(self._spark, self._snapshot, part, hidden, self._time_zone, self._hidden)
         constants = StructType(
             [
-                *partitions.fields,
+                *file_schema(metadata.partition_fields).fields,
                 *(StructField(self._hidden(kind), _TYPES[kind]) for kind in hidden),
             ]
         )
-        sources = view.org.apache.spark.sql.execution.datasources
-        java_type = view.org.apache.spark.sql.types.DataType.fromJson
-        schema = java_type(constants.json())
-        if by_id:
-            session = _session_that_reads_ids(self._spark)
-        relation = sources.HadoopFsRelation(
-            index.java(schema),
-            schema,
-            java_type(data.json()),
-            view.scala.Option.empty(),
-            sources.parquet.ParquetFileFormat(),
-            # A file that is gone or damaged is an error, whatever the session says of other files.
-            view.org.apache.spark.api.python.PythonUtils.toScalaMap(
-                {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-            ),
-            session,
-        )
-        java = self._spark._jsparkSession.baseRelationToDataFrame(relation)  # noqa: SLF001
-        return DataFrame(java, self._spark)
+        index = FileIndex(self._spark, self._snapshot, part, hidden, self._time_zone, self._hidden)
+        return parquet_relation(self._spark, index, data, constants, by_id=by_id)
 
     def _hidden(self, kind: str) -> str:
-        """Name a hidden column as no column of the table is named."""
+        """Return a name for a hidden column that no column of the table has."""
         taken = {field.physical_name.lower() for field in self._schema.fields}
         name = f"__delvec_{kind}"
         while name in taken:
@@ -231,7 +171,7 @@ class _Reading:
         return name
 
     def _finished(self, rows: DataFrame) -> DataFrame:
-        """Give the columns that were asked for, under the names that users see."""
+        """Return the columns that were asked for, under their names in the table."""
         hidden: dict[str, str] = {
             "position": ROW_INDEX,
             "file": self._hidden("file"),
@@ -245,33 +185,25 @@ class _Reading:
             for name in self._order
         ]
         columns += [quote(field.name) for field in self._stored]
-        # Texts go to the JVM all at once, columns by several calls each.
-        texts = [column for column in columns if isinstance(column, str)]
-        if len(texts) == len(columns):
-            return rows.selectExpr(*texts)
+        # SQL goes to the JVM in one call, Columns by several calls each.
+        sql = [column for column in columns if isinstance(column, str)]
+        if len(sql) == len(columns):
+            return rows.selectExpr(*sql)
         return rows.select(
             *(functions.expr(each) if isinstance(each, str) else each for each in columns)
         )
 
-    def _filtered_by_constant(self, rows: DataFrame) -> DataFrame:
-        return rows.where(self._condition())
-
-    def _condition(self) -> Column:
-        return is_live(self._spark, self._hidden("vector"), marked=self._keep == "marked")
-
-    def _filtered_by_join(self, rows: DataFrame, part: Part) -> DataFrame:
-        bits = part_bits(self._snapshot.storage, part)
+    def _with_vectors(self, rows: DataFrame, part: ScanPart) -> DataFrame:
+        """Join each row with the vector of its file, all of which are loaded now."""
+        bits = load_bits(self._snapshot.storage, part)
         number, vector = self._hidden("number"), self._hidden("vector")
         table = pa.table({"number": pa.array(part.numbers, pa.int64()), "bits": bits})
         vectors = self._spark.createDataFrame(table).toDF(f"{number}_of", vector)
-        joined = rows.join(
+        return rows.join(
             functions.broadcast(vectors), functions.col(number) == vectors[f"{number}_of"], "left"
         )
-        return joined.where(self._condition())
 
-    def _by_tasks(self, part: Part) -> DataFrame:
-        from delvec.spark.delta.scan.python_scan import by_tasks  # noqa: PLC0415
-
+    def _by_tasks(self, part: ScanPart) -> DataFrame:
         if self._stored:
             raise UnsupportedFeatureError(
                 f"the vectors of {self._snapshot.table} take more memory than allowed to read"
@@ -283,29 +215,11 @@ class _Reading:
         return by_tasks(self._spark, self._snapshot, self._order, self._added, part)
 
 
-def memory_limit(spark: SparkSession) -> int:
-    """Give how many bytes of vectors a query may hold on the driver."""
-    return bytes_setting(spark, VECTOR_MEMORY, "256m")
-
-
 def _renamed(field: Field) -> str | Column:
-    """Give a column of the files under its name in the table, as SQL where that says it."""
+    """Return a column of the files under its name in the table; as SQL where that is possible."""
     named, in_files = spark_type(field.type), file_schema([field]).fields[0].dataType
     column = quote(field.physical_name)
     if named.simpleString() != in_files.simpleString():
-        # Names inside a struct go by position.
+        # A cast renames the fields of a struct, by position.
         return functions.expr(column).cast(named).alias(field.name)
     return column if field.physical_name == field.name else f"{column} AS {quote(field.name)}"
-
-
-def _session_that_reads_ids(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Give a session that finds columns of Parquet files by their field ids.
-
-    The setting is off by default. A copy of the session has it, so that the user's own stays.
-    """
-    key = "spark.sql.parquet.fieldId.read.enabled"
-    if spark.conf.get(key) == "true":
-        return spark._jsparkSession  # noqa: SLF001
-    copy = spark._jsparkSession.cloneSession()  # noqa: SLF001
-    copy.conf().set(key, "true")
-    return copy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pyspark.sql import functions
 
@@ -11,31 +11,38 @@ from delvec.spark import jvm
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-__all__ = ["ROW_INDEX", "is_live"]
+__all__ = ["ROW_INDEX", "Keep", "row_filter"]
 
-# A column of this name is filled by Spark's Parquet reader with the positions of the rows. The way
-# by `_metadata.row_index` ends in the same column, and makes an object for every row on top.
+# The rows that a scan keeps: those that are not in the vectors, or only those that are.
+Keep = Literal["live", "selected"]
+
+# Spark's Parquet reader fills a column of this name with the positions of the rows.
+# `_metadata.row_index` ends in the same column, and makes an object for every row as well.
 ROW_INDEX: Final = "_tmp_metadata_row_index"
 _WORD_BITS: Final = 64
 
 
-def is_live(spark: SparkSession, vector: str, *, marked: bool = False) -> Column:
-    """Give the condition that a row is not deleted, by the column that holds its file's vector.
+def row_filter(spark: SparkSession, vector: str, keep: Keep = "live") -> Column:
+    """Return the condition that a scan keeps a row.
 
-    With `marked` the opposite: that the vector has the row.
+    It refers to its columns by name, so that one condition serves every scan of a JVM; building it
+    takes some 80 calls into the JVM.
 
-    That holds 64-bit words, big-endian; rows beyond them are live. The condition names its columns,
-    so that it serves every scan; to make it takes some 80 calls into the JVM.
+    Args:
+        spark: A classic session.
+        vector: The column that holds the vector of the row's file, as 64-bit words, big-endian;
+            positions beyond the words are not in the vector.
+        keep: Which rows to keep.
     """
     kept = jvm.kept(spark)
-    key = ("is live", vector, marked)
+    key = ("row filter", vector, keep)
     if key not in kept:
-        kept[key] = _is_live(spark, functions.col(vector), marked=marked)
+        kept[key] = _condition(spark, functions.col(vector), int(keep == "selected"))
     condition: Column = kept[key]
     return condition
 
 
-def _is_live(spark: SparkSession, vector: Column, *, marked: bool) -> Column:
+def _condition(spark: SparkSession, vector: Column, wanted: int) -> Column:
     index = functions.col(ROW_INDEX)
     size = functions.octet_length(vector).cast("long") * 8
     word = _word_at(spark, vector, (functions.shiftright(index, 6) * 8).cast("int"))
@@ -43,13 +50,13 @@ def _is_live(spark: SparkSession, vector: Column, *, marked: bool) -> Column:
     missing = functions.raise_error(functions.lit("delvec: a file came without its vector"))
     return (
         functions.when(vector.isNull(), missing.cast("boolean"))
-        .when(index < size, bit == int(marked))
-        .otherwise(functions.lit(not marked))
+        .when(index < size, bit == wanted)
+        .otherwise(functions.lit(wanted == 0))
     )
 
 
 def _word_at(spark: SparkSession, octets: Column, place: Column) -> Column:
-    """Give `ByteBuffer.wrap(octets).getLong(place)` as a column.
+    """Return `ByteBuffer.wrap(octets).getLong(place)` as a column.
 
     The buffer checks bounds, and costs nothing measurable: it never leaves the generated code.
     """
@@ -59,20 +66,21 @@ def _word_at(spark: SparkSession, octets: Column, place: Column) -> Column:
     types = view.org.apache.spark.sql.types
     buffer = view.java.lang.Class.forName("java.nio.ByteBuffer")
 
-    def listed(*columns: Column) -> Any:  # noqa: ANN401
+    def arguments(*columns: Column) -> Any:  # noqa: ANN401
         return jvm.to_seq(spark, [utils.expression(each._jc) for each in columns])  # noqa: SLF001
 
-    # The flags: null in is null out, the result may be null, it is deterministic.
+    # The flags: a null argument makes the result null, the result may be null, the call is
+    # deterministic.
     flags = (True, True, True)
     wrapped = objects.StaticInvoke(
         buffer,
         types.ObjectType(buffer),
         "wrap",
-        listed(octets),
-        listed(),
+        arguments(octets),
+        arguments(),
         *flags,
         view.scala.Option.empty(),
     )
     long = types.DataTypes.LongType
-    word = objects.Invoke(wrapped, "getLong", long, listed(place), listed(), *flags)
+    word = objects.Invoke(wrapped, "getLong", long, arguments(place), arguments(), *flags)
     return type(octets)(utils.column(word))

@@ -128,7 +128,7 @@ class _Delete:
         snapshot = self._snapshot
         if not has_change_feed(snapshot.metadata):
             return ()
-        parts = [scan(self._spark, snapshot, None, files, marks=hits, keep="marked")]
+        parts = [scan(self._spark, snapshot, None, files, vectors=hits, keep="selected")]
         if len(targets.whole):
             whole = snapshot.files.select(targets.whole)
             parts.append(scan(self._spark, snapshot, None, whole))

@@ -43,7 +43,7 @@ def placed_rows(
         None,
         files,
         added={NUMBER: "number", POSITION: "position"},
-        marks=marks,
+        vectors=marks,
         stored=id_columns(snapshot.metadata),
     )
 
