@@ -19,7 +19,7 @@ from delvec.errors import (
     InvalidArgumentError,
     StorageError,
 )
-from delvec.spark.delta.write.conform_rows import checked, conformed
+from delvec.spark.delta.write.conform_rows import checked, conform
 from delvec.spark.failures import explained
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class TestConformed:
             "select named_struct('Y', 'y', 'X', 1) as S, date'2026-01-02' as d, 7 as ID,"
             " 1.25 as `A.B`"
         )
-        out = conformed(session, meta, df)
+        out = conform(session, meta, df)
         assert out.schema.simpleString() == (
             "struct<id:bigint,a.b:decimal(6,2),s:struct<x:bigint,y:string>,d:date>"
         )
@@ -99,7 +99,7 @@ class TestConformed:
             "select array(named_struct('x', 3), null) as a, map(1, named_struct('z', 2)) as m"
             " union all select null, null"
         )
-        out = [tuple(row) for row in conformed(session, meta, df).collect()]
+        out = [tuple(row) for row in conform(session, meta, df).collect()]
         assert [(x, y) for x, y in [out[0][0][0]]] == [(3, None)]
         assert out[0][0][1] is None
         assert out[0][1]["1"]["z"] == 2.0
@@ -114,16 +114,16 @@ class TestConformed:
             word={"CURRENT_DEFAULT": "'w' || 1"},
         )
         df = session.range(2).selectExpr("cast(id as int) id")
-        assert rows(conformed(session, meta, df)) == [(0, 0, "w1", None), (1, 2, "w1", None)]
+        assert rows(conform(session, meta, df)) == [(0, 0, "w1", None), (1, 2, "w1", None)]
         with pytest.raises(InvalidArgumentError, match="lack twice, word, none"):
-            conformed(session, meta, df, missing="refuse")
+            conform(session, meta, df, missing="refuse")
 
     def test_rows_that_fit_already_stay_as_they_are(self, spark: SparkSession) -> None:
         meta, df = table("id bigint"), spark.range(3)
-        assert conformed(spark, meta, df) is df
+        assert conform(spark, meta, df) is df
         extra = df.withColumn("_row", functions.lit(1))
-        assert conformed(spark, meta, extra, keep=["_row"]) is extra
-        wider = conformed(spark, table("id bigint, n int"), extra, keep=["_row"])
+        assert conform(spark, meta, extra, keep=["_row"]) is extra
+        wider = conform(spark, table("id bigint, n int"), extra, keep=["_row"])
         assert wider.columns == ["id", "n", "_row"]
 
     @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ class TestConformed:
     def test_values_that_do_not_fit_fail_the_job(
         self, session: SparkSession, have: str, wanted: str
     ) -> None:
-        out = conformed(session, table(f"v {wanted}"), session.sql(f"select {have} as v"))
+        out = conform(session, table(f"v {wanted}"), session.sql(f"select {have} as v"))
         with pytest.raises(InvalidArgumentError, match=r"column v\S* does not fit into .* v\S* = "):
             rows(out)
 
@@ -164,19 +164,19 @@ class TestConformed:
     ) -> None:
         df = session.sql(f"select {have} as v")
         with pytest.raises(InvalidArgumentError, match=r"column v\S* is .* cannot be stored"):
-            conformed(session, table(f"v {wanted}"), df)
+            conform(session, table(f"v {wanted}"), df)
 
     def test_columns_that_the_table_has_not_are_refused(self, spark: SparkSession) -> None:
         meta = table("amount int, s struct<first:int>")
         with pytest.raises(InvalidArgumentError, match="has no column amuont") as failure:
-            conformed(spark, meta, spark.sql("select 1 as amuont"))
+            conform(spark, meta, spark.sql("select 1 as amuont"))
         assert failure.value.hint == (
             "did you mean amount? If not, merge_schema=True adds new columns"
         )
         with pytest.raises(InvalidArgumentError, match="s has no column last, only first"):
-            conformed(spark, meta, spark.sql("select named_struct('first', 1, 'last', 2) as s"))
+            conform(spark, meta, spark.sql("select named_struct('first', 1, 'last', 2) as s"))
         with settings(spark, cases="true"), pytest.raises(InvalidArgumentError, match="more than"):
-            conformed(spark, meta, spark.sql("select 1 as amount, 2 as AMOUNT"))
+            conform(spark, meta, spark.sql("select 1 as amount, 2 as AMOUNT"))
 
 
 RULES = {
@@ -268,7 +268,7 @@ class TestChecked:
         ):
             meta = of(kind)
             conform = [
-                conformed(spark, meta, spark.sql(f"select {each} as v")) for each in (bad, good)
+                conform(spark, meta, spark.sql(f"select {each} as v")) for each in (bad, good)
             ]
             with pytest.raises(ConstraintError, match="column v takes no NULL"):
                 rows(checked(spark, "t", meta, conform[0]))

@@ -1,4 +1,4 @@
-"""Rows into a table: appended, or in place of others."""
+"""WRITE: rows appended to a table, or in place of others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from delvec.errors import InvalidArgumentError
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import predicate_of, text_of
 from delvec.spark.delta.write.change_files import store_change_rows
-from delvec.spark.delta.write.conform_rows import checked, conformed, guarded
+from delvec.spark.delta.write.conform_rows import checked, conform, guarded
 from delvec.spark.delta.write.delete import prepare_delete
 from delvec.spark.delta.write.rewrite import store_rows
 from delvec.spark.delta.write.rules import Rule
@@ -45,7 +45,7 @@ __all__ = ["append", "overwrite"]
 
 
 def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
-    """Prepare new rows; they depend on nothing that the table holds."""
+    """Prepare an append; it depends on no row of the table (a blind append)."""
 
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot
@@ -66,7 +66,7 @@ def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
 def overwrite(
     df: DataFrame, where: str | Column | None, evolution: Evolution
 ) -> Callable[[Attempt], Outcome]:
-    """Prepare new rows in place of all, or of those that satisfy a condition."""
+    """Prepare new rows in place of all, or of those that match a condition."""
     if where is not None and evolution == "replace":
         raise InvalidArgumentError(
             "the schema can be replaced only where all rows are",
@@ -124,7 +124,7 @@ def _replace_where(
             figures = {**deleted.figures, "rows_inserted": rows.count()}
             return Outcome(gone, figures, deleted.notes)
         if gone.change_files:
-            # Both the table and its feed take the rows, which must be the same.
+            # The table and its change feed must get the same rows.
             rows = stack.enter_context(staged(rows))
         written = store_rows(attempt, state, rows)
         feed = gone.change_files
@@ -146,7 +146,7 @@ def _replace_where(
 
 
 def _reads(attempt: Attempt, where: str | Column) -> Reads:
-    """Depend on the rows that satisfy a condition, though there are none so far."""
+    """Depend on the rows that match a condition, even if there are none yet."""
     predicate = predicate_of(attempt.spark, attempt.snapshot.metadata.schema, where)
     return Reads(predicate, time_zone=time_zone(attempt.spark))
 
@@ -166,7 +166,7 @@ def _state(snapshot: Snapshot, df: DataFrame, evolution: Evolution) -> TableStat
 
 
 def _rows(attempt: Attempt, metadata: Metadata, df: DataFrame) -> DataFrame:
-    rows = conformed(attempt.spark, metadata, df)
+    rows = conform(attempt.spark, metadata, df)
     return checked(attempt.spark, attempt.storage.root, metadata, rows)
 
 

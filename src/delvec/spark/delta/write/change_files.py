@@ -1,4 +1,4 @@
-"""Rows for the change data feed of a table that has it switched on."""
+"""Change files of a table with the change data feed enabled."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ OLD: Final = "__delvec_old"
 
 
 def has_change_feed(metadata: Metadata) -> bool:
-    """Tell whether a table keeps its changes."""
+    """Return whether a table has the change data feed enabled."""
     return metadata.is_on(ENABLE_CHANGE_DATA_FEED)
 
 
 def store_change_rows(
     attempt: Attempt, rows: DataFrame, metadata: Metadata | None = None
 ) -> tuple[Mapping[str, Any], ...]:
-    """Write change files, unless this is only a plan; `rows` end in `CHANGE_TYPE`."""
+    """Write change files, unless this is a dry run; `rows` end in `CHANGE_TYPE`."""
     if attempt.options.dry_run:
         return ()
     with attempt.phase("write"):

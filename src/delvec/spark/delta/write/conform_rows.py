@@ -1,7 +1,6 @@
-"""Rows on their way into a table: given its columns and types, and checked against its rules.
+"""Rows to write, brought to the columns and types of a table and checked against its constraints.
 
-Everything here is lazy and adds expressions to a plan, some for each column; it runs with the job
-that writes the rows.
+Everything here is lazy: expressions added to the plan of the job that writes the rows.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import DataType, Field
     from delvec.spark.delta.write.rules import Rule
 
-__all__ = ["Conversion", "Missing", "checked", "conformed", "default_of", "guarded"]
+__all__ = ["Conversion", "Missing", "checked", "conform", "default_of", "guarded"]
 
-# What happens to a column of the table that rows come without: it gets its default, its generation
-# expression, or NULL; or the rows are refused.
+# A column of the table that the rows lack gets its default, its generation expression or NULL, or
+# the rows are refused.
 Missing: TypeAlias = Literal["default", "refuse"]
 
 _WIDENING: Final = ("byte", "short", "integer", "long")
 _FLOATING: Final = ("float", "double")
 
 
-def conformed(
+def conform(
     spark: SparkSession,
     metadata: Metadata,
     df: DataFrame,
@@ -49,21 +48,21 @@ def conformed(
     missing: Missing = "default",
     keep: Sequence[str] = (),
 ) -> DataFrame:
-    """Give rows the table's columns: its names, order and types, fields of structs included.
+    """Return rows with the table's columns: its names, order and types, struct fields included.
 
-    Columns are found by name, in any case. Types are cast by Spark's rules for storing (ANSI),
-    whatever the session says: what can never fit is refused here, a value that does not fit fails
+    Columns are matched by name, ignoring case. Types are cast by ANSI store assignment, whatever
+    the session says: a type that can never fit is refused here, a value that does not fit fails
     the job.
 
     Args:
         spark: A classic session.
         metadata: The table's.
         df: The rows.
-        missing: What to do about columns that are not there.
-        keep: Columns that are not the table's and follow its own, as they are.
+        missing: What to do about columns that the rows lack.
+        keep: Columns that are not the table's, carried along after its own.
 
     Raises:
-        InvalidArgumentError: A column is not the table's, comes twice, or has a type that cannot be
+        InvalidArgumentError: The table has no such column, it comes twice, or its type cannot be
             stored.
     """
     fields = metadata.schema.fields
@@ -88,7 +87,7 @@ def conformed(
     rows = df.select(*columns, *kept)
     if not absent:
         return rows
-    # What is generated comes from the columns as the table has them.
+    # Generation expressions refer to the columns after their casts.
     generated = {
         field.name: functions.expr(str(field.metadata[GENERATION]))
         .cast(spark_type(field.type))
@@ -101,24 +100,24 @@ def conformed(
 
 
 def checked(spark: SparkSession, table: str, metadata: Metadata, df: DataFrame) -> DataFrame:
-    """Give the same rows, of which one that breaks a rule of the table fails the job.
+    """Return the same rows; one that violates a constraint of the table fails the job.
 
-    The rules are NOT NULL, CHECK constraints, invariants, generated columns, and the lengths of
-    `char(n)` and `varchar(n)`. A table without any costs nothing.
+    Checked are NOT NULL, CHECK constraints, invariants, generated columns, and the lengths of
+    `char(n)` and `varchar(n)`. Without any there is no cost.
 
     Raises:
-        InvalidArgumentError: An expression of the table names what the rows do not have.
+        InvalidArgumentError: An expression of the table names a column that the rows lack.
     """
     with explained(table):
         return guarded(df, rules_of(spark, metadata))
 
 
 def guarded(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
-    """Give the same rows, of which one that breaks a rule fails the job."""
+    """Return the same rows; one that violates a rule fails the job."""
     if not rules:
         return df
-    # Optimisers may move a test below filters and joins, where it would see rows that are not
-    # written, and put it into one with them, in any order. Not so what is different each time.
+    # The optimiser could push the test below filters and joins, where it would see rows that are
+    # not written, or merge it with them in any order. It moves nothing that is non-deterministic.
     held = functions.when(functions.monotonically_increasing_id() < 0, functions.lit(False))
     for rule in rules:
         held = held.when(~rule.holds, rule.violation)
@@ -126,7 +125,7 @@ def guarded(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
 
 
 def _by_name(df: DataFrame, keep: Sequence[str]) -> dict[str, spark_types.StructField]:
-    """Give the columns of rows by their names in lower case."""
+    """Return the columns of rows by their names in lower case."""
     kept = set(keep)
     columns = [field for field in df.schema.fields if field.name not in kept]
     _refuse_twins([field.name for field in columns], "the rows")
@@ -176,27 +175,27 @@ def _same_type(have: spark_types.DataType, wanted: spark_types.DataType) -> bool
 
 
 def default_of(field: Field) -> Column:
-    """Give the value of a column that rows come without: its default, else NULL."""
+    """Return the value of a column that the rows lack: its default, else NULL."""
     text = field.metadata.get(CURRENT_DEFAULT)
     value = functions.lit(None) if text is None else functions.expr(str(text))
     return value.cast(spark_type(field.type)).alias(field.name)
 
 
 class Conversion:
-    """The casts of columns, by Spark's rules for storing."""
+    """Casts of columns by ANSI store assignment."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._view = jvm.view_of(spark)
 
     def column(self, given: spark_types.StructField, field: Field) -> Column:
-        """Give a column that rows have as one of the table."""
+        """Return a column of the rows as a column of the table."""
         column = functions.col(quote(given.name))
         return self.value(column, given.dataType, field.type, field.name).alias(field.name)
 
     def value(
         self, column: Column, have: spark_types.DataType, wanted: DataType, path: str
     ) -> Column:
-        """Give a value of one type as one of a column; `path` is what errors call it."""
+        """Return a value cast to the type of a column; `path` names it in errors."""
         target = spark_type(wanted)
         if _same_type(have, target):
             return column
@@ -241,7 +240,7 @@ class Conversion:
                 )
             )
             fields.append(value.alias(field.name))
-        # Without a null in it a struct of fields never is null itself.
+        # functions.struct is never null, so a null struct has to stay one explicitly.
         return functions.when(column.isNotNull(), functions.struct(*fields))
 
     def _map(self, column: Column, have: spark_types.MapType, wanted: MapType, path: str) -> Column:
@@ -262,7 +261,7 @@ def _cast(
 ) -> Column:
     if _always_fits(have, wanted):
         return column.cast(wanted)
-    # A plain cast gives another number where the session is not in ANSI mode.
+    # Without ANSI mode a plain cast silently overflows.
     value = column.try_cast(wanted)
     message = f"a value of column {path} does not fit into {wanted.simpleString()}"
     return functions.when(

@@ -25,7 +25,7 @@ __all__ = ["constrain"]
 
 
 def constrain(name: str, expression: str) -> Callable[[Attempt], Outcome]:
-    """Prepare a constraint; all rows that there are must satisfy it, so that they are read."""
+    """Prepare a CHECK constraint; all live rows are read, since they must satisfy it."""
 
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot

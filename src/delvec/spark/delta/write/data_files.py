@@ -1,8 +1,8 @@
 """Rows of a DataFrame as new data files of a Delta table, by Spark's own Parquet writer.
 
-Files go into a fresh folder below the table; nothing but a commit makes them part of it. One Spark
-job writes them. Then the driver lists that folder once and reads the footer of each file, 16 at a
-time: one GET per file in an object store.
+Files go to a new folder below the table; only a commit makes them part of it. One Spark job writes
+them. Then the driver lists that folder once and reads the footer of each file, 16 at a time: one
+GET per file in an object store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from delvec.delta.write.store_vectors import random_prefix
 from delvec.errors import EngineError, InvalidArgumentError, PlanError
 from delvec.identifiers import quote
 from delvec.spark import jvm
-from delvec.spark.delta.write.physical_columns import HIVE_NULL, file_column, partition_text
+from delvec.spark.delta.write.physical_columns import HIVE_NULL, file_column, partition_string
 from delvec.storage.listed_files import spark_path
 from delvec.storage.parallel import gather
 from delvec.storage.uncommitted import UncommittedFiles
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["WrittenFiles", "write_change_rows", "write_rows"]
 
 _CHANGES: Final = "_change_data"
-# What files look like is the table's affair and not that of the user's session.
+# The format of the files depends on the table, not on the user's session.
 _FORMAT: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -52,7 +52,7 @@ _FORMAT: Final = {
     "spark.sql.variant.inferShreddingSchema": "false",
 }
 _OPTIONS: Final = {
-    # Version 2 may leave files of a task that failed, which would be taken for data.
+    # Version 2 may keep files of a failed task, which a listing would take for data.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "parquet.summary.metadata.level": "NONE",
@@ -93,9 +93,9 @@ def write_rows(
         storage: The table.
         metadata: Of the version that the files are for.
         rows: The table's columns under their logical names, in order and exact types; then columns
-            that files have besides, under the names that they have.
-        tight_bounds: Say so in the statistics, as tables with vectors want it.
-        files: Let at most so many tasks write.
+            that only the files have, under their physical names.
+        tight_bounds: Write `tightBounds` into the statistics, as tables with vectors need it.
+        files: How many tasks may write, at most.
     """
     folder = _fresh_folder(metadata)
     written = _write(spark, storage, metadata, rows, folder=folder, files=files)
@@ -152,7 +152,7 @@ def _write(
     folder: str,
     files: int | None = None,
 ) -> _Written:
-    """Write, then tell of each file that has rows its partition and its footer."""
+    """Write rows; return each file that has any, with its partition values and footer."""
     columns = _columns(metadata, rows)
     partitions = [field.physical_name for field in metadata.partition_fields]
     target = spark_path(storage.root, folder)
@@ -173,7 +173,7 @@ def _write(
 
 
 def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
-    """Give the columns as files have them; those of partitions as texts."""
+    """Return the physical columns; partition columns as strings."""
     fields = metadata.schema.fields
     expected, given = [field.name for field in fields], rows.columns
     if given[: len(expected)] != expected:
@@ -192,11 +192,11 @@ def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
             "the table has partition columns only, and a Parquet file needs at least one other",
             hint="add a column that is no partition column",
         )
-    return [*stored, *(partition_text(field) for field in metadata.partition_fields)]
+    return [*stored, *(partition_string(field) for field in metadata.partition_fields)]
 
 
 def _in_session_of_format(spark: SparkSession, rows: DataFrame) -> DataFrame:
-    """Give the same rows in a copy of the session that writes files as Delta wants them."""
+    """Return the same rows in a copy of the session with the settings of `_FORMAT`."""
     copy = spark._jsparkSession.cloneSession()  # noqa: SLF001
     for key, value in _FORMAT.items():
         copy.conf().set(key, value)
@@ -208,7 +208,7 @@ def _listed(storage: Storage, metadata: Metadata, folder: str) -> _Written:
     infos = [info for info in storage.list(folder, recursive=True) if _is_data(info, folder)]
     footers = gather(lambda info: read_footer(storage, info.key, info.size), infos)
     pairs = list(zip(infos, footers, strict=True))
-    # Spark writes a file even where there are no rows at all.
+    # Spark writes a file even if there are no rows.
     storage.delete([info.key for info, footer in pairs if not footer.num_rows])
     return [
         (info, _partition_values(metadata, info.key, folder), footer)
@@ -218,7 +218,7 @@ def _listed(storage: Storage, metadata: Metadata, folder: str) -> _Written:
 
 
 def _is_data(info: FileInfo, folder: str) -> bool:
-    """Tell data files from checksums, and from what a task wrote that was given up."""
+    """Return whether a file is data: no checksum, and not of an aborted task."""
     parts = info.key[len(folder) + 1 :].split("/")
     hidden = [part for part in parts if part.startswith(("_", ".")) and "=" not in part]
     return not hidden and parts[-1].endswith(".parquet")
@@ -238,11 +238,11 @@ def _partition_values(metadata: Metadata, key: str, folder: str) -> dict[str, st
 
 
 def _encoded(key: str) -> str:
-    """Write a path as the log has it: a URI. Signs that folders have of Hive are escaped again."""
+    """Return a path as a URI, as the log has it; Hive's escapes in it are escaped again."""
     return url_quote(key, safe="/=")
 
 
 def _fresh_folder(metadata: Metadata) -> str:
-    # Not hidden, so that a VACUUM finds what a crash leaves.
+    # Not hidden, so that VACUUM finds files that a crash left uncommitted.
     folder, prefix = str(uuid4()), random_prefix(metadata)
     return f"{prefix}/{folder}" if prefix else folder

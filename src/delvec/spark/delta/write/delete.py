@@ -35,12 +35,12 @@ __all__ = ["delete", "prepare_delete"]
 
 
 def delete(where: str | Column | None, ratio: float | None) -> Callable[[Attempt], Outcome]:
-    """Prepare a delete of all rows that satisfy a condition, or of all.
+    """Prepare a delete of the rows that match a condition, or of all.
 
-    One scan of the files that the log leaves open, with the columns of the condition only.
+    One scan of the files that pruning cannot decide, with the columns of the condition only.
 
     Args:
-        where: The condition; rows for which it is null stay.
+        where: The condition; rows for which it is null are kept.
         ratio: Rewrite a file when at least this share of its rows is deleted.
     """
     require_ratio(ratio)
@@ -62,7 +62,7 @@ class _Delete:
         with attempt.phase("plan"):
             require_writable(snapshot, "delete", rewrites=self._ratio is not None)
             targets = plan_targets(self._spark, snapshot, self._where)
-            # Whole files go without a vector, so that vectors may be forbidden.
+            # Whole files are removed without a vector, even where the table takes none.
             vectors = bool(len(targets.open)) and writes_vectors(snapshot)
             whole = snapshot.files.entries(targets.whole)
             gone = self._live_rows(targets)
@@ -94,7 +94,7 @@ class _Delete:
         return Outcome(change, {**figures, "rows_copied": copied})
 
     def _live_rows(self, targets: Targets) -> int:
-        """Count the rows of files that go as a whole."""
+        """Count the live rows of files that are removed as a whole."""
         files = self._snapshot.files
         physical = sum(row_counts(self._snapshot.storage, files, targets.whole))
         return physical - int(files.deleted_rows[targets.whole].sum())
@@ -107,7 +107,7 @@ class _Delete:
     def _copied(
         self, files: FileSet, outcomes: FileOutcomes
     ) -> tuple[tuple[Mapping[str, object], ...], int]:
-        """Write the rows that stay of files that are rewritten."""
+        """Write the live rows of files that are rewritten."""
         attempt, snapshot = self._attempt, self._snapshot
         if not outcomes.rewritten:
             return (), 0
@@ -122,8 +122,9 @@ class _Delete:
     ) -> tuple[Mapping[str, object], ...]:
         """Write the deleted rows for the change feed.
 
-        Only where files were rewritten: without change files the feed would take all of their rows
-        for deleted and added again. With them it looks at nothing else, so all rows are in there.
+        Only if files were rewritten: without change files, readers of the feed would take all of
+        their rows for deleted and inserted again. A commit with change files is read by these
+        alone, so they hold all deleted rows.
         """
         snapshot = self._snapshot
         if not has_change_feed(snapshot.metadata):

@@ -37,16 +37,16 @@ class JoinKey:
 
 @dataclass(frozen=True)
 class KeyRanges:
-    """The rows of a source, and between which values its keys are."""
+    """The number of rows of a source, and the range of each key."""
 
     rows: int
     ranges: tuple[tuple[str, Any, Any], ...]
 
     @property
     def predicate(self) -> Predicate:
-        """What rows of the target must satisfy to have a partner."""
+        """What a row of the target must satisfy to have a match."""
         if not self.rows or any(low is None for _, low, _ in self.ranges):
-            return Never()  # no rows, or no key but nulls, which equal nothing
+            return Never()  # no rows, or only null keys, which equal nothing
         bounds: list[Predicate] = []
         for name, low, high in self.ranges:
             if _is_plain(low):
@@ -54,11 +54,11 @@ class KeyRanges:
         return And(tuple(bounds)) if bounds else Always()
 
     def narrowed(self, target: DataFrame) -> DataFrame:
-        """Leave rows of the target out that cannot have a partner."""
+        """Filter out rows of the target that cannot have a match."""
         for name, low, high in self.ranges:
             column = functions.col(quote(name))
             if isinstance(low, date) and _is_plain(low):
-                # As days: on its way to the JVM a date would change calendars.
+                # As days: Py4J would convert a date to another calendar.
                 first, last = (each.toordinal() - _EPOCH for each in (low, high))
                 target = target.where(functions.unix_date(column).between(first, last))
             elif _is_plain(low):
@@ -106,9 +106,9 @@ def key_ranges(source: DataFrame, keys: Sequence[JoinKey]) -> KeyRanges:
 
 
 def _bounds(key: Column, kind: types.DataType) -> tuple[Column, Column]:
-    """Give the least and the greatest key, or only that there is one; null if there is none."""
+    """Return the least and the greatest key, or whether there is one; null if there is none."""
     if isinstance(kind, types.DateType):
-        # Days, since Python knows fewer dates than Spark.
+        # As days: Python has fewer dates than Spark.
         key = functions.unix_date(key)
     elif not isinstance(kind, types.IntegralType | types.StringType | types.DecimalType):
         key = functions.when(key.isNotNull(), functions.lit(True))
@@ -117,7 +117,7 @@ def _bounds(key: Column, kind: types.DataType) -> tuple[Column, Column]:
 
 def _range(kind: types.DataType, low: Any, high: Any) -> tuple[Any, Any]:  # noqa: ANN401
     if isinstance(kind, types.StringType) and _REPLACED in f"{low}{high}":
-        return True, True  # bytes that are no UTF-8 do not survive the way to Python
+        return True, True  # bytes that are not UTF-8 were replaced on the way to Python
     if not isinstance(kind, types.DateType) or low is None:
         return low, high
     first, last = low + _EPOCH, high + _EPOCH
@@ -136,5 +136,5 @@ def _equalities(condition: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value means the same here and in the JVM: no zones, no NaN."""
+    """Return whether a value means the same in Python and the JVM: no zones, no NaN."""
     return isinstance(value, int | str | Decimal | date) and not isinstance(value, bool | datetime)

@@ -1,4 +1,4 @@
-"""Columns of a table as expressions that give what its files and its log hold."""
+"""Columns as files and the log hold them: physical names, partition values as strings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.schema.types import Field
 
-__all__ = ["HIVE_NULL", "file_column", "partition_text"]
+__all__ = ["HIVE_NULL", "file_column", "partition_string"]
 
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -24,37 +24,41 @@ _UTC_CLOCK: Final = (
     "CAST(TIMESTAMP_NTZ'1970-01-01 00:00:00'"
     " + unix_micros({column}) * INTERVAL '0.000001' SECOND AS STRING)"
 )
-_UTC_TEXT: Final = (
+_UTC_STRING: Final = (
     "concat(replace(split_part({clock}, '.', 1), ' ', 'T'), '.',"
     " rpad(split_part({clock}, '.', 2), 6, '0'), 'Z')"
 )
-# Folders cannot tell this value from null. Others than texts cannot have it.
-_CHECKED_TEXT: Final = (
-    "CASE WHEN {text} = '" + HIVE_NULL + "' THEN raise_error('the text " + HIVE_NULL + " stands for"
+# Folder names cannot tell this string from null; other types cannot have it.
+_CHECKED_STRING: Final = (
+    "CASE WHEN {text} = '"
+    + HIVE_NULL
+    + "' THEN raise_error('the string "
+    + HIVE_NULL
+    + " stands for"
     " null in partition columns, and cannot be written into one') ELSE {text} END"
 )
 
 
 def file_column(field: Field, *, with_ids: bool) -> Column:
-    """Give a column under its name in files, with the names and ids of all that is inside."""
+    """Return a column under its physical name, with physical names and ids of nested fields."""
     in_file = file_schema([field], by_id=with_ids).fields[0]
     column = functions.col(quote(field.name))
     if not isinstance(field.type, PrimitiveType) and in_file.dataType != spark_type(field.type):
-        column = column.cast(in_file.dataType)  # names inside go by position
+        column = column.cast(in_file.dataType)  # nested names are matched by position
     return column.alias(field.physical_name, metadata=in_file.metadata)
 
 
-def partition_text(field: Field) -> Column:
-    """Give a partition column as the text that the log keeps of each value.
+def partition_string(field: Field) -> Column:
+    """Return a partition column as the string that the log keeps for each value.
 
-    An empty text is null, as Delta has it. Timestamps are in UTC; bytes must be UTF-8.
+    An empty string is null, as in Delta. Timestamps are in UTC; bytes must be UTF-8.
     """
     column, name = quote(field.name), str(field.type)
     if name == "timestamp":
-        text = _UTC_TEXT.format(clock=_UTC_CLOCK.format(column=column))
+        text = _UTC_STRING.format(clock=_UTC_CLOCK.format(column=column))
     elif name in ("string", "binary"):
         plain = column if name == "string" else f"validate_utf8(CAST({column} AS STRING))"
-        text = _CHECKED_TEXT.format(text=plain)
+        text = _CHECKED_STRING.format(text=plain)
     else:
         text = f"CAST({column} AS STRING)"
     return functions.expr(text).alias(field.physical_name)

@@ -1,4 +1,4 @@
-"""Rows of data files with their places, rows that stay when a file is rewritten, and new files."""
+"""Live rows of data files with file and position, and their copies into new files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def placed_rows(
     files: FileSet,
     marks: Mapping[int, Bitmap] | None = None,
 ) -> DataFrame:
-    """Give live rows with `NUMBER` and `POSITION`, and the columns of ids if rows are tracked."""
+    """Return live rows with `NUMBER` and `POSITION`, and the materialised row tracking columns."""
     return scan(
         spark,
         snapshot,
@@ -51,13 +51,13 @@ def placed_rows(
 def kept_rows(
     spark: SparkSession, snapshot: Snapshot, files: FileSet, gone: Mapping[int, Bitmap]
 ) -> DataFrame:
-    """Give the rows of some files that are left, with their ids where rows are tracked.
+    """Return the live rows of files that are rewritten, with their row ids if these are tracked.
 
     Args:
         spark: The session.
         snapshot: The version.
-        files: The files that were looked at.
-        gone: All deleted rows of those that are meant, by their number.
+        files: The files that were scanned.
+        gone: All deleted rows of the files to rewrite, by the number of the file.
     """
     numbers = np.array(sorted(gone), dtype=np.int64)
     chosen = files.select(numbers)
@@ -68,7 +68,7 @@ def kept_rows(
 
 
 def count_kept(snapshot: Snapshot, files: FileSet, gone: Mapping[int, Bitmap]) -> int:
-    """Count the rows that `kept_rows` gives."""
+    """Count the rows that `kept_rows` returns."""
     total = sum(row_counts(snapshot.storage, files, sorted(gone)))
     return total - sum(each.cardinality for each in gone.values())
 
@@ -76,13 +76,13 @@ def count_kept(snapshot: Snapshot, files: FileSet, gone: Mapping[int, Bitmap]) -
 def store_rows(
     attempt: Attempt, state: TableState, rows: DataFrame, expected: int | None = None
 ) -> WrittenFiles:
-    """Write rows to new files, which go again if the operation fails.
+    """Write rows to new files, which are deleted again if the operation fails.
 
     Args:
         attempt: The operation.
-        state: The table that they are for.
+        state: The table after the operation.
         rows: See `write_rows`.
-        expected: About how many there are: few go to few files. Unknown, each task writes its own.
+        expected: About how many rows there are: few go to few files. None: one file per task.
     """
     files = None if expected is None else _file_count(attempt.spark, attempt.snapshot, expected)
     with attempt.phase("write"):
@@ -99,7 +99,7 @@ def store_rows(
 
 
 def _file_count(spark: SparkSession, snapshot: Snapshot, rows: int) -> int:
-    """Tell how many files some rows make, by the bytes that the table's rows take so far."""
+    """Estimate the number of files for some rows by the bytes per row of the table so far."""
     files = snapshot.files
     known = int(files.row_counts.fill_null(0).to_numpy().sum())
     per_row = int(files.sizes.sum()) / known if known else 100.0

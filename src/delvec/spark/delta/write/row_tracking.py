@@ -1,7 +1,7 @@
-"""Ids of rows that move to another file: kept in columns of that file, as row tracking has it.
+"""Row tracking of rows that move to another file: ids materialised in columns of that file.
 
-A row's id is what its file's column says, else the file's first id plus its position; the version
-that changed it last likewise. Costs nothing where a table does not track rows.
+A row's id is the value of its file's materialised column, else the file's base row id plus the
+row's position; the row commit version likewise. Without row tracking there is no cost.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _VERSION: Final = "__delvec_row_version"
 
 
 def id_names(metadata: Metadata) -> list[str]:
-    """Name the columns of files that keep ids; none where rows are not tracked."""
+    """Return the names of the materialised columns; none without row tracking."""
     return list(materialised_ids(metadata) or ())
 
 
 def id_columns(metadata: Metadata) -> list[StructField]:
-    """Give these columns as a scan reads them."""
+    """Return the materialised columns as a scan reads them."""
     return [StructField(name, LongType()) for name in id_names(metadata)]
 
 
 def with_ids(
     spark: SparkSession, metadata: Metadata, files: FileSet, rows: DataFrame, *, changed: bool
 ) -> DataFrame:
-    """Fill the columns of ids, which a scan has read, for rows that go to another file.
+    """Fill the materialised columns of rows that move to another file.
 
     Args:
         spark: The session.
         metadata: The table's.
         files: The files that the rows are from, by their number.
         rows: With `NUMBER`, `POSITION` and the columns of `id_columns`.
-        changed: Whether the rows get new values: then the next commit is their version.
+        changed: Whether the rows get new values: then their commit version is that of the commit.
     """
     names = id_names(metadata)
     if not names:

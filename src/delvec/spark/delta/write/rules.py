@@ -1,4 +1,4 @@
-"""The rules that a table has for its rows, each as a condition that holds for rows that keep it."""
+"""The constraints of a table as conditions on rows: NOT NULL, CHECK, invariants, lengths."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = ["Rule", "rules_of"]
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition that is true or false and never NULL, and what to do where it is false."""
+    """A condition that is never NULL, and the column that fails the job where it is false."""
 
     holds: Column
     violation: Column
 
 
 def rules_of(spark: SparkSession, metadata: Metadata) -> list[Rule]:
-    """Give all rules of a table, over its columns by their logical names."""
+    """Return all rules of a table, over its columns by their logical names."""
     return [
         *_not_null(metadata.schema),
         *_lengths(spark, metadata.schema),
@@ -51,7 +51,7 @@ def _column(name: str) -> Column:
 
 
 def _holds(condition: Column) -> Column:
-    """Take NULL for false, as Delta does."""
+    """Return a condition with NULL as false, as Delta has it."""
     return functions.coalesce(condition.cast("boolean"), functions.lit(False))
 
 
@@ -67,9 +67,9 @@ def _not_null(schema: StructType) -> Iterator[Rule]:
 
 
 def _complete(kind: StructType, parent: Column | None) -> Iterator[tuple[tuple[str, ...], Column]]:
-    """Give a condition for each field that has one, through structs.
+    """Yield a condition for each field that takes no NULL, nested structs included.
 
-    Delta wants the value of a field in a struct to be there even where the struct is not.
+    For Delta such a field of a struct must have a value even where the struct is null.
     """
     for field in kind.fields:
         column = _column(field.name) if parent is None else parent.getField(field.name)
@@ -83,7 +83,7 @@ def _complete(kind: StructType, parent: Column | None) -> Iterator[tuple[tuple[s
 
 
 def _inner_complete(kind: DataType, column: Column) -> Column | None:
-    """Give the condition that all items of an array or a map are complete, if there is one."""
+    """Return the condition on the items of an array or a map, None if there is none."""
     if isinstance(kind, ArrayType):
         return _each(column, kind.element, nullable=kind.contains_null)
     if isinstance(kind, MapType):
@@ -115,7 +115,7 @@ def _item_complete(kind: DataType, item: Column) -> Column | None:
 
 
 def _demands(kind: DataType) -> bool:
-    """Whether something inside of a type may not be null."""
+    """Return whether a type has a nested field or item that takes no NULL."""
     if isinstance(kind, StructType):
         return any(not field.nullable or _demands(field.type) for field in kind.fields)
     if isinstance(kind, ArrayType):
@@ -142,7 +142,7 @@ def _lengths(spark: SparkSession, schema: StructType) -> Iterator[Rule]:
         column = _column(field.name)
         fits = _fits(_declared(spark, str(text)), column)
         if fits is not None:
-            message = f"a text of column {field.name} is longer than {text}"
+            message = f"a string in column {field.name} is longer than {text}"
             yield Rule(fits, violation(f"{text} {field.name}", message, {field.name: column}))
 
 
@@ -153,7 +153,7 @@ def _declared(spark: SparkSession, text: str) -> spark_types.DataType:
 
 
 def _fits(kind: spark_types.DataType, column: Column) -> Column | None:
-    """Give the condition that texts are no longer than declared; None where no length is."""
+    """Return the condition that strings are no longer than declared; None without lengths."""
     if isinstance(kind, (spark_types.CharType, spark_types.VarcharType)):
         return functions.coalesce(functions.length(column) <= kind.length, functions.lit(True))
     if isinstance(kind, spark_types.StructType):
@@ -211,6 +211,6 @@ def _expression(schema: StructType, name: str, text: str, message: str) -> Rule:
 
 
 def _named(schema: StructType, text: str) -> dict[str, Column]:
-    """Give the columns that an expression names."""
+    """Return the columns that an expression names."""
     names = names_in(text)
     return {each.name: _column(each.name) for each in schema.fields if each.name.lower() in names}

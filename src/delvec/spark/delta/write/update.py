@@ -1,8 +1,8 @@
-"""UPDATE: old rows are marked in vectors, rows with the new values go to new files.
+"""UPDATE: old rows are deleted by vectors, rows with the new values go to new files.
 
-The condition is evaluated once. Rows that it finds are staged with their places, so that vectors
-and new files agree whatever the condition is made of. Files of which the log says that every row
-is meant are not staged: they go as a whole.
+The condition is evaluated once. Matched rows are staged with file and position, so that vectors and
+new files agree even if the condition is non-deterministic. Files that match as a whole by their
+statistics are not staged: they are removed.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ __all__ = ["update"]
 def update(
     values: Mapping[str, Any], where: str | Column | None, ratio: float | None
 ) -> Callable[[Attempt], Outcome]:
-    """Prepare an update of all rows that satisfy a condition, or of all.
+    """Prepare an update of the rows that match a condition, or of all.
 
     Args:
         values: New values by column, as SQL, columns of Spark, or plain values.
-        where: The condition; rows for which it is null stay as they are.
-        ratio: Rewrite a file when at least this share of its rows is gone.
+        where: The condition; rows for which it is null keep their values.
+        ratio: Rewrite a file when at least this share of its rows is deleted.
     """
     require_ratio(ratio)
     clause = Clause("matched", "update", None, values)
@@ -82,7 +82,7 @@ class _Update:
             require_writable(snapshot, "update", columns_set=self._assigned.values)
             targets = plan_targets(self._spark, snapshot, self._where)
             feed = has_change_feed(self._metadata)
-            # The feed wants old and new rows, which are only the same for all if they are staged.
+            # The change feed needs old and new rows, which only staging keeps consistent.
             direct = targets.whole[: 0 if feed else None]
             looked_at = np.union1d(targets.whole if feed else [], targets.open).astype(np.int64)
             vectors = bool(len(looked_at)) and writes_vectors(snapshot)
@@ -121,7 +121,7 @@ class _Update:
         return physical - int(files.deleted_rows[indexes].sum())
 
     def _rows(self, files: FileSet, where: str | Column | None, *, old: bool) -> DataFrame:
-        """Give rows with their new values, their places, and their old values if asked for."""
+        """Return rows with new values, file and position, and with old values if asked for."""
         rows = placed_rows(self._spark, self._snapshot, files)
         rows = rows if where is None else rows.where(where)
         rows = with_ids(self._spark, self._metadata, files, rows, changed=True)

@@ -1,8 +1,8 @@
-"""Vectors made and written by tasks, for hits that the driver may not hold.
+"""Vectors written by tasks, for hits that exceed the driver's limit.
 
 Each task gets all hits of its files, loads their old vectors, unites, packs and writes; the driver
-gets one descriptor for each file. The files go into a folder of their own, so that what a task
-wrote that was run again is found and removed.
+gets one descriptor for each file. Vector files go into a folder of their own, so that those of a
+task that was run again are found and removed.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ def _found(
 
 
 def _drop_unused(storage: Storage, folder: str, used: Mapping[str, int]) -> None:
-    """Remove what a task wrote that failed later and was run again."""
+    """Delete vector files of tasks that failed after writing and were run again."""
     storage.delete(info.key for info in storage.list(folder) if info.key not in used)
 
 
 @dataclass
 class _Open:
-    """The file whose hits are coming."""
+    """The hits of one file, as batches bring them."""
 
     number: int
     words: list[NDArray[np.int64]] = field(default_factory=list)
@@ -111,7 +111,7 @@ class _Open:
 
 @dataclass(frozen=True)
 class _Writer:
-    """What a task does; goes to it by pickle."""
+    """The work of a task; pickled."""
 
     storage: Storage
     folder: str
@@ -120,7 +120,7 @@ class _Writer:
     counted: tuple[str, ...]
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn the hits of files, which stand together, into vectors."""
+        """Turn the hits of files, sorted by file, into vectors."""
         waiting: list[tuple[dict[str, Any], Bitmap]] = []
         size = 0
         for piece in self._pieces(batches):
@@ -156,7 +156,7 @@ class _Writer:
             yield current
 
     def _united(self, piece: _Open) -> tuple[dict[str, Any], Bitmap | None]:
-        """Unite hits with the old vector; None if no row is left."""
+        """Unite hits with the old vector; None if the file has no live row left."""
         file, rows = self.files[piece.number], self.counts[piece.number]
         hits = bitmap_of(np.concatenate(piece.words), np.concatenate(piece.bits))
         [old] = load_vectors(self.storage, [file])
@@ -187,11 +187,11 @@ class _Writer:
 
     def _batch(self, results: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
         numbers = [NUMBER, "hits", "found"]
-        texts = ["descriptor", "path"]
+        strings = ["descriptor", "path"]
         schema = pa.schema(
             [
                 *((name, pa.int64()) for name in numbers),
-                *((name, pa.string()) for name in texts),
+                *((name, pa.string()) for name in strings),
                 *((name, pa.int64()) for name in ("bytes", *self.counted)),
             ]
         )
