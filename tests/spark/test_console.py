@@ -84,13 +84,13 @@ def test_nothing_is_lost_on_a_pipe_that_does_not_block(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().count("x") == 300_000
 
 
-def test_the_last_words_of_a_process_that_failed_are_all_there() -> None:
+def test_the_last_lines_of_a_process_that_failed_are_all_there() -> None:
     for _ in range(10):
         with QuietStart() as console:
             with spawn(LINES, console.sink) as process:
                 process.wait()
-            words = console.last_words()
-        assert words.splitlines() == [f"line {number}" for number in range(5)]
+            lines = console.last_lines()
+        assert lines.splitlines() == [f"line {number}" for number in range(5)]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")

@@ -1,3 +1,3 @@
-"""What both table formats share on Spark; imported only when a session is asked for."""
+"""Work on a Spark session: here what both table formats share; imported only when needed."""
 
 from __future__ import annotations

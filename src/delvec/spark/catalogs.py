@@ -1,4 +1,4 @@
-"""Where a table is that the session's catalog knows by name."""
+"""Locations of tables that the session's catalog knows by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DETAILS: Final = "# Detailed Table Information"
 
 
 def location_of(spark: SparkSession, identifier: str) -> str:
-    """Give the path or URI of a Delta table by its name, or by `` delta.`/path` ``.
+    """Return the path or URI of a Delta table by its name, or by `` delta.`/path` ``.
 
     Raises:
         TableNotFoundError: There is no such table, or it is of another format.
@@ -42,7 +42,7 @@ def location_of(spark: SparkSession, identifier: str) -> str:
     location, provider = details.get("Location"), (details.get("Provider") or "").lower()
     if not location or provider != "delta":
         raise TableNotFoundError(
-            f"{identifier} is no Delta table but one of {provider or 'an unknown format'}",
+            f"{identifier} is not a Delta table but one of {provider or 'an unknown format'}",
             table=identifier,
             hint="delvec reads Delta tables here",
         )

@@ -28,8 +28,10 @@ def time_zone(spark: SparkSession) -> str:
 
 def bytes_setting(spark: SparkSession, key: str, default: str | None = None) -> int:
     """Return a setting of the session that is a size, such as `256m`, in bytes."""
-    text = (spark.conf.get(key, default) if default else spark.conf.get(key)) or ""
-    parts = _SIZE.fullmatch(text.strip().lower())
+    value = (spark.conf.get(key, default) if default else spark.conf.get(key)) or ""
+    parts = _SIZE.fullmatch(value.strip().lower())
     if parts is None:
-        raise InvalidArgumentError(f"{key} is {text!r}, which is no size", hint="write 256m, or 1g")
+        raise InvalidArgumentError(
+            f"{key} is {value!r}, which is not a size", hint="write 256m, or 1g"
+        )
     return int(parts[1]) << _SHIFTS[parts[2] or "b"]

@@ -1,8 +1,8 @@
 """A quiet start of Spark's JVM.
 
-A JVM that resolves packages prints some fifty lines before it says anything of interest. Here its
-standard error goes through a pipe: what comes before the session is up is held back, and told if
-the start fails; what comes later passes on to where standard error was.
+A JVM that resolves packages prints some fifty lines before anything of interest. Its standard error
+goes through a pipe: output before the session is up is held back, and shown only if the start
+fails; later output is passed on to standard error.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _LAST_LINES = 15
 
 
 class QuietStart:
-    """Hands out a `sink` for the standard error of a process that is started in the block.
+    """Provides a `sink` for the standard error of a process that is started in the block.
 
-    What the process writes is held until the block ends, and shown then only if it failed. The
-    reader behind it must outlive everything: a JVM whose pipe nobody empties stands still.
+    What the process writes is held until the block ends, and then shown only if the block failed.
+    The thread that reads the pipe lives as long as the process: a JVM whose pipe is full stops.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class QuietStart:
         try:
             self._target: int | None = os.dup(_STDERR)
         except OSError:
-            self._target = None  # no standard error to speak of, as in some GUI hosts
+            self._target = None  # no standard error, as in some GUI hosts
         self._held = bytearray()
         self._is_open = False
         self._drained, self._ended = Event(), Event()
@@ -53,7 +53,7 @@ class QuietStart:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._let_go()
+        self._close_sink()
         with self._lock:
             if error is not None:
                 self._pass_on(bytes(self._held))
@@ -61,17 +61,17 @@ class QuietStart:
             self._is_open = True
         self._ended.set()
 
-    def last_words(self) -> str:
-        """Give the last lines of a process that has ended, and forget the others."""
-        self._let_go()
+    def last_lines(self) -> str:
+        """Return the last lines of a process that has ended; the block will not show them."""
+        self._close_sink()
         self._drained.wait(timeout=5)
         with self._lock:
             lines = self._held.decode(errors="replace").splitlines()
             self._held.clear()
         return "\n".join(lines[-_LAST_LINES:])
 
-    def _let_go(self) -> None:
-        """Close our end: when the process closes its own, the reader comes to an end."""
+    def _close_sink(self) -> None:
+        """Close our end of the pipe, so that the reader ends when the process closes its own."""
         if self.sink >= 0:
             os.close(self.sink)
             self.sink = -1
@@ -86,16 +86,16 @@ class QuietStart:
                     del self._held[:-_HELD_AT_MOST]
         os.close(self._source)
         self._drained.set()
-        self._ended.wait()  # the block may yet show what was held
+        self._ended.wait()  # the block may still show what was held
         if self._target is not None:
             os.close(self._target)
 
     def _pass_on(self, chunk: bytes) -> None:
-        """Write all of it, waiting where the other side is slow; drop it where that is gone."""
+        """Write a chunk to standard error, waiting if that is full; drop it if that is closed."""
         while chunk and self._target is not None:
             try:
                 chunk = chunk[os.write(self._target, chunk) :]
-            except BlockingIOError:  # noqa: PERF203  (a pipe that somebody made non-blocking)
+            except BlockingIOError:  # noqa: PERF203  (a pipe that is non-blocking)
                 select([], [self._target], [])
             except OSError:
                 return

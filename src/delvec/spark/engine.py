@@ -27,7 +27,7 @@ class SparkEngine:
         return self.spark
 
     def explained(self, table: str) -> AbstractContextManager[None]:
-        """Turn failures of Spark into errors of delvec, see `failures.explained`."""
+        """Turn failures of Spark in the block into errors of delvec, see `failures.explained`."""
         return explained(table)
 
     def described(self, what: str) -> AbstractContextManager[None]:

@@ -1,7 +1,7 @@
-"""Spark's failures as errors of delvec: short cause first, the whole story as `__cause__`.
+"""Spark's failures as errors of delvec: a short cause first, Spark's exception as `__cause__`.
 
-Jobs tell of rows that break a rule by a text with a mark in it, which `violation` makes: what an
-executor raises reaches the driver as a text.
+An exception of an executor reaches the driver as a string. A job that finds a row that violates a
+constraint therefore raises a message with a prefix and JSON, made by `violation` and `misfit`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["explained", "misfit", "violation"]
 
-# With the brace of what follows, since the plans in errors of analysis show the mark as well.
-_MARK: Final = "delvec-violation:"
-_TOLD: Final = re.compile(_MARK + r"(?=\{\")")
+_PREFIX: Final = "delvec-violation:"
+# With the brace of the JSON: plans in the messages of analysis errors show the prefix as well.
+_VIOLATION: Final = re.compile(_PREFIX + r"(?=\{\")")
 _SHOWN: Final = 100
 _CALL: Final = re.compile(r"^An error occurred while calling [^\n]*\n: ")
 _STAGE: Final = re.compile(
@@ -49,11 +49,11 @@ _STAGE: Final = re.compile(
 _CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+([A-Z][\w$]*(?:Exception|Error)): ")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}.*$")
 _CAUSED_BY: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
-# The last line of a traceback of Python is the error itself.
+# The last line of a Python traceback is the error itself.
 _TRACEBACK: Final = re.compile(
     r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*)$", re.MULTILINE
 )
-# Errors of delvec that were raised in a call from the JVM come back as texts.
+# Errors of delvec that were raised in a call from the JVM come back as strings.
 _HINT: Final = re.compile(r"^Hint: (.+)$", re.MULTILINE)
 _SQL: Final = re.compile(r"^== SQL.*==\n(.*?)\n-*\^\^\^$", re.MULTILINE | re.DOTALL)
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
@@ -63,7 +63,7 @@ _VALUES: Final = (
     DateTimeException,
     NumberFormatException,
 )
-# The conditions of values that do not fit, for failures of jobs that come as a text only.
+# The error conditions of values that do not fit, for jobs whose exception is a string only.
 _VALUE_CONDITIONS: Final = frozenset(
     {
         "ARITHMETIC_OVERFLOW",
@@ -77,7 +77,7 @@ _VALUE_CONDITIONS: Final = frozenset(
         "NUMERIC_VALUE_OUT_OF_RANGE",
     }
 )
-# What the text of a failure of storage holds, and what helps.
+# Substrings of the messages of storage failures, and a hint for each.
 _STORAGE: Final = (
     ("No space left on device", "make room on the disk, or set spark.local.dir to another"),
     ("Disk quota exceeded", "make room on the disk, or set spark.local.dir to another"),
@@ -93,18 +93,18 @@ _STORAGE: Final = (
 
 
 def violation(constraint: str, message: str, values: Mapping[str, Column]) -> Column:
-    """Give a boolean column that fails the job of a row that breaks a rule.
+    """Return a boolean column that fails the job when it is evaluated: a row violates a constraint.
 
     Args:
-        constraint: The name of the rule.
-        message: What the rule says.
-        values: What the row has in the columns that matter, by name.
+        constraint: The name of the constraint.
+        message: What the constraint demands.
+        values: The row's values of the columns that it is about, by name.
     """
     return _raised({"constraint": constraint, "message": message}, values).cast("boolean")
 
 
 def misfit(column: str, message: str, value: Column) -> Column:
-    """Give a column without a type that fails the job of a value that a column cannot hold."""
+    """Return a column, of no type, that fails the job: a column cannot hold a value."""
     return _raised({"message": message}, {column: value})
 
 
@@ -115,11 +115,11 @@ def _raised(facts: Mapping[str, str], values: Mapping[str, Column]) -> Column:
         )
         for value in values.values()
     ]
-    texts = [functions.lit(text).alias(name) for name, text in facts.items()]
+    strings = [functions.lit(value).alias(name) for name, value in facts.items()]
     names = functions.array(*map(functions.lit, values)).cast("array<string>")
     lists = [names.alias("names"), functions.array(*shown).cast("array<string>").alias("values")]
-    told = functions.to_json(functions.struct(*texts, *lists))
-    return functions.raise_error(functions.concat(functions.lit(_MARK), told))
+    facts_json = functions.to_json(functions.struct(*strings, *lists))
+    return functions.raise_error(functions.concat(functions.lit(_PREFIX), facts_json))
 
 
 @contextmanager
@@ -130,10 +130,10 @@ def explained(table: str) -> Iterator[None]:
         table: The table that is read or written, for the errors to name.
 
     Raises:
-        ConstraintError: A row breaks a rule of the table.
+        ConstraintError: A row violates a constraint of the table.
         InvalidArgumentError: An expression, a column or a value is wrong.
-        StorageError: The disk is full, a file is gone, or may not be written.
-        EngineError: All else.
+        StorageError: The disk is full, a file is gone, or writing is not permitted.
+        EngineError: Any other failure.
     """
     try:
         yield
@@ -149,8 +149,8 @@ def explained(table: str) -> Iterator[None]:
 
 
 def _translated(error: Exception, text: str, table: str) -> DelvecError:
-    if (told := _told(text)) is not None:
-        return _told_error(told, table)
+    if (found := _find_violation(text)) is not None:
+        return _violation_error(found, table)
     cause = _cause(text) or type(error).__name__
     if isinstance(error, ParseException) and (shown := _SQL.search(text)):
         return InvalidArgumentError(f"{cause} in {shown[1][:_SHOWN]!r} (table {table})")
@@ -162,32 +162,32 @@ def _translated(error: Exception, text: str, table: str) -> DelvecError:
     condition = _CONDITION.search(cause)
     if condition and condition[1] in _VALUE_CONDITIONS:
         return InvalidArgumentError(f"{cause} (table {table})")
-    told_hint = _HINT.search(text)
-    return EngineError(f"{cause} (table {table})", hint=told_hint[1] if told_hint else None)
+    hint_line = _HINT.search(text)
+    return EngineError(f"{cause} (table {table})", hint=hint_line[1] if hint_line else None)
 
 
-def _told(text: str) -> dict[str, Any] | None:
-    """Read what a job said of a row, wherever it stands in the failure's text."""
-    found = _TOLD.search(text)
+def _find_violation(text: str) -> dict[str, Any] | None:
+    """Return what a job reported of a row, wherever that is in the message of a failure."""
+    found = _VIOLATION.search(text)
     if found is None:
         return None
-    told: dict[str, Any] = json.JSONDecoder().raw_decode(text, found.end())[0]
-    return told
+    facts: dict[str, Any] = json.JSONDecoder().raw_decode(text, found.end())[0]
+    return facts
 
 
-def _told_error(told: dict[str, Any], table: str) -> DelvecError:
+def _violation_error(facts: dict[str, Any], table: str) -> DelvecError:
     row = ", ".join(
-        f"{name} = {value}" for name, value in zip(told["names"], told["values"], strict=True)
+        f"{name} = {value}" for name, value in zip(facts["names"], facts["values"], strict=True)
     )
     found = f", found a row with {row}" if row else ""
-    message = f"{told['message']}{found}; nothing was written to {table}"
-    if "constraint" in told:
-        return ConstraintError(message, constraint=told["constraint"], table=table)
+    message = f"{facts['message']}{found}; nothing was written to {table}"
+    if "constraint" in facts:
+        return ConstraintError(message, constraint=facts["constraint"], table=table)
     return InvalidArgumentError(message)
 
 
 def _cause(text: str) -> str:
-    """Give the first line of the innermost cause, without what Py4J and the job put around it."""
+    """Return the first line of the innermost cause, without what Py4J and the job add to it."""
     if raised := _TRACEBACK.findall(text):
         return str(raised[-1])
     first = _plain(text)

@@ -1,4 +1,4 @@
-"""The one door to Spark's JVM."""
+"""Spark's JVM: starting it, and the one module that reaches into it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "allow_calls_back",
     "array_of",
+    "cache",
     "class_exists",
     "compiled",
     "hadoop_setting",
@@ -27,7 +28,6 @@ __all__ = [
     "is_classic",
     "is_running",
     "items",
-    "kept",
     "session_of",
     "started",
     "started_with",
@@ -40,21 +40,22 @@ _started_here: set[str] = set()
 
 
 def is_running() -> bool:
-    """Tell whether there is a JVM: one that was started here, or spark-submit's."""
+    """Whether there is a JVM: one that was started here, or spark-submit's."""
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001
         SparkContext._ensure_initialized()  # noqa: SLF001
     return SparkContext._gateway is not None  # noqa: SLF001
 
 
 def has_context() -> bool:
-    """Tell whether Spark itself runs in the JVM."""
+    """Whether a Spark context runs in the JVM."""
     return SparkContext._active_spark_context is not None  # noqa: SLF001
 
 
 def started_with(key: str) -> str:
-    """Look up a setting in the context that runs, else in what the JVM was started with.
+    """Return a setting of the running context, else one that the JVM was started with, else "".
 
-    What an earlier session of delvec started it with is no wish of the user's for the next one.
+    Settings that an earlier session of delvec started the JVM with are not the user's own, and do
+    not count.
     """
     context = SparkContext._active_spark_context  # noqa: SLF001
     if context is None and key in _started_here:
@@ -65,26 +66,26 @@ def started_with(key: str) -> str:
 
 @contextmanager
 def started(options: Mapping[str, object], *, quiet: bool) -> Iterator[None]:
-    """Start the JVM, as PySpark does when it is first needed; what it says in the block is held.
+    """Start the JVM, as PySpark does when it is first needed; `quiet` holds its output back.
 
     Raises:
-        EngineError: It did not start; with the last lines of what it said.
+        EngineError: It did not start; with the last lines of its output.
     """
     conf = SparkConf()
     for key, value in options.items():
         conf.set(key, str(value))
     with QuietStart() if quiet else nullcontext() as console:
-        # Out of our process group: a signal to the group is for this process to answer, and the
-        # JVM ends by itself when this process does.
+        # In a session of its own: a signal to our process group is for this process to handle, and
+        # the JVM ends by itself when this process does.
         arguments: dict[str, Any] = {"start_new_session": True}
         if console:
             arguments["stderr"] = console.sink
         try:
             gateway = launch_gateway(conf, arguments)  # type: ignore[no-untyped-call]
         except Exception as error:
-            said = console.last_words() if console else ""
+            output = console.last_lines() if console else ""
             raise EngineError(
-                f"Spark's JVM did not start\n{said}".rstrip(),
+                f"Spark's JVM did not start\n{output}".rstrip(),
                 hint="Spark needs Java 17 or 21: is JAVA_HOME set to one?",
             ) from error
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
@@ -93,12 +94,12 @@ def started(options: Mapping[str, object], *, quiet: bool) -> Iterator[None]:
 
 
 def is_classic(spark: SparkSession) -> bool:
-    """Tell whether the session has a JVM of its own, as all have but Spark Connect clients."""
+    """Whether the session has a JVM of its own, as all have except Spark Connect clients."""
     return getattr(spark, "_jvm", None) is not None
 
 
 def view_of(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Give the root of the session's Java packages.
+    """Return the root of the session's Java packages.
 
     Raises:
         UnsupportedFeatureError: The session is a Spark Connect client, which has no JVM of its own.
@@ -113,16 +114,16 @@ def view_of(spark: SparkSession) -> Any:  # noqa: ANN401
 
 
 def class_exists(name: str) -> bool:
-    """Tell whether the JVM that runs can load a class, those of added packages included."""
+    """Whether the running JVM can load a class, including those of added packages."""
     jvm: Any = SparkContext._jvm  # noqa: SLF001
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     return loader.getResource(name.replace(".", "/") + ".class") is not None
 
 
 def hadoop_setting(spark: SparkSession) -> Callable[[str], str | None]:
-    """Give a function that looks a key up in the session's Hadoop configuration.
+    """Return a function that looks up a key in the session's Hadoop configuration.
 
-    That is where sessions hold the credentials of object stores, in clear or in a key store.
+    Credentials of object stores are there, in plain or in a key store.
     """
     view_of(spark)
     configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
@@ -137,18 +138,18 @@ def hadoop_setting(spark: SparkSession) -> Callable[[str], str | None]:
     return get
 
 
-def kept(spark: SparkSession) -> dict[Any, Any]:
-    """Give a place for what is costly to make and good for as long as this JVM runs."""
+def cache(spark: SparkSession) -> dict[Any, Any]:
+    """Return a cache that lives as long as this JVM, for objects that are costly to make."""
     things: dict[Any, Any] = view_of(spark).__dict__.setdefault("_delvec", {})
     return things
 
 
 def compiled(spark: SparkSession, name: str, source: str) -> Any:  # noqa: ANN401
-    """Give a Java class that the compiler of Spark's generated code makes, on the driver only.
+    """Return a Java class, compiled on the driver by the compiler of Spark's generated code.
 
-    Compiled once for a JVM; takes some 0.3 s.
+    Compiled once for a JVM, in some 0.3 s; executors do not have it.
     """
-    view, classes = view_of(spark), kept(spark)
+    view, classes = view_of(spark), cache(spark)
     if name not in classes:
         compiler = view.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(view.java.lang.Thread.currentThread().getContextClassLoader())
@@ -192,6 +193,6 @@ def _gateway(spark: SparkSession) -> Any:  # noqa: ANN401
 
 
 def session_of(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Give the session itself, as Java knows it."""
+    """Return the session's Java object."""
     view_of(spark)
     return spark._jsparkSession  # noqa: SLF001

@@ -1,10 +1,9 @@
-"""Where rows are: the positions of all rows of a DataFrame as one bitmap for each file.
+"""The positions of all rows of a DataFrame, as one bitmap for each file.
 
-The JVM aggregates positions to words of 64 bits, so that at most 16 bytes for each word with a hit
-come to the driver, whatever the rows hold. (Spark's own `bitmap_construct_agg` gives pages of 4 KiB
-and sorts all rows first, which takes repeated as long where hits are dense.) Where the words of all
-files that are looked at could take more than `spark.delvec.write.hitMemory`, tasks make the
-vectors instead.
+The JVM aggregates positions to words of 64 bits, so that the driver gets at most 16 bytes for each
+word with a hit, however wide the rows are. (Spark's own `bitmap_construct_agg` makes pages of 4 KiB
+and sorts all rows first, which takes twice as long where hits are dense.) If the words of all
+scanned files could take more than `spark.delvec.write.hitMemory`, tasks make the vectors instead.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ __all__ = [
 
 HIT_MEMORY: Final = "spark.delvec.write.hitMemory"
 NUMBER: Final = "__delvec_number"
-"""The column that tells which file a row is in."""
+"""The column that holds the number of a row's file."""
 POSITION: Final = "__delvec_position"
-"""The column that tells where in the file it is."""
+"""The column that holds a row's position in its file."""
 
 _BYTES_OF_A_WORD: Final = 16
 _WORDS_OF_A_PAGE: Final = 512
@@ -51,7 +50,7 @@ _WORDS_OF_A_PAGE: Final = 512
 
 @dataclass(frozen=True)
 class Hits:
-    """Rows that were found.
+    """The rows that a job found.
 
     Attributes:
         bitmaps: Their positions, by the number of their file.
@@ -65,17 +64,17 @@ class Hits:
 
 
 def fits_driver(spark: SparkSession, files: FileSet) -> bool:
-    """Tell whether the words of all rows of some files would fit the driver's limit."""
+    """Whether the words of all rows of some files are within the driver's limit."""
     at_most = files.bitmap_bytes().sum() * _BYTES_OF_A_WORD / 8
     return bool(at_most <= bytes_setting(spark, HIT_MEMORY, "256m"))
 
 
 def hit_words(rows: DataFrame, counted: Mapping[str, str]) -> DataFrame:
-    """Give (number of the file, number of the word, its bits, how many rows made it).
+    """Return (number of the file, number of the word, its bits, rows that it stands for); lazy.
 
     Args:
         rows: With `NUMBER` and `POSITION`.
-        counted: Conditions in SQL, by the name of a column that counts the rows that satisfy them.
+        counted: Conditions in SQL, by the name of a column that counts the rows that satisfy each.
     """
     counts = [functions.expr(f"count_if({sql})").alias(name) for name, sql in counted.items()]
     return rows.groupBy(
@@ -89,7 +88,7 @@ def hit_words(rows: DataFrame, counted: Mapping[str, str]) -> DataFrame:
 
 
 def bitmap_of(words: NDArray[np.int64], bits: NDArray[np.int64]) -> Bitmap:
-    """Make a bitmap of words, each given once, in any order.
+    """Return the bitmap of some words of 64 bits, each given once, in any order.
 
     >>> bitmap_of(np.array([0, 2]), np.array([0b101, 1])).to_numpy().tolist()
     [0, 2, 128]
@@ -101,7 +100,7 @@ def bitmap_of(words: NDArray[np.int64], bits: NDArray[np.int64]) -> Bitmap:
 
 
 def find_rows(rows: DataFrame, counted: Mapping[str, str] | None = None) -> Hits:
-    """Run one job that gives the positions of all rows; see `hit_words`."""
+    """Return the positions of all rows, by one job; see `hit_words` for the arguments."""
     found: pa.Table = hit_words(rows, counted or {}).toArrow()
     counts = {name: pc.sum(found.column(name)).as_py() or 0 for name in counted or ()}
     if not found.num_rows:

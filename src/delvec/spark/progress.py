@@ -1,4 +1,4 @@
-"""Spark's jobs: what they are described as in its user interface, and how far they are."""
+"""Spark's jobs: their descriptions in its user interface, and their progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    # What is done, and how many of how many tasks of it are.
+    # The description of a job, the tasks of it that are done, all tasks of it.
     Tell: TypeAlias = Callable[[str, int, int], None]
 
 __all__ = ["described", "watched"]
@@ -39,9 +39,9 @@ def described(spark: SparkSession, what: str) -> Iterator[None]:
 def watched(spark: SparkSession, tell: Tell, *, seconds: float = _SECONDS) -> Iterator[None]:
     """Call a function with the progress of Spark's active stages, for as long as the block runs.
 
-    It is called from another thread, and only when there is something new. The thread asks Spark's
-    status tracker a few times a second, which costs the same for any data; a job that is shorter
-    than the time between two requests is missed.
+    It is called from another thread, and only when the progress has changed. The thread polls
+    Spark's status tracker a few times a second, which costs the same for any data; a job that is
+    shorter than the time between two polls is missed.
 
         with watched(spark, lambda what, done, total: print(what, done, total)):
             table.delete("day < '2026-01-01'")
@@ -68,7 +68,7 @@ def _watch(spark: SparkSession, tell: Tell, ended: Event, seconds: float) -> Non
         try:
             now = _progress(spark)
         except (Py4JError, OSError):
-            return  # the session has ended, which is for the one that works with it to say
+            return  # the session has ended; its user gets the error
         if now is not None and now != last:
             tell(*now)
             last = now
@@ -88,7 +88,7 @@ def _progress(spark: SparkSession) -> tuple[str, int, int] | None:
 
 
 def _description(spark: SparkSession, job: int) -> str:
-    """Give what `setJobDescription` said of a job; the tracker of Python does not tell it."""
+    """Return the description of a job, which the status tracker of Python does not have."""
     store = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001
     description = store.job(job).description()
     return str(description.get()) if description.isDefined() else ""

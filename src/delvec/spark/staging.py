@@ -1,4 +1,4 @@
-"""Rows that several jobs use and that must be the same for all of them."""
+"""Rows that several jobs use, and that must be the same for all of them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["staged"]
 
 @contextmanager
 def staged(rows: DataFrame) -> Iterator[DataFrame]:
-    """Compute rows once; later jobs see what the first one saw.
+    """Compute rows once, so that all jobs of the block see the same ones.
 
-    They are kept in the memory of the executors, and on their disks beyond it, until the block
-    ends. Unlike those of a cache, lost rows are never computed again, with other random numbers or
-    from a source that has changed: the job fails, and with it the operation. On a cluster that runs
-    slow tasks twice, they go to Spark's checkpoint directory, where one of the two counts.
+    They stay in the memory of the executors, and on their disks beyond it, until the block ends.
+    Unlike with a cache, lost rows are never computed again, with other random numbers or from a
+    source that has changed: the job fails, and with it the operation. With speculative execution
+    they go to Spark's checkpoint directory, where only one attempt of a task counts.
 
     Raises:
-        UnsupportedFeatureError: Such a cluster has no checkpoint directory.
+        UnsupportedFeatureError: Speculation is on, and there is no checkpoint directory.
     """
     kept = _kept(rows)
     try:
@@ -41,12 +41,12 @@ def _kept(rows: DataFrame) -> DataFrame:
     if master.startswith("local") and "cluster" not in master:
         return rows.localCheckpoint(eager=False)  # computed with the job that needs them first
     if context.getConf().get("spark.speculation", "false") != "true":
-        # At once: what is lost while they are computed no job has seen yet.
+        # Eager: no job has seen yet what is lost and computed again meanwhile.
         return rows.localCheckpoint(eager=True)
     if context.getCheckpointDir() is None:
         raise UnsupportedFeatureError(
-            "with spark.speculation two tasks may give different rows, and there is no checkpoint"
-            " directory to choose in",
+            "with spark.speculation two attempts of a task may compute different rows, and there is"
+            " no checkpoint directory to choose one of them",
             feature="spark.speculation",
             hint="call spark.sparkContext.setCheckpointDir(...), or switch spark.speculation off",
         )

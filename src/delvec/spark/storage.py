@@ -1,4 +1,4 @@
-"""Storage with the credentials that a Spark session has."""
+"""Storage with the credentials of a Spark session."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def open_storage(
     uri: str | os.PathLike[str],
     storage_options: Mapping[str, object] | None = None,
 ) -> Storage:
-    """Open a path or URI as the session would reach it.
+    """Open a path or URI with the credentials of the session.
 
-    What `storage_options` leave open (keys, endpoint, region) is taken from the session's Hadoop
-    configuration, where Spark itself finds it. A Spark Connect client has none to look into.
+    What `storage_options` do not set (keys, endpoint, region) is taken from the session's Hadoop
+    configuration, as Spark does. A Spark Connect client has no such configuration.
     """
     hadoop = jvm.hadoop_setting(spark) if jvm.is_classic(spark) else None
     return Storage.open(uri, storage_options, hadoop=hadoop)

@@ -1,4 +1,4 @@
-"""Schemas between Delta's types and PySpark's: as users write and see them, as files have them."""
+"""Schemas of Delta as schemas of PySpark and back, with logical or physical names."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _FIELD_ID: Final = "parquet.field.id"
 
 
 def schema_of(schema: Any) -> StructType:  # noqa: ANN401
-    """Take a schema as users have it: of Spark, as DDL, or delvec's own.
+    """Return the schema of a StructType of Spark, of a DDL string, or of a schema of delvec.
 
     Raises:
-        InvalidArgumentError: It is none.
+        InvalidArgumentError: It is none of these.
     """
     if isinstance(schema, StructType):
         return schema
     if isinstance(schema, str):
-        schema = _from_text(schema)
+        schema = _from_ddl(schema)
     if not isinstance(schema, spark.StructType):
         raise InvalidArgumentError(
-            f"a schema is a StructType or a text such as 'id long, day date', got {schema!r}"
+            f"a schema is a StructType or a string such as 'id long, day date', got {schema!r}"
         )
-    plain = [_with_plain_texts(each) for each in schema.fields]
+    plain = [_with_plain_strings(each) for each in schema.fields]
     return parse_schema(spark.StructType(plain).json())
 
 
 def spark_type(kind: DataType) -> spark.DataType:
-    """Give a type with the names that users see; everything may be null."""
+    """Return a type with logical names; nullable at every level."""
     return _typed(kind, lambda struct: table_schema(struct.fields))
 
 
 def table_schema(fields: Sequence[Field]) -> spark.StructType:
-    """Give columns as users see them, with their comments."""
+    """Return columns with their logical names and comments."""
     return spark.StructType(
         [
             spark.StructField(field.name, spark_type(field.type), True, _shown(field))
@@ -62,16 +62,16 @@ def table_schema(fields: Sequence[Field]) -> spark.StructType:
 
 
 def file_schema(fields: Sequence[Field], *, by_id: bool = False) -> spark.StructType:
-    """Give columns as the files have them: physical names, and ids where these decide.
+    """Return columns as the files have them: physical names, and field ids if `by_id`.
 
-    Ids that do not decide would make Spark refuse files without any, as tables have that were made
-    before their columns were mapped.
+    In mapping mode `name` ids are omitted: they would make Spark refuse files without any, which a
+    table has from before its columns were mapped.
     """
     return spark.StructType([_file_field(field, by_id=by_id) for field in fields])
 
 
 def leaves(kind: DataType) -> int:
-    """Count fields as Spark does before it decides to read by rows."""
+    """Return the number of fields, as Spark counts them before it decides to read by rows."""
     if isinstance(kind, PrimitiveType):
         return 1
     return sum(leaves(each.type) for each in children(kind))
@@ -91,7 +91,7 @@ def _primitive(kind: PrimitiveType) -> spark.DataType:
 
 
 def _file_field(field: Field, *, by_id: bool) -> spark.StructField:
-    # Mapping by name may leave ids away.
+    # With mapping by name a field may have no id.
     has_id = by_id and field.field_id is not None
     metadata = _shown(field) | ({_FIELD_ID: field.field_id} if has_id else {})
     return spark.StructField(
@@ -103,12 +103,12 @@ def _file_field(field: Field, *, by_id: bool) -> spark.StructField:
 
 
 def _shown(field: Field) -> dict[str, Any]:
-    """Keep what users wrote, and by what Spark fills texts of fixed width up with blanks."""
+    """Return the metadata for Spark: the comment, and the char type, by which it pads strings."""
     return {key: field.metadata[key] for key in ("comment", CHAR_TYPE) if key in field.metadata}
 
 
-def _with_plain_texts(field: spark.StructField) -> spark.StructField:
-    """Turn `char(n)` and `varchar(n)` into texts whose length stands beside, as Spark does."""
+def _with_plain_strings(field: spark.StructField) -> spark.StructField:
+    """Turn `char(n)` and `varchar(n)` into strings with the type in their metadata, as Spark."""
     plain = _plain(field.dataType)
     if plain == field.dataType:
         return field
@@ -133,16 +133,16 @@ def _plain(kind: spark.DataType) -> spark.DataType:
     return kind
 
 
-def _from_text(text: str) -> Any:  # noqa: ANN401
+def _from_ddl(ddl: str) -> Any:  # noqa: ANN401
     try:
-        return spark.StructType.fromDDL(text)
+        return spark.StructType.fromDDL(ddl)
     except PySparkRuntimeError as error:
         raise InvalidArgumentError(
-            f"only Spark reads a schema that is a text, and no session is there: {text!r}",
+            f"only Spark parses a schema that is a string, and there is no session: {ddl!r}",
             hint="start one, or pass a StructType",
         ) from error
     except PySparkException as error:
         reason = str(error).strip().partition("\n")[0]
         raise InvalidArgumentError(
-            f"{text!r} is no schema: {reason}", hint="write it as in 'id long, day date'"
+            f"{ddl!r} is not a schema: {reason}", hint="write it as in 'id long, day date'"
         ) from error

@@ -444,7 +444,7 @@ def test_a_spark_connect_client_is_refused(tmp_path: Path) -> None:
 def test_a_session_without_iceberg_is_told_what_to_add(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(jvm.kept(spark), "iceberg", raising=False)
+    monkeypatch.delitem(jvm.cache(spark), "iceberg", raising=False)
     monkeypatch.setattr(catalog, "_LIBRARY", "org.apache.iceberg.Nothing")
     with pytest.raises(MissingDependencyError, match="iceberg-spark-runtime"):
         table_name(spark, "lake.doors.t")

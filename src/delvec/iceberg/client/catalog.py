@@ -111,7 +111,7 @@ def iceberg_view(spark: SparkSession) -> Any:  # noqa: ANN401
         MissingDependencyError: The session runs without Iceberg.
         UnsupportedFeatureError: The session is a Spark Connect client.
     """
-    view, things = jvm.view_of(spark), jvm.kept(spark)
+    view, things = jvm.view_of(spark), jvm.cache(spark)
     if "iceberg" not in things:
         if not jvm.class_exists(_LIBRARY):
             coordinate = iceberg_coordinate()

@@ -345,7 +345,7 @@ def _write(
 
 def _row_changes(spark: SparkSession) -> Any:  # noqa: ANN401
     """Give the part that is in Java, compiled once for a JVM."""
-    things = jvm.kept(spark)
+    things = jvm.cache(spark)
     if "row changes" not in things:
         source = package_files("delvec.iceberg.client").joinpath("RowChanges.java").read_text()
         [constructor] = jvm.compiled(spark, "delvec.RowChanges", source).getConstructors()

@@ -1,4 +1,4 @@
-"""Making `spark.read.format("delvec")` known to a session."""
+"""Registration of `spark.read.format("delvec")` with a session."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def register(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(DelvecDataSource)
     except AnalysisException as error:
-        if error.getCondition() != _KNOWN:  # Spark 4.0 has found it already, and says so
+        if error.getCondition() != _KNOWN:  # Spark 4.0 fails if it has found it by itself
             raise

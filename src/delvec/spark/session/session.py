@@ -1,4 +1,4 @@
-"""Starting Spark with what delvec needs, keeping what the user has."""
+"""Start or configure Spark for delvec, on top of the user's own settings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def session(
     conf: Mapping[str, str] | None = None,
     quiet: bool = True,
 ) -> SparkSession:
-    """Start Spark, or take the session that runs, ready for Delta and Iceberg tables.
+    """Start Spark, or return the running session, ready for Delta and Iceberg tables.
 
     The first start downloads the Iceberg runtime jar (about 50 MB) into Ivy's cache.
 
@@ -54,20 +54,20 @@ def session(
         spark.sql("CREATE TABLE lake.db.orders (id BIGINT) USING iceberg")
 
     Args:
-        warehouse: The folder or URI of the Iceberg catalog, made when first written to; the folder
-            `warehouse` unless the catalog is configured already.
-        app_name: The name that Spark's UI shows; `delvec` unless one is configured.
-        master: Where to run; all cores of this machine unless the environment says otherwise.
+        warehouse: The folder or URI of the Iceberg catalog, created by the first write; by default
+            the folder `warehouse`, unless the catalog is configured already.
+        app_name: The name that Spark's UI shows; by default `delvec`, unless one is configured.
+        master: Where to run; by default on all cores of this machine, unless one is configured.
         catalog: The name of the Iceberg catalog (of Hadoop type) in the warehouse.
-        iceberg: False starts without any jar, for work on Delta tables alone.
+        iceberg: False starts without any jar, for work on Delta tables only.
         packages: More Maven coordinates.
-        conf: More Spark settings; they win over those of delvec.
+        conf: More Spark settings; they override those of delvec.
         quiet: Hold back what the JVM prints while it starts, and log errors only.
 
     Raises:
         UnsupportedFeatureError: Iceberg has no runtime for this Spark.
-        MissingDependencyError: A JVM runs already, and without the Iceberg runtime.
-        InvalidArgumentError: The catalog is configured already, and with another warehouse.
+        MissingDependencyError: A JVM is running, without the Iceberg runtime.
+        InvalidArgumentError: The catalog is configured already, with a different warehouse.
     """
     builder = SparkSession.builder
     for key, value in (conf or {}).items():
@@ -95,7 +95,7 @@ def session(
 def _with_context(
     builder: SparkSession.Builder, app_name: str | None, master: str | None, *, quiet: bool
 ) -> SparkSession.Builder:
-    """Add what decides how Spark itself runs, where the user has not said so already."""
+    """Set how Spark itself runs, where the user has not set it."""
     wanted = {"spark.app.name": "delvec", "spark.master": "local[*]"}
     if quiet:
         wanted |= {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
@@ -107,13 +107,13 @@ def _with_context(
         if not setting(builder, key):
             builder = builder.config(key, value)
     if setting(builder, "spark.master").startswith("local"):
-        # Workers must run the Python that has delvec; PySpark takes any `python3` of the path.
+        # Workers must run the Python that has delvec; PySpark would run any `python3` of the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
 
 
 def _require_iceberg() -> None:
-    """Packages are added when a JVM starts; one that runs without them stays without."""
+    """Refuse a JVM without the Iceberg runtime: packages are added only when one starts."""
     if jvm.class_exists(_ICEBERG_CATALOG):
         return
     coordinate = iceberg_coordinate()
@@ -128,7 +128,7 @@ def _require_iceberg() -> None:
 def _require_no_other_warehouse(
     builder: SparkSession.Builder, catalog: str, warehouse: str
 ) -> None:
-    """A catalog that is configured stays as it is: another warehouse would go unheard."""
+    """Refuse a different warehouse for a configured catalog: it would be silently ignored."""
     name = f"spark.sql.catalog.{catalog}"
     session = SparkSession._instantiatedSession if jvm.has_context() else None  # noqa: SLF001
 
@@ -140,7 +140,7 @@ def _require_no_other_warehouse(
         raise InvalidArgumentError(
             f"the catalog {catalog} is configured already, in {there or 'no warehouse'},"
             f" not in {warehouse}",
-            hint="leave the warehouse away to use that one, or name another catalog",
+            hint="omit the warehouse to use that one, or name another catalog",
         )
 
 
@@ -152,24 +152,25 @@ def configure(
     iceberg: bool = True,
     packages: Sequence[str] = (),
 ) -> SparkSession.Builder:
-    """Add what delvec needs to a builder of one's own; nothing that is set already is lost.
+    """Add what delvec needs to a builder; keep everything that is set already.
 
-    Packages and extensions join those of the builder, of spark-submit, of `PYSPARK_SUBMIT_ARGS`
-    and of `spark-defaults.conf`. A catalog of that name stays, and so does another Iceberg runtime.
+    Packages and extensions are added to those of the builder, of spark-submit, of
+    `PYSPARK_SUBMIT_ARGS` and of `spark-defaults.conf`. A configured catalog of that name stays, and
+    so does another Iceberg runtime.
 
         builder = delvec.configure(SparkSession.builder.appName("mine"), warehouse="warehouse")
         spark = builder.getOrCreate()
 
     Args:
         builder: As from `SparkSession.builder`.
-        warehouse: Where an Iceberg catalog of Hadoop type shall be; None adds no catalog.
+        warehouse: The folder or URI of an Iceberg catalog of Hadoop type; None adds no catalog.
         catalog: The name of that catalog.
-        iceberg: False adds no jar, for work on Delta tables alone.
+        iceberg: False adds no jar, for work on Delta tables only.
         packages: More Maven coordinates.
 
     Raises:
         UnsupportedFeatureError: Iceberg has no runtime for this Spark, or the builder is one of
-            Spark Connect, where jars are the server's.
+            Spark Connect, whose server has the jars.
     """
     if setting(builder, "spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UnsupportedFeatureError(
@@ -199,7 +200,7 @@ def configure(
 
 
 def iceberg_coordinate(spark_version: str = pyspark.__version__) -> str:
-    """Name the Maven coordinate of the Iceberg runtime for a Spark version.
+    """Return the Maven coordinate of the Iceberg runtime for a Spark version.
 
     >>> iceberg_coordinate("4.1.4")
     'org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0'

@@ -1,4 +1,4 @@
-"""What the user has set for Spark already, wherever that was."""
+"""The settings that a user has made for Spark, in any of the places that Spark reads."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _PROPERTY: Final = re.compile(r"([^\s=:]+)\s*[=:\s]\s*(.*)")
 
 
 def setting(builder: SparkSession.Builder, key: str) -> str:
-    """Look where Spark looks, in its order; empty if it is set nowhere.
+    """Return a setting, from where Spark takes it; empty if it is not set.
 
-    These are the builder, what a JVM that runs already was started with (as under spark-submit),
-    the arguments in PYSPARK_SUBMIT_ARGS, the properties file and the environment.
+    In Spark's order: the builder, then the running JVM if there is one (as under spark-submit),
+    else the arguments in PYSPARK_SUBMIT_ARGS, the properties file and the environment.
     """
     options: dict[str, object] = builder._options  # noqa: SLF001
     if options.get(key):
@@ -50,12 +50,12 @@ def setting(builder: SparkSession.Builder, key: str) -> str:
 
 
 def listed(builder: SparkSession.Builder, key: str) -> list[str]:
-    """Give a setting that is a list with commas."""
+    """Return a setting that is a list separated by commas."""
     return [value.strip() for value in setting(builder, key).split(",") if value.strip()]
 
 
 def submit_packages(packages: list[str]) -> None:
-    """Put packages into PYSPARK_SUBMIT_ARGS if it names any; they would win over a builder's."""
+    """Set the packages in PYSPARK_SUBMIT_ARGS if it has any: these override the builder's."""
     pairs = _parsed(shlex.split(os.environ.get(_SUBMIT_ARGUMENTS, "")))
     if all(key != PACKAGES for key, _, _ in pairs):
         return
@@ -65,13 +65,13 @@ def submit_packages(packages: list[str]) -> None:
 
 def _submitted() -> dict[str, str]:
     pairs = _parsed(shlex.split(os.environ.get(_SUBMIT_ARGUMENTS, "")))
-    # An option of its own, such as --packages, wins over --conf, wherever it stands.
+    # A named option, such as --packages, overrides --conf, in any order.
     pairs.sort(key=lambda pair: pair[2][0].partition("=")[0] not in ("--conf", "-c"))
     return {key: value for key, value, _ in pairs if key}
 
 
 def _parsed(words: list[str]) -> list[tuple[str, str, list[str]]]:
-    """Give (key, value, words) for each option; the words of others have no key."""
+    """Return (key, value, words) for each option; words of unknown options have no key."""
     pairs, rest = [], list(words)
     while rest:
         option, sign, value = rest[0].partition("=")

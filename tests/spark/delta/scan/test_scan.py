@@ -446,7 +446,7 @@ def test_a_table_without_files(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_limit_that_is_no_size(spark: SparkSession, orders: Path) -> None:
     with (
         settings_of(spark, {VECTOR_MEMORY: "plenty"}),
-        pytest.raises(InvalidArgumentError, match="which is no size"),
+        pytest.raises(InvalidArgumentError, match="which is not a size"),
     ):
         DeltaTable.for_path(spark, orders).to_df()
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import StructType
     from delvec.delta.write.targets import Targets
 
-__all__ = ["plan_targets", "predicate_of", "text_of"]
+__all__ = ["plan_targets", "predicate_of", "sql_of"]
 
 
 def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -> Predicate:
@@ -50,7 +50,7 @@ def plan_targets(spark: SparkSession, snapshot: Snapshot, where: str | Column | 
     return targets_of(snapshot, predicate, time_zone(spark))
 
 
-def text_of(where: str | Column) -> str:
+def sql_of(where: str | Column) -> str:
     """Return a condition as the table's history shows it."""
     if isinstance(where, str):
         return where

@@ -34,11 +34,11 @@ def row_filter(spark: SparkSession, vector: str, keep: Keep = "live") -> Column:
             positions beyond the words are not in the vector.
         keep: Which rows to keep.
     """
-    kept = jvm.kept(spark)
+    cache = jvm.cache(spark)
     key = ("row filter", vector, keep)
-    if key not in kept:
-        kept[key] = _condition(spark, functions.col(vector), int(keep == "selected"))
-    condition: Column = kept[key]
+    if key not in cache:
+        cache[key] = _condition(spark, functions.col(vector), int(keep == "selected"))
+    condition: Column = cache[key]
     return condition
 
 

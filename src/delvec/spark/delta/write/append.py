@@ -19,7 +19,7 @@ from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.spark.conf import time_zone
-from delvec.spark.delta.scan.conditions import predicate_of, text_of
+from delvec.spark.delta.scan.conditions import predicate_of, sql_of
 from delvec.spark.delta.write.change_files import store_change_rows
 from delvec.spark.delta.write.conform_rows import checked, conform, guarded
 from delvec.spark.delta.write.delete import prepare_delete
@@ -110,7 +110,7 @@ def _replace_all(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
 def _replace_where(
     attempt: Attempt, state: TableState, df: DataFrame, where: str | Column
 ) -> Outcome:
-    text = text_of(where)
+    text = sql_of(where)
     with ExitStack() as stack:
         rows = _rows(attempt, state.metadata, df)
         rule = Rule(

@@ -12,7 +12,7 @@ from delvec.delta.schema.walk import resolve
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import split_path
 from delvec.spark import jvm
-from delvec.spark.delta.scan.conditions import text_of
+from delvec.spark.delta.scan.conditions import sql_of
 from delvec.spark.delta.write.file_outcomes import require_ratio
 from delvec.spark.jvm import items
 
@@ -118,12 +118,12 @@ class MergeRequest:
         def shown(when: When) -> list[dict[str, str]]:
             return [
                 {"actionType": clause.action}
-                | ({} if clause.condition is None else {"predicate": text_of(clause.condition)})
+                | ({} if clause.condition is None else {"predicate": sql_of(clause.condition)})
                 for clause in self.of(when)
             ]
 
         return {
-            "predicate": [text_of(self.on)],
+            "predicate": [sql_of(self.on)],
             "matchedPredicates": shown("matched"),
             "notMatchedPredicates": shown("not_matched"),
             "notMatchedBySourcePredicates": shown("not_matched_by_source"),

@@ -13,7 +13,7 @@ from delvec.delta.write.change import Change, Reads
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.spark.conf import time_zone
-from delvec.spark.delta.scan.conditions import plan_targets, text_of
+from delvec.spark.delta.scan.conditions import plan_targets, sql_of
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
 from delvec.spark.delta.write.file_outcomes import Found, find_outcomes, require_ratio
@@ -80,7 +80,7 @@ class _Delete:
         added, copied = self._copied(files, outcomes)
         change = Change(
             "DELETE",
-            parameters={"predicate": [] if self._where is None else [text_of(self._where)]},
+            parameters={"predicate": [] if self._where is None else [sql_of(self._where)]},
             metrics={"numDeletedRows": rows, "numCopiedRows": copied},
             reads=Reads(targets.predicate, time_zone=time_zone(self._spark)),
             vector_updates=outcomes.vector_updates,

@@ -20,7 +20,7 @@ from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.identifiers import quote
 from delvec.spark.conf import time_zone
-from delvec.spark.delta.scan.conditions import plan_targets, text_of
+from delvec.spark.delta.scan.conditions import plan_targets, sql_of
 from delvec.spark.delta.write.change_files import (
     OLD,
     has_change_feed,
@@ -102,7 +102,7 @@ class _Update:
             change_files = self._change_files(changed) if feed else ()
         change = Change(
             "UPDATE",
-            parameters={"predicate": [] if self._where is None else [text_of(self._where)]},
+            parameters={"predicate": [] if self._where is None else [sql_of(self._where)]},
             metrics={"numUpdatedRows": count, "numCopiedRows": copied},
             reads=Reads(targets.predicate, time_zone=time_zone(self._spark)),
             vector_updates=found.outcomes.vector_updates,
