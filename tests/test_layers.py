@@ -3,95 +3,219 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import delvec
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SOURCE = Path(delvec.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
-# An engine holds a session: modules that name its type, and do not import it when they run.
-TYPES_ONLY = {
-    name: {"pyspark.sql", "pyspark.sql.SparkSession"}
-    for name in ("delvec.delta.write.engine", "delvec.delta.write.transaction")
+
+# The rooms, lowest first: a module imports from its own room and from those above it in this list.
+# The longest name that fits is a module's room.
+ROOMS = (
+    "errors",
+    "_version",
+    "identifiers",
+    "report",
+    "storage",
+    "vector",
+    "parquet",
+    "delta.schema",
+    "delta.pruning",
+    "delta.stats",
+    "delta.log",
+    "delta.parquet",
+    "delta.read",
+    "delta.write",
+    "delta.alter",
+    "spark",
+    "datasource",
+    "spark.session",
+    "spark.delta.scan",
+    "spark.delta.write",
+    "delta.table",
+    "iceberg.client",
+    "conversion.options",
+    "conversion.schema",
+    "conversion.vectors",
+    "conversion.copies",
+    "conversion.planning",
+    "conversion.apply",
+    "conversion",
+    "cli",
+)
+# What a room imports of delvec at most, where the order alone allows more.
+ONLY = {
+    "identifiers": ("errors",),
+    "report": (),
+    "storage": ("errors", "_version"),
+    "vector": ("errors", "_version"),
+    "parquet": ("errors",),
+    "datasource": ("errors", "_version", "storage", "vector", "delta", "spark.types"),
+    "iceberg.client": ("errors", "identifiers", "report", "storage", "vector", "spark"),
+}
+# Packages of others, and the only rooms that import them; the last two also inside functions.
+FOREIGN = {
+    "pyspark": ("spark", "datasource", "iceberg", "conversion"),
+    "py4j": ("spark", "iceberg", "conversion"),
+    "obstore": ("storage",),
+    "click": ("cli",),
+    "rich": ("cli",),
 }
 
 
 def name_of(file: Path) -> str:
-    parts = file.relative_to(SOURCE.parent).with_suffix("").parts
+    """The module without `delvec.`; empty for the package itself."""
+    parts = file.relative_to(SOURCE).with_suffix("").parts
     return ".".join(part for part in parts if part != "__init__")
 
 
-def imports_of(file: Path) -> set[str]:
-    """All modules that a file imports, inside functions too; type-checking imports included."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+NAMES = {name_of(file) for file in MODULES}
+
+
+def is_in(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def room_of(name: str) -> str:
+    return max((room for room in ROOMS if is_in(name, room)), key=len, default="")
+
+
+@dataclass(frozen=True)
+class Imported:
+    name: str
+    at_top: bool
+    for_types: bool
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+@cache
+def imports_of(file: Path) -> set[Imported]:
+    """All modules that a file imports; inside functions, and for types only, as well."""
+    tree = tree_of(file)
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found: set[Imported] = set()
+    for node in ast.walk(tree):
+        names: set[str] = set()
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names = {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = {name for name in inner if name.removeprefix("delvec.") in NAMES}
+            names = modules | ({node.module} if len(modules) < len(inner) else set())
+        found |= {
+            Imported(name, not getattr(node, "col_offset", 0), node in for_types) for name in names
+        }
     return found
 
 
-def imports_any(file: Path, *names: str) -> set[str]:
-    return {
-        imported
-        for imported in imports_of(file)
-        if any(imported == name or imported.startswith(f"{name}.") for name in names)
-    }
-
-
-def at_top_level(file: Path) -> list[str]:
-    return [line for line in file.read_text().splitlines() if line.startswith(("import", "from"))]
+def imported_names(file: Path, *packages: str) -> set[str]:
+    return {each.name for each in imports_of(file) if is_in(each.name, *packages)}
 
 
 @pytest.mark.parametrize("file", MODULES, ids=name_of)
 def test_modules_import_downwards_only(file: Path) -> None:
     name = name_of(file)
-    if not name.startswith("delvec.cli"):
-        assert not imports_any(file, "delvec.cli", "click", "rich"), "nobody imports the command"
-    if name.startswith("delvec.vector"):
-        others = {
-            other for other in imports_any(file, "delvec") if not other.startswith("delvec.vector")
-        }
-        allowed = ("delvec.errors", "delvec._version")
-        assert all(other.startswith(allowed) for other in others - {"delvec"}), others
-        assert not imports_any(file, "obstore", "pyspark", "os", "io", "pathlib")
-    if name.startswith("delvec.storage"):
-        assert not imports_any(file, "pyspark", "delvec.vector", "delvec.spark")
-    if name.startswith("delvec.delta"):
-        above = imports_any(file, "pyspark", "delvec.spark", "delvec.datasource")
-        if name.startswith("delvec.delta.table"):  # calls them, inside functions
-            above = {line for line in at_top_level(file) if "spark" in line}
-        assert not above - TYPES_ONLY.get(name, set())
-    if not name.startswith("delvec.storage"):
-        assert not imports_any(file, "obstore"), "only the storage package talks to stores"
-    on_spark = (
-        "delvec.spark",
-        "delvec.iceberg",
-        "delvec.datasource",
-        "delvec.conversion.apply.verify",
+    if not name:
+        return  # the package gathers the public names
+    room = room_of(name)
+    if not room:
+        assert file.name == "__init__.py", f"{name} is in no room"
+        assert not imported_names(file, "delvec")
+        return
+    ours = {
+        each.removeprefix("delvec.")
+        for each in imported_names(file, "delvec")
+        if each not in ("delvec", "delvec.__version__")
+    }
+    upwards = {each for each in ours if ROOMS.index(room_of(each)) > ROOMS.index(room)}
+    assert not upwards
+    if room in ONLY:
+        assert not {each for each in ours if not is_in(each, room, *ONLY[room])}
+
+
+@pytest.mark.parametrize("file", MODULES, ids=name_of)
+def test_packages_of_others_stay_in_their_rooms(file: Path) -> None:
+    name = name_of(file)
+    for package, rooms in FOREIGN.items():
+        if is_in(name, *rooms):
+            continue
+        for each in imports_of(file):
+            if is_in(each.name, package) and not each.for_types:
+                assert package == "pyspark", f"{name} imports {each.name}"
+                assert not each.at_top, f"{name} imports {each.name} whoever calls it"
+                assert not is_in(name, "vector", "storage", "report", "parquet")
+                assert not is_in(name, "delta") or is_in(name, "delta.table")
+    if is_in(name, "vector", "parquet"):
+        assert not imported_names(file, "os", "io", "pathlib"), "bytes come as arguments"
+
+
+def users_of(is_use: Callable[[ast.AST], bool]) -> set[str]:
+    return {
+        name_of(file) for file in MODULES if any(is_use(node) for node in ast.walk(tree_of(file)))
+    }
+
+
+def is_call(node: ast.AST, *methods: str) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in methods
     )
-    if not name.startswith(on_spark):
-        assert not any("pyspark" in line for line in at_top_level(file))
-    if name.startswith(("delvec.spark", "delvec.delta", "delvec.iceberg")):
-        assert not imports_any(file, "delvec.conversion"), "conversion is above both formats"
-    if name.startswith("delvec.iceberg"):
-        assert not imports_any(file, "delvec.delta"), "Iceberg knows nothing of Delta"
 
 
 def test_only_one_module_says_jvm() -> None:
-    users = {
-        name_of(file)
-        for file in MODULES
-        for node in ast.walk(ast.parse(file.read_text()))
-        if (isinstance(node, ast.Attribute) and node.attr == "_jvm")
-        or (isinstance(node, ast.Constant) and node.value == "_jvm")
+    assert users_of(
+        lambda node: (
+            (isinstance(node, ast.Attribute) and node.attr == "_jvm")
+            or (isinstance(node, ast.Constant) and node.value == "_jvm")
+        )
+    ) == {"spark.jvm"}
+
+
+def test_only_one_module_puts_commits_of_delta() -> None:
+    writes = ("write", "write_if_absent")
+    assert users_of(lambda node: is_call(node, *writes) and "commit_key" in ast.unparse(node)) == {
+        "delta.write.commit"
     }
-    assert users == {"delvec.spark.jvm"}
+    # Beside it only checkpoints are put where nothing may be: a commit could hide behind no other.
+    kernel = {
+        name
+        for name in users_of(lambda node: is_call(node, "write_if_absent"))
+        if not is_in(name, "storage", "cli.demo")
+    }
+    assert kernel == {"delta.write.commit", "delta.log.checkpoint_writer"}
+
+
+def test_only_one_module_commits_to_iceberg() -> None:
+    assert users_of(lambda node: is_call(node, "commit", "commitTransaction")) == {
+        "iceberg.client.commit"
+    }
+    assert not [
+        file.name
+        for file in SOURCE.rglob("*.java")
+        if re.search(r"\.commit\w*\(", file.read_text())
+    ]
 
 
 def modules_after(statement: str) -> set[str]:
@@ -153,7 +277,7 @@ TESTS_WITHOUT_JVM = [file for name in WITHOUT_JVM for file in sorted((TESTS / na
 def test_the_tests_of_these_folders_need_no_jvm(file: Path) -> None:
     asked = {
         name
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in ast.walk(tree_of(file))
         for name in (
             [argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]]
             if isinstance(node, ast.FunctionDef)
@@ -165,4 +289,4 @@ def test_the_tests_of_these_folders_need_no_jvm(file: Path) -> None:
         )
     }
     assert "spark" not in asked, "the fixture or the mark: it belongs under tests/spark"
-    assert not imports_any(file, "tests.spark", "tests.interop", "tests.conversion")
+    assert not imported_names(file, "tests.spark", "tests.interop", "tests.conversion")
