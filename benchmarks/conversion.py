@@ -24,8 +24,9 @@ from delvec.delta.parquet.footer_statistics import file_statistics, statistics_j
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.delta.write.change import Change, Reads, VectorUpdate
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.base import Base
+from delvec.delta.write.change import Change, ReadSet, VectorUpdate
+from delvec.delta.write.commit import commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap, puffin
@@ -132,7 +133,7 @@ def mark(snapshot: Snapshot, rows: range, step: int) -> None:
         VectorUpdate(file, ROWS_OF_A_FILE, fresh if before is None else before | fresh)
         for file, before in zip(files.entries(), old, strict=True)
     )
-    put(Base.of(snapshot), Change("DELETE", reads=Reads(Always()), vector_updates=marked))
+    put(Base.of(snapshot), Change("DELETE", reads=ReadSet(Always()), vector_updates=marked))
 
 
 def put(base: Base, change: Change) -> None:

@@ -23,8 +23,9 @@ from delvec.conversion.plan import ConversionPlan
 from delvec.conversion.report import ConversionReport
 from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
 from delvec.delta.table import DeltaTable
+from delvec.delta.write.base import Base
 from delvec.delta.write.change import Change
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.commit import commit
 from delvec.errors import (
     ConflictError,
     EngineError,

@@ -15,9 +15,10 @@ from delvec import DeltaTable
 from delvec.delta.log.file_set import FileEntry
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.stats.entry import record_count, tight_bounds, widened
-from delvec.delta.write.change import Change, Reads, Transaction
-from delvec.delta.write.commit import Base, commit
-from delvec.delta.write.commit_lines import commit_info, encoded, removal
+from delvec.delta.write.base import Base
+from delvec.delta.write.change import AppTransaction, Change, ReadSet
+from delvec.delta.write.commit import commit
+from delvec.delta.write.commit_lines import commit_info_body, encode_lines, remove_body
 from delvec.delta.write.row_ids import high_water_mark, materialised_ids, with_row_ids
 from delvec.delta.write.validation import require_valid
 from delvec.errors import (
@@ -130,10 +131,10 @@ def test_a_winner_that_brought_rows_back_is_a_conflict(table: Path) -> None:
     add = dict(live(late)[FIRST].add)
     plain = {key: value for key, value in add.items() if key != "deletionVector"}
     TableBuilder(table, version=2).commit({"add": plain}, {"remove": removed(add)})
-    with pytest.raises(ConflictError, match="brought rows back"):
+    with pytest.raises(ConflictError, match="restored deleted rows"):
         put(late, deletion(late, {FIRST: [1]}))
     with pytest.raises(ConflictError, match="added rows that this change might be about"):
-        put(late, replace(deletion(late, {SECOND: [0]}), reads=Reads(Always())))
+        put(late, replace(deletion(late, {SECOND: [0]}), reads=ReadSet(Always())))
     assert put(late, deletion(late, {SECOND: [0]})).version == 4
 
 
@@ -144,7 +145,7 @@ def test_rows_that_were_added_blindly(tmp_path: Path, level: str, alters: bool) 
     builder.create()
     late = opened(builder.root)
     put(opened(builder.root), Change("WRITE", added=(added(builder.root, "a", 3),)))
-    change = Change("UPDATE", reads=Reads(Always()), metadata=late.metadata if alters else None)
+    change = Change("UPDATE", reads=ReadSet(Always()), metadata=late.metadata if alters else None)
     if level == "WriteSerializable" and not alters:
         assert put(late, change).version == 2
     else:
@@ -157,17 +158,17 @@ def test_a_change_that_depends_on_whole_files_conflicts_with_their_deletes(table
     put(opened(table), deletion(opened(table), {SECOND: [0]}))
     change = deletion(late, {FIRST: [1]})
     with pytest.raises(ConflictError, match="whose rows this change depends on"):
-        put(late, replace(change, reads=Reads(Always(), frozenset({SECOND}), row_wise=False)))
-    assert put(late, replace(change, reads=Reads(Always(), frozenset({SECOND})))).version == 4
+        put(late, replace(change, reads=ReadSet(Always(), frozenset({SECOND}), row_wise=False)))
+    assert put(late, replace(change, reads=ReadSet(Always(), frozenset({SECOND})))).version == 4
 
 
 def test_a_transaction_of_the_same_application_is_a_conflict(table: Path) -> None:
     late = opened(table)
-    ours = Transaction("nightly", 7)
+    ours = AppTransaction("nightly", 7)
     put(opened(table), Change("WRITE", transaction=replace(ours, version=3)))
     with pytest.raises(ConflictError, match="committed a transaction of nightly too"):
         put(late, deletion(late, {FIRST: [1]}, transaction=ours))
-    other = Transaction("weekly", 1)
+    other = AppTransaction("weekly", 1)
     assert put(late, deletion(late, {FIRST: [1]}, transaction=other)).version == 4
     assert opened(table).transactions == {"nightly": 3, "weekly": 1}
 
@@ -458,7 +459,7 @@ def test_a_remove_names_the_vector_and_all_that_identifies_the_file() -> None:
         "baseRowId": 0,
         "defaultRowCommitVersion": 3,
     }
-    body = removal(FileEntry("f g", entry), 17)
+    body = remove_body(FileEntry("f g", entry), 17)
     assert body == {
         "path": "f%20g",
         "deletionTimestamp": 17,
@@ -476,12 +477,12 @@ def test_a_remove_names_the_vector_and_all_that_identifies_the_file() -> None:
 
 def test_a_commit_says_all_of_itself_in_texts() -> None:
     change = Change("MERGE", {"a": ["ü", 1], "b": "plain"}, user_metadata="why")
-    info = commit_info(change, read_version=-1, isolation="Serializable", now_ms=5, txn_id="t")
+    info = commit_info_body(change, read_version=-1, isolation="Serializable", now_ms=5, txn_id="t")
     assert info["operationParameters"] == {"a": '["ü", 1]', "b": "plain"}
     assert info["userMetadata"] == "why"
     assert "readVersion" not in info
     assert all(isinstance(value, str) for value in info["operationMetrics"].values())
-    [line] = encoded([{"commitInfo": info}]).splitlines()
+    [line] = encode_lines([{"commitInfo": info}]).splitlines()
     assert json.loads(line)["commitInfo"] == info
 
 

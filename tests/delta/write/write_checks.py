@@ -80,14 +80,14 @@ def deletion(
 ) -> Change:
     """Make a delete of rows of files by hand."""
     files = live(snapshot)
-    marked = []
+    updates = []
     for path, positions in rows.items():
         file, number = files[path], list(files).index(path)
         [old] = load_vectors(snapshot.storage, snapshot.files.data_files([number]))
         new, count = Bitmap(list(positions)), file.rows
         assert count is not None
-        marked.append(VectorUpdate(file, count, new if old is None else old | new))
-    return Change(**{"operation": "DELETE", "marked": tuple(marked), **more})
+        updates.append(VectorUpdate(file, count, new if old is None else old | new))
+    return Change(**{"operation": "DELETE", "vector_updates": tuple(updates), **more})
 
 
 def positions(path: Path, wanted: Iterable[int]) -> dict[str, list[int]]:

@@ -12,8 +12,9 @@ from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.delta.write.change import Change, Reads, VectorUpdate
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.base import Base
+from delvec.delta.write.change import Change, ReadSet, VectorUpdate
+from delvec.delta.write.commit import commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
@@ -43,7 +44,7 @@ def write_orders(path: str) -> None:
         for file in snapshot.files.entries()
         if file.add["partitionValues"]["day"] != DAYS[0]
     )
-    _commit(Base.of(snapshot), Change("DELETE", reads=Reads(Always()), vector_updates=updates))
+    _commit(Base.of(snapshot), Change("DELETE", reads=ReadSet(Always()), vector_updates=updates))
 
 
 def _commit(base: Base, change: Change) -> None:

@@ -11,8 +11,9 @@ from delvec.delta.alter.replace import replace_definition
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.schema.properties import ENABLE_ROW_TRACKING
-from delvec.delta.write.change import Change, Reads
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.base import Base
+from delvec.delta.write.change import Change, ReadSet
+from delvec.delta.write.commit import commit
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
@@ -75,7 +76,7 @@ def replace_table(wanted: TableDescription) -> Callable[[Attempt], Outcome]:
             description=wanted.description,
         )
         removed = tuple(snapshot.files.entries())
-        change = Change("CREATE OR REPLACE TABLE", reads=Reads(Always()), removed=removed)
+        change = Change("CREATE OR REPLACE TABLE", reads=ReadSet(Always()), removed=removed)
         return Outcome(_described(change, state))
 
     return prepare
@@ -110,7 +111,7 @@ def alter(
         tracks = now.metadata.is_on(ENABLE_ROW_TRACKING) and not was.metadata.is_on(
             ENABLE_ROW_TRACKING
         )
-        reads = Reads(Always()) if tracks else Reads()
+        reads = ReadSet(Always()) if tracks else ReadSet()
         return state_change(attempt, operation, parameters, was, now, reads)
 
     return prepare
@@ -122,7 +123,7 @@ def state_change(
     parameters: Mapping[str, Any],
     was: TableState,
     now: TableState,
-    reads: Reads,
+    reads: ReadSet,
 ) -> Outcome:
     """Return the change from one state of the table to another; none if they are equal."""
     if now == was:

@@ -1,4 +1,4 @@
-"""What one commit is to do to a table, before it is a commit.
+"""A change of a table before it is a commit: files added and removed, new vectors, metadata.
 
 Memory grows with the files that change: their entries in the log, and the bitmaps of new vectors.
 """
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from delvec.delta.schema.protocol import Protocol
     from delvec.vector import Bitmap, Descriptor
 
-__all__ = ["Change", "Reads", "Transaction", "VectorUpdate"]
+__all__ = ["AppTransaction", "Change", "ReadSet", "VectorUpdate"]
 
 
 @dataclass(frozen=True)
 class VectorUpdate:
-    """A live file of which more rows are deleted than before, but not all.
+    """A new deletion vector for a live file that keeps some of its rows.
 
     Attributes:
-        file: The file and its old vector.
+        file: The file, with its old vector.
         rows: Its physical rows.
-        vector: All rows that are deleted now, the old ones included; None if only storage has it.
-        descriptor: Where the new vector is, once it is stored.
+        vector: All deleted rows, earlier deletes included; None if only storage has the vector.
+        descriptor: Where the new vector is stored; None before.
     """
 
     file: FileEntry
@@ -38,7 +38,7 @@ class VectorUpdate:
 
     @property
     def cardinality(self) -> int:
-        """How many rows are deleted now."""
+        """The number of deleted rows, earlier deletes included."""
         if self.vector is not None:
             return self.vector.cardinality
         if self.descriptor is None:
@@ -47,16 +47,16 @@ class VectorUpdate:
 
 
 @dataclass(frozen=True)
-class Reads:
-    """What a change depends on.
+class ReadSet:
+    """The rows and files that a change depends on, for the detection of conflicts.
 
     Attributes:
-        predicate: The rows that it looked for; None if it looked at no rows at all.
-        files: Paths of the files that it looked into, where `row_wise` is false.
-        row_wise: Whether a delete of rows that it does not change leaves it as it is: true where
-            each row is changed by itself, false where rows that are left alone matter, as the
-            partners of source rows that are therefore not inserted.
-        time_zone: How timestamps without a zone are read.
+        predicate: The rows that it searched for; None if it read none, as an append.
+        files: Paths of the files that it read; only needed where `row_wise` is false.
+        row_wise: Whether the change stays valid if other rows of these files are deleted. True
+            where each row is changed independently of the others. False where unchanged rows
+            matter, as in a MERGE that does not insert a source row because it matches one.
+        time_zone: The time zone of timestamps that name none.
     """
 
     predicate: Predicate | None = None
@@ -66,8 +66,8 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
-    """A mark by which an application recognises what it has committed already."""
+class AppTransaction:
+    """A transaction identifier (`txn` action): the last version that an application committed."""
 
     app_id: str
     version: int
@@ -75,30 +75,30 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Change:
-    """A commit to be.
+    """What one commit does to a table.
 
     Attributes:
-        operation: Delta's name of it, such as `DELETE`.
-        parameters: What the history shows of it.
-        metrics: Counts by Delta's names.
+        operation: Its name in the history, such as `DELETE`.
+        parameters: Its parameters in the history.
+        metrics: Its counts in the history, by Delta's names.
         reads: What it depends on.
         vector_updates: Files that get a new vector.
-        vector_files: Files of vectors that were written for it, with their bytes.
-        removed: Files that go.
+        vector_files: The sizes of the files that hold the new vectors, by path.
+        removed: Files to remove.
         added: Bodies of the add actions of new files.
         change_files: Bodies of the cdc actions of new change files.
         protocol: The new protocol, if it changes.
         metadata: The new metadata, if it changes.
-        transaction: The application's mark.
-        user_metadata: A text of the user's for the history.
-        keeps_row_ids: Whether rows that were copied kept their ids.
-        shrinks: Whether vectors may get smaller, as when an old version is restored.
+        transaction: The transaction identifier of the writing application.
+        user_metadata: A string of the user for the history.
+        keeps_row_ids: Whether copied rows keep their row ids.
+        shrinks: Whether vectors may delete fewer rows than before, as in a restore.
     """
 
     operation: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
-    reads: Reads = Reads()
+    reads: ReadSet = ReadSet()
     vector_updates: tuple[VectorUpdate, ...] = ()
     vector_files: Mapping[str, int] = field(default_factory=dict)
     removed: tuple[FileEntry, ...] = ()
@@ -106,14 +106,14 @@ class Change:
     change_files: tuple[Mapping[str, Any], ...] = ()
     protocol: Protocol | None = None
     metadata: Metadata | None = None
-    transaction: Transaction | None = None
+    transaction: AppTransaction | None = None
     user_metadata: str | None = None
     keeps_row_ids: bool = True
     shrinks: bool = False
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it only adds rows, whatever the table holds."""
+        """Whether it only adds rows and has read none."""
         return self.reads.predicate is None and not (
             self.vector_updates or self.removed or self.metadata
         )

@@ -1,27 +1,107 @@
-"""The lines of a commit: adds and removes of data files, and what the commit says of itself."""
+"""The lines of a commit: its actions in order, from the change that it makes."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from delvec._version import __version__
+from delvec.delta.schema.properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    IN_COMMIT_TIMESTAMPS_SINCE_TIME,
+    IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
+)
 from delvec.delta.stats.entry import widened
-from delvec.delta.write.metrics import operation_metrics
+from delvec.delta.write.conflicts import isolation_level
+from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, with_row_ids
+from delvec.delta.write.validation import require_valid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from delvec.delta.log.file_set import FileEntry
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.write.base import Base
     from delvec.delta.write.change import Change, VectorUpdate
 
-__all__ = ["commit_info", "encoded", "removal", "updated_add"]
+__all__ = ["add_body", "commit_actions", "commit_info_body", "encode_lines", "remove_body"]
 
-_KEPT_BY_REMOVES = ("partitionValues", "size", "tags", "baseRowId", "defaultRowCommitVersion")
+_KEPT_BY_REMOVES: Final = (
+    "partitionValues",
+    "size",
+    "tags",
+    "baseRowId",
+    "defaultRowCommitVersion",
+)
 
 
-def updated_add(update: VectorUpdate) -> dict[str, Any]:
-    """Add a file again with its new vector: all else stays, but its bounds are wide from now on."""
+def commit_actions(
+    base: Base, change: Change, read_version: int, txn_id: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the actions of a commit in their order, the commitInfo first.
+
+    Args:
+        base: The version that the commit follows.
+        change: What it does; its vectors are stored.
+        read_version: The version that the change was made from.
+        txn_id: By which the writer recognises its own commit.
+
+    Raises:
+        PlanError: The commit would break the table.
+    """
+    now = int(time.time() * 1000)
+    version, protocol = base.version + 1, change.protocol or base.protocol
+    metadata = change.metadata or base.metadata
+    info = commit_info_body(
+        change,
+        read_version=read_version,
+        isolation=isolation_level(metadata),
+        now_ms=now,
+        txn_id=txn_id,
+    )
+    new_metadata = change.metadata
+    if metadata.is_on(ENABLE_IN_COMMIT_TIMESTAMPS):
+        # In-commit timestamps increase, whatever the clocks of the writers show.
+        timestamp = max(now, base.timestamp_ms + 1)
+        info["inCommitTimestamp"] = timestamp
+        if new_metadata is not None:
+            new_metadata = _with_enablement(base, new_metadata, version, timestamp)
+    has_row_ids = "rowTracking" in protocol.supported
+    if has_row_ids:
+        info["tags"] = {"delta.rowTracking.preserved": str(change.keeps_row_ids).lower()}
+    mark = base.row_id_mark
+    adds = [*map(dict, change.added), *map(add_body, change.vector_updates)]
+    if has_row_ids:
+        adds, mark = with_row_ids(adds, base.row_id_mark, version)
+    updated = [each.file for each in change.vector_updates]
+    removes = [remove_body(file, now) for file in (*change.removed, *updated)]
+    live = {file.path: file.add for file in (*change.removed, *updated)}
+    require_valid(base.storage.root, adds, removes, live, shrinks=change.shrinks)
+    yield {"commitInfo": info}
+    if change.protocol is not None:
+        yield {"protocol": change.protocol.to_json()}
+    if new_metadata is not None:
+        yield {"metaData": new_metadata.to_json()}
+    if change.transaction is not None:
+        yield {
+            "txn": {
+                "appId": change.transaction.app_id,
+                "version": change.transaction.version,
+                "lastUpdated": now,
+            }
+        }
+    if mark != base.row_id_mark:
+        yield _domain(ROW_TRACKING_DOMAIN, {"rowIdHighWaterMark": mark})
+    # Adds come before removes of the same path, as delta-spark writes them.
+    yield from ({"add": body} for body in adds)
+    yield from ({"remove": body} for body in removes)
+    yield from ({"cdc": body} for body in change.change_files)
+
+
+def add_body(update: VectorUpdate) -> dict[str, Any]:
+    """Return the add of a file with its new vector: as before, but with wide bounds."""
     if update.descriptor is None:
         raise AssertionError("the vector is stored before the commit is written")
     entry = update.file.add
@@ -34,11 +114,11 @@ def updated_add(update: VectorUpdate) -> dict[str, Any]:
     }
 
 
-def removal(file: FileEntry, now_ms: int) -> dict[str, Any]:
-    """Remove a file, with the vector that it had: without it both entries would stay alive."""
+def remove_body(file: FileEntry, now_ms: int) -> dict[str, Any]:
+    """Return the tombstone of a file, with its old vector: without it both entries stay live."""
     entry = file.add
     rows = file.rows
-    # An entry from a checkpoint has its empty columns as well, such as `maxRowIndex`.
+    # An entry from a checkpoint has null columns too, such as `maxRowIndex`.
     vector = {k: v for k, v in (entry.get("deletionVector") or {}).items() if v is not None}
     return {
         "path": entry["path"],
@@ -51,11 +131,11 @@ def removal(file: FileEntry, now_ms: int) -> dict[str, Any]:
     }
 
 
-def commit_info(
+def commit_info_body(
     change: Change, *, read_version: int, isolation: str, now_ms: int, txn_id: str
 ) -> dict[str, Any]:
-    """Say what the commit does, by Delta's names; all parameters and metrics are texts."""
-    metrics = operation_metrics(change)
+    """Return the commitInfo of a change; all its parameters and metrics are strings."""
+    metrics = _operation_metrics(change)
     info: dict[str, Any] = {
         "timestamp": now_ms,
         "operation": change.operation,
@@ -76,7 +156,65 @@ def commit_info(
     return info
 
 
-def encoded(actions: Iterable[Mapping[str, Any]]) -> bytes:
-    """Write actions as a commit holds them, one to a line."""
+def encode_lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return actions as the bytes of a commit, one JSON object to a line."""
     lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _domain(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    configuration = json.dumps(value, separators=(",", ":"))
+    return {"domainMetadata": {"domain": name, "configuration": configuration, "removed": False}}
+
+
+def _with_enablement(base: Base, metadata: Metadata, version: int, timestamp: int) -> Metadata:
+    """Record the version that enables in-commit timestamps, unless the table begins with them."""
+    if base.version < 0 or base.metadata.is_on(ENABLE_IN_COMMIT_TIMESTAMPS):
+        return metadata
+    since = {
+        IN_COMMIT_TIMESTAMPS_SINCE_VERSION: str(version),
+        IN_COMMIT_TIMESTAMPS_SINCE_TIME: str(timestamp),
+    }
+    return replace(metadata, configuration={**metadata.configuration, **since})
+
+
+def _operation_metrics(change: Change) -> dict[str, int]:
+    """Return the counts of a change by Delta's names: its own, and those of its files.
+
+    A vector that replaces another counts as added, removed and updated, as in delta-spark.
+    """
+    if change.operation not in ("DELETE", "UPDATE", "MERGE", "WRITE"):
+        return dict(change.metrics)
+    updated = sum(each.file.descriptor is not None for each in change.vector_updates)
+    vectors = {
+        "Added": len(change.vector_updates),
+        "Removed": updated + sum(file.descriptor is not None for file in change.removed),
+        "Updated": updated,
+    }
+    added, removed = (
+        (len(bodies), sum(int(body.get("size") or 0) for body in bodies))
+        for bodies in (change.added, [file.add for file in change.removed])
+    )
+    if change.operation == "WRITE":
+        files = {"numFiles": added[0], "numOutputBytes": added[1]}
+        gone = {"numRemovedFiles": removed[0], "numRemovedBytes": removed[1]}
+        return dict(change.metrics) | files | (gone if change.removed else {})
+    if change.operation == "MERGE":
+        return {
+            **change.metrics,
+            **{f"numTargetDeletionVectors{what}": count for what, count in vectors.items()},
+            "numTargetFilesAdded": added[0],
+            "numTargetBytesAdded": added[1],
+            "numTargetFilesRemoved": removed[0],
+            "numTargetBytesRemoved": removed[1],
+            "numTargetChangeFilesAdded": len(change.change_files),
+        }
+    return {
+        **change.metrics,
+        **{f"numDeletionVectors{what}": count for what, count in vectors.items()},
+        "numAddedFiles": added[0],
+        "numAddedBytes": added[1],
+        "numRemovedFiles": removed[0],
+        "numRemovedBytes": removed[1],
+        "numAddedChangeFiles": len(change.change_files),
+    }

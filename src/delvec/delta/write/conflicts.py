@@ -1,18 +1,18 @@
-"""A commit that lost the race: does it still stand, after what the winner did?
+"""Conflicts of a change with a concurrent commit, the winner, that took the next version.
 
     the winner                                   our change
     changed protocol or metadata, or committed   conflict
-      our application transaction
+      a transaction of our application
     removed or rewrote a file that we change     conflict
-    deleted rows of a file that we change        its vector and ours are united, if the new rows of
-                                                 both have none in common; else conflict
-    added rows that we might have looked for     conflict, unless they were added blindly, the table
+    deleted rows of a file that we change        its vector and ours are united if they delete
+                                                 different rows; else conflict
+    added rows that our predicate may match      conflict, unless it is a blind append, the table
                                                  is WriteSerializable and we do not alter it
-    changed a file that only matters as a whole  conflict (see `Reads.row_wise`)
-    anything else                                stands as it is
+    changed a file that we read as a whole       conflict (see `ReadSet.row_wise`)
+    anything else                                none
 
-Positions in a file never change, so two sets of deleted rows of one file can be united whoever made
-them. A conflict is no failure: the operation starts again from the winner's version.
+Positions in a file never change, so two sets of deleted rows of one file can be united, whoever
+wrote them. After a conflict the operation starts again from the newest version.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from delvec.delta.write.change import Change
     from delvec.storage import Storage
 
-__all__ = ["Winner", "isolation_level", "rebased"]
+__all__ = ["Winner", "isolation_level", "rebase"]
 
-# Operations that take rows out of files by vectors, and never put one back.
+# Operations whose vectors only grow: they make no deleted row live again.
 _ONLY_DELETE: Final = frozenset({"DELETE", "UPDATE", "MERGE"})
 
 
 @dataclass(frozen=True)
 class Winner:
-    """A commit that another writer made since the version that we read."""
+    """A commit of another writer after the version that our change was made from."""
 
     version: int
     root: str
@@ -59,12 +59,12 @@ class Winner:
 
     @cached_property
     def others(self) -> list[dict[str, Any]]:
-        """All that is not about files."""
+        """Its actions that are not about files."""
         return list(self.actions.others())
 
     @cached_property
     def info(self) -> Mapping[str, Any]:
-        """What it says of itself."""
+        """Its commitInfo; empty without one."""
         return next((a["commitInfo"] for a in self.others if a.get("commitInfo")), {})
 
     @cached_property
@@ -83,20 +83,20 @@ class Winner:
         return dict(zip(paths.to_pylist(), bodies, strict=True))
 
     def has(self, kind: str) -> bool:
-        """Tell whether it holds an action of a kind."""
+        """Return whether it has an action of a kind, other than adds and removes."""
         return any(action.get(kind) is not None for action in self.others)
 
 
 def isolation_level(metadata: Metadata) -> str:
-    """Give the level that a table asks for; Delta's own default is the strict one."""
+    """Return the isolation level of a table; Delta's default is the stricter one."""
     return metadata.configuration.get(ISOLATION_LEVEL, "Serializable")
 
 
-def rebased(change: Change, winner: Winner, storage: Storage) -> tuple[Change, int]:
-    """Give the change as it stands on top of a winner, and how many vectors were united for it.
+def rebase(change: Change, winner: Winner, storage: Storage) -> tuple[Change, int]:
+    """Return the change on top of a winner, and the number of vectors that were united.
 
     Raises:
-        ConflictError: It does not stand; nothing was changed.
+        ConflictError: The winner conflicts with it; nothing was changed.
     """
     _check_table(change, winner)
     updates = {each.file.path: each for each in change.vector_updates}
@@ -106,13 +106,13 @@ def rebased(change: Change, winner: Winner, storage: Storage) -> tuple[Change, i
     if lost:
         raise _conflict(winner, "removed or rewrote files that this change is about", lost)
     again = sorted((set(updates) | removed) & (set(winner.adds) - set(winner.removes)))
-    if again:  # such as by giving rows their ids
+    if again:  # as when row tracking assigns ids to existing files
         raise _conflict(winner, "wrote new entries for files that this change is about", again)
     if not change.reads.row_wise and (touched := change.reads.files & set(winner.removes)):
         raise _conflict(winner, "changed files whose rows this change depends on", sorted(touched))
     _check_new_rows(change, winner, storage)
     united = {path: _united(updates[path], winner, storage) for path in gone}
-    return _replaced(change, united, storage), len(united)
+    return _with_united(change, united, storage), len(united)
 
 
 def _check_table(change: Change, winner: Winner) -> None:
@@ -131,7 +131,7 @@ def _check_new_rows(change: Change, winner: Winner, storage: Storage) -> None:
     if reads.predicate is None or not winner.adds:
         return
     is_blind = winner.info.get("isBlindAppend") is True
-    # A change of the table itself, such as a new constraint, speaks of these rows too.
+    # A change of the metadata, such as a new constraint, must hold for these rows too.
     may_ignore = is_blind and change.metadata is None
     if may_ignore and isolation_level(winner.metadata) == "WriteSerializable":
         return
@@ -139,7 +139,7 @@ def _check_new_rows(change: Change, winner: Winner, storage: Storage) -> None:
         path
         for path, body in winner.adds.items()
         if (
-            _came_back(path, winner, storage)
+            _resurrects(path, winner, storage)
             if path in winner.removes
             else body.get("dataChange", True)
         )
@@ -154,8 +154,8 @@ def _check_new_rows(change: Change, winner: Winner, storage: Storage) -> None:
         raise _conflict(winner, "added rows that this change might be about", paths)
 
 
-def _came_back(path: str, winner: Winner, storage: Storage) -> bool:
-    """Tell whether rows of a file that were deleted are live again, as after a restore."""
+def _resurrects(path: str, winner: Winner, storage: Storage) -> bool:
+    """Return whether deleted rows of a file are live again, as after a restore."""
     if winner.info.get("operation") in _ONLY_DELETE:
         return False
     before, after = (_vector(path, side[path], storage) for side in (winner.removes, winner.adds))
@@ -163,12 +163,12 @@ def _came_back(path: str, winner: Winner, storage: Storage) -> bool:
 
 
 def _united(ours: VectorUpdate, winner: Winner, storage: Storage) -> VectorUpdate:
-    """Take the winner's vector of a file and add our rows, if both deleted different ones."""
+    """Return the union of our vector and the winner's, if both deleted different rows."""
     path, entry = ours.file.path, winner.adds[ours.file.path]
     base, theirs = (_vector(path, each, storage) for each in (ours.file.add, entry))
     mine = _stored(path, ours.descriptor, storage) if ours.vector is None else ours.vector
     if not base.issubset(theirs):
-        raise _conflict(winner, "brought rows back in files that this change is about", [path])
+        raise _conflict(winner, "restored deleted rows in files that this change is about", [path])
     if not (theirs - base).isdisjoint(mine - base):
         raise _conflict(winner, "deleted rows that this change deletes too", [path])
     return VectorUpdate(FileEntry(path, entry), ours.rows, mine | theirs)
@@ -184,14 +184,14 @@ def _stored(path: str, descriptor: Descriptor | None, storage: Storage) -> Bitma
     return Bitmap() if vector is None else vector
 
 
-def _replaced(change: Change, united: Mapping[str, VectorUpdate], storage: Storage) -> Change:
-    """Put united vectors in place; a file that has no live rows left is removed outright."""
+def _with_united(change: Change, united: Mapping[str, VectorUpdate], storage: Storage) -> Change:
+    """Return the change with united vectors; files without live rows are removed instead."""
     updates = [united.get(each.file.path, each) for each in change.vector_updates]
     empty = [each for each in updates if each.cardinality == each.rows]
     for each in empty:
         require_row_count(storage, each.file.path, each.file.add, each.rows)
     if any(each.cardinality > each.rows for each in updates):
-        raise AssertionError("a vector marks rows that a file does not have")
+        raise AssertionError("a vector deletes rows that a file does not have")
     return replace(
         change,
         vector_updates=tuple(each for each in updates if each.cardinality < each.rows),

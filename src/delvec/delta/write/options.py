@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
-from delvec.delta.write.change import Transaction
+from delvec.delta.write.change import AppTransaction
 from delvec.errors import InvalidArgumentError
 
 __all__ = ["CheckedOptions", "WriteOptions"]
@@ -46,7 +46,7 @@ class CheckedOptions:
     dry_run: bool = False
     max_retries: int = _MAX_RETRIES
     commit_metadata: str | None = None
-    transaction: Transaction | None = None
+    transaction: AppTransaction | None = None
 
     @classmethod
     def of(
@@ -73,5 +73,5 @@ class CheckedOptions:
             raise InvalidArgumentError(f"max_retries is 0 or more, got {max_retries}")
         transaction = None
         if txn_app_id is not None and txn_version is not None:
-            transaction = Transaction(txn_app_id, txn_version)
+            transaction = AppTransaction(txn_app_id, txn_version)
         return cls(dry_run, max_retries, commit_metadata, transaction)

@@ -1,4 +1,4 @@
-"""New vectors into files of the table: several to a file of about 2 MiB, written side by side."""
+"""Storing new vectors: packed into files of about 2 MiB, which are written in parallel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LETTERS: Final = string.ascii_letters + string.digits
 
 
 def random_prefix(metadata: Metadata) -> str:
-    """Give the random folder that a table asks for, which spreads its files in an object store."""
+    """Return a random folder name if the table uses them to spread its files, else nothing."""
     if not metadata.is_on(RANDOMIZE_FILE_PREFIXES):
         return ""
     length = int(metadata.configuration.get(RANDOM_PREFIX_LENGTH, "2"))
@@ -37,7 +37,7 @@ def random_prefix(metadata: Metadata) -> str:
 def store_vectors(
     storage: Storage, metadata: Metadata, change: Change, uncommitted: UncommittedFiles
 ) -> Change:
-    """Write the vectors of a change that are not stored yet; give the change with their places."""
+    """Store the vectors of a change that are not stored yet; return it with their descriptors."""
     missing = [index for index, each in enumerate(change.vector_updates) if each.descriptor is None]
     if not missing:
         return change

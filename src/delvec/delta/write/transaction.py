@@ -1,4 +1,4 @@
-"""How every operation on a table runs: attempts, time per phase, the commit, and the report.
+"""How every operation on a table runs: attempts, retries, phases, the commit, and the report.
 
 The engine is passed in: Spark for operations on rows, none for those on metadata alone.
 """
@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.write.after_commit import after_commit
+from delvec.delta.write.base import Base
 from delvec.delta.write.change import Change
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.commit import commit
 from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError
 from delvec.report.phases import Stopwatch
@@ -58,7 +59,7 @@ class Attempt:
 
     @property
     def spark(self) -> SparkSession:
-        """The session; what reads or writes rows needs one."""
+        """The session; raises if there is none, since only Spark reads and writes rows."""
         return self.engine.session(self.what)
 
     @property
@@ -74,7 +75,13 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an attempt has prepared: a change, or None if there is nothing to do; and figures."""
+    """What an attempt has prepared.
+
+    Attributes:
+        change: What to commit; None if there is nothing to do.
+        figures: Fields of the report.
+        notes: Remarks for the report.
+    """
 
     change: Change | None
     figures: dict[str, int] = field(default_factory=dict)
@@ -88,14 +95,17 @@ def run(
     prepare: Callable[[Attempt], Outcome],
     options: CheckedOptions,
 ) -> WriteReport:
-    """Prepare a change and commit it; after a conflict, again from the version that won.
+    """Prepare a change and commit it; after a conflict, again from the newest version.
 
     Args:
         engine: What reads and writes rows.
-        opened: Gives the newest version.
-        operation: Delta's name of it.
-        prepare: Makes the change for a version; writes files of rows, but commits nothing.
-        options: What the user said.
+        opened: Returns the newest version.
+        operation: The name of the operation in the history.
+        prepare: Returns the change of a version; it may write data files, but commits nothing.
+        options: The keywords of the call.
+
+    Raises:
+        ConflictError: Every attempt met a conflict; nothing was changed.
     """
     spent: Spent | None = None
     for retry in range(options.max_retries + 1):
@@ -114,7 +124,7 @@ def run(
                 if options.max_retries:
                     error.message += f" (after {options.max_retries} retries)"
                 raise
-            # Losers that come back at the same time would only lose again.
+            # Writers that retry at the same moment would only conflict again.
             time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**retry)))
     raise AssertionError("the last attempt returns or raises")
 
@@ -146,10 +156,10 @@ def _attempt(
         spent.scans += outcome.figures.get("scans", 0)
         change = outcome.change
         if change is None and options.transaction is not None:
-            # Nothing to do is done, too: the application must not try again.
+            # The identifier is committed all the same, so that the application does not try again.
             change = Change(operation, transaction=options.transaction)
         if change is None or options.dry_run:
-            # What a plan had to write is not wanted.
+            # Files that the plan had to write are removed.
             return _report(attempt, operation, outcome, change)
         change = _with_times(change, spent)
         with attempt.phase("commit"):
@@ -161,7 +171,7 @@ def _attempt(
 
 
 def _with_times(change: Change, spent: Spent) -> Change:
-    """Add what the history says of the time that rows took to find and to write."""
+    """Add the times of scan and rewrite to the metrics of the history."""
     if change.operation not in ("DELETE", "UPDATE", "MERGE"):
         return change
     seconds = {

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from delvec import DeltaTable
 from delvec.delta.schema.parse import parse_schema
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.base import Base
+from delvec.delta.write.commit import commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import small_table

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from delvec import DeltaTable
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.base import Base
+from delvec.delta.write.commit import commit
 from delvec.errors import ConflictError
 from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.write.write_checks import deletion, ids, positions

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from delvec import DeltaTable
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.base import Base
+from delvec.delta.write.commit import commit
 from delvec.errors import (
     ConstraintError,
     DelvecError,
@@ -437,12 +438,11 @@ def test_a_disk_that_is_mounted_read_only(spark: SparkSession, tmp_path: Path) -
 UNPRIVILEGED = """
 import os, sys
 from delvec import DeltaTable
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.base import Base
+from delvec.delta.write.commit import commit
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.errors import StorageError
 from tests.delta.write.write_checks import deletion
-import delvec.delta.write.transaction, delvec.spark.delta.write.constraints
-from tests.spark.delta.write.write_checks import deletion
 import delvec.delta.write.transaction, delvec.delta.alter.operations, pyspark
 if os.geteuid() == 0:
     os.setgroups([])

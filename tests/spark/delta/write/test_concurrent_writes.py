@@ -17,8 +17,9 @@ import pytest
 import delvec.delta.write.transaction as running
 from delvec import DeltaTable
 from delvec.delta.pruning.predicate import Always
-from delvec.delta.write.change import Change, Reads
-from delvec.delta.write.commit import Base, commit
+from delvec.delta.write.base import Base
+from delvec.delta.write.change import Change, ReadSet
+from delvec.delta.write.commit import commit
 from delvec.errors import ConflictError
 from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import TableBuilder
@@ -255,7 +256,7 @@ def updating(id_: int, n: int) -> Winner:
 
 def removing(name: str, gone: range) -> Winner:
     def change(snapshot: Any) -> Change:  # noqa: ANN401
-        return Change("DELETE", reads=Reads(Always()), removed=(live(snapshot)[name],))
+        return Change("DELETE", reads=ReadSet(Always()), removed=(live(snapshot)[name],))
 
     return Winner(
         lambda _, path: put(path, change),

@@ -86,7 +86,7 @@ def test_what_follows_a_commit_cannot_make_it_look_undone(
     def broken(_: object) -> None:
         raise OSError("no disk")
 
-    monkeypatch.setattr(transaction, "write_checkpoint", broken)
+    monkeypatch.setattr("delvec.delta.write.after_commit.write_checkpoint", broken)
     properties = {"delta.checkpointInterval": "1"}
     table = DeltaTable.create(spark, tmp_path / "t", "id long", properties=properties)
     report = table.append(spark.range(2))

@@ -14,7 +14,7 @@ from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.schema.parse import parse_schema
-from delvec.delta.write.change import Change, Reads
+from delvec.delta.write.change import Change, ReadSet
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
@@ -102,7 +102,7 @@ def _replace_all(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
     change = replace(
         _change(attempt, state, written, "Overwrite", {}),
         removed=removed,
-        reads=Reads(Always()),
+        reads=ReadSet(Always()),
     )
     return Outcome(change, {"rows_inserted": written.rows, "rows_deleted": gone}, notes)
 
@@ -145,10 +145,10 @@ def _replace_where(
     return Outcome(change, {**deleted.figures, "rows_inserted": written.rows}, deleted.notes)
 
 
-def _reads(attempt: Attempt, where: str | Column) -> Reads:
+def _reads(attempt: Attempt, where: str | Column) -> ReadSet:
     """Depend on the rows that match a condition, even if there are none yet."""
     predicate = predicate_of(attempt.spark, attempt.snapshot.metadata.schema, where)
-    return Reads(predicate, time_zone=time_zone(attempt.spark))
+    return ReadSet(predicate, time_zone=time_zone(attempt.spark))
 
 
 def _condition(where: str | Column) -> Column:

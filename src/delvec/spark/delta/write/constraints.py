@@ -10,7 +10,7 @@ from delvec.delta.alter.constraints import add_constraint
 from delvec.delta.alter.operations import state_change
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
-from delvec.delta.write.change import Reads
+from delvec.delta.write.change import ReadSet
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import ConstraintError
@@ -44,6 +44,6 @@ def constrain(name: str, expression: str) -> Callable[[Attempt], Outcome]:
                 hint="mend or delete such rows first",
             )
         parameters = {"name": name, "expr": expression}
-        return state_change(attempt, "ADD CONSTRAINT", parameters, was, now, Reads(Always()))
+        return state_change(attempt, "ADD CONSTRAINT", parameters, was, now, ReadSet(Always()))
 
     return prepare

@@ -9,7 +9,7 @@ from pyspark.sql import functions
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
-from delvec.delta.write.change import Change, Reads
+from delvec.delta.write.change import Change, ReadSet
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.spark.conf import time_zone
@@ -82,7 +82,7 @@ class _Delete:
             "DELETE",
             parameters={"predicate": [] if self._where is None else [sql_of(self._where)]},
             metrics={"numDeletedRows": rows, "numCopiedRows": copied},
-            reads=Reads(targets.predicate, time_zone=time_zone(self._spark)),
+            reads=ReadSet(targets.predicate, time_zone=time_zone(self._spark)),
             vector_updates=outcomes.vector_updates,
             vector_files=found.vector_files,
             removed=removed,

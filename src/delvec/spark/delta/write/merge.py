@@ -19,7 +19,7 @@ import numpy as np
 from pyspark.sql import DataFrame, functions
 
 from delvec.delta.pruning.predicate import Always
-from delvec.delta.write.change import Change, Reads
+from delvec.delta.write.change import Change, ReadSet
 from delvec.delta.write.targets import targets_of
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
@@ -201,7 +201,7 @@ class _Merge:
             new = inserted.count()
         return counts | {"rows_inserted": new}
 
-    def _reads(self, predicate: Predicate, files: FileSet) -> Reads:
+    def _reads(self, predicate: Predicate, files: FileSet) -> ReadSet:
         """Return what the merge depends on.
 
         A matched row that no clause handles is not changed, and yet keeps its row of the source
@@ -211,7 +211,7 @@ class _Merge:
         all_change = bool(matched) and matched[-1].clause.condition is None
         row_wise = not self._plan.inserts or all_change
         paths = frozenset() if row_wise else frozenset(files.paths.to_pylist())
-        return Reads(predicate, paths, row_wise, time_zone(self._attempt.spark))
+        return ReadSet(predicate, paths, row_wise, time_zone(self._attempt.spark))
 
     def _change_files(
         self, changed: DataFrame, inserted: DataFrame | None

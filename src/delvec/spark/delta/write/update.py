@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, functions
 
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.parquet.row_counts import row_counts
-from delvec.delta.write.change import Change, Reads
+from delvec.delta.write.change import Change, ReadSet
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.identifiers import quote
@@ -104,7 +104,7 @@ class _Update:
             "UPDATE",
             parameters={"predicate": [] if self._where is None else [sql_of(self._where)]},
             metrics={"numUpdatedRows": count, "numCopiedRows": copied},
-            reads=Reads(targets.predicate, time_zone=time_zone(self._spark)),
+            reads=ReadSet(targets.predicate, time_zone=time_zone(self._spark)),
             vector_updates=found.outcomes.vector_updates,
             vector_files=found.vector_files,
             removed=(*gone, *found.outcomes.removed),
