@@ -1,15 +1,15 @@
 """Every error that delvec raises on purpose.
 
-One base class, `DelvecError`; each error also is the builtin that fits (`ValueError`, `OSError`,
-...), so that code which knows nothing of delvec catches it rightly. Errors carry their facts as
-attributes, print them in one sentence, end in a `Hint:` where there is a next step, and survive
-pickling, because they cross from Spark workers to the driver.
+All derive from `DelvecError`, and from the builtin exception that fits (`ValueError`, `OSError`,
+...), so that code that does not import delvec can catch them too. Errors carry their facts as
+attributes, print them in one sentence, end in a `Hint:` where there is a next step, and can be
+pickled, because they travel from Spark workers to the driver.
 
     DelvecError
       FormatError (ValueError)              bytes are wrong: .path .offset .expected .found
         ChecksumError  MagicError  TruncatedError
       InvalidArgumentError (ValueError)     the caller's argument is wrong
-      ConstraintError (ValueError)          rows break a rule of their table: .constraint .table
+      ConstraintError (ValueError)          rows violate a constraint: .constraint .table
       TableNotFoundError (LookupError)      .table
       StorageError (OSError)                .uri
         ObjectNotFoundError (FileNotFoundError)  ObjectExistsError (FileExistsError)
@@ -53,8 +53,8 @@ __all__ = [
 class DelvecError(Exception):
     """Base of all errors that delvec raises on purpose.
 
-    Every argument but the message is a keyword with a default: that is what lets the standard
-    pickling of exceptions (class, args, attributes) rebuild any subclass.
+    All arguments except the message are keywords with defaults, so that the standard pickling of
+    exceptions (class, args, attributes) can rebuild any subclass.
 
     >>> print(DelvecError("the vector is gone", hint="run `delvec check`"))
     the vector is gone
@@ -67,7 +67,7 @@ class DelvecError(Exception):
         self.hint = hint
 
     def describe(self) -> str:
-        """Tell what is wrong and where, in one sentence without the hint."""
+        """Return what is wrong and where, in one sentence without the hint."""
         return self.message
 
     def __str__(self) -> str:
@@ -75,12 +75,12 @@ class DelvecError(Exception):
         return f"{text}\nHint: {self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Spelled out because OSError, a base of some subclasses, pickles in its own way.
+        # Explicit, because OSError, a base of some subclasses, pickles in its own way.
         return type(self), (self.message,), self.__dict__.copy()
 
 
 class FormatError(DelvecError, ValueError):
-    """Bytes that do not say what their format demands.
+    """Bytes that violate their format.
 
     >>> print(FormatError("bad length", path="dv.bin", offset=1, expected=36, found=35))
     bad length in dv.bin at byte 1: expected 36, found 35
@@ -103,7 +103,7 @@ class FormatError(DelvecError, ValueError):
         self.found = found
 
     def describe(self) -> str:
-        """Tell what is wrong, where, what was expected and what was found."""
+        """Return what is wrong, where, what was expected and what was found."""
         text = self.message
         if self.path is not None:
             text += f" in {self.path}"
@@ -122,11 +122,11 @@ class ChecksumError(FormatError):
 
 
 class MagicError(FormatError):
-    """The magic number is not one that this format has."""
+    """The magic number is not one of this format."""
 
 
 class TruncatedError(FormatError):
-    """There are fewer bytes than the format says there must be."""
+    """There are fewer bytes than the format requires."""
 
 
 class InvalidArgumentError(DelvecError, ValueError):
@@ -134,7 +134,7 @@ class InvalidArgumentError(DelvecError, ValueError):
 
 
 class ConstraintError(DelvecError, ValueError):
-    """Rows that break a rule which their table has for them; none of them was written."""
+    """Rows that violate a constraint of their table; none of them was written."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class ConstraintError(DelvecError, ValueError):
 
 
 class TableNotFoundError(DelvecError, LookupError):
-    """There is no table where one was asked for."""
+    """There is no table at the given location or of the given name."""
 
     def __init__(self, message: str, *, table: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -158,7 +158,7 @@ class TableNotFoundError(DelvecError, LookupError):
 
 
 class StorageError(DelvecError, OSError):
-    """The disk or the object store refused or failed."""
+    """The disk or the object store refused a request or failed."""
 
     def __init__(self, message: str, *, uri: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -170,11 +170,11 @@ class ObjectNotFoundError(StorageError, FileNotFoundError):
 
 
 class ObjectExistsError(StorageError, FileExistsError):
-    """An object of that name exists already: a put-if-absent lost."""
+    """An object of that name exists already, so a put-if-absent failed."""
 
 
 class UnsupportedFeatureError(DelvecError, NotImplementedError):
-    """Something that delvec would get wrong, so that it refuses to try."""
+    """A feature that delvec would handle wrongly, so it refuses."""
 
     def __init__(
         self,
@@ -190,9 +190,9 @@ class UnsupportedFeatureError(DelvecError, NotImplementedError):
 
 
 class ConflictError(DelvecError):
-    """Another commit got there first and the two cannot both stand. Safe to retry.
+    """A concurrent commit won, and this one conflicts with it. Safe to retry.
 
-    `attempts` says how often this change was tried to be put until then.
+    `attempts` is the number of times that this commit was attempted.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class PlanError(DelvecError):
 
 
 class VerificationError(DelvecError):
-    """Two sides that must hold the same rows do not."""
+    """Source and target do not hold the same rows."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class VerificationError(DelvecError):
 
 
 class MissingDependencyError(DelvecError, ImportError):
-    """A package or jar that this call needs is not there."""
+    """A package or jar that this call needs is missing."""
 
     def __init__(
         self, message: str, *, dependency: str | None = None, hint: str | None = None
@@ -242,15 +242,15 @@ class MissingDependencyError(DelvecError, ImportError):
 
 
 class EngineError(DelvecError):
-    """A failure inside the JVM: the short cause first, the whole story in `__cause__`."""
+    """A failure inside the JVM: the short cause first, the full error in `__cause__`."""
 
 
 @contextmanager
 def located(path: str | None = None, offset: int = 0) -> Iterator[None]:
-    """Add where the bytes came from to a `FormatError` that passes through.
+    """Add the location of the bytes to a `FormatError` raised in the block.
 
-    Decoders know offsets inside their own bytes only. Each caller that handed over a part adds
-    where the part began, up to the one that knows the file and puts its path.
+    Decoders know offsets inside their own bytes only. Each caller that passes a part of its bytes
+    adds the offset of the part; the one that knows the file adds its path.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The name under which Spark finds delvec's data source, so that nobody has to register it.
+"""The package by which Spark finds delvec's data source without registration.
 
 Spark imports every module whose name starts with `pyspark_` and takes its `DefaultSource`.
 """

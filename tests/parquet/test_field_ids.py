@@ -337,7 +337,7 @@ def test_damaged_footers_are_refused_or_read_but_never_crash(data: st.DataObject
 
 def test_what_is_no_parquet_file_or_encrypted_is_refused_by_name() -> None:
     for file in (b"", b"PAR1", b"x" * 100, b"PAR1" + bytes(20) + b"\xff\xff\xff\x7fPAR1"):
-        with pytest.raises(FormatError, match=r"no Parquet file in f"):
+        with pytest.raises(FormatError, match=r"not a Parquet file in f"):
             footer_of(file)
     with pytest.raises(UnsupportedFeatureError, match="f is an encrypted"):
         footer_of(bytes(96) + b"PARE")

@@ -273,7 +273,7 @@ def test_an_input_reads_parquet_and_fails_in_our_words(storage: Storage) -> None
         storage.open_input("none")
     with storage.open_input("f") as file:
         os.truncate(Path(storage.root, "f"), 10)
-        with pytest.raises(TruncatedError, match="ends before the bytes"):
+        with pytest.raises(TruncatedError, match="ends before the requested bytes"):
             parquet.ParquetFile(file)
 
 

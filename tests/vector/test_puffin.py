@@ -369,7 +369,7 @@ def test_blobs_of_copied_frames_can_have_more_properties() -> None:
         },
         {"referenced-data-file": "b", "cardinality": "1", "origin": "ü", 'a "name"': "b"},
     ]
-    with pytest.raises(InvalidArgumentError, match="as many texts of the property origin, got 1"):
+    with pytest.raises(InvalidArgumentError, match="as many values of property origin, got 1"):
         blobs.from_frames(frames, ["a", "b"], [1, 1], properties={"origin": ["x"]})
 
 

@@ -1,4 +1,4 @@
-"""`delvec append`: rows of files or of another table, added."""
+"""`delvec append`: add rows of files or of another table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import source_options, write_options
 from delvec.cli.sources import rows_from
-from delvec.cli.spark_tables import opened, tell
+from delvec.cli.spark_tables import opened, show_report
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -40,4 +40,4 @@ def command(
     with opened(output, table, options) as (spark, target):
         rows = rows_from(spark, target, source, kind, options)
         report = target.append(rows, merge_schema=merge_schema, **how)
-    tell(output, report)
+    show_report(output, report)

@@ -60,7 +60,7 @@ def command(
 
 
 def _documents(df: DataFrame, limit: int) -> list[dict[str, Any]]:
-    """Give rows as Spark writes them as JSON, whatever their types; one more than the limit."""
+    """Return rows as Spark writes them to JSON, one more than the limit."""
     from pyspark.sql import functions  # noqa: PLC0415
 
     wanted = df.limit(limit + 1) if limit else df

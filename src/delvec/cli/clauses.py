@@ -1,4 +1,4 @@
-"""The clauses of `delvec merge`, in the words of SQL's MERGE."""
+"""The clauses of `delvec merge`, in the syntax of SQL's MERGE."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ClauseText:
     values: Mapping[str, str] = field(default_factory=dict)
 
     def add_to(self, builder: Any) -> Any:  # noqa: ANN401
-        """Call the method of the merge's builder that has this clause's name."""
+        """Return the merge builder with this clause added."""
         method = getattr(builder, f"when_{self.of}_{self.action}")
         arguments = [self.values] if self.values else []
         return method(*arguments, condition=self.condition)

@@ -1,4 +1,4 @@
-"""`delvec convert`: an Iceberg table that holds what a Delta table does."""
+"""`delvec convert`: a Delta table as an Iceberg table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import dry_run, limit_option, pairs, storage_options
-from delvec.cli.spark_tables import opened, tell
+from delvec.cli.spark_tables import opened, show_report
 from delvec.conversion.options import ConversionOptions
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _CHOICES: Final = (
 
 
 def _choices(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what decides how the target is made; the function gets those given as `choices`."""
+    """Add the options of the conversion; the function gets those given as `choices`."""
 
     @wraps(function)
     def run(*args: Any, overwrite_foreign: bool, **kwargs: Any) -> None:  # noqa: ANN401
@@ -85,7 +85,7 @@ def _choices(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _catalog(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add where the target's catalog is; the function gets it as `iceberg`."""
+    """Add the options of the target's catalog; the function gets them as `iceberg`."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401
@@ -171,7 +171,7 @@ def command(  # noqa: PLR0913
         raise click.UsageError("--follow goes with neither --dry-run nor --version")
     if interval is not None and not follow:
         raise click.UsageError("--interval needs --follow")
-    ConversionOptions(**choices)  # what does not go together need not wait for a JVM
+    ConversionOptions(**choices)  # contradicting options are rejected before a JVM starts
     if follow:
         from delvec.cli.convert_follow import run  # noqa: PLC0415
 
@@ -197,4 +197,4 @@ def command(  # noqa: PLR0913
             )
             return
         report = convert(spark, table, target, verify=verify, version=version, **choices)
-    tell(output, report)
+    show_report(output, report)

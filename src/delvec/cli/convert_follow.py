@@ -1,4 +1,4 @@
-"""`delvec convert --follow`: convert what is new, until a signal ends it."""
+"""`delvec convert --follow`: convert new versions until a signal ends it."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ def run(
     verify: Verify,
     choices: Mapping[str, Any],
 ) -> None:
-    """Keep the target current; the last thing told is at which version it is."""
+    """Keep the target current; at the end, print its version."""
     from delvec.conversion.follow import follow  # noqa: PLC0415
 
     stop = Event()
     output.begin_lines()
 
-    def told(report: ConversionReport) -> None:
+    def show_report(report: ConversionReport) -> None:
         output.note((_now(), "dim"), report.brief())
         for note in report.notes:
             output.note((f"Note: {visible(note)}", "yellow"))
         output.result(report.to_json())
 
-    def tried(error: DelvecError, seconds: float) -> None:
+    def show_retry(error: DelvecError, seconds: float) -> None:
         output.note((_now(), "dim"), (f"again in {seconds:g} s: ", "yellow"), _one_line(error))
         facts = {"type": type(error).__name__, "message": error.describe()}
         output.result({"retry_in": seconds, "error": facts})
 
     with stopped_by_signals(stop), opened(output, source, options, iceberg) as (spark, table):
         output.note((visible(table.storage.root), "bold"), " -> ", (visible(target), "bold"))
-        with stopped_by_signals(stop):  # Spark has put a handler of its own
+        with stopped_by_signals(stop):  # Spark has installed handlers of its own
             last = follow(
                 spark,
                 table,
                 target,
                 stop=stop,
-                on_report=told,
-                on_retry=tried,
+                on_report=show_report,
+                on_retry=show_retry,
                 interval=interval,
                 verify=verify,
                 **choices,
@@ -74,17 +74,17 @@ def run(
 
 @contextmanager
 def stopped_by_signals(stop: Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM set an event; a second one of a kind does what it did before."""
+    """Let SIGINT and SIGTERM set an event; a second signal has its previous effect."""
     before: dict[int, Any] = {}
     numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
 
-    def heard(number: int, _frame: object) -> None:
+    def handle(number: int, _frame: object) -> None:
         signal.signal(number, before[number])
-        # This thread may be inside of the event, whose lock it would wait for here for ever.
+        # Not in this thread: it may hold the lock of the event, and would deadlock.
         Thread(target=stop.set, daemon=True).start()
 
     for number in numbers:
-        before[number] = signal.signal(number, heard)
+        before[number] = signal.signal(number, handle)
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["show_plan"]
 
-# What happens first, what stays last.
+# Changed files first, unchanged ones last.
 _ORDER: Final = ("add", "remove", "vector-add", "vector-replace", "vector-drop", "keep")
 _STYLES: Final = {"version": "cyan", "action": "bold", "new_vector": "red"}
 _TITLES: Final = {
@@ -39,7 +39,7 @@ _ID_WIDTH: Final = 10
 
 
 def show_plan(output: Output, plan: ConversionPlan, limit: int) -> None:
-    """Show what would be done; a program gets all files, people as many as the limit says."""
+    """Show a plan: JSON with all files, text with as many as the limit."""
     files = plan.to_arrow()
     total = _total(files)
     if isinstance(output, JsonOutput):
@@ -78,9 +78,9 @@ def _sentence(total: dict[str, int], noun: str) -> str:
 
 
 def _row(file: dict[str, Any]) -> dict[str, Any]:
-    """Give what people see of a file."""
+    """Return the table row of a file."""
     *folders, name = file["path"].split("/")
-    # Of the folders, those tell files apart that say a partition.
+    # Of the folders, only those of partitions are shown.
     partition = "/".join(folder for folder in folders if "=" in folder)
     room = max(_PATH_WIDTH - len(partition), _PATH_WIDTH // 2)
     return {

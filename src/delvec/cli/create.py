@@ -9,7 +9,7 @@ import click
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import dry_run, pairs, storage_options
-from delvec.cli.spark_tables import on_spark, tell
+from delvec.cli.spark_tables import on_spark, show_report
 from delvec.delta.table import DeltaTable
 from delvec.delta.write.report import WriteReport
 from delvec.errors import InvalidArgumentError
@@ -63,7 +63,7 @@ def command(
             raise InvalidArgumentError(
                 f"there is a table at {table}", hint="--mode replace, or --mode ignore to keep it"
             )
-        # A table elsewhere shows whether schema and properties go together.
+        # Creating a temporary table checks whether schema and properties are compatible.
         made = DeltaTable.create(
             spark,
             scratch if dry_run else table,
@@ -77,4 +77,4 @@ def command(
         operation = "CREATE OR REPLACE TABLE" if mode == "replace" else "CREATE TABLE"
         version = None if kept or dry_run else made.version
         report = WriteReport(operation, table, version, dry_run=dry_run)
-    tell(output, report)
+    show_report(output, report)

@@ -1,4 +1,4 @@
-"""`delvec delete`: rows of a table, deleted."""
+"""`delvec delete`: delete rows of a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import rows_chosen, write_options
-from delvec.cli.spark_tables import opened, tell
+from delvec.cli.spark_tables import opened, show_report
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -42,4 +42,4 @@ def command(
     """  # noqa: D301
     with opened(output, table, options) as (_, target):
         report = target.delete(where, rewrite_ratio=rewrite_ratio, **how)
-    tell(output, report)
+    show_report(output, report)

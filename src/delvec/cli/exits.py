@@ -1,4 +1,4 @@
-"""What the exit code of the command means."""
+"""The exit codes of the command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ExitCode", "exit_code"]
 
 
 class ExitCode(IntEnum):
-    """Exit codes; 2 is also what click gives for a command line that it does not understand."""
+    """Exit codes; 2 is also click's for an invalid command line."""
 
     OK = 0
     FAILED = 1
@@ -43,5 +43,5 @@ _BY_ERROR: tuple[tuple[type[DelvecError], ExitCode], ...] = (
 
 
 def exit_code(error: DelvecError) -> ExitCode:
-    """Choose the exit code for an error."""
+    """Return the exit code for an error."""
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)

@@ -66,7 +66,7 @@ def command(
     files = snapshot.files
     order = np.lexsort((np.arange(len(files)), -files.deleted_rows))
     total = _total(files)
-    if not isinstance(output, JsonOutput):  # a million files are listed for whom it helps
+    if not isinstance(output, JsonOutput):  # for text, only the files shown are listed
         _show(output, snapshot, order[:limit] if limit else order, total)
         return
     output.result(
@@ -125,12 +125,12 @@ def _sentence(total: dict[str, Any]) -> str:
 
 
 def _row(file: dict[str, Any]) -> dict[str, Any]:
-    """Give what people see of a file."""
+    """Return the table row of a file."""
     rows, deleted, kind = (file[key] for key in ("row_count", "deleted_rows", "vector"))
     values = file["partition_values"].items()
     partition = " ".join(f"{name}={'null' if text is None else text}" for name, text in values)
     path = file["path"]
-    # The folder says the partition again, and takes the room of what tells files apart.
+    # The folder repeats the partition, and takes space from the file name.
     name = path.rpartition("/")[2] if partition and not is_absolute(path) else path
     return {
         "path": shortened(name, _PATH_WIDTH),
@@ -146,7 +146,7 @@ def _row(file: dict[str, Any]) -> dict[str, Any]:
 def _documents(
     files: FileSet, order: np.typing.NDArray[np.int64], *, statistics: bool
 ) -> list[dict[str, Any]]:
-    """Give what the log says of files, in an order."""
+    """Return what the log holds about files, in the given order."""
     ascending = np.sort(order)
     chosen, back = files.select(ascending), np.searchsorted(ascending, order)
     documents: list[dict[str, Any]] = (

@@ -63,7 +63,7 @@ def command(output: Output, table: str, limit: int | None, options: dict[str, st
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
-    """Give what programs are told of a commit: every field that it has."""
+    """Return the JSON document of a commit: every field that it has."""
     maps = ("operationParameters", "operationMetrics")
     row |= {name: dict(row[name]) for name in maps if row[name] is not None}
     row["timestamp"] = row["timestamp"].isoformat(timespec="milliseconds")
@@ -83,7 +83,7 @@ def _show(output: Output, table: str, commits: list[dict[str, Any]], limit: int 
 
 
 def _row(commit: dict[str, Any]) -> dict[str, Any]:
-    """Give what people see of a commit."""
+    """Return the table row of a commit."""
     metrics = {_camel(name): text for name, text in commit.get("operationMetrics", {}).items()}
     return {
         "version": commit["version"],
@@ -97,21 +97,21 @@ def _row(commit: dict[str, Any]) -> dict[str, Any]:
 
 
 def _camel(name: str) -> str:
-    """Spell a name as delta-spark does; delta-rs writes `num_deleted_rows`."""
+    """Return a metric's name as delta-spark spells it; delta-rs writes `num_deleted_rows`."""
     return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
 
 
 def _parameters(parameters: Mapping[str, str | None]) -> str:
-    """Tell the parameters that say something, what was looked for first."""
-    telling = {name: text for name, text in parameters.items() if text not in _NOTHING}
-    predicate = _predicate(telling.pop("predicate", ""))
-    told = [f"where {predicate}"] if predicate else []
-    told += [f"{name}={text}" for name, text in telling.items()]
-    return shortened(", ".join(told), _WIDTH)
+    """Return the parameters that are not empty, the predicate first."""
+    given = {name: text for name, text in parameters.items() if text not in _NOTHING}
+    predicate = _predicate(given.pop("predicate", ""))
+    shown = [f"where {predicate}"] if predicate else []
+    shown += [f"{name}={text}" for name, text in given.items()]
+    return shortened(", ".join(shown), _WIDTH)
 
 
 def _predicate(text: str) -> str:
-    """Take a predicate out of the JSON list that delta-spark wraps it in."""
+    """Return a predicate without the JSON list that delta-spark wraps it in."""
     try:
         parts = json.loads(text)
     except ValueError:
@@ -120,9 +120,9 @@ def _predicate(text: str) -> str:
 
 
 def _figures(metrics: Mapping[str, str | None], wanted: Mapping[str, tuple[str, ...]]) -> str:
-    told = []
+    shown = []
     for word, names in wanted.items():
         texts = [metrics.get(name) or "" for name in names]
         if count := next((int(text) for text in texts if text.isdecimal() and int(text)), 0):
-            told.append(f"{count:,} {word}")
-    return ", ".join(told)
+            shown.append(f"{count:,} {word}")
+    return ", ".join(shown)

@@ -1,4 +1,4 @@
-"""`delvec inspect`: what is in a file of deletion vectors, and whether it is sound."""
+"""`delvec inspect`: the contents of a file of deletion vectors, verified."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def command(output: Output, file: str, options: dict[str, str]) -> None:
     FILE is a path or a URI. Every vector is decoded and held against its checksum and what the
     file says of it. Exit code 4 if one is damaged.
     """
-    if os.path.isdir(file):  # noqa: PTH112  (also for what is a URI and no path)
+    if os.path.isdir(file):  # noqa: PTH112  (also for URIs)
         raise InvalidArgumentError(f"{file} is a folder", hint="name a .bin or .puffin file in it")
     storage, key = Storage.open_file(file, options)
     size = storage.size(key)
@@ -79,7 +79,7 @@ def command(output: Output, file: str, options: dict[str, str]) -> None:
 
 
 def _read(storage: Storage, key: str, size: int, head: bytes) -> tuple[str, list[_Entry]]:
-    """Tell by the first bytes what the file is: a large one of another kind stays unread."""
+    """Return kind and entries of a file; a file of another kind is not read beyond its magic."""
     if head == b"PFA1":
         return "Puffin file", list(_puffin(storage, key, size))
     if head[:1] == b"\x01" and size <= delta_file.MAX_FILE_SIZE:
@@ -121,7 +121,7 @@ def _delta(data: bytes) -> Iterator[_Entry]:
         try:
             with located(offset=offset):
                 bitmap = decode_frame(data[offset : offset + length], allow_native=True)
-        except FormatError as error:  # noqa: PERF203  (the next vector may be sound)
+        except FormatError as error:  # noqa: PERF203  (the next vector may be valid)
             yield _Entry(offset, length, "vector", error=error.describe())
         else:
             yield _entry(offset, length, "vector", None, bitmap)

@@ -1,4 +1,4 @@
-"""The group that all commands belong to; a command is imported when it is called."""
+"""The group of all commands; the module of a command is imported when it is called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "main"]
 
-# The one line of each command stands here, so that `delvec --help` imports none of them.
+# The short help of each command is here, so that `delvec --help` imports none of them.
 _COMMANDS: Final = {
     "append": "Add rows to a table.",
     "changes": "Show the rows that changed between two versions of a table.",
@@ -36,7 +36,7 @@ _COMMANDS: Final = {
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands live in modules of their names."""
+    """A group whose commands are in modules of the same names."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a function a command: it gets an `Output` first, and its errors become exit codes."""
+    """Return a decorator that makes a function a command with an `Output` and exit codes."""
 
     def decorate(function: Callable[..., None]) -> click.Command:
         @wraps(function)

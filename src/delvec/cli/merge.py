@@ -1,4 +1,4 @@
-"""`delvec merge`: rows of a table, changed by those of a source."""
+"""`delvec merge`: update, delete and insert rows of a table by those of a source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delvec.cli.clauses import UPSERT, parse_clause
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import source_options, write_options
 from delvec.cli.sources import rows_from
-from delvec.cli.spark_tables import opened, tell
+from delvec.cli.spark_tables import opened, show_report
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -74,4 +74,4 @@ def command(  # noqa: PLR0913
         rows = rows_from(spark, target, source, kind, options)
         merge = target.merge(rows, on, merge_schema=merge_schema)
         report = reduce(lambda built, clause: clause.add_to(built), parsed, merge).execute(**how)
-    tell(output, report)
+    show_report(output, report)

@@ -22,7 +22,7 @@ __all__ = [
 
 
 def storage_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `-o KEY=VALUE`, which may be repeated; the function gets a dictionary as `options`."""
+    """Add `-o KEY=VALUE`, repeatable; the function gets a dictionary as `options`."""
     return click.option(
         "--option",
         "-o",
@@ -35,7 +35,7 @@ def storage_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def write_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what every command takes that changes rows; the function gets those given as `how`."""
+    """Add the options of all commands that write; the function gets those given as `how`."""
 
     @wraps(function)
     def run(
@@ -71,7 +71,7 @@ def dry_run(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def source_options(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the option of that name for rows that come from elsewhere, and `--format`."""
+    """Add the option of that name for a source of rows, and `--format`."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         kind = click.option(
@@ -92,15 +92,15 @@ def source_options(name: str) -> Callable[[Callable[..., Any]], Callable[..., An
     return decorate
 
 
-def limit_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add `--limit`, with 0 for all."""
+def limit_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--limit`; 0 means all."""
     return click.option(
-        "--limit", type=click.IntRange(min=0), default=50, show_default=True, help=text
+        "--limit", type=click.IntRange(min=0), default=50, show_default=True, help=help_text
     )
 
 
 def rows_chosen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--where` and `--all`, of which one must be given; the function gets `where`."""
+    """Add `--where` and `--all`, exactly one of which is required; the function gets `where`."""
 
     @wraps(function)
     def run(*args: Any, where: str | None, every: bool, **kwargs: Any) -> None:  # noqa: ANN401
@@ -119,7 +119,7 @@ def rows_chosen(function: Callable[..., Any]) -> Callable[..., Any]:
 def pairs(
     _context: click.Context, _option: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    """Read texts of the form KEY=VALUE."""
+    """Parse values of the form KEY=VALUE."""
     found = [value.partition("=") for value in values]
     if bad := [key for key, sign, _ in found if not sign]:
         raise click.BadParameter(f"{bad[0]!r} is not of the form KEY=VALUE")

@@ -1,4 +1,4 @@
-"""How a command speaks: one abstract output, for people and for programs."""
+"""The output of commands: one interface, as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Column", "JsonOutput", "Output", "TextOutput", "used_columns", "visible"]
 
-_WIDTH_IN_A_PIPE = 200  # nobody there breaks lines, so we should not either
+_WIDTH_IN_A_PIPE = 200  # lines in a pipe are not wrapped
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its key in the rows, and how people see it."""
+    """A column of a table: its key in the rows, title and style."""
 
     key: str
     title: str
@@ -48,46 +48,46 @@ def used_columns(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -
 
 
 class Output(ABC):
-    """What a command tells. A result is told once; the rest is for people.
+    """The output of a command: one result for programs, everything else for people.
 
-    Texts are plain, not markup: they hold names that come from anywhere.
+    Strings are plain, not markup: they contain names from tables and files.
     """
 
     @abstractmethod
     def heading(self, text: str) -> None:
-        """Begin a part of what people read."""
+        """Begin a section of the text."""
 
     @abstractmethod
     def note(self, *parts: str | tuple[str, str]) -> None:
-        """Tell people a sentence, made of texts and of (text, style) pairs."""
+        """Print a sentence, made of strings and (string, style) pairs."""
 
     @abstractmethod
     def draw(self, picture: RenderableType) -> None:
-        """Show people something that rich can render."""
+        """Print something that rich can render."""
 
     @abstractmethod
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
-        """Show rows to people."""
+        """Print rows as a table."""
 
     @abstractmethod
     def progress(self) -> AbstractContextManager[Callable[[str, int, int], None] | None]:
-        """Give a function that shows people how much of what is done; None if nobody looks."""
+        """Enter with a function that shows progress; None if there is no terminal."""
 
     @abstractmethod
     def result(self, value: Mapping[str, Any]) -> None:
-        """Tell programs what came of it all."""
+        """Print the result for programs."""
 
     @abstractmethod
     def error(self, error: DelvecError) -> None:
-        """Tell that it failed, and why."""
+        """Print an error."""
 
     @abstractmethod
     def begin_lines(self) -> None:
-        """Be ready for many results, one after the other."""
+        """Print each of the following results on a line of its own."""
 
 
 class TextOutput(Output):
-    """For people: rich on a terminal, plain in a pipe. What follows a heading is set in."""
+    """For people: rich on a terminal, plain in a pipe; indented below a heading."""
 
     def __init__(self) -> None:
         self._indent = 0
@@ -108,7 +108,7 @@ class TextOutput(Output):
         self._console.print(Padding(picture, (0, 0, 0, self._indent), expand=False))
 
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
-        """Print a table, numbers to the right and never broken."""
+        """Print a table; numbers are right-aligned and never wrapped."""
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for column in columns:
             numeric = all(isinstance(row.get(column.key), int | float | None) for row in rows)
@@ -126,7 +126,7 @@ class TextOutput(Output):
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int], None] | None]:
-        """Draw a line on standard error while the block runs, if that is a terminal."""
+        """Show a progress line on standard error during the block, if that is a terminal."""
         if not self._errors.is_terminal:
             yield None
             return
@@ -136,7 +136,7 @@ class TextOutput(Output):
             MofNCompleteColumn(),
             console=self._errors,
             transient=True,
-            redirect_stdout=self._console.is_terminal,  # a pipe gets its own
+            redirect_stdout=self._console.is_terminal,  # a pipe keeps its own standard output
         ) as line:
             task = line.add_task("", total=None)
             yield lambda what, done, total: line.update(
@@ -144,13 +144,13 @@ class TextOutput(Output):
             )
 
     def begin_lines(self) -> None:
-        """Do nothing: people read on."""
+        """Do nothing: results are not printed as text."""
 
     def result(self, value: Mapping[str, Any]) -> None:
-        """Print nothing: people have read it already."""
+        """Print nothing: the text shows it already."""
 
     def error(self, error: DelvecError) -> None:
-        """Print what went wrong and the hint to standard error."""
+        """Print the error and its hint to standard error."""
         lines = "\n".join(map(visible, error.describe().splitlines()))
         self._errors.print(Text.assemble(("Error: ", "bold red"), lines))
         if error.hint:
@@ -158,13 +158,13 @@ class TextOutput(Output):
 
 
 class JsonOutput(Output):
-    """For programs: one JSON document on standard output, whether it went well or not."""
+    """For programs: one JSON document on standard output, for success and failure alike."""
 
     def __init__(self) -> None:
         self._indent: int | None = 2
 
     def begin_lines(self) -> None:
-        """Print each document in a line of its own from now on."""
+        """Print each document on a line of its own from now on."""
         self._indent = None
 
     def heading(self, text: str) -> None:
@@ -199,7 +199,7 @@ class JsonOutput(Output):
 def _console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")  # a terminal without our dots still gets the rest
+        stream.reconfigure(errors="replace")  # characters that a terminal lacks are replaced
     console = Console(highlight=False, emoji=False, markup=False, stderr=stderr)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _WIDTH_IN_A_PIPE
@@ -207,7 +207,7 @@ def _console(*, stderr: bool = False) -> Console:
 
 
 def _cell(value: object) -> str:
-    """Show a value: numbers with separators, nothing for None."""
+    """Return a value as a cell: numbers with separators, empty for None."""
     if value is None:
         return ""
     if isinstance(value, int | float) and not isinstance(value, bool):

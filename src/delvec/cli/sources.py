@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["rows_from"]
 
 _NAMED: Final = re.compile(r"\.(parquet|csv|json|jsonl|ndjson)(\.[a-z0-9]+)?/?$", re.IGNORECASE)
-# A value that is not of its type is an error, not a NULL.
+# A value of the wrong type is an error, not a NULL.
 _CSV: Final = {"header": True, "mode": "FAILFAST", "enforceSchema": False}
 _JSON: Final = {"mode": "FAILFAST"}
 
@@ -28,7 +28,7 @@ def rows_from(
     kind: str | None,
     options: Mapping[str, str],
 ) -> DataFrame:
-    """Read a source; columns of CSV and JSON take the types that the target has for them."""
+    """Return the rows of a source; columns of CSV and JSON get the target's types."""
     kind = kind or _kind(spark, source, options)
     if kind == "delta":
         return DeltaTable.for_path(spark, source, options).to_df()
@@ -44,13 +44,13 @@ def _kind(spark: SparkSession, source: str, options: Mapping[str, str]) -> str:
     if DeltaTable.is_delta_table(source, options, spark=spark):
         return "delta"
     raise InvalidArgumentError(
-        f"{source} is no Delta table, and its name does not tell what it is",
-        hint="say it by --format parquet, csv, json or delta",
+        f"{source} is not a Delta table, and its name does not show its format",
+        hint="pass --format parquet, csv, json or delta",
     )
 
 
 def _typed(spark: SparkSession, target: DeltaTable, source: str, kind: str) -> DataFrame:
-    """Read texts twice: for the names of the columns, then with the types of the target."""
+    """Read CSV or JSON twice: for the names of the columns, then with the target's types."""
     from pyspark.sql.types import StructField, StructType  # noqa: PLC0415
 
     from delvec.spark.types import table_schema  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Tables on Spark, for the commands that need it, and what is told of a change."""
+"""Tables on Spark, for the commands that need it, and the output of reports."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from delvec.conversion.report import ConversionReport
     from delvec.delta.write.report import WriteReport
 
-__all__ = ["on_spark", "opened", "tell"]
+__all__ = ["on_spark", "opened", "show_report"]
 
-# What fails is told once, and not by the logs of the tasks too.
+# A failure is reported once, not also in the logs of tasks.
 _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
 
 
@@ -27,11 +27,11 @@ _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
 def on_spark(
     output: Output, table: str, iceberg: Mapping[str, Any] | None = None
 ) -> Iterator[SparkSession]:
-    """Start Spark quietly; in the block its progress is shown, its errors are delvec's.
+    """Start Spark for the block, with its progress shown and its errors as delvec's.
 
     Args:
         output: Where progress is shown.
-        table: The table that is worked on, for errors to name.
+        table: The table, for errors to name.
         iceberg: Arguments of `delvec.session` for a start with Iceberg; None starts without.
     """
     from delvec.spark.failures import explained  # noqa: PLC0415
@@ -60,14 +60,14 @@ def opened(
     iceberg: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[SparkSession, DeltaTable]]:
     """Open a table on Spark; see `on_spark`."""
-    # What is not there need not wait for a JVM; but the keys of a bucket may be the session's.
+    # A missing table is noticed before a JVM starts; but a bucket's keys may be the session's.
     if "://" not in Storage.open(table, options).root:
         DeltaTable.for_path(None, table, options)
     with on_spark(output, table, iceberg) as spark:
         yield spark, DeltaTable.for_path(spark, table, options)
 
 
-def tell(output: Output, report: WriteReport | ConversionReport) -> None:
-    """Show a report."""
+def show_report(output: Output, report: WriteReport | ConversionReport) -> None:
+    """Print a report."""
     output.draw(report)
     output.result(report.to_json())

@@ -1,7 +1,7 @@
-"""The little of SQL's grammar that the command line needs: where a clause or a list is divided.
+"""The part of SQL's grammar that the command line needs: splitting clauses and lists.
 
-What stands between the keywords is for Spark to parse. Here it only matters where it ends, and so
-quotes, backquotes, comments, brackets and `CASE ... END` are stepped over as a whole.
+Expressions between the keywords are parsed by Spark. Here only their ends matter, so quotes,
+backquotes, comments, brackets and `CASE ... END` are skipped as a whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Token:
 
 
 class Cursor:
-    """Steps through a text, one word, sign or bracketed part after the other."""
+    """A cursor over SQL, by words, signs and bracketed parts."""
 
     def __init__(self, text: str, *, hint: str) -> None:
         self._text, self._hint = text, hint
@@ -52,23 +52,23 @@ class Cursor:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing is left."""
+        """Whether all tokens are consumed."""
         return self._next == len(self._tokens)
 
     def takes(self, *words: str) -> bool:
-        """Step over words if just these come next, in any case."""
+        """Skip words if exactly these come next, in any case; return whether they did."""
         coming = self._tokens[self._next : self._next + len(words)]
         found = [token.text.upper() for token in coming] == list(words)
         self._next += len(words) if found else 0
         return found
 
     def expect(self, *words: str) -> None:
-        """Step over words that must come next."""
+        """Skip words that must come next."""
         if not self.takes(*words):
             self.refuse(f"expected {' '.join(words)}")
 
     def until(self, word: str) -> str:
-        """Give what comes before a word or sign, or all that is left, and stop there."""
+        """Return the text before a word or sign, or up to the end, and stop there."""
         first = self._next
         while not self.is_at_end and self._tokens[self._next].text.upper() != word:
             self._next += 1
@@ -77,26 +77,26 @@ class Cursor:
         return self._text[self._tokens[first].start : self._tokens[self._next - 1].end]
 
     def bracketed(self) -> list[str]:
-        """Step over a list in parentheses, and give what its commas divide."""
+        """Skip a list in parentheses and return its items."""
         if self.is_at_end or not self._tokens[self._next].text.startswith("("):
             self.refuse("expected (")
         inner = Cursor(self._tokens[self._next].text[1:-1], hint=self._hint)
         self._next += 1
-        return list(inner.divided())
+        return list(inner.items())
 
-    def divided(self) -> Iterator[str]:
-        """Give what commas divide, to the end."""
+    def items(self) -> Iterator[str]:
+        """Yield the comma-separated items up to the end."""
         yield self.until(",")
         while self.takes(","):
             yield self.until(",")
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise an error that tells where."""
+        """Raise an error that names the position."""
         found = "the end" if self.is_at_end else repr(self._tokens[self._next].text)
         raise InvalidArgumentError(f"{why}, found {found} in {self._text!r}", hint=self._hint)
 
     def _outermost(self) -> Iterator[_Token]:
-        """Give the tokens outside of brackets; a pair of brackets is one token."""
+        """Yield the tokens outside of brackets; a bracketed part is one token."""
         closing: list[str] = []
         opened = 0
         for token in self._all_tokens():
@@ -134,7 +134,7 @@ class Cursor:
 
 
 def assignments(cursor: Cursor, alias: str | None = None) -> dict[str, str]:
-    """Read `a = x, b = y` to the end; an alias of the table before a column is left away.
+    """Parse `a = x, b = y` up to the end; the table's alias before a column is removed.
 
     >>> assignments(Cursor("t.a = concat(s.b, ','), `b c` = 2", hint=""), "t")
     {'a': "concat(s.b, ',')", 'b c': '2'}
@@ -151,7 +151,7 @@ def assignments(cursor: Cursor, alias: str | None = None) -> dict[str, str]:
 
 
 def column(cursor: Cursor, text: str, alias: str | None = None) -> str:
-    """Give the name of a column, plain; fields of structs keep dots and backquotes."""
+    """Return the plain name of a column; struct fields keep dots and backquotes."""
     if not _NAME.fullmatch(text):
         cursor.refuse(f"{text!r} is no column")
     parts = _PART.findall(text)

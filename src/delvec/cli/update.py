@@ -8,7 +8,7 @@ import click
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import rows_chosen, write_options
-from delvec.cli.spark_tables import opened, tell
+from delvec.cli.spark_tables import opened, show_report
 from delvec.cli.sql import Cursor, assignments
 
 if TYPE_CHECKING:
@@ -48,4 +48,4 @@ def command(
     new = assignments(Cursor(", ".join(changes), hint=_HINT))
     with opened(output, table, options) as (_, target):
         report = target.update(new, where, **how)
-    tell(output, report)
+    show_report(output, report)

@@ -1,7 +1,7 @@
 """`spark.read.format("delvec")`: Delta tables through Spark's data source API, vectors applied.
 
-It is the connector for SQL, for Spark Connect, and for code that only knows formats. Rows go
-through Python workers, so `DeltaTable.to_df` is some three times faster.
+For SQL, for Spark Connect, and for code that reads by format name. Rows pass through Python
+workers, so `DeltaTable.to_df` is about three times faster.
 """
 
 from __future__ import annotations

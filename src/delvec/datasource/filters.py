@@ -1,4 +1,4 @@
-"""The option `filters`: JSON in the form of the tuples that pyarrow and deltalake take."""
+"""The option `filters`: the filter tuples of pyarrow and deltalake, as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["parse_json_filters"]
 
 
 def parse_json_filters(text: str, schema: StructType) -> Predicate:
-    """Read filters such as `[["day", "=", "2026-01-31"], ["price", ">", 1.25]]`.
+    """Return the predicate of filters such as `[["day", "=", "2026-01-31"], ["price", ">", 1.25]]`.
 
     >>> from delvec.delta.schema.types import Field, PrimitiveType, StructType
     >>> schema = StructType((Field("price", PrimitiveType("decimal(5,2)")),))
@@ -63,5 +63,5 @@ def _leaf(value: list[Any], schema: StructType) -> tuple[Any, ...]:
 
 
 def _number(value: object, kind: pa.DataType) -> object:
-    """JSON has one kind of number, columns have several."""
+    """Return a number as the column's type needs it; JSON numbers are parsed as Decimal."""
     return value if not isinstance(value, Decimal) or pa.types.is_decimal(kind) else float(value)

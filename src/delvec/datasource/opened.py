@@ -1,4 +1,4 @@
-"""A table opened for `format("delvec")`: what its columns are, and who reads them."""
+"""A table opened for `format("delvec")`: its schema, and the reader of its columns."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _ADDED: dict[str, DataType] = {FILE_COLUMN: StringType(), POSITION_COLUMN: LongT
 
 @dataclass(frozen=True)
 class Opened:
-    """A version of a table, and what to read of it."""
+    """A version of a table, and the options of the read."""
 
     snapshot: Snapshot
     options: ReadOptions
 
     @classmethod
     def open(cls, options: ReadOptions, version: int | None = None) -> Opened:
-        """Open the version that the options name, or one that is settled already."""
+        """Open the version that the options name, or the given one."""
         storage = Storage.open(options.path, options.storage_options)
         if version is None and options.timestamp is not None:
             version = version_at(storage, options.timestamp, options.time_zone or "UTC")
@@ -56,13 +56,13 @@ class Opened:
 
     @property
     def schema(self) -> StructType:
-        """The columns that a read gives."""
+        """The schema of the read."""
         if self.options.columns is None:
             return self._all_columns
         return StructType([self._column(name) for name in self.options.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Give what reads the columns of a schema, which may be one that the user wrote.
+        """Return the reader of the columns of a schema, which the user may have given.
 
         Raises:
             InvalidArgumentError: The table has no such column, or not of that type.
@@ -107,7 +107,7 @@ class Opened:
         raise InvalidArgumentError(f"view={self.options.view} has no column {name!r}, only {names}")
 
     def _require_zones(self, scan: Scan) -> None:
-        """Refuse to guess the zone of partition values, which Spark reads in the session's."""
+        """Reject partition values without a time zone, which Spark reads in the session's."""
         read = {field.name for field in scan.needed_fields}
         for field in self.snapshot.metadata.partition_fields:
             if field.name not in read or str(field.type) != "timestamp":
@@ -127,5 +127,5 @@ def _require_type(wanted: StructField, own: StructField) -> None:
         raise InvalidArgumentError(
             f"column {own.name} is of type {own.dataType.simpleString()}, not"
             f" {wanted.dataType.simpleString()}",
-            hint="leave the schema away, and cast the column of the DataFrame",
+            hint="omit the schema, and cast the column of the DataFrame",
         )

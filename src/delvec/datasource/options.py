@@ -1,4 +1,4 @@
-"""The options of `format("delvec")`: texts from Spark, checked."""
+"""The options of `format("delvec")`: strings from Spark, checked."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _NAMES: Final = (
     "timeZone",
 )
 _STORAGE: Final = "storage."
-# For delvec itself: which files of the version to read.
+# Internal: which files of the version to read.
 _FILES: Final = "_files"
-# What Spark adds when a table of its catalog is made.
+# Options that Spark adds to tables of its catalog.
 _CATALOG: Final = frozenset(
     {"owner", "provider", "location", "external", "is_managed_location", "comment", "collation"}
 )
@@ -41,7 +41,7 @@ _ZONE: Final = re.compile(r".*(Z|[+-][0-9]{2}:[0-9]{2})", re.DOTALL)
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read, as the user said it; `None` where he did not."""
+    """The options of a read; None where the user gave none."""
 
     path: str
     view: View = "rows"
@@ -56,13 +56,13 @@ class ReadOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """Check the options of a read; names in any case.
+    """Return the checked options of a read; names are case-insensitive.
 
     >>> parse_options({"path": "/lake/t", "COLUMNS": "id, _pos", "splitbytes": "64m"}).columns
     ('id', '_pos')
 
     Raises:
-        InvalidArgumentError: An option is unknown, or its value is none.
+        InvalidArgumentError: An option is unknown, or its value is invalid.
     """
     known = {name.lower(): name for name in (*_NAMES, _FILES)}
     given: dict[str, str] = {}
@@ -91,7 +91,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def names_zone(moment: str) -> bool:
-    """Tell whether a time says its zone.
+    """Return whether a time contains its zone.
 
     >>> names_zone("2026-01-31T10:00:00+01:00"), names_zone("2026-01-31 10:00:00")
     (True, False)

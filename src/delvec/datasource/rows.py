@@ -1,4 +1,4 @@
-"""The rows of a version, read by tasks: each loads the vectors of its own files, and no others."""
+"""The rows of a version, read by tasks; each loads only the vectors of its own files."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _VECTORS_AT_ONCE: Final = 64
 
 @dataclass(repr=False)
 class PiecesPartition(InputPartition):
-    """What one task reads."""
+    """The pieces that one task reads."""
 
     pieces: tuple[Piece, ...]
 
 
 class RowsReader(DataSourceReader):
-    """Plans on the driver, reads in tasks; the scan and the storage travel, the log does not."""
+    """Plans on the driver, reads in tasks; scan and storage are pickled, the log is not."""
 
     def __init__(
         self,
@@ -55,25 +55,25 @@ class RowsReader(DataSourceReader):
         return {**self.__dict__, "_snapshot": None}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Divide the files that can match among tasks."""
+        """Divide the files that may match among tasks."""
         try:
             return self._planned()
         except UnsupportedFeatureError as error:
-            # It is a NotImplementedError, which Spark takes for: there are no partitions.
+            # It is a NotImplementedError, which Spark takes for: no partitions.
             raise DelvecError(error.describe(), hint=error.hint) from error
 
     def _planned(self) -> list[InputPartition]:
         if self._snapshot is None:
-            raise AssertionError("the read is planned before it travels")
+            raise AssertionError("the read is planned before it is pickled")
         files = self._snapshot.files.prune(self._scan.predicate, self._scan.time_zone)
         if self._options.only_vectored:
             files = files.select(files.has_vector)
         splits = plan_splits(self._storage, files.data_files(), self._options.split_bytes)
-        # Of no partitions Spark makes one that nobody planned.
+        # For an empty list Spark would create a partition that was not planned.
         return [PiecesPartition(tuple(pieces)) for pieces in splits or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the files of one task, a batch at a time."""
+        """Yield the rows of one task, a batch at a time."""
         if not isinstance(partition, PiecesPartition):
             raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
         return self._batches(partition.pieces)

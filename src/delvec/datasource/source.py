@@ -1,12 +1,12 @@
-"""The class that Spark makes for each `spark.read.format("delvec")`.
+"""The class that Spark instantiates for each `spark.read.format("delvec")`.
 
-Spark calls it in Python processes of its own, on the driver's machine: one makes it and asks for
-the schema, another plans the read. There is no session in them: what they need comes as options.
+Spark calls it in Python processes of its own, on the driver's machine: one creates it and asks for
+the schema, another plans the read. They have no session: everything they need comes as options.
 
-It has no `pushFilters`, on purpose. Up to Spark 4.3 the plan of a read belongs to the relation and
-not to the query: after `df.where("id < 3").count()` a plain `df.count()` would count 3 rows, and of
-two filters in one query the last would serve both. What the option `filters` says belongs to the
-relation as well, and so is safe.
+It has no `pushFilters`, on purpose. Up to Spark 4.3 the plan of a read belongs to the relation, not
+to the query: after `df.where("id < 3").count()` a plain `df.count()` would count 3 rows, and of two
+filters in one query the last would apply to both. The option `filters` belongs to the relation, and
+is safe.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class DelvecDataSource(DataSource):
 
     A DataFrame or view stays at the version that was the newest when it was made.
 
-    Options, in any case:
+    Options (case-insensitive):
         path: The table.
         versionAsOf: The version; the newest by default.
         timestampAsOf: Or the version that was current at that time, ISO 8601.
-        columns: Names with commas between them, or a JSON list. `_file` and `_pos` are the full
+        columns: Comma-separated names, or a JSON list. `_file` and `_pos` are the full
             name of a row's file and its position there.
         filters: A JSON list such as `[["day", "=", "2026-01-31"], ["id", "in", [1, 2]]]`, all of
             which must hold, or a list of such lists, one of which must. Files and row groups that
@@ -48,29 +48,29 @@ class DelvecDataSource(DataSource):
         splitBytes: How much of the table a task reads, such as `64m`; at most 128 MiB by default,
             less for small tables.
         timeZone: Of times that name none: in timestampAsOf, and in values of partitions.
-        storage.*: Keys and endpoints of the object store, such as `storage.aws_region`; what they
-            leave open is taken from the environment. The session's Hadoop configuration is out of
-            reach here.
+        storage.*: Keys and endpoints of the object store, such as `storage.aws_region`; others are
+            taken from the environment. The session's Hadoop configuration is not accessible
+            here.
     """
 
-    # The version that schema() saw: it travels with the pickled object to whoever plans the read.
+    # The version that schema() opened; pickled with the object, so that the read plans the same.
     _version: int | None = None
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return "delvec"
 
     def schema(self) -> StructType:
-        """Read the columns from the table's log."""
+        """Return the schema, from the table's log."""
         return self._opened().schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Plan the read of the columns that Spark wants."""
+        """Return the reader of the columns that Spark needs."""
         return self._opened().reader(schema)
 
     def _opened(self) -> Opened:
-        # Here, so that who registers this class or looks formats up does not load Arrow.
+        # Here, so that registering this class or looking up formats does not import Arrow.
         from delvec.datasource.opened import Opened  # noqa: PLC0415
         from delvec.datasource.options import parse_options  # noqa: PLC0415
 

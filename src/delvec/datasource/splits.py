@@ -1,4 +1,4 @@
-"""Cutting the files of a version into parts of like size, one for each task."""
+"""Splits: the files of a version, divided into parts of similar size, one for each task."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ class Piece:
 def plan_splits(
     storage: Storage, files: Sequence[DataFile], split_bytes: int | None
 ) -> list[list[Piece]]:
-    """Give each task its pieces: small files together, large ones cut between row groups.
+    """Return the pieces of each task: small files combined, large ones split at row groups.
 
-    Footers are read of files above the limit only.
+    Only the footers of files above the limit are read.
 
     Args:
         storage: The table's.
-        files: What to read.
-        split_bytes: Of one task; by default as Spark does it, by the cores of this machine.
+        files: The files to read.
+        split_bytes: The limit of one task; by default as in Spark, by the number of cores.
     """
     limit = split_bytes or _default_limit(files)
     cut = gather(lambda file: _cut(storage, file, limit), files)
     pieces = [piece for some in cut for piece in some]
-    # What the user states is about bytes alone.
+    # A limit given by the user counts bytes alone.
     return pack(pieces, lambda piece: piece.bytes, limit, cost=0 if split_bytes else OPEN_COST)
 
 
 def pack(
     items: Sequence[Item], weight: Callable[[Item], int], limit: int, *, cost: int = 0
 ) -> list[list[Item]]:
-    """Put items into groups that weigh up to a limit, or hold one item; the heaviest first.
+    """Return groups of items whose weight is at most a limit, or of one item; heaviest first.
 
     Args:
-        items: What to divide.
-        weight: Of one item.
-        limit: Of a group.
-        cost: What each item takes from the room for those after it.
+        items: The items.
+        weight: Returns the weight of an item.
+        limit: The weight of a group.
+        cost: Added to the weight of each item but the last of a group.
 
     >>> pack([1, 9, 5, 3, 2], int, 6)
     [[9], [5], [3, 2, 1]]
@@ -97,7 +97,7 @@ def _group_bytes(group: object) -> int:
 
 
 def _runs(file: DataFile, sizes: Sequence[int], limit: int) -> Iterator[Piece]:
-    """Keep row groups that follow each other together."""
+    """Yield pieces of adjacent row groups."""
     start, held = 0, 0
     for group, size in enumerate(sizes):
         if held and held + size > limit:

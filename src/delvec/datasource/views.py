@@ -1,4 +1,4 @@
-"""What the log says, as rows for SQL: files, vectors, deleted positions, commits."""
+"""Views of a table's metadata as rows: files, vectors, deleted positions, history."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VIEWS", "ViewReader"]
 
-_TEXTS: Final = pa.map_(pa.string(), pa.string())
+_STRINGS: Final = pa.map_(pa.string(), pa.string())
 _STATISTICS: Final = pa.struct(
     [("null_count", pa.int64()), ("minimum", pa.string()), ("maximum", pa.string())]
 )
@@ -35,7 +35,7 @@ VIEWS: Final[Mapping[View, pa.Schema]] = {
     "files": pa.schema(
         [
             ("path", pa.string()),
-            ("partition_values", _TEXTS),
+            ("partition_values", _STRINGS),
             ("size", pa.int64()),
             ("modified", pa.timestamp("us", "UTC")),
             ("row_count", pa.int64()),
@@ -62,18 +62,18 @@ VIEWS: Final[Mapping[View, pa.Schema]] = {
 """The columns of each view."""
 
 _BATCH_ROWS: Final = 1 << 16
-_POSITION_BYTES: Final = 16  # what a deleted row weighs when positions are divided among tasks
+_POSITION_BYTES: Final = 16  # the weight of a deleted row when positions are divided among tasks
 
 
 @dataclass(repr=False)
 class ViewPartition(InputPartition):
-    """The files whose positions one task lists; None where a task lists what the log says."""
+    """The files whose positions one task lists; None for a view of the log."""
 
     files: tuple[DataFile, ...] | None
 
 
 class ViewReader(DataSourceReader):
-    """Reads a view; the log is read where the rows are made, so that nothing large travels."""
+    """Reads a view; tasks read the log themselves, so that nothing large is pickled."""
 
     def __init__(
         self,
@@ -92,22 +92,22 @@ class ViewReader(DataSourceReader):
         return {**self.__dict__, "_snapshot": None}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Divide the vectors among tasks; all else is listed by one."""
+        """Divide the vectors among tasks; other views are listed by one task."""
         if self._options.view != "positions":
             return [ViewPartition(None)]
         if self._snapshot is None:
-            raise AssertionError("the read is planned before it travels")
+            raise AssertionError("the read is planned before it is pickled")
         files = self._snapshot.files
         try:
             chosen = files.data_files(np.flatnonzero(files.has_vector))
-        except UnsupportedFeatureError as error:  # Spark would take it for: there are none
+        except UnsupportedFeatureError as error:  # Spark would take it for: no partitions
             raise DelvecError(error.describe(), hint=error.hint) from error
         limit = (self._options.split_bytes or MAX_SPLIT_BYTES) // _POSITION_BYTES
         groups = pack(chosen, lambda file: file.descriptor.cardinality, limit)  # type: ignore[union-attr]
         return [ViewPartition(tuple(group)) for group in groups or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make the rows."""
+        """Yield the rows of one task."""
         if not isinstance(partition, ViewPartition):
             raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
         batches = self._listed() if partition.files is None else self._positions(partition.files)
@@ -139,12 +139,12 @@ def _files(files: FileSet) -> pa.Table:
 
 
 def _as_map(statistics: pa.StructArray) -> pa.MapArray:
-    """Give minimum and maximum of all columns as texts, since their types differ."""
+    """Return statistics as a map, with bounds as strings, since column types differ."""
     names = [field.name for field in statistics.type]
     count = len(statistics)
-    parts = [_as_texts(statistics.field(index)) for index in range(len(names))]
+    parts = [_as_strings(statistics.field(index)) for index in range(len(names))]
     values = pa.concat_arrays(parts) if parts else pa.array([], _STATISTICS)
-    # Column by column as they come; file by file as a map has them.
+    # From column by column to file by file, as in a map.
     order = np.arange(len(values)).reshape(len(names), count).T.ravel()
     return pa.MapArray.from_arrays(
         pa.array(np.arange(count + 1) * len(names), pa.int32()),
@@ -153,7 +153,7 @@ def _as_map(statistics: pa.StructArray) -> pa.MapArray:
     )
 
 
-def _as_texts(column: pa.StructArray) -> pa.StructArray:
+def _as_strings(column: pa.StructArray) -> pa.StructArray:
     found = {field.name: column.field(index) for index, field in enumerate(column.type)}
     parts = [
         found[field.name].cast(field.type)

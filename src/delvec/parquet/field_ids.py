@@ -1,8 +1,9 @@
-"""Field ids in a Parquet footer: read, and put in where they are missing; all else stays.
+"""Field ids in a Parquet footer: read, and added where they are missing.
 
-delta-spark writes ids on the fields of structs, and none on the elements of lists and the keys and
-values of maps. Iceberg then ignores the table's name mapping, since the file has ids, and cannot
-read these. A footer is a struct in Thrift's compact protocol:
+delta-spark writes ids of struct fields, but none of the elements of lists and the keys and values
+of maps. Iceberg ignores the table's name mapping if a file has any id, and cannot read these.
+
+A footer is a struct in Thrift's compact protocol:
 
     field 1  version
     field 2  list of schema elements, the tree depth first
@@ -10,8 +11,9 @@ read these. A footer is a struct in Thrift's compact protocol:
                6 converted type   7 scale   8 precision   9 field id   10 logical type
     fields after it: rows, row groups with their offsets and statistics, key-value metadata, ...
 
-Only the elements are looked at; ids are put between their bytes. What follows is never decoded, so
-that nothing in it can be lost, and holds for a file whose bytes before the footer are the same.
+Only the schema elements are decoded; ids are inserted between their bytes. The rest of the footer
+is copied unchanged, so nothing in it is lost, and it stays valid for a file with the same bytes
+before the footer.
 
 Specification: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 """
@@ -43,16 +45,16 @@ _ENCRYPTED: Final = b"PARE"
 _SCHEMA: Final = 2
 _REPETITION, _NAME, _CHILDREN, _CONVERTED, _FIELD_ID, _LOGICAL = 3, 4, 5, 6, 9, 10
 _REPEATED: Final = 2
-# Converted and logical types are numbered differently; old writers know the former only.
+# Converted and logical types have different numbers; old writers set the former only.
 _BY_CONVERTED: Final = {1: "map", 2: "map", 3: "list"}
 _BY_LOGICAL: Final = {2: "map", 3: "list", 16: "variant"}
 
 
 class _Gap(NamedTuple):
-    """Where the id of an element would stand: behind which field, and what comes next.
+    """Where the id of an element is to be inserted: after which field, before which.
 
     Attributes:
-        start: The byte.
+        start: The offset in the footer.
         before: The number of the field before it.
         after: The number of the next field, 0 if there is none.
         kind: The type of the next field.
@@ -73,7 +75,7 @@ class _Element:
     Attributes:
         kind: "list", "map" or "variant", else empty.
         children: The nodes below it.
-        gap: Where its id goes if it has none.
+        gap: Where its id is to be inserted if it has none.
     """
 
     name: str
@@ -84,23 +86,23 @@ class _Element:
     gap: _Gap
 
     def members(self) -> Iterator[tuple[str, _Element]]:
-        """Give what a table calls its children, without the groups that files put between."""
+        """Yield the children by their names in a table, without the groups that only files have."""
         inner = self.children[0] if len(self.children) == 1 else None
         if self.kind == "list" and inner is not None and inner.repeated:
             yield "element", _list_element(self.name, inner)
         elif self.kind == "map" and inner is not None and len(inner.children) == 2:
             yield from zip(("key", "value"), inner.children, strict=True)
-        elif self.kind != "variant":  # what is inside has no ids, and needs none
+        elif self.kind != "variant":  # its fields have no ids and need none
             yield from ((child.name, child) for child in self.children)
 
     @property
     def holds_values(self) -> bool:
-        """Whether its members are those of a list or a map."""
+        """Whether this is a list or a map."""
         return self.kind in ("list", "map")
 
 
 def _list_element(name: str, repeated: _Element) -> _Element:
-    """Tell which node is the element, by the rules of the format for lists of old writers."""
+    """Return the node of the element, by the backward-compatibility rules of the format."""
     old = repeated.name in ("array", f"{name}_tuple")
     return repeated if len(repeated.children) != 1 or old else repeated.children[0]
 
@@ -111,7 +113,7 @@ class FileSchema:
 
     Attributes:
         root: The tree.
-        end: Where in the footer the schema ends: footers that begin with the same bytes have the
+        end: The end of the schema in the footer: footers that begin with the same bytes have the
             same schema.
     """
 
@@ -120,12 +122,12 @@ class FileSchema:
 
     @property
     def has_ids(self) -> bool:
-        """Whether any field has an id, which makes Iceberg go by ids alone."""
+        """Whether any field has an id: then Iceberg resolves columns by id only."""
         return any(each.field_id is not None for _, each in _below(self.root))
 
     @property
     def lacks_child_ids(self) -> bool:
-        """Whether fields have ids and some element of a list, key or value of a map has none."""
+        """Whether fields have ids, but some list element, map key or map value has none."""
         return self.has_ids and any(
             parent.holds_values and each.field_id is None for parent, each in _below(self.root)
         )
@@ -138,15 +140,15 @@ def _below(node: _Element) -> Iterator[tuple[_Element, _Element]]:
 
 
 def read_footer(read: Callable[[int, int], bytes], size: int, path: str) -> bytes:
-    """Read the footer of a file, without its length and magic: one read up to 64 KiB, else two.
+    """Return the footer of a file without length and magic: one read up to 64 KiB, else two.
 
     Args:
-        read: Gives `length` bytes from `start` on.
-        size: Bytes of the file.
+        read: Returns `length` bytes from `start`.
+        size: The size of the file.
         path: The file, for errors to name.
 
     Raises:
-        FormatError: It is no Parquet file.
+        FormatError: It is not a Parquet file.
         UnsupportedFeatureError: It is encrypted.
     """
     tail = read(max(0, size - _TAIL), min(size, _TAIL))
@@ -155,7 +157,7 @@ def read_footer(read: Callable[[int, int], bytes], size: int, path: str) -> byte
     length = int.from_bytes(tail[-8:-4], "little")
     if tail[-4:] != _MAGIC or not 0 < length <= size - 12:
         raise FormatError(
-            "a data file is no Parquet file",
+            "a data file is not a Parquet file",
             path=path,
             expected="a footer and the bytes PAR1 at its end",
             found=repr(tail[-8:]),
@@ -166,7 +168,7 @@ def read_footer(read: Callable[[int, int], bytes], size: int, path: str) -> byte
 
 
 def encrypted(path: str) -> UnsupportedFeatureError:
-    """Say that a file is encrypted."""
+    """Return the error for an encrypted file."""
     return UnsupportedFeatureError(
         f"{path} is an encrypted Parquet file, whose footer cannot be changed",
         feature="Parquet encryption",
@@ -175,10 +177,10 @@ def encrypted(path: str) -> UnsupportedFeatureError:
 
 
 def read_schema(footer: bytes, path: str) -> FileSchema:
-    """Read the schema at the beginning of a footer.
+    """Return the schema at the beginning of a footer.
 
     Raises:
-        FormatError: The bytes are no footer.
+        FormatError: The bytes are not a footer.
     """
     with _decoding(path):
         thrift = Compact(footer)
@@ -201,10 +203,10 @@ def read_schema(footer: bytes, path: str) -> FileSchema:
 def missing_ids(
     schema: FileSchema, ids: Mapping[tuple[str, ...], int], path: str
 ) -> dict[int, int]:
-    """Tell which ids to put where, for `add_ids`: none for a file without any id.
+    """Return the ids to insert, by offset, for `add_ids`; none for a file without any id.
 
-    A field is found by its name or, where the table has none of that name, by its id. What the
-    table does not have, such as a column that was dropped, stays as it is.
+    A field is found by its name or, if the table has no field of that name, by its id. Fields that
+    the table does not have, such as dropped columns, stay unchanged.
 
     Args:
         schema: The schema of the file.
@@ -213,7 +215,7 @@ def missing_ids(
         path: The file, for errors to name.
 
     Raises:
-        FormatError: The ids that the file has are not those of the table.
+        FormatError: The ids in the file are not those of the table.
     """
     if not schema.has_ids:
         return {}
@@ -250,7 +252,7 @@ def _match(
 
 
 def add_ids(footer: bytes, schema: FileSchema, missing: Mapping[int, int]) -> bytes:
-    """Give the footer with some more ids.
+    """Return the footer with ids inserted.
 
     Args:
         footer: The footer that the schema was read from.
@@ -271,7 +273,7 @@ def add_ids(footer: bytes, schema: FileSchema, missing: Mapping[int, int]) -> by
 
 
 def _read_element(thrift: Compact) -> tuple[_Element, int]:
-    """Read an element, and how many children follow it."""
+    """Return an element, and the number of its children that follow."""
     numbers: dict[int, int] = {}
     name, logical, before, gap = "", 0, 0, None
     start = thrift.at

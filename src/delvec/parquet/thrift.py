@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as far as a Parquet footer needs it: a cursor, and headers of fields.
+"""Thrift's compact protocol, as far as Parquet footers need it: a cursor, and field headers.
 
 Specification: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
@@ -20,20 +20,20 @@ _LONGEST_NUMBER: Final = 63
 
 
 class Compact:
-    """A cursor over bytes of Thrift's compact protocol; going beyond them is an IndexError."""
+    """A cursor over bytes of the compact protocol; reading beyond the end raises IndexError."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
 
     def byte(self) -> int:
-        """Read a byte."""
+        """Return the next byte."""
         value = self.data[self.at]
         self.at += 1
         return value
 
     def varint(self) -> int:
-        """Read a number without a sign."""
+        """Return the next unsigned varint."""
         value = shift = 0
         while True:
             byte = self.byte()
@@ -45,12 +45,12 @@ class Compact:
                 raise IndexError(self.at)
 
     def number(self) -> int:
-        """Read a number."""
+        """Return the next zigzag-encoded integer."""
         value = self.varint()
         return (value >> 1) ^ -(value & 1)
 
     def binary(self) -> bytes:
-        """Read bytes with their length before them."""
+        """Return the next length-prefixed bytes."""
         length = self.varint()
         self.at += length
         if self.at > len(self.data):
@@ -58,20 +58,20 @@ class Compact:
         return self.data[self.at - length : self.at]
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Give number and type of each field of a struct; the caller reads or skips its value."""
+        """Yield number and type of each field of a struct; the caller reads or skips its value."""
         number = 0
         while header := self.byte():
             number = number + (header >> 4) if header >> 4 else self.number()
             yield number, header & 0x0F
 
     def list_header(self) -> tuple[int, int]:
-        """Read the type and the count of what a list holds."""
+        """Return type and number of the elements of a list."""
         header = self.byte()
         return header & 0x0F, (self.varint() if header >> 4 == 15 else header >> 4)
 
     def skip(self, kind: int, *, in_list: bool = False) -> None:
-        """Pass over a value."""
-        if kind in _BOOLEANS:  # a field has it in its header
+        """Skip a value."""
+        if kind in _BOOLEANS:  # the header of a field contains it
             self.at += in_list
         elif kind in _WIDTHS:
             self.at += _WIDTHS[kind]
@@ -103,11 +103,11 @@ class Compact:
 
 
 def field_header(delta: int, number: int, kind: int) -> bytes:
-    """Begin a field of a struct.
+    """Return the header of a struct field.
 
     Args:
-        delta: How much its number is above that of the field before it.
-        number: Its number, which is written where the difference does not fit.
+        delta: Its number minus that of the field before it.
+        number: Its number, which is written if the difference does not fit.
         kind: The type of its value.
     """
     if 0 < delta <= 15:
@@ -116,7 +116,7 @@ def field_header(delta: int, number: int, kind: int) -> bytes:
 
 
 def number_bytes(number: int) -> bytes:
-    """Write a number that is not negative.
+    """Return a non-negative integer, zigzag-encoded.
 
     >>> number_bytes(100).hex()
     'c801'

@@ -1,8 +1,8 @@
 """Bytes in and out of local disk and object stores: the only place that does I/O on table files.
 
 A `Storage` is opened on a root (a table, mostly) and addresses everything by keys relative to it.
-Names are literal everywhere: `part=a%20b` is the object or file of that very name, as for Spark.
-Keys that lead out of the root are refused, since they may come from a hostile table's metadata.
+Names are literal everywhere: `part=a%20b` is the object or file of exactly that name, as in Spark.
+Keys that lead out of the root are rejected: they may come from the metadata of a hostile table.
 """
 
 from __future__ import annotations

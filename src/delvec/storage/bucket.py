@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Bucket"]
 
 _MERGE_GAP = 1 << 20  # Ranges closer than this are read in one request, as obstore does.
-_PARTS_FROM = 32 << 20  # Larger objects go up in parts: one request would run into its timeout.
+_PARTS_FROM = 32 << 20  # Larger objects are uploaded in parts: one request would time out.
 _PART_SIZE = 16 << 20
 _PAGE = 1000  # Keys that S3, Azure and Google list, and S3 deletes, per request at most.
 _LAST = "\U0010ffff"
@@ -86,7 +86,7 @@ class Bucket:
                 if slash and not recursive:
                     if folder == leapt:
                         continue
-                    # Leap over what is in this folder: `_delta_log` has one of many sidecars.
+                    # Skip the files of this folder: `_delta_log/_sidecars` may have many.
                     offset, leapt = f"{self._prefix}{prefix}{folder}/{_LAST}", folder
                     break
                 if info.key >= floor:
@@ -101,7 +101,7 @@ class Bucket:
             with explained(self._root):
                 self._store.delete(paths)
         except ObjectNotFoundError:
-            # Google and Azure complain of an absent object, maybe before they get to the others.
+            # Google and Azure fail at a missing object, maybe before they reach the others.
             for key in keys:
                 self._delete_one(key)
 
@@ -123,18 +123,18 @@ class Bucket:
         return isinstance(self._store, S3Store)
 
     def _read_span(self, key: str, span: Span) -> bytes:
-        if span[1] >= 1 << 63:  # More than HTTP clients and stores can say.
+        if span[1] >= 1 << 63:  # More than HTTP clients and stores can express.
             raise truncated(f"{self._root}/{key}", span, self.stat(key).size)
         self._counter.add(gets=1)
         try:
             result = self._store.get(self._prefix + key, options={"range": span})
         except GenericError as error:
-            # Stores refuse a range that begins beyond the end, each in its own words.
+            # Stores reject a range that begins beyond the end, each with its own error.
             size = self.stat(key).size
             if span[1] > size:
                 raise truncated(f"{self._root}/{key}", span, size) from error
             raise
-        if result.range != span:  # Cut at the end: told by the header, before any byte is read.
+        if result.range != span:  # Truncated, by the response header, before any byte is read.
             raise truncated(f"{self._root}/{key}", span, result.meta["size"])
         return self._body(key, result.bytes(), span)
 
@@ -146,7 +146,7 @@ class Bucket:
         return data
 
     def _before(self, floor: str) -> str:
-        """Give a name shortly before `floor`, since obstore lists what comes after an offset."""
+        """Return a name just before `floor`: obstore lists the names after an offset."""
         offset = (self._prefix + floor)[:-1] if floor else ""
         parent, _, name = offset.rpartition("/")
         return parent if name in ("", ".", "..") else offset
@@ -163,7 +163,7 @@ class Bucket:
                 if info.key > last:
                     last = info.key
                     yield info
-                elif info.size:  # Else a folder's marker `x/`, whose slash obstore cuts off.
+                elif info.size:  # Else the marker `x/` of a folder, whose slash obstore removes.
                     raise UnsupportedFeatureError(
                         f"{self._root} lists its objects out of order, so that a log could be read "
                         "with a gap",
@@ -175,7 +175,7 @@ class Bucket:
         listed = len(result["objects"]) + len(result["common_prefixes"])
         self._counter.add(lists=max(1, -(-listed // _PAGE)))
         infos = map(self._info, result["objects"])
-        # Without the marker of the folder itself, as Hadoop writes them.
+        # Without the folder's own marker, which Hadoop writes.
         yield from sorted(info for info in infos if info.key.startswith(prefix))
 
     def _info(self, meta: ObjectMeta) -> FileInfo:
@@ -185,7 +185,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class _Object:
-    """An object that is read piece by piece."""
+    """An object that is read range by range."""
 
     bucket: Bucket
     key: str
@@ -195,7 +195,7 @@ class _Object:
         return self.bucket.read_spans(self.key, spans)
 
     def close(self) -> None:
-        """Do nothing: between two requests nothing is open."""
+        """Do nothing: there is no open connection."""
 
 
 def _open_store(location: Location, options: Mapping[str, str]) -> S3Store | GCSStore | AzureStore:

@@ -1,4 +1,4 @@
-"""What the stores count and what they tell of a file."""
+"""Counts of requests, and the facts that a store has about a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Counter", "FileInfo", "RequestCounts"]
 
 @dataclass(frozen=True)
 class RequestCounts:
-    """How many requests a `Storage` has made, and the bytes they moved.
+    """The number of requests that a `Storage` has made, and the bytes they transferred.
 
     On local disk an opened file counts as a GET, a scanned folder as a LIST, a removed file as a
     DELETE. Retries inside obstore are not counted.
@@ -39,7 +39,7 @@ class RequestCounts:
 
 
 class FileInfo(NamedTuple):
-    """What a store tells of an object without its bytes."""
+    """The facts about an object that a listing or a HEAD returns."""
 
     key: str
     size: int
@@ -55,6 +55,6 @@ class Counter:
         self._lock = Lock()
 
     def add(self, **more: int) -> None:
-        """Count more of what `RequestCounts` names."""
+        """Add to the counts, by the names of `RequestCounts`."""
         with self._lock:
             self.counts += RequestCounts(**more)

@@ -1,14 +1,14 @@
 """Local disk, by plain system calls.
 
-Not by obstore, for what its version 0.12 does there was found wanting: it cannot name files that
-end in `#1`, fails to list a folder that holds a control character, stages its writes as `<name>#1`,
-which Hadoop takes for a data file if the writer is killed, and never syncs. Here a write is staged
-in a hidden file, synced, then linked (put-if-absent) or renamed (overwrite) to its name and the
-folder synced, which costs about 0.5 ms more than not syncing.
+Not by obstore, whose version 0.12 cannot address files that end in `#1`, fails to list a folder
+with a control character in a name, stages its writes as `<name>#1`, which Hadoop takes for a data
+file if the writer is killed, and never syncs. Here a write is staged in a hidden file, synced, then
+linked (put-if-absent) or renamed (overwrite) to its name, and the folder is synced, which costs
+about 0.5 ms.
 
-Symbolic links: the root may be one or lie behind one. Reads follow links, as Spark's do. Writes and
-deletes that a link would lead out of the root are refused, and listings do not descend into linked
-folders, so nothing outside is ever changed or offered for deletion.
+Symbolic links: the root may be one or be behind one. Reads follow links, as Spark's do. Writes and
+deletes behind a link that leads out of the root are refused, and listings do not descend into
+linked folders, so nothing outside the root is ever changed or listed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["STAGED_PREFIX", "Disk"]
 
 STAGED_PREFIX = ".delvec-staged-"
-"""How the names begin under which local writes are staged; a killed writer may leave one behind.
+"""The prefix of the files in which local writes are staged; a killed writer may leave one.
 
 Hadoop, and so Spark and Delta, ignore names that begin with a dot.
 """
@@ -135,7 +135,7 @@ class Disk:
             shutil.rmtree(path)
 
     def _inside(self, key: str) -> Path:
-        """Give the path of a file to change, unless links lead it out of the root."""
+        """Return the path of a file to change; refuse it if links lead out of the root."""
         path = self._root / key
         # Not Path.resolve: it fails on links that go in circles.
         root, folder = map(os.path.realpath, (self._root, path.parent))
@@ -154,9 +154,9 @@ class Disk:
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[tuple[int, int]]:
-        """Open a file and give its descriptor and size."""
+        """Open a file and yield its descriptor and size."""
         self._counter.add(gets=1)
-        # Without O_NONBLOCK the opening of a named pipe would wait for a writer for ever.
+        # Without O_NONBLOCK, opening a named pipe would wait for a writer forever.
         file = os.open(self._root / key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             yield file, self._info(key, os.fstat(file)).size
@@ -166,7 +166,7 @@ class Disk:
     def pread(self, file: int, key: str, span: Span) -> bytes:
         start, end = span
         parts = []
-        while start < end:  # One call gives 2 GiB at most.
+        while start < end:  # One call returns 2 GiB at most.
             part = os.pread(file, end - start, start)
             if not part:
                 raise truncated(str(self._root / key), span, start)
@@ -178,7 +178,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class _OpenFile:
-    """A file that is read piece by piece."""
+    """An open file that is read range by range."""
 
     disk: Disk
     key: str
@@ -194,7 +194,7 @@ class _OpenFile:
 
 
 def _drop_checksum(path: Path) -> None:
-    """Remove the file with Hadoop's checksums, lest Hadoop hold those of an old file against it."""
+    """Remove Hadoop's checksum file: its checksums are those of the replaced file."""
     try:
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
     except OSError as error:
@@ -214,7 +214,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write_through(path: Path, data: memoryview) -> None:
-    # Not tempfile: its files are for their owner alone, and readers may be other users.
+    # Not tempfile, whose files only their owner can read.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
         file.write(data)
@@ -226,7 +226,7 @@ def _link(staged: Path, path: Path) -> None:
     try:
         os.link(staged, path)
     except FileExistsError:
-        # NFS may do it, lose its reply, try again and then say this. See open(2), O_EXCL.
+        # NFS may link, lose the reply, retry and then report this. See open(2), O_EXCL.
         if staged.stat().st_nlink == 1:
             raise
     except OSError as error:
@@ -241,7 +241,7 @@ def _link(staged: Path, path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make names durable, where the file system can."""
+    """Make the names in a folder durable, where the file system can."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)

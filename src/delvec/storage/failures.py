@@ -1,4 +1,4 @@
-"""What the operating system and obstore raise, in the words of delvec."""
+"""Errors of the operating system and of obstore, as errors of delvec."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ERRNO_HINTS = {
 
 @contextmanager
 def explained(uri: str) -> Iterator[None]:
-    """Turn what the system and obstore raise into the errors of delvec."""
+    """Turn errors of the operating system and of obstore into errors of delvec."""
     try:
         yield
     except DelvecError:
@@ -49,7 +49,7 @@ def explained(uri: str) -> Iterator[None]:
         raise ObjectExistsError(f"{uri} exists already", uri=uri) from error
     except ValueError as error:
         raise InvalidArgumentError(
-            f"{uri!r} is no name for an object: {cause_of(error)}"
+            f"{uri!r} is not a valid name of an object: {cause_of(error)}"
         ) from error
     except (OSError, BaseError) as error:
         cause = cause_of(error)
@@ -79,7 +79,7 @@ def _hint(error: Exception, cause: str) -> str | None:
         return "check the owner and the mode of the file and its folder"
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
         return _DENIED_HINT
-    # Listings and the search for credentials fail with a general error.
+    # Listings and the lookup of credentials fail with a generic error.
     if re.search(r"\bcode: 40[134]\b|169\.254\.169\.254", cause):
         return _DENIED_HINT
     if "builder error" in cause:
@@ -88,9 +88,9 @@ def _hint(error: Exception, cause: str) -> str | None:
 
 
 def truncated(uri: str, span: tuple[int, int], size: int) -> TruncatedError:
-    """Make the error of a (start, end) span that reaches beyond a file of that size."""
+    """Return the error for a (start, end) span that ends beyond a file of that size."""
     return TruncatedError(
-        "the file ends before the bytes that were asked for",
+        "the file ends before the requested bytes",
         path=uri,
         offset=span[0],
         expected=f"{span[1] - span[0]} bytes",

@@ -1,4 +1,4 @@
-"""A stored object as a file that is read from, for libraries that want one."""
+"""A stored object as a Python file object, for libraries that need one."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ __all__ = ["InputFile", "Source"]
 
 
 class Source(Protocol):
-    """What a store gives of one object; the errors are the store's own."""
+    """One object of a store; errors are the store's own."""
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """The size in bytes."""
 
     def read_spans(self, spans: Sequence[tuple[int, int]]) -> Sequence[bytes]:
         """Read (start, end) spans inside the object."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Release what is open."""
 
 
 class InputFile(io.RawIOBase):
     """A seekable, read-only file over an object; made by `Storage.open_input`.
 
-    Every read is a request of its own, except for bytes that were prefetched. A thread at a time
-    may use it.
+    Every read is a request of its own, except for prefetched bytes. Not safe for threads.
     """
 
     def __init__(self, source: Source, uri: str) -> None:
@@ -44,9 +43,9 @@ class InputFile(io.RawIOBase):
         self._fetched: list[tuple[int, bytes]] = []
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Read (start, length) ranges into memory, side by side.
+        """Read (start, length) ranges into memory, in parallel where the store can.
 
-        The next call drops them, but for those that it asks for too.
+        The next call drops the ranges that it does not contain.
         """
         spans = [(start, start + length) for start, length in ranges if length]
         held = [block for block in self._fetched if any(_holds(block, span) for span in spans)]
@@ -57,7 +56,7 @@ class InputFile(io.RawIOBase):
         self._fetched += [(start, block) for (start, _), block in zip(missing, blocks, strict=True)]
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read so many bytes, fewer only at the end; all that are left by default."""
+        """Read `size` bytes, fewer only at the end; by default all that remain."""
         self._checkClosed()
         left = max(0, self._source.size - self._position)
         length = left if size is None or size < 0 else min(size, left)
@@ -72,7 +71,7 @@ class InputFile(io.RawIOBase):
             return self._source.read_spans([(start, end)])[0]
 
     def readall(self) -> bytes:
-        """Read all that is left."""
+        """Read all bytes that remain."""
         return self.read()
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
@@ -83,7 +82,7 @@ class InputFile(io.RawIOBase):
         return len(data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to a byte; beyond the end there is nothing to read."""
+        """Move to a byte; reads beyond the end return nothing."""
         self._checkClosed()
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._source.size}
         if whence not in base or base[whence] + offset < 0:
@@ -92,23 +91,23 @@ class InputFile(io.RawIOBase):
         return self._position
 
     def tell(self) -> int:
-        """Tell at which byte the next read begins."""
+        """Return the byte at which the next read begins."""
         return self._position
 
     def size(self) -> int:
-        """Tell the size in bytes."""
+        """Return the size in bytes."""
         return self._source.size
 
     def readable(self) -> bool:
-        """It can be read from."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It can be read in any order."""
+        """Return True."""
         return True
 
     def close(self) -> None:
-        """Close it; closing twice is fine."""
+        """Close the file; closing twice is allowed."""
         if not self.closed:
             self._fetched = []
             self._source.close()

@@ -1,4 +1,4 @@
-"""Which files a table may name: those below its root, and others on the same kind of store."""
+"""Files that a table lists: below its root, or elsewhere on the same kind of store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss"
 
 
 def is_absolute(path: str) -> bool:
-    """Tell whether a decoded path names a file by itself, wherever the table is."""
+    """Return whether a decoded path is absolute: a path from the root, or a URI."""
     scheme, sign, _ = path.partition("://")
     return path.startswith("/") or (bool(sign) and scheme.replace("+", "").isalnum())
 
@@ -51,13 +51,14 @@ def local_path(location: str) -> str:
 
 
 def open_listed_file(storage: Storage, path: str) -> tuple[Storage, str]:
-    """Give the storage and the key of a file that the table names.
+    """Return the storage and the key of a file that the table lists.
 
     Absolute paths are part of the format: shallow clones share the files of their source. They are
-    followed on the same kind of store only: a table in a bucket cannot make anybody read the disk.
+    followed on the same kind of store only: a table in a bucket cannot make a reader open local
+    files.
 
     Raises:
-        FormatError: The path leads elsewhere.
+        FormatError: The path is on another kind of store.
     """
     if not is_absolute(path):
         return storage, path
@@ -67,7 +68,7 @@ def open_listed_file(storage: Storage, path: str) -> tuple[Storage, str]:
 
 
 def require_same_store(root: str, path: str) -> None:
-    """Refuse an absolute path that is on another kind of store than the table."""
+    """Reject an absolute path on another kind of store than the table's."""
     kinds = [_kind(root), _kind(path)]
     if kinds[0] != kinds[1]:
         raise FormatError(
@@ -79,14 +80,14 @@ def require_same_store(root: str, path: str) -> None:
 
 
 def full_name(root: str, path: str) -> str:
-    """Name a file in full, unescaped, as `Storage.uri_of` does."""
+    """Return the full name of a file, unescaped, as `Storage.uri_of` does."""
     return path if is_absolute(path) else f"{root.rstrip('/')}/{path}"
 
 
 def spark_path(root: str, path: str) -> str:
-    """Name a file of a table as Hadoop's `Path` takes it: in full, unescaped.
+    """Return the full name of a file, unescaped, as Hadoop's `Path` takes it.
 
-    On the table's own store its scheme is used, since the session may know `s3a` only.
+    On the table's own store the table's scheme is used: the session may support `s3a` only.
     """
     name = full_name(root, path).rstrip("/")
     if "://" not in root:
@@ -96,7 +97,7 @@ def spark_path(root: str, path: str) -> str:
 
 
 def store_of(uri: str) -> str:
-    """Write a path or URI with one scheme for each kind of store, to compare places.
+    """Return a path or URI with one scheme for each kind of store, to compare locations.
 
     >>> store_of("s3a://bucket/x/"), store_of("/lake")
     ('s3://bucket/x', 'file:///lake')

@@ -1,4 +1,4 @@
-"""Where a root is, and which keys are allowed below it."""
+"""Locations of roots, and the keys that are allowed below them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AZURE_SCHEMES = ("abfss", "abfs", "az")
 
 
 class Location(NamedTuple):
-    """A parsed root: `place` is the bucket, or container@host; `path` has no slash around it."""
+    """A parsed root: `place` is the bucket or container@host, `path` has no outer slashes."""
 
     scheme: str
     place: str
@@ -43,14 +43,14 @@ def locate(uri: str) -> Location:
         return _local_location(os.fsdecode(unquote_to_bytes(os.fsencode(path))))
     if scheme not in (*S3_SCHEMES, *_AZURE_SCHEMES, "gs"):
         raise UnsupportedFeatureError(
-            f"delvec does not know the scheme {scheme!r} of {uri!r}",
+            f"delvec does not support the scheme {scheme!r} of {uri!r}",
             feature=scheme,
             hint="use a path, or a URI with file, s3, s3a, s3n, gs, abfss, abfs or az",
         )
     name = r"[A-Za-z0-9$][A-Za-z0-9._-]*"
     account = rf"(@{name})?" if scheme in _AZURE_SCHEMES else ""
     if not re.fullmatch(name + account, place):
-        # Without the URI: what is wrong with it may be a key that someone wrote into it.
+        # Without the URI, which may contain a secret key by mistake.
         raise InvalidArgumentError(
             f"a {scheme} URI must name a bucket or container after its //",
             hint="write s3://bucket/path or abfss://container@account.dfs.core.windows.net/path; "
@@ -67,7 +67,7 @@ def _local_location(path: str) -> Location:
 
 
 def checked_key(key: str) -> str:
-    """Refuse keys that could leave the root or mean different things in different stores."""
+    """Return a key; reject it if it could leave the root or is ambiguous between stores."""
     if {"", ".", ".."}.isdisjoint(key.split("/")) and not {"\0", "\\"} & set(key):
         return key
     raise InvalidArgumentError(

@@ -1,8 +1,8 @@
-"""What other tools call the options of an object store, in the terms of obstore.
+"""Options of object stores, translated from the names of other tools to those of obstore.
 
-Three dialects meet here: the configuration of Hadoop (`fs.s3a.access.key`), from which a Spark
-session already reaches its tables; the `storage_options` of deltalake (`AWS_ACCESS_KEY_ID`), which
-people have at hand; and the three dictionaries that obstore wants (store, HTTP client, retries).
+There are three dialects: the Hadoop configuration (`fs.s3a.access.key`), by which a Spark session
+reaches its tables; the `storage_options` of deltalake (`AWS_ACCESS_KEY_ID`); and the three
+dictionaries that obstore takes (store, HTTP client, retries).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _BACKOFF_KEYS = {
     "backoff_config.max_backoff": "max_backoff",
     "backoff_config.base": "base",
 }
-# They allow deltalake to commit by a rename that overwrites. delvec commits by a conditional put
-# and by nothing else, so they have nothing to say here.
+# They allow deltalake to commit by a rename that overwrites. delvec commits by conditional put
+# only, so they have no effect here.
 _IGNORED_KEYS = frozenset({"s3_allow_unsafe_rename", "mount_allow_unsafe_rename"})
 
 _PREFIXES = ("aws_", "google_", "azure_storage_", "azure_")
-# Options that are one statement together: who states one of them himself gets none of the others
-# from Hadoop, lest his key be sent with the session token of another one.
+# Options that belong together: if the user sets one of a group, none of the others is taken from
+# Hadoop. Otherwise the user's key would be sent with somebody else's session token.
 _GROUPS = (
     re.compile(
         "access_key.*|secret_access_key|(session_|bearer_)?token|skip_signature|service_account.*"
@@ -65,12 +65,12 @@ def split_options(scheme: str, options: Mapping[str, str]) -> StoreOptions:
     """Sort user options into those of the store, of its HTTP client and of its retries.
 
     Raises:
-        UnsupportedFeatureError: an option would take the atomicity from put-if-absent.
+        UnsupportedFeatureError: An option would make put-if-absent non-atomic.
 
     >>> split_options("s3", {"AWS_REGION": "eu-west-1", "aws_allow_http": "true"})[:2]
     ({'conditional_put': 'etag', 'aws_region': 'eu-west-1'}, {'allow_http': 'true'})
     """
-    # Stated and not left to the default, which AWS_CONDITIONAL_PUT in the environment can change.
+    # Set explicitly: AWS_CONDITIONAL_PUT in the environment can change the default.
     config = {"conditional_put": "etag"} if scheme.startswith("s3") else {}
     client: dict[str, str] = {}
     retry: dict[str, object] = {}
@@ -98,7 +98,7 @@ def split_options(scheme: str, options: Mapping[str, str]) -> StoreOptions:
 
 
 def merge_options(hadoop: Mapping[str, str], explicit: Mapping[str, str]) -> dict[str, str]:
-    """Complete a user's own options with those of Hadoop; the user's win, however they are spelt.
+    """Add options of Hadoop to the user's own; the user's win, in any spelling.
 
     >>> merge_options(
     ...     {"aws_access_key_id": "h", "aws_session_token": "h", "aws_region": "eu-west-1"},
@@ -120,8 +120,8 @@ def options_from_hadoop(uri: str, get: Getter) -> dict[str, str]:
     """Translate a Hadoop configuration into the options of the store that `uri` is in.
 
     Args:
-        uri: a table or file; its bucket or account decides which settings apply.
-        get: gives the value of a configuration key or None, such as the `get` of a dictionary.
+        uri: A table or file; its bucket or account decides which settings apply.
+        get: Returns the value of a configuration key or None, like `dict.get`.
 
     >>> conf = {"fs.s3a.access.key": "k", "fs.s3a.bucket.lake.access.key": "for lake"}
     >>> options_from_hadoop("s3a://lake/orders", conf.get)
@@ -151,7 +151,7 @@ def _s3_options(bucket: str, get: Getter) -> dict[str, str]:
         "aws_session_token": "session.token",
     }
     options = {name: value for name, key in names.items() if (value := get(key))}
-    # By its order Hadoop tries anonymous access first, or after the providers that found no key.
+    # Hadoop tries the providers in order: anonymous access first, or after those without a key.
     providers = [name.strip() for name in (get("aws.credentials.provider") or "").split(",")]
     anonymous = [
         name.endswith(("AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"))
@@ -177,14 +177,14 @@ def _s3_endpoint_options(bucket: str, endpoint: str, get: Getter) -> dict[str, s
     options = {"allow_http": "true"} if url.scheme == "http" else {}
     path_style = (get("path.style.access") or "false").lower() == "true"
     if not (path_style or "." in bucket or _is_machine(url.hostname or "")):
-        # obstore takes an endpoint as it is, also where the bucket is to be part of the host.
+        # obstore uses the endpoint unchanged, even where the bucket is part of the host name.
         endpoint = f"{url.scheme}://{bucket}.{url.netloc}{url.path}"
         options["aws_virtual_hosted_style_request"] = "true"
     return {"aws_endpoint": endpoint.rstrip("/")} | options
 
 
 def _is_machine(host: str) -> bool:
-    """Tell whether a host cannot have a bucket's name put before it, as Amazon's SDK does."""
+    """Return whether a bucket's name cannot be put before a host, as Amazon's SDK decides it."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -230,7 +230,7 @@ def _azure_options(place: str, get: Getter) -> dict[str, str]:
 
 
 def _bare(key: str) -> str:
-    """Reduce the spellings of one option (AWS_REGION, aws_region, region) to one."""
+    """Return one spelling for all of an option (AWS_REGION, aws_region, region)."""
     name = key.lower()
     return next((name[len(start) :] for start in _PREFIXES if name.startswith(start)), name)
 
@@ -240,14 +240,14 @@ def _refuse_unsafe(name: str, value: str) -> None:
         raise UnsupportedFeatureError(
             f"conditional_put={value!r} would let two commits overwrite each other",
             feature="conditional_put",
-            hint="leave the option away: delvec puts if absent by etag, as S3 itself does",
+            hint="omit the option: delvec puts if absent by etag, as S3 itself does",
         )
     if name == "s3_locking_provider" and value:
         raise UnsupportedFeatureError(
             f"a table whose writers lock through {value!r} cannot be written safely by conditional "
             "puts: neither side would see the other's commits",
             feature="aws_s3_locking_provider",
-            hint="let all writers of the table use conditional puts, then leave the option away",
+            hint="let all writers of the table use conditional puts, then omit the option",
         )
 
 

@@ -1,4 +1,4 @@
-"""Several ranges of one file, read as few."""
+"""Ranges of one file, merged so that few reads return them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def merge(spans: Iterable[Span], gap: int) -> Sequence[Span]:
 
 
 def cut(merged: Sequence[Span], blocks: Sequence[bytes], span: Span) -> bytes:
-    """Take a span out of the merged one that begins last before it, which holds it."""
+    """Return the bytes of a span, from the merged span that contains it."""
     index = bisect_right(merged, span[0], key=lambda block: block[0]) - 1
     start = merged[index][0]
     return blocks[index][span[0] - start : span[1] - start]

@@ -1,4 +1,4 @@
-"""The one class through which everything else reads and writes table files."""
+"""The class through which all other packages read and write files of tables."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ __all__ = ["Storage"]
 class Storage:
     """Objects below one root, on local disk or in an object store.
 
-    It is immutable and can be pickled: a copy carries the root and the options, opens its own
-    connection where it arrives, and counts its own requests. Threads may share it.
+    Immutable, picklable and safe to share between threads. A pickled copy carries the root and the
+    options, opens its own connection, and counts its own requests.
 
     >>> from tempfile import TemporaryDirectory
     >>> folder = TemporaryDirectory()
@@ -69,16 +69,16 @@ class Storage:
         URIs are percent-decoded.
 
         Args:
-            uri: the root; it need not exist.
+            uri: The root; it need not exist.
             storage_options: obstore's options, in any of its or deltalake's spellings.
-            hadoop: gives values of a Hadoop configuration, for what the options leave open.
+            hadoop: Returns values of a Hadoop configuration, for options that are not given.
         """
         location = locate(os.fspath(uri))
-        options = {key: _text(value) for key, value in (storage_options or {}).items()}
+        options = {key: _string(value) for key, value in (storage_options or {}).items()}
         if hadoop is not None:
             options = merge_options(options_from_hadoop(location.root, hadoop), options)
         storage = cls(location.root, tuple(sorted(options.items())))
-        storage._backend  # noqa: B018 - refuse wrong options here and not at the first read
+        storage._backend  # noqa: B018 - reject wrong options here, not at the first read
         return storage
 
     @classmethod
@@ -89,7 +89,7 @@ class Storage:
         *,
         hadoop: Callable[[str], str | None] | None = None,
     ) -> tuple[Storage, str]:
-        """Open the folder that a single file is in, and give the file's key there.
+        """Open the folder of a single file; return it with the key of the file.
 
         >>> Storage.open_file("file:///lake/a%20b.bin")
         (Storage(root='/lake'), 'a b.bin')
@@ -103,7 +103,7 @@ class Storage:
 
     @property
     def options(self) -> dict[str, str]:
-        """What it was opened with, what the session's configuration said included: has secrets."""
+        """The options, with those taken from the session's configuration; contain secrets."""
         return dict(self._options)
 
     def open_elsewhere(self, uri: str) -> tuple[Storage, str]:
@@ -116,7 +116,7 @@ class Storage:
         return self._counter.counts
 
     def uri_of(self, key: str) -> str:
-        """Give the full name of a key, unescaped.
+        """Return the full name of a key, unescaped.
 
         >>> Storage.open("s3a://lake/orders/", {"region": "eu-west-1"}).uri_of("part=a%20b/1")
         's3a://lake/orders/part=a%20b/1'
@@ -129,18 +129,18 @@ class Storage:
             return self._backend.read(key)
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Read exactly `length` bytes from `start` on: one GET. See `read_ranges`."""
+        """Read exactly `length` bytes from `start`: one GET. See `read_ranges`."""
         return self.read_ranges(key, [(start, length)])[0]
 
     def read_ranges(self, key: str, ranges: Iterable[Span]) -> tuple[bytes, ...]:
-        """Read several (start, length) ranges of one object, in the order asked for.
+        """Read several (start, length) ranges of one object; return them in the given order.
 
-        Ranges at most 1 MiB apart share a GET, the GETs run side by side; local disk opens the file
-        once. Lengths are held against the object's size before anything is read into memory. An
-        empty range costs nothing.
+        Ranges at most 1 MiB apart share a GET, and the GETs run in parallel; local disk opens the
+        file once. Lengths are compared with the size of the object before anything is read into
+        memory. An empty range costs nothing.
 
         Raises:
-            TruncatedError: a range reaches beyond the end of the object.
+            TruncatedError: A range ends beyond the end of the object.
         """
         spans = [(start, start + length) for start, length in ranges]
         if any(not 0 <= start <= end for start, end in spans):
@@ -153,28 +153,28 @@ class Storage:
     def open_input(self, key: str, size: int | None = None) -> InputFile:
         """Open an object as a seekable, read-only file, as `pyarrow.parquet` takes one.
 
-        On local disk this counts as one GET, whatever is read then. In an object store every read
-        is a GET, none is made here, and an object that is not there is found out by the first.
+        On local disk this counts as one GET, whatever is read. In an object store every read is a
+        GET, none is made here, and a missing object is noticed by the first read.
 
         Args:
-            key: the object.
-            size: its size in bytes, if known: that spares the HEAD of an object store.
+            key: The object.
+            size: Its size in bytes, if known: saves a HEAD in an object store.
         """
         uri = self.uri_of(key)
         with explained(uri):
             return InputFile(self._backend.open(key, size), uri)
 
     def stat(self, key: str) -> FileInfo:
-        """Tell size, time of change and etag: one HEAD."""
+        """Return size, modification time and etag: one HEAD."""
         with explained(self.uri_of(key)):
             return self._backend.stat(key)
 
     def size(self, key: str) -> int:
-        """Tell the size in bytes: one HEAD."""
+        """Return the size in bytes: one HEAD."""
         return self.stat(key).size
 
     def exists(self, key: str) -> bool:
-        """Tell whether there is an object of that name; a folder is none. One HEAD."""
+        """Return whether there is an object of that name; a folder is not one. One HEAD."""
         try:
             self.stat(key)
         except ObjectNotFoundError:
@@ -182,9 +182,9 @@ class Storage:
         return True
 
     def write(self, key: str, data: Data) -> None:
-        """Put an object, replacing what was there; readers see the old or the new, never a mix.
+        """Put an object, replacing an existing one; readers see the old or the new, never a mix.
 
-        One PUT up to 32 MiB, beyond that one per 16 MiB and two more.
+        One PUT up to 32 MiB, beyond that one per 16 MiB plus two.
         """
         with explained(self.uri_of(key)):
             self._backend.put(key, memoryview(data).cast("B"), replace=True)
@@ -192,12 +192,12 @@ class Storage:
     def write_if_absent(self, key: str, data: Data) -> None:
         """Put an object unless there is one of that name; of several writers exactly one succeeds.
 
-        One PUT, atomic: a writer that dies leaves the whole object or none. On an object store a
-        put whose reply got lost may be sent again and then meets itself, so who gets
-        `ObjectExistsError` and must know should compare what is there.
+        One PUT, atomic: a writer that dies leaves the whole object or none. In an object store a
+        put whose reply was lost may be retried and then fail because of itself, so a caller that
+        must know compares the existing object after `ObjectExistsError`.
 
         Raises:
-            ObjectExistsError: the name is taken.
+            ObjectExistsError: There is an object of that name.
         """
         with explained(self.uri_of(key)):
             self._backend.put(key, memoryview(data).cast("B"), replace=False)
@@ -205,16 +205,16 @@ class Storage:
     def list(
         self, folder: str = "", *, start_from: str | None = None, recursive: bool = False
     ) -> Iterator[FileInfo]:
-        """List the files of a folder, or of all below it, sorted by key (by code point).
+        """Yield the files of a folder, or of all below it, sorted by key (by code point).
 
-        Keys are relative to the root, hidden files included; a folder that is not there is empty.
-        Pages are fetched as they are consumed. In S3, markers that Hadoop leaves for the folders
-        below may appear as files of no bytes.
+        Keys are relative to the root, hidden files included; a missing folder is empty. Pages are
+        fetched as they are consumed. In S3, Hadoop's markers of the folders below may appear as
+        empty files.
 
         Args:
-            folder: where to list, the root by default.
-            start_from: leave out names (relative to the folder) that sort before this one.
-            recursive: descend into the folders below.
+            folder: The folder, the root by default.
+            start_from: Skip names (relative to the folder) that sort before this one.
+            recursive: Descend into the folders below.
         """
         folder = folder.rstrip("/")
         prefix = f"{checked_key(folder)}/" if folder else ""
@@ -227,17 +227,17 @@ class Storage:
         return listed()
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; those that are not there are fine. S3 takes 1000 per request."""
+        """Delete objects; missing ones are ignored. S3 takes 1000 per request."""
         checked = [checked_key(key) for key in keys]
         with explained(self.root):
             if checked:
                 self._backend.delete(checked)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder and all below it, hidden files too; one that is not there is fine.
+        """Delete a folder and all below it, hidden files too; a missing folder is ignored.
 
-        In an object store a listing and a delete for each 1000 objects. On local disk no link is
-        followed, and the folder itself goes as well.
+        In an object store, one listing and one delete per 1000 objects. On local disk no link is
+        followed, and the folder itself is removed too.
         """
         checked = checked_key(folder.rstrip("/"))
         with explained(self.uri_of(checked)):
@@ -254,5 +254,5 @@ class Storage:
         return Storage, (self.root, self._options)
 
 
-def _text(value: object) -> str:
+def _string(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,8 +1,9 @@
-"""The vector core: every form of deletion vector there is, encoded and decoded, no I/O.
+"""Deletion vectors, encoded and decoded in every form that Delta and Iceberg have; no I/O.
 
-A vector is a set of row positions of one data file. It is held as a `Bitmap`, travels as a frame
-(`frame`), and lives in one of three places: a Delta file (`delta_file`, found by a `Descriptor`), a
-Delta log entry (the same descriptor, inline), or a Puffin file of Iceberg (`puffin`, `blobs`).
+A deletion vector is a set of row positions of one data file. In memory it is a `Bitmap`; its
+encoding is a frame (`frame`). It is stored in one of three places: a Delta file (`delta_file`,
+located by a `Descriptor`), a Delta log entry (an inline descriptor), or a Puffin file of Iceberg
+(`puffin`, `blobs`).
 
 >>> deleted = Bitmap([3, 4, 7, 11, 18, 29])
 >>> [file] = pack([deleted])

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["Bitmap"]
 
 _LIMIT: Final = 2**63
-_WIDEST: Final = 1 << 24  # numbers that are looked at together when values are given in pieces
+_WIDEST: Final = 1 << 24  # the widest window of numbers that `batches` decodes at once
 
 
 class Bitmap:
     """An immutable, compressed set of integers from 0 to 2**63 - 1.
 
     Built from anything that numpy reads as integers, in any order, duplicates allowed. Set
-    operations give new bitmaps. Memory and time grow with the number of Roaring containers (one
-    per 65,536 values of range that hold anything); no call loops in Python over single values.
+    operations return new bitmaps. Memory and time grow with the number of non-empty Roaring
+    containers (each covers a range of 65,536 values); no call loops in Python over single values.
 
     >>> deleted = Bitmap([3, 4, 7, 11, 18, 29])
     >>> deleted
@@ -68,11 +68,12 @@ class Bitmap:
 
         Spark numbers from one: the row at position p is bit p % 32,768 of bucket
         1 + p // 32,768 when `bitmap_bucket_number(p + 1)` and `bitmap_bit_position(p + 1)` made
-        the pages. Pages of one bucket are united. Takes about three times the pages' bytes.
+        the pages. Pages of one bucket are united. Takes about three times the memory of the
+        pages.
 
         Args:
             buckets: One bucket number per page, 1 or more.
-            pages: The pages back to back as one buffer, as numpy bytes, or as an Arrow column.
+            pages: The pages, concatenated in one buffer or numpy array, or as an Arrow column.
 
         >>> page = bytes([0b1001]) + bytes(4095)
         >>> Bitmap.from_pages([1, 3], page * 2).to_numpy()
@@ -100,13 +101,13 @@ class Bitmap:
 
     @property
     def byte_size(self) -> int:
-        """How many bytes `to_bytes` gives."""
+        """The number of bytes that `to_bytes` returns."""
         self._bits.run_optimize()
         return self._bits.__sizeof__()
 
     @property
     def cardinality(self) -> int:
-        """How many values it holds."""
+        """The number of values."""
         return len(self._bits)
 
     @property
@@ -128,20 +129,20 @@ class Bitmap:
         return 0 if value < 0 else self._bits.rank(min(value, _LIMIT - 1))
 
     def to_numpy(self) -> NDArray[np.int64]:
-        """Give all values, ascending; 8 bytes for each."""
+        """Return all values, ascending; 8 bytes each."""
         return np.frombuffer(self._bits.to_array(), dtype=np.int64)
 
     def batches(self, size: int) -> Iterator[NDArray[np.int64]]:
-        """Give all values, ascending, in pieces of `size`, the last one shorter.
+        """Yield all values, ascending, in batches of `size`; the last one may be smaller.
 
-        Takes some 16 bytes for each value of one piece, however many there are. Goes by windows of
-        `size` numbers, and by those alone that hold anything.
+        Takes about 16 bytes of memory per value of one batch. Decodes window by window of `size`
+        numbers, and only windows that are not empty.
 
         >>> [piece.tolist() for piece in Bitmap([3, 4, 7, 2**40]).batches(3)]
         [[3, 4, 7], [1099511627776]]
         """
         if size < 1:
-            raise InvalidArgumentError(f"a piece has a value at least, not {size}")
+            raise InvalidArgumentError(f"the size of a batch is 1 or more, got {size}")
         parts: list[NDArray[np.int64]] = []
         held = 0
         for found in self._windows(min(size, _WIDEST)):
@@ -155,7 +156,7 @@ class Bitmap:
             yield np.concatenate(parts)
 
     def _windows(self, width: int) -> Iterator[NDArray[np.int64]]:
-        """Give the values of each window that holds any; one begins at the first of its values."""
+        """Yield the values of each window that is not empty; a window begins at a value."""
         start = self.min
         while start is not None:
             stop = min(start + width, _LIMIT)
@@ -164,7 +165,7 @@ class Bitmap:
             start = next(self._bits.iter_equal_or_larger(stop), None)
 
     def to_mask(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Give one boolean for each number of the window, True where it is held.
+        """Return a boolean for each number of the window, True for those in the set.
 
         >>> Bitmap([3, 4, 7]).to_mask(2, 6)
         array([False,  True,  True, False])
@@ -176,9 +177,9 @@ class Bitmap:
         return mask[start - aligned :].view(np.bool_)
 
     def to_words(self, length: int) -> NDArray[np.uint64]:
-        """Give the numbers 0 to `length` - 1 as bits of 64-bit words, lowest bit first.
+        """Return the numbers 0 to `length` - 1 as bits of 64-bit words, lowest bit first.
 
-        Number p is bit p % 64 of word p // 64. Values from `length` up are left out.
+        Number p is bit p % 64 of word p // 64. Values of `length` and above are omitted.
 
         >>> Bitmap([0, 3, 64]).to_words(65)
         array([9, 1], dtype=uint64)
@@ -188,11 +189,11 @@ class Bitmap:
         return words[: -(-length // 64)].astype(np.uint64, copy=False)
 
     def isdisjoint(self, other: Bitmap) -> bool:
-        """Tell whether the two share no value."""
+        """Return whether the two have no value in common."""
         return self._bits.isdisjoint(other._bits)
 
     def issubset(self, other: Bitmap) -> bool:
-        """Tell whether every value is in `other` too."""
+        """Return whether every value is also in `other`."""
         return self._bits.issubset(other._bits)
 
     def __or__(self, other: object) -> Bitmap:
@@ -218,7 +219,7 @@ class Bitmap:
         return len(self._bits)
 
     def __iter__(self) -> Iterator[int]:
-        # Over a copy: run_optimize, when the bitmap is encoded meanwhile, moves the containers.
+        # Over a copy: encoding the bitmap meanwhile (run_optimize) moves its containers.
         return iter(self._bits.copy())
 
     def __eq__(self, other: object) -> bool:
@@ -246,7 +247,7 @@ def _wrap(bits: BitMap64) -> Bitmap:
 
 
 def _checked(values: ArrayLike, what: str, limit: int = _LIMIT - 1) -> NDArray[np.uint64]:
-    """Give `values` as a flat array of unsigned numbers, refusing what is not in [0, limit]."""
+    """Return `values` as a flat array of unsigned integers; reject values above the limit."""
     numbers = _as_integers(values)
     if numbers is None:
         raise InvalidArgumentError(
@@ -259,18 +260,18 @@ def _checked(values: ArrayLike, what: str, limit: int = _LIMIT - 1) -> NDArray[n
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or high > limit:
         raise InvalidArgumentError(f"{what} must lie in 0 to {limit}, got {low} to {high}")
-    if numbers.dtype == np.int64:  # the usual case; none is negative, so the bits can stay
+    if numbers.dtype == np.int64:  # the usual case; none is negative, so no copy is needed
         return numbers.view(np.uint64)
     return numbers.astype(np.uint64)
 
 
 def _as_integers(values: ArrayLike) -> NDArray[Any] | None:
     if isinstance(values, np.ma.MaskedArray):
-        return None  # what is masked would be taken for a value
+        return None  # masked entries would be taken for values
     try:
         numbers = np.asarray(values)
         if numbers.dtype.kind == "f" and not isinstance(values, np.ndarray):
-            numbers = np.array(values, dtype=object)  # numpy makes floats of large integers
+            numbers = np.array(values, dtype=object)  # numpy turns large integers into floats
     except ValueError:
         return None  # a list of lists of different lengths
     if numbers.ndim != 1:
@@ -287,8 +288,8 @@ def _check_window(start: int, stop: int) -> None:
 
 
 def _page_bytes(pages: Any, count: int) -> NDArray[np.uint8]:  # noqa: ANN401
-    """Give the bytes of `count` pages without copying them."""
-    if hasattr(pages, "combine_chunks"):  # an Arrow column, which may be in pieces
+    """Return the bytes of `count` pages without copying them."""
+    if hasattr(pages, "combine_chunks"):  # an Arrow column, maybe chunked
         pages = pages.combine_chunks()
     if hasattr(pages, "buffers"):
         octets, sizes = _arrow_bytes(pages)
@@ -305,7 +306,7 @@ def _page_bytes(pages: Any, count: int) -> NDArray[np.uint8]:  # noqa: ANN401
 
 
 def _arrow_bytes(column: Any) -> tuple[NDArray[np.uint8], set[int]]:  # noqa: ANN401
-    """The bytes of an Arrow column of binaries, and the sizes that these have."""
+    """Return the bytes of a binary Arrow column, and the distinct sizes of its values."""
     if column.null_count or str(column.type) not in ("binary", "large_binary"):
         raise InvalidArgumentError(
             f"pages must be binary and not null, got {column.type} with {column.null_count} nulls"

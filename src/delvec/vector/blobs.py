@@ -1,17 +1,17 @@
-"""The two blobs of Puffin files that hold deletes: position vectors and key vectors.
+"""The two blob types of Puffin files for deletes: deletion vectors and key vectors.
 
     deletion-vector-v1           row positions of one data file
-      referenced-data-file       its path, letter for letter as the manifest has it
-      cardinality                how many rows
+      referenced-data-file       its path, exactly as in the manifest
+      cardinality                number of rows
     equality-delete-vector-v1    values of one integer column, for any number of data files
       equality-field-id          the column's field id, equal to the blob's only field
-      cardinality                how many values
-      value-encoding             `non-negative`: a value is stored as it is
+      cardinality                number of values
+      value-encoding             `non-negative`: values are stored unchanged
       value-min, value-max       bounds, absent for an empty vector
 
 The first is Iceberg's (https://iceberg.apache.org/puffin-spec/#deletion-vector-v1-blob-type). The
-second is an extension with a magic number of its own in its frame: no other engine reads it, and
-none takes it for positions.
+second is an extension; its frame has a magic number of its own, so that no other engine takes it
+for positions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DeletionVector:
 
     @classmethod
     def from_blob(cls, blob: BlobMetadata, data: bytes | memoryview) -> DeletionVector:
-        """Decode a blob and check it against its properties.
+        """Return the decoded blob, checked against its properties.
 
         Raises:
             FormatError: With the offset in the Puffin file.
@@ -72,7 +72,7 @@ class DeletionVector:
             return cls(positions, data_file)
 
     def to_blob(self) -> Blob:
-        """Encode as a blob."""
+        """Return the encoded blob."""
         return Blob(
             DELETION_VECTOR,
             encode_frame(self.positions),
@@ -88,8 +88,8 @@ class DeletionVector:
 class EqualityDeleteVector:
     """Deleted values of one integer column, none negative.
 
-    Which files it covers is the manifest's to say; `partition_spec_id` only repeats it for people
-    who look at the blob.
+    The manifest decides which files it applies to; `partition_spec_id` only repeats that for people
+    who inspect the blob.
     """
 
     keys: Bitmap
@@ -98,7 +98,7 @@ class EqualityDeleteVector:
 
     @classmethod
     def from_blob(cls, blob: BlobMetadata, data: bytes | memoryview) -> EqualityDeleteVector:
-        """Decode a blob and check it against its properties.
+        """Return the decoded blob, checked against its properties.
 
         Raises:
             FormatError: With the offset in the Puffin file.
@@ -116,7 +116,7 @@ class EqualityDeleteVector:
             return cls(keys, field_id, _number(blob, "partition-spec-id") if has_spec else None)
 
     def to_blob(self) -> Blob:
-        """Encode as a blob."""
+        """Return the encoded blob."""
         if self.field_id < 0 or (self.partition_spec_id or 0) < 0:
             raise InvalidArgumentError(
                 f"ids are not negative, got field {self.field_id}, spec {self.partition_spec_id}"
@@ -142,23 +142,22 @@ def from_frames(
     *,
     properties: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[bytes, NDArray[np.int64]]:
-    """Make a Puffin file of deletion vectors that are encoded already, such as Delta's.
+    """Return a Puffin file of encoded deletion vectors, such as Delta's.
 
-    Works on columns (lists, numpy or Arrow) and makes no object per vector: a file may hold
-    100,000.
+    Works on columns (lists, numpy or Arrow) without an object per vector: a file may hold 100,000.
 
     Args:
         frames: The vectors.
-        data_files: The path of each one's data file, letter for letter as the manifest has it.
-        cardinalities: How many rows each marks.
-        properties: More properties of the blobs: a name, and a text for each vector.
+        data_files: The path of the data file of each, exactly as in the manifest.
+        cardinalities: The number of deleted rows of each.
+        properties: Further properties of the blobs: a name, and a string for each vector.
 
     Returns:
         The file's bytes, and each vector's offset in it; lengths are those of `frames`.
 
     Raises:
-        InvalidArgumentError: A vector has no data file, an empty name, or no rows. Left out of the
-            footer it would be lost for those who read by it, and its rows would come back.
+        InvalidArgumentError: A vector has no data file, an empty path, or no rows. Without its
+            entry in the footer readers would not find it, and its rows would reappear.
     """
     offsets = frames.offsets + np.int64(HEADER_SIZE)
     entries = _footer_entries(offsets, frames.lengths, data_files, cardinalities, properties or {})
@@ -172,7 +171,7 @@ def _footer_entries(
     cardinalities: Sequence[int] | NDArray[np.int64],
     properties: Mapping[str, Sequence[str]],
 ) -> memoryview:
-    """The footer's entries as JSON, joined column by column in Arrow: 6x faster than in Python."""
+    """Return the footer's entries as JSON, joined column by column in Arrow: 6x faster."""
     import pyarrow as pa  # noqa: PLC0415  (slow to import; small files do without)
     import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -181,8 +180,8 @@ def _footer_entries(
     if len(names) and (not pc.min(pc.binary_length(names)).as_py() or pc.min(counts).as_py() < 1):
         raise InvalidArgumentError("a vector has no name of a data file, or no rows")
     more: list[Any] = []
-    for name, texts in properties.items():
-        column = _column(texts, pa.large_string(), len(offsets), f"texts of the property {name}")
+    for name, values in properties.items():
+        column = _column(values, pa.large_string(), len(offsets), f"values of property {name}")
         more += [f'",{quote(name)}:"', _escaped(column)]
     columns = [
         (
@@ -198,17 +197,17 @@ def _footer_entries(
         counts.cast(pa.large_string()),
         *more,
         '"}}',
-        "",  # between them
+        "",  # the separator
     ]
     literal = [pa.scalar(c, pa.large_string()) if isinstance(c, str) else c for c in columns]
     joined = pc.binary_join_element_wise(*literal)
-    _, bounds, text_of_all = joined.buffers()
+    _, bounds, data = joined.buffers()
     end = int(np.frombuffer(bounds, dtype=np.int64)[len(joined)])
-    return memoryview(text_of_all)[1:end]  # without the comma before the first
+    return memoryview(data)[1:end]  # without the comma before the first
 
 
 def _column(values: Any, kind: pa.DataType, length: int, what: str) -> pa.Array:  # noqa: ANN401
-    """The values as one Arrow array of that type and length, none of them null."""
+    """Return the values as one Arrow array of that type and length, without nulls."""
     import pyarrow as pa  # noqa: PLC0415
 
     try:
@@ -224,15 +223,15 @@ def _column(values: Any, kind: pa.DataType, length: int, what: str) -> pa.Array:
     return column
 
 
-def _escaped(texts: pa.LargeStringArray) -> pa.LargeStringArray:
-    """The texts as they stand between the quotes of JSON; mostly there is nothing to do."""
+def _escaped(strings: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Return strings escaped for JSON, without quotes; most need no change."""
     import pyarrow as pa  # noqa: PLC0415
 
-    octets = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
+    octets = np.frombuffer(strings.buffers()[2] or b"", dtype=np.uint8)
     special = (octets < 0x20) | (octets == ord('"')) | (octets == ord("\\"))
     if not special.any():
-        return texts
-    return pa.array([quote(text)[1:-1] for text in texts.to_pylist()], pa.large_string())
+        return strings
+    return pa.array([quote(each)[1:-1] for each in strings.to_pylist()], pa.large_string())
 
 
 def _require_plain(blob: BlobMetadata, kind: str, data: bytes | memoryview) -> None:

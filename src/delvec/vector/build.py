@@ -1,9 +1,9 @@
-"""Fast ways into CRoaring: whole containers at a time, by way of the portable bytes.
+"""Fast construction of bitmaps: whole containers at a time, through the portable form.
 
-Handing numbers over one by one costs CRoaring some 18 ns each. Numbers that ascend already, and
-pages of bits, are cut at the borders of containers (65,536 values) by numpy instead, laid out as
-the bytes that CRoaring would write, and decoded (and validated) from there: 3 to 5 times faster
-for ten million positions, 20 times for pages that are full.
+Adding numbers one by one costs CRoaring about 18 ns each. Here, sorted numbers and pages of bits
+are split at container boundaries (65,536 values) by numpy, laid out as the bytes that CRoaring
+would write, and decoded (and validated) from these: 3 to 5 times faster for ten million positions,
+20 times for full pages.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["PAGE_BITS", "PAGE_BYTES", "from_numbers", "from_pages"]
 PAGE_BITS: Final = 32_768
 PAGE_BYTES: Final = PAGE_BITS // 8
 
-_BLOCK: Final = 1 << 20  # numbers laid out at once: what fits a cache is twice as fast
-_WORTH_IT: Final = 4096  # numbers from which numpy's fixed costs are made up for
-_MAX_BUCKETS: Final = 16  # each costs a dozen calls of numpy; scattered keys have thousands
+_BLOCK: Final = 1 << 20  # numbers laid out at once: twice as fast when they fit the CPU cache
+_WORTH_IT: Final = 4096  # fewer numbers do not make up for numpy's fixed costs
+_MAX_BUCKETS: Final = 16  # each costs a dozen numpy calls; scattered keys have thousands
 _EXPANDED_AT_ONCE: Final = 4096  # containers, at most 4,096 values of 8 bytes in each: 128 MiB
 _BUCKET_HEADER: Final = Struct("<III")  # key, cookie, container count
 _LOW: Final = np.uint64(0xFFFF)
@@ -37,11 +37,11 @@ _BITS_OF_LOW: Final = np.uint64(16)
 
 
 def from_numbers(numbers: NDArray[np.uint64]) -> BitMap64:
-    """Build from numbers in any order; those that ascend are laid out, others handed over."""
+    """Return the bitmap of numbers in any order; the fast path needs sorted, distinct ones."""
     if len(numbers) < _WORTH_IT or not (numbers[1:] > numbers[:-1]).all():
-        return _handed_over(numbers)
+        return _added_one_by_one(numbers)
     if int(numbers[-1] >> np.uint64(32)) - int(numbers[0] >> np.uint64(32)) >= _MAX_BUCKETS:
-        return _handed_over(numbers)
+        return _added_one_by_one(numbers)
     bits = BitMap64()
     for block in _blocks(numbers):
         bits |= _laid_out(block)
@@ -49,7 +49,7 @@ def from_numbers(numbers: NDArray[np.uint64]) -> BitMap64:
 
 
 def from_pages(indexes: NDArray[np.uint64], pages: NDArray[np.uint8]) -> BitMap64:
-    """Unite pages of bits, page i beginning at number 32,768 * i; full ones are never expanded."""
+    """Return the union of pages of bits, where page i begins at number 32,768 * i."""
     indexes, pages = _united(indexes, pages)
     keys, slots = np.unique(indexes >> np.uint64(1), return_inverse=True)
     halves = np.zeros((len(keys), 2, PAGE_BYTES), dtype=np.uint8)
@@ -66,15 +66,15 @@ def from_pages(indexes: NDArray[np.uint64], pages: NDArray[np.uint8]) -> BitMap6
     return bits
 
 
-def _handed_over(numbers: NDArray[np.uint64]) -> BitMap64:
-    # CRoaring takes array.array by pointer; from any other buffer each number becomes an object.
+def _added_one_by_one(numbers: NDArray[np.uint64]) -> BitMap64:
+    # CRoaring reads array.array by pointer; of any other buffer each number becomes an object.
     buffer = array("Q")
     buffer.frombytes(np.ascontiguousarray(numbers).data.cast("B"))
     return BitMap64(buffer, optimize=False)
 
 
 def _blocks(numbers: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
-    """Cut ascending numbers into blocks that end where a container ends."""
+    """Yield sorted numbers in blocks that end at container boundaries."""
     start = 0
     while start < len(numbers):
         stop = start + _BLOCK
@@ -106,14 +106,14 @@ def _laid_out(numbers: NDArray[np.uint64]) -> BitMap64:
 def _arrays(
     keys: NDArray[np.uint64], counts: NDArray[np.int64], numbers: NDArray[np.uint64]
 ) -> BitMap64:
-    """Build containers of at most 4,096 values each, from these values, ascending."""
+    """Return a bitmap of array containers (at most 4,096 values each), from sorted values."""
     return _decoded(keys, counts, 2 * counts, numbers.astype("<u2").view(np.uint8))
 
 
 def _bitsets(
     keys: NDArray[np.uint64], counts: NDArray[np.int64], bitsets: NDArray[np.uint8]
 ) -> BitMap64:
-    """Build containers of more than 4,096 values each, from their 65,536 bits."""
+    """Return a bitmap of bitset containers (more than 4,096 values each), from their bits."""
     sizes = np.full(len(keys), BITSET_SIZE)
     return _decoded(keys, counts, sizes, bitsets.reshape(-1))
 
@@ -124,7 +124,7 @@ def _decoded(
     sizes: NDArray[np.int64],
     bodies: NDArray[np.uint8],
 ) -> BitMap64:
-    """Decode containers: keys ascending, numbers of values, sizes, and bytes back to back."""
+    """Return the bitmap of containers: keys (sorted), cardinalities, sizes, concatenated bytes."""
     buckets, firsts = np.unique(keys >> np.uint64(32 - 16), return_index=True)
     bounds = [*firsts.tolist(), len(keys)]
     ends = np.concatenate(([0], np.cumsum(sizes)))
@@ -134,7 +134,7 @@ def _decoded(
         header = np.empty((last - first, 2), dtype="<u2")
         header[:, 0] = keys[first:last] & _LOW
         header[:, 1] = counts[first:last] - 1
-        # A container's offset counts from the cookie, behind which are 8 bytes for each of them.
+        # Offsets of containers count from the cookie; 8 bytes of header per container follow it.
         offsets = 8 + 8 * (last - first) + ends[first:last] - ends[first]
         parts += [
             _BUCKET_HEADER.pack(bucket, COOKIE_WITHOUT_RUNS, last - first),
@@ -146,7 +146,7 @@ def _decoded(
 
 
 def _ones(octets: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """The numbers of the bits that are set; only bytes that hold one are expanded."""
+    """Return the numbers of the set bits; only bytes that are not zero are expanded."""
     used = np.flatnonzero(octets)
     hits = np.flatnonzero(np.unpackbits(octets[used], bitorder="little"))
     numbers: NDArray[np.int64] = used[hits >> 3] * 8 + (hits & 7)
@@ -156,7 +156,7 @@ def _ones(octets: NDArray[np.uint8]) -> NDArray[np.uint64]:
 def _united(
     indexes: NDArray[np.uint64], pages: NDArray[np.uint8]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-    """Sort pages by index and unite those that share one."""
+    """Return pages sorted by index, those of one index united."""
     order = np.argsort(indexes, kind="stable")
     indexes, pages = indexes[order], pages[order]
     unique, firsts = np.unique(indexes, return_index=True)

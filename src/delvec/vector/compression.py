@@ -1,8 +1,8 @@
-"""LZ4 and Zstandard frames of Puffin files, expanded without trusting what they claim.
+"""LZ4 and Zstandard frames of Puffin files, decompressed without trusting their claims.
 
-Puffin demands one frame that tells the size of its content. That size is read first and refused
-beyond `MAX_EXPANSION` times the input, so that a few bytes cannot ask for gigabytes; the codecs
-(Arrow's) then fail where the content is not exactly as long as it was said to be.
+Puffin requires one frame with its content size. That size is read first and rejected above
+`MAX_EXPANSION` times the input, so that a few bytes cannot allocate gigabytes; the codecs (Arrow's)
+then fail if the content does not have exactly that size.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from delvec.errors import FormatError
 __all__ = ["MAX_EXPANSION", "decompress", "detect"]
 
 MAX_EXPANSION: Final = 64
-"""What is compressed more than this is refused as a bomb; footers of many paths reach some 20."""
+"""Higher ratios are rejected as decompression bombs; footers of many paths reach about 20."""
 
 _MAGICS: Final = {b"\x04\x22\x4d\x18": "lz4", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 def detect(data: bytes | memoryview) -> str | None:
-    """Tell the codec by the frame's magic number."""
+    """Return the codec, by the magic number of the frame."""
     return _MAGICS.get(bytes(data[:4]))
 
 
 def decompress(data: bytes | memoryview, codec: str) -> bytes:
-    """Expand one frame of `lz4` or `zstd`.
+    """Return the content of one `lz4` or `zstd` frame.
 
     Raises:
-        FormatError: It is not such a frame, is damaged, or expands beyond all reason.
+        FormatError: It is not such a frame, is damaged, or expands too much.
     """
     import pyarrow as pa  # noqa: PLC0415  (slow to import and rarely needed)
 
@@ -48,7 +48,7 @@ def decompress(data: bytes | memoryview, codec: str) -> bytes:
             found="none" if size is None else size,
         )
     try:
-        # Not by streaming: Arrow's streams leak memory when a frame turns out to be damaged.
+        # Not streamed: Arrow's streams leak memory when a frame is damaged.
         expanded: bytes = pa.decompress(data, decompressed_size=size, codec=codec, asbytes=True)
     except (OSError, pa.ArrowException) as error:
         raise FormatError(f"damaged {codec} frame ({error})", offset=0) from error
@@ -56,15 +56,15 @@ def decompress(data: bytes | memoryview, codec: str) -> bytes:
 
 
 def _lz4_content_size(head: bytes) -> int | None:
-    """See https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md#frame-descriptor."""
+    """Return the content size; see https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md#frame-descriptor."""
     has_size = len(head) >= 14 and head[4] >> 3 & 1
     return int.from_bytes(head[6:14], "little") if has_size else None
 
 
 def _zstd_content_size(head: bytes) -> int | None:
-    """See https://www.rfc-editor.org/rfc/rfc8878#name-frame-header."""
+    """Return the content size; see https://www.rfc-editor.org/rfc/rfc8878#name-frame-header."""
     if len(head) < 18:
-        head += bytes(18 - len(head))  # a frame this short fails later, whatever it says
+        head += bytes(18 - len(head))  # a frame this short fails later in any case
     descriptor = head[4]
     single_segment = descriptor >> 5 & 1
     width = (single_segment, 2, 4, 8)[descriptor >> 6]

@@ -1,9 +1,9 @@
 """Delta's container of vectors: `deletion_vector_<uuid>.bin`.
 
     1 byte    version, 1
-    frames    back to back; a descriptor's offset points at a frame's length field
+    frames    concatenated; the offset of a descriptor is that of a frame's length field
 
-The log, not the file, says which frames are alive: a file may hold frames that nobody uses.
+The log, not the file, decides which frames are live: a file may contain unused frames.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_FILE_SIZE", "TARGET_SIZE", "VectorFile", "frame_ranges", "from_frames", "pack"]
 
 TARGET_SIZE: Final = 2 * 1024 * 1024
-"""Where delta-spark, too, begins the next file."""
+"""The size from which the next file is begun, as in delta-spark."""
 
 MAX_FILE_SIZE: Final = 2**31 - 1
 """Offsets in the log are signed 32-bit integers."""
@@ -49,10 +49,10 @@ class VectorFile:
 def pack(
     vectors: Iterable[Bitmap], *, target_size: int = TARGET_SIZE, prefix: str = ""
 ) -> Iterator[VectorFile]:
-    """Encode vectors into as few files of about `target_size` as they need, in order.
+    """Yield files of about `target_size` with the encoded vectors, in order.
 
     Lazy: one file is in memory at a time. A vector larger than `target_size` gets a file of its
-    own; an empty one is refused, since no engine expects it in a log.
+    own; an empty one is rejected: no engine expects it in a log.
 
     >>> from delvec.vector import Bitmap
     >>> [file] = pack([Bitmap([0, 9]), Bitmap([5])])
@@ -65,7 +65,7 @@ def pack(
     for vector in vectors:
         if not vector:
             raise InvalidArgumentError(
-                "an empty vector has no place in a file", hint="commit the data file without one"
+                "an empty vector cannot be stored", hint="commit the data file without one"
             )
         frame = encode_frame(vector)
         if frames and size + len(frame) > target_size:
@@ -85,7 +85,7 @@ def from_frames(
     prefix: str = "",
     uuid: UUID | None = None,
 ) -> VectorFile:
-    """Make a file of frames that are encoded already, such as those copied out of Puffin."""
+    """Return a file of encoded frames, such as frames copied from Puffin."""
     if len(cardinalities) != len(frames.offsets):
         raise InvalidArgumentError(
             f"{len(frames.offsets)} frames but {len(cardinalities)} cardinalities"
@@ -98,17 +98,17 @@ def from_frames(
         uuid or uuid4(), prefix=prefix, offset=1, size_in_bytes=0, cardinality=0
     )
     offsets, sizes = 1 + frames.offsets, frames.lengths - FRAME_OVERHEAD
-    counts = np.asarray(cardinalities, dtype=np.int64)  # a log holds Python's integers only
+    counts = np.asarray(cardinalities, dtype=np.int64)  # JSON takes Python's integers only
     columns = zip(offsets.tolist(), sizes.tolist(), counts.tolist(), strict=True)
     descriptors = tuple(Descriptor("u", first.path_or_inline, *column) for column in columns)
     return VectorFile(str(first.file_path), bytes([_VERSION]) + frames.data, descriptors)
 
 
 def frame_ranges(data: bytes | memoryview, *, path: str | None = None) -> Iterator[tuple[int, int]]:
-    """Walk a whole file and yield offset and length of each frame, without checking frames.
+    """Yield offset and length of each frame of a file, without checking the frames.
 
     Raises:
-        FormatError: The version is not 1, or the last frame is cut short.
+        FormatError: The version is not 1, or the last frame is truncated.
     """
     view = memoryview(data)
     with located(path):

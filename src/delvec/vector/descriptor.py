@@ -1,4 +1,4 @@
-"""The descriptor: how a Delta log entry says where a file's deletion vector is.
+"""The descriptor: where the deletion vector of a file is stored, by its Delta log entry.
 
     {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
      "offset": 4, "sizeInBytes": 40, "cardinality": 6}
@@ -41,7 +41,7 @@ _FIRST_OFFSET: Final = 1  # of a container file, after its version byte
 _INT_LIMIT: Final = 2**31
 _LONG_LIMIT: Final = 2**63
 _INLINE: Final = "an inline deletion vector"
-# Engines write a few letters and digits, if anything.
+# Engines write a few letters and digits, or nothing.
 _PREFIX: Final = re.compile(r"([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?")
 _URI: Final = re.compile(
     r"((?P<scheme>[a-z][a-z0-9+.-]*):)?(//(?P<authority>[^/?#]*))?(?P<path>/[^?#\s]*)"
@@ -56,7 +56,7 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """Where a vector is, how large, and how many rows it marks.
+    """Where a deletion vector is stored, its size, and the number of rows that it deletes.
 
     >>> d = Descriptor.relative(UUID(int=1), offset=1, size_in_bytes=36, cardinality=2)
     >>> d.unique_id, d.file_path
@@ -73,14 +73,14 @@ class Descriptor:
     def relative(
         cls, uuid: UUID, *, prefix: str = "", offset: int, size_in_bytes: int, cardinality: int
     ) -> Descriptor:
-        """Describe a vector in a file of the table: the one form that every engine reads."""
+        """Return the descriptor of a vector in a file of the table, the form all engines read."""
         if not _PREFIX.fullmatch(prefix):
             raise InvalidArgumentError(f"a prefix is made of letters and digits, got {prefix!r}")
         return cls("u", prefix + z85.encode(uuid.bytes), offset, size_in_bytes, cardinality)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Descriptor:
-        """Read the `deletionVector` object of a log entry.
+        """Parse the `deletionVector` object of a log entry.
 
         Raises:
             FormatError: A field is missing, of the wrong type or out of bounds.
@@ -108,7 +108,7 @@ class Descriptor:
         )
 
     def to_json(self) -> dict[str, str | int]:
-        """Give the `deletionVector` object of a log entry; an absent offset is left out."""
+        """Return the `deletionVector` object of a log entry; without an offset if there is none."""
         fields = {
             "storageType": self.storage_type,
             "pathOrInlineDv": self.path_or_inline,
@@ -120,7 +120,7 @@ class Descriptor:
 
     @property
     def unique_id(self) -> str:
-        """Delta's identity of a vector: with the data file's path it keys log replay."""
+        """Delta's unique id of a vector: with the path of the data file, the key of log replay."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline}{suffix}"
 
@@ -128,10 +128,10 @@ class Descriptor:
     def file_path(self) -> str | None:
         """The file that holds the vector; None if it is inline.
 
-        Relative to the table's root for `u`. For `p` absolute and percent-decoded, as `Storage`
-        takes names: a plain path on local disk, else scheme, bucket and the key as it is. Checked
-        against climbing out by `..`; whether an absolute path may be followed is for the reader of
-        the table to decide.
+        Relative to the root of the table for `u`. For `p` absolute and percent-decoded, as
+        `Storage` takes names: a plain path on local disk, else scheme, bucket and literal key.
+        Paths with `..` are rejected; whether an absolute path may be followed is decided by the
+        reader of the table.
         """
         if self.storage_type == "i":
             return None
@@ -160,14 +160,14 @@ class Descriptor:
     def file_range(self) -> tuple[int, int]:
         """Offset and length of the whole frame in the file: one range read.
 
-        The specification reads an absent offset as 0, where the version byte is; the first vector
-        of a file is at 1, which is what delta-rs takes and what can be meant.
+        By the specification an absent offset is 0, where the version byte is. The first vector of a
+        file is at 1, which delta-rs assumes, and which must be meant.
         """
         start = _FIRST_OFFSET if self.offset is None else self.offset
         return start, self.size_in_bytes + FRAME_OVERHEAD
 
     def decode(self, frame: bytes | memoryview | None = None) -> Bitmap:
-        """Decode the vector, checked against all that the descriptor says.
+        """Return the decoded vector, checked against the descriptor.
 
         Args:
             frame: The bytes of `file_range`; None for an inline vector.
@@ -198,15 +198,17 @@ class Descriptor:
         try:
             return decode_frame(frame, cardinality=self.cardinality, allow_native=True)
         except FormatError:
-            with located(self.file_path, start):  # only now: to know the path costs as much
+            with located(
+                self.file_path, start
+            ):  # only now: computing the path costs as much as decoding
                 raise
 
     def inline_payload(self) -> bytes:
-        """Give the payload of an inline vector, whichever way its text was padded."""
+        """Return the payload of an inline vector, in either Z85 padding."""
         return z85.decode(self.path_or_inline, self.size_in_bytes)
 
     def inline_frame(self) -> bytes:
-        """Give an inline vector as the frame that a Puffin file holds."""
+        """Return the frame of an inline vector, as a Puffin file stores it."""
         if self._is_empty:
             return encode_frame(Bitmap())
         with located(_INLINE):
@@ -214,7 +216,7 @@ class Descriptor:
 
     @property
     def _is_empty(self) -> bool:
-        """Whether this is delta-spark's notion of no vector, which has no bytes at all."""
+        """Whether this is delta-spark's empty descriptor, which has no bytes at all."""
         return self.cardinality == 0 and self.size_in_bytes == 0
 
 
@@ -230,7 +232,7 @@ def _integer(value: Mapping[str, Any], name: str, limit: int) -> int:
 
 
 def _absolute_path(encoded: str) -> str:
-    """Decode the path of type `p`, refusing whatever two readers could take for two files."""
+    """Return the decoded path of type `p`; reject one that readers could interpret differently."""
     parts = _URI.fullmatch(encoded)
     path = _percent_decoded(parts["path"]) if parts else None
     if not parts or path is None or not {"", ".", ".."}.isdisjoint(path[1:].split("/")):

@@ -1,8 +1,8 @@
-"""The way out of CRoaring: containers copied as the bits that they are.
+"""Fast expansion of bitmaps to bits, container by container.
 
-CRoaring gives values one by one, 8 bytes each, which for ten million rows is far more than the rows
-take as bits. Here its portable bytes are read instead, container by container: bitsets are copied,
-runs filled, and only sparse containers go by their values.
+CRoaring returns values one by one, 8 bytes each, which for ten million rows is far more than the
+rows take as bits. Here the portable form is read instead: bitset containers are copied, runs are
+filled, and only sparse containers are expanded value by value.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _COUNT: Final = Struct("<Q")
 _KEY_AND_COOKIE: Final = Struct("<II")
 _U32: Final = Struct("<I")
 _CONTAINER_BITS: Final = 8 * BITSET_SIZE
-# Up to these, going through a container's 65,536 bits one by one costs more.
+# Up to these counts, setting single bits or runs is faster than packing 65,536 booleans.
 _FEW_VALUES: Final = 512
 _FEW_RUNS: Final = 64
 
 
 def to_octets(bits: BitMap64, start: int, stop: int) -> NDArray[np.uint8]:
-    """Give the numbers of [start, stop) as bits, lowest first, and more zeros to fill a container.
+    """Return the numbers of [start, stop) as bits, lowest first, zero-padded to a container.
 
-    `start` must be a multiple of 65,536. Takes an eighth of a byte for each number of the window
-    and the encoded size of what is in it.
+    `start` must be a multiple of 65,536. Takes one bit of memory per number of the window, and the
+    encoded size of the values in it.
     """
     octets = np.zeros(-(-(stop - start) // _CONTAINER_BITS) * BITSET_SIZE, dtype=np.uint8)
     if not bits or bits.min() >= stop or bits.max() < start:
@@ -49,7 +49,7 @@ def to_octets(bits: BitMap64, start: int, stop: int) -> NDArray[np.uint8]:
 
 
 def _expand_bucket(data: memoryview, position: int, octets: NDArray[np.uint8], start: int) -> int:
-    """Set the bits of one bucket of sound bytes, and give where the next one begins."""
+    """Set the bits of one bucket of valid bytes; return where the next one begins."""
     key, cookie = _KEY_AND_COOKIE.unpack_from(data, position)
     cookie_at = position + 4
     if cookie == COOKIE_WITHOUT_RUNS:
@@ -104,7 +104,7 @@ def _fill_runs(data: memoryview, at: int, target: NDArray[np.uint8]) -> int:
 
 
 def _fill(target: NDArray[np.uint8], first: int, last: int) -> None:
-    """Set the bits from first to last, both included."""
+    """Set the bits from first to last, inclusive."""
     start, end = first >> 3, last >> 3
     head, tail = 0xFF << (first & 7) & 0xFF, 0xFF >> (7 - (last & 7))
     if start == end:
@@ -116,7 +116,7 @@ def _fill(target: NDArray[np.uint8], first: int, last: int) -> None:
 
 
 def _set(octets: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
-    """Set the bits of these numbers, which ascend; those of one byte are put together first."""
+    """Set the bits of sorted numbers; bits of one byte are combined first."""
     places = numbers >> 3
     firsts = np.flatnonzero(np.diff(places, prepend=-1))
     bits = np.left_shift(np.uint8(1), (numbers & 7).astype(np.uint8))

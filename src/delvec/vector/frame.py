@@ -1,4 +1,4 @@
-"""The frame: how Delta files and Iceberg Puffin files both hold a bitmap, byte for byte alike.
+"""The frame: the encoding of a bitmap that Delta and Iceberg share, byte for byte.
 
     4 bytes   length of the payload, big-endian
     payload   4 bytes magic, then the bitmap in the portable 64-bit Roaring form
@@ -7,7 +7,7 @@
 Delta calls it an on-disk deletion vector
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#deletion-vector-file-storage-format),
 Iceberg a deletion-vector-v1 blob (https://iceberg.apache.org/puffin-spec/). Because they are the
-same bytes, a frame is carried from one to the other by copying it: see `frames`.
+same bytes, a frame is converted from one to the other by copying it: see `frames`.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ POSITIONS: Final = bytes.fromhex("d1d33964")
 
 KEYS: Final = b"EDV1"
 """The magic of a bitmap of key values. Not that of positions: stock Iceberg would take two such
-blobs for position vectors, merge them and lose the deletes; this way it refuses them."""
+blobs for position vectors, merge them and lose the deletes; it rejects this magic."""
 
 FRAME_OVERHEAD: Final = 8
-"""What a frame adds to its payload: length and CRC."""
+"""The bytes that a frame adds to its payload: length and CRC."""
 
 EMPTY_PAYLOAD: Final = 12
-"""The smallest payload: magic and a bucket count of 0."""
+"""The size of the smallest payload: magic and a bucket count of 0."""
 
 MAX_POSITION: Final = (2**31 - 2) << 32 | 0x8000_0000
-"""The largest row position that every engine can hold (Iceberg's Java bitmap sets the limit)."""
+"""The largest row position that every engine supports (the limit is Iceberg's Java bitmap)."""
 
 _NATIVE_MAGIC: Final = bytes.fromhex("d0d33964")
 _MAX_PAYLOAD: Final = 2**31 - 1 - FRAME_OVERHEAD
@@ -71,7 +71,7 @@ _MAGIC_SIZE: Final = 4
 
 
 def encode_frame(bitmap: Bitmap, magic: bytes = POSITIONS) -> bytes:
-    """Encode a bitmap as a frame, run-optimised.
+    """Return a bitmap as a frame, run-optimised.
 
     >>> encode_frame(Bitmap([0, 9])).hex(" ", 4)[:35]
     '00000024 d1d33964 01000000 00000000'
@@ -84,9 +84,9 @@ def encode_frame(bitmap: Bitmap, magic: bytes = POSITIONS) -> bytes:
 
 
 def frame_payload(payload: bytes | memoryview) -> bytes:
-    """Put length and CRC around a payload that has neither, such as Delta's inline vectors.
+    """Return the frame of a payload without length and CRC, such as Delta's inline vectors.
 
-    A payload in Delta's native layout is encoded anew, since nobody reads that from a Puffin file.
+    A payload in Delta's native layout is re-encoded: no engine reads it from a Puffin file.
     """
     view = memoryview(payload)
     if bytes(view[:_MAGIC_SIZE]) == _NATIVE_MAGIC:
@@ -102,20 +102,20 @@ def decode_frame(
     cardinality: int | None = None,
     allow_native: bool = False,
 ) -> Bitmap:
-    """Decode one frame after checking length, CRC, magic, structure and cardinality.
+    """Return the bitmap of one frame; checks length, CRC, magic, structure and cardinality.
 
     Args:
         data: The frame and nothing else.
-        magic: Which kind of bitmap is expected.
-        cardinality: How many values the frame's descriptor promises, if it does.
-        allow_native: Also accept the older Delta layout, which delta-spark still reads.
+        magic: The expected kind of bitmap.
+        cardinality: The number of values by the descriptor, if known.
+        allow_native: Also accept Delta's older native layout, which delta-spark still reads.
 
     Raises:
-        FormatError: With the offset inside `data`; `ChecksumError`, `MagicError` and
-            `TruncatedError` where these are the cause.
+        FormatError: With the offset inside `data`; a `ChecksumError`, `MagicError` or
+            `TruncatedError` where that is the cause.
     """
-    payload, checksum = _taken_apart(memoryview(data))
-    with _checksum_held_against(payload, checksum):
+    payload, checksum = _split(memoryview(data))
+    with _checksum_verified(payload, checksum):
         return decode_payload(
             payload,
             magic=magic,
@@ -133,9 +133,9 @@ def decode_payload(
     allow_native: bool = False,
     offset: int = 0,
 ) -> Bitmap:
-    """Decode magic and bitmap; arguments and errors as in `decode_frame`.
+    """Return the bitmap of a payload; arguments and errors as in `decode_frame`.
 
-    `offset` is where the payload begins in what the caller holds, for the errors.
+    `offset` is where the payload begins in the bytes of the caller, for errors.
     """
     view = memoryview(payload)
     found = _require_magic(view, magic, offset=offset, also=_NATIVE_MAGIC if allow_native else b"")
@@ -153,8 +153,8 @@ def decode_payload(
 
 
 def check_frame(data: bytes | memoryview, *, magic: bytes = POSITIONS) -> memoryview:
-    """Check length, CRC and magic, give the payload; the bitmap itself is not looked at."""
-    payload, checksum = _taken_apart(memoryview(data))
+    """Return the payload of a frame; checks length, CRC and magic, not the bitmap itself."""
+    payload, checksum = _split(memoryview(data))
     _require_checksum(checksum, crc32(payload))
     _require_magic(payload, magic, offset=_LENGTH.size)
     if len(payload) < EMPTY_PAYLOAD:
@@ -168,8 +168,8 @@ def check_frame(data: bytes | memoryview, *, magic: bytes = POSITIONS) -> memory
 
 
 def portable_frame(frame: bytes | memoryview) -> bytes:
-    """Give the frame as Iceberg reads it: itself, or anew if it is in Delta's native layout."""
-    payload, checksum = _taken_apart(memoryview(frame))
+    """Return the frame as Iceberg reads it: itself, or re-encoded from Delta's native layout."""
+    payload, checksum = _split(memoryview(frame))
     _require_checksum(checksum, crc32(payload))
     return frame_payload(payload)
 
@@ -186,8 +186,8 @@ def _framed(*parts: bytes | memoryview) -> bytes:
     return b"".join((_LENGTH.pack(size), *parts, _LENGTH.pack(checksum)))
 
 
-def _taken_apart(view: memoryview) -> tuple[memoryview, int]:
-    """The payload and the checksum that it should have."""
+def _split(view: memoryview) -> tuple[memoryview, int]:
+    """Return the payload and its expected checksum."""
     if len(view) < FRAME_OVERHEAD + _MAGIC_SIZE:
         raise TruncatedError(
             "too short for a frame",
@@ -208,11 +208,11 @@ def _taken_apart(view: memoryview) -> tuple[memoryview, int]:
 
 
 @contextmanager
-def _checksum_held_against(payload: memoryview, checksum: int) -> Iterator[None]:
-    """Check the CRC of a small payload before the block, of a large one beside it.
+def _checksum_verified(payload: memoryview, checksum: int) -> Iterator[None]:
+    """Verify the CRC of a small payload before the block, of a large one in parallel to it.
 
-    The CRC of a large payload takes a third of the time that decoding does, and needs no lock of
-    Python's. Decoding is safe on any bytes; a wrong checksum wins over whatever it says of them.
+    The CRC of a large payload takes a third of the time of decoding, and releases the GIL. Decoding
+    is safe on any bytes; a wrong checksum takes precedence over any error of decoding.
     """
     if len(payload) < _LARGE:
         _require_checksum(checksum, crc32(payload))
@@ -250,7 +250,7 @@ def _require_magic(view: memoryview, magic: bytes, *, offset: int, also: bytes =
 
 
 def _native_to_portable(body: memoryview) -> memoryview:
-    """Rewrite Delta's native layout: lengths before the bitmaps, keys by their place.
+    """Return Delta's native layout (lengths before bitmaps, keys implicit) in the portable form.
 
     4 bytes count, then per bitmap 4 bytes length and a 32-bit Roaring bitmap, all little-endian.
     """

@@ -1,4 +1,4 @@
-"""Many frames at once, as columns: how vectors are carried between Delta and Iceberg."""
+"""Many frames at once, as columns: how vectors are copied between Delta and Iceberg."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["Frames", "copy_frames", "count_positions"]
 
 _FIELD = 4  # bytes of a length, a magic number and a CRC
-# Where a frame says how many 32-bit bitmaps it has, and where the first one begins.
+# The offsets of the number of 32-bit bitmaps in a frame, and of the first bitmap.
 _BUCKETS_AT, _BITMAP_AT = 8, 20
-_PAIR = 4  # bytes of a container's key and of its number of values less one
+_PAIR = 4  # bytes of a container's key and of its cardinality minus one
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """Frames back to back in one buffer.
+    """Frames, concatenated in one buffer.
 
     `offsets` and `lengths` span whole frames: length field to CRC.
     """
@@ -44,14 +44,14 @@ class Frames:
 
     @classmethod
     def join(cls, frames: Iterable[bytes]) -> Frames:
-        """Put frames together that are encoded already."""
+        """Concatenate encoded frames."""
         parts = list(frames)
         lengths = np.array([len(part) for part in parts], dtype=np.int64)
         return cls(b"".join(parts), np.cumsum(lengths) - lengths, lengths)
 
     @classmethod
     def concat(cls, many: Iterable[Frames]) -> Frames:
-        """Put frames of several files together, in order."""
+        """Concatenate frames of several files, in order."""
         parts = list(many)
         lengths = np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)])
         data = b"".join(part.data for part in parts)
@@ -59,18 +59,18 @@ class Frames:
 
 
 def copy_frames(source: bytes | memoryview, offsets: ArrayLike, lengths: ArrayLike) -> Frames:
-    """Copy frames out of a file's bytes, each checked as by `check_frame`, none decoded.
+    """Return frames copied from the bytes of a file, checked as by `check_frame`, not decoded.
 
-    Works on whole columns: one CRC call per frame is the only step that is not vectorised, and
-    neighbours are copied together.
+    Works on whole columns: the CRC of each frame is the only step that is not vectorised. Adjacent
+    frames are copied together.
 
     Args:
-        source: The bytes that hold the frames.
-        offsets: Where each frame begins, as `Descriptor.file_range` and Puffin's footer say.
-        lengths: How long each whole frame is, as they say, too.
+        source: The bytes that contain the frames.
+        offsets: The offset of each frame, by `Descriptor.file_range` or a Puffin footer.
+        lengths: The length of each whole frame, from the same place.
 
     Raises:
-        FormatError: For the first frame that is wrong, with its offset in `source`.
+        FormatError: For the first invalid frame, with its offset in `source`.
     """
     view = memoryview(source)
     starts, sizes = _integers(offsets, "offsets"), _integers(lengths, "lengths")
@@ -79,19 +79,19 @@ def copy_frames(source: bytes | memoryview, offsets: ArrayLike, lengths: ArrayLi
 
 
 def count_positions(frames: Frames) -> NDArray[np.int64]:
-    """Count the positions of frames that were checked, by the headers of their bitmaps.
+    """Return the cardinality of each checked frame, by the headers of its bitmap.
 
-    Nothing is decoded but frames with positions from 2^32 on. Small ones, of files of up to 65,536
-    rows, are counted all at once.
+    Only frames with positions of 2^32 and more are decoded. Frames of files with at most 65,536
+    rows are counted all at once.
 
     Raises:
-        FormatError: A bitmap has no header; with the offset in the frames' buffer.
+        FormatError: A bitmap has no header; with the offset in the buffer.
     """
     data, starts = frames.data, frames.offsets
     counts = np.full(len(starts), -1, dtype=np.int64)
     if not len(starts):
         return counts
-    # The little-endian number at every byte, aligned or not; only those asked for are looked at.
+    # A little-endian number at every byte, aligned or not; only those indexed below are read.
     longs = np.ndarray((max(0, len(data) - 7),), dtype="<u8", buffer=data, strides=(1,))
     words = np.ndarray((len(data) - 3,), dtype="<u4", buffer=data, strides=(1,))
     halves = np.ndarray((len(data) - 1,), dtype="<u2", buffer=data, strides=(1,))
@@ -112,7 +112,7 @@ def count_positions(frames: Frames) -> NDArray[np.int64]:
 
 
 def _count_one(frame: memoryview) -> int:
-    """Add up what the header of the bitmap says of its containers; decode if there are several."""
+    """Return the sum of the cardinalities in the bitmap's header; decode several bitmaps."""
     buckets = int.from_bytes(frame[_BUCKETS_AT : _BUCKETS_AT + 8], "little")
     if buckets != 1 or len(frame) < _BITMAP_AT + 3 * _FIELD:
         return decode_frame(frame).cardinality
@@ -125,7 +125,7 @@ def _count_one(frame: memoryview) -> int:
         containers = (cookie >> 16) + 1
         pairs = after + (containers + 7) // 8
     else:
-        return decode_frame(frame).cardinality  # which says what is wrong
+        return decode_frame(frame).cardinality  # raises the error
     if pairs + containers * _PAIR + _FIELD > len(frame):
         return decode_frame(frame).cardinality
     header = np.frombuffer(frame, dtype="<u2", count=2 * containers, offset=pairs)
@@ -140,7 +140,7 @@ def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
 
 
 def _check_frames(view: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-    """Check many frames of one buffer; the first wrong one is checked again to name its fault."""
+    """Check many frames of one buffer; the first invalid one is checked again for its error."""
     if starts.shape != lengths.shape:
         raise InvalidArgumentError(f"{len(starts)} offsets but {len(lengths)} lengths")
     size = len(view)
@@ -152,7 +152,7 @@ def _check_frames(view: memoryview, starts: NDArray[np.int64], lengths: NDArray[
     begins, ends = starts + _FIELD, starts + lengths - _FIELD
     spans = zip(begins.tolist(), ends.tolist(), strict=True)
     found = [crc32(view[begin:end]) for begin, end in spans]
-    # The big-endian number at every byte, aligned or not; only those asked for are looked at.
+    # A big-endian number at every byte, aligned or not; only those indexed below are read.
     numbers = np.ndarray((size - 3,), dtype=">u4", buffer=view, strides=(1,))
     wrong = numbers[starts] != lengths - FRAME_OVERHEAD
     wrong |= numbers[begins] != int.from_bytes(POSITIONS, "big")
@@ -179,7 +179,7 @@ def _refuse_first(
         )
     with located(offset=start):
         check_frame(view[start : start + length])
-    raise AssertionError(f"frame at {start} is sound after all")
+    raise AssertionError(f"frame at {start} is valid after all")
 
 
 def _gather(view: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> bytes:

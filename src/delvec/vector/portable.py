@@ -1,18 +1,18 @@
-"""The portable 64-bit Roaring form, decoded with every check that a hostile input calls for.
+"""The portable 64-bit Roaring form, decoded with all checks that hostile input requires.
 
     8 bytes   number of buckets, little-endian
     per bucket, keys ascending:
       4 bytes   key: the upper 32 bits of its values, little-endian, top bit 0
       n bytes   a 32-bit Roaring bitmap in the portable form
 
-Both table formats hold this form behind a magic number. Buckets carry no length: where one ends is
-known only from parsing it. Writers differ in one thing: Java writes an empty bucket for every key
-below the largest, others leave the gaps out. Specification:
+Both table formats store this form after a magic number. Buckets have no length: the end of one is
+found by parsing it. Writers differ in one respect: Java writes an empty bucket for every key below
+the largest, others omit these. Specification:
 https://github.com/RoaringBitmap/RoaringFormatSpec
 
-CRoaring does the decoding, bounds-checked and validated; `decode` adds what it does not look at:
-bytes after the end, a count that cannot be, keys of 2**31 and more, empty buckets. Nothing is
-allocated by a count that the input claims: memory grows with the length of the input only.
+CRoaring decodes with bounds checks and validates; `decode` adds the checks that it lacks: trailing
+bytes, impossible counts, keys of 2**31 and more, empty buckets. No count in the input sizes an
+allocation: memory grows with the length of the input only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 MIN_BUCKET_SIZE: Final = 12  # key, cookie and container count of an empty bitmap
 
-# Of the 32-bit form: what its first number is, and what its containers of 65,536 values hold.
+# The 32-bit form: its first number (cookie), and the sizes of its containers.
 COOKIE_WITHOUT_RUNS: Final = 12346
 COOKIE_WITH_RUNS: Final = 12347
 OFFSETS_FROM: Final = 4  # with runs, an offset table exists from this many containers up
@@ -54,7 +54,7 @@ _MAX_CONTAINERS = 1 << 16
 
 
 def decode(data: memoryview) -> BitMap64:
-    """Decode the portable form; `data` must be that and nothing more.
+    """Return the bitmap in `data`, which must contain nothing else.
 
     Raises:
         FormatError: With the offset inside `data`, one message per cause.
@@ -63,7 +63,9 @@ def decode(data: memoryview) -> BitMap64:
     try:
         bits = BitMap64.deserialize(cast("bytes", data))  # any buffer will do
     except ValueError as error:
-        _end_of_buckets(data, count)  # names what CRoaring only calls undecodable
+        _end_of_buckets(
+            data, count
+        )  # raises an error with the cause, which CRoaring does not report
         raise FormatError(f"invalid Roaring container ({error})", offset=0) from error
     if not _is_all_of(bits, data, count):
         end = _end_of_buckets(data, count)
@@ -80,7 +82,7 @@ def decode(data: memoryview) -> BitMap64:
 
 
 def roaring_end(data: memoryview, start: int) -> int:
-    """Find where the 32-bit Roaring bitmap that begins at `start` ends."""
+    """Return the end of the 32-bit Roaring bitmap that begins at `start`."""
     cookie: int = _unpack(_U32, data, start, "Roaring cookie")[0]
     if cookie == COOKIE_WITHOUT_RUNS:
         count: int = _unpack(_U32, data, start + 4, "Roaring container count")[0]
@@ -120,12 +122,12 @@ def roaring_end(data: memoryview, start: int) -> int:
 
 
 def _is_all_of(bits: BitMap64, data: memoryview, count: int) -> bool:
-    """Tell quickly that `data` holds nothing that CRoaring did not look at.
+    """Return quickly whether CRoaring has read all of `data`; False if a closer look is needed.
 
-    It passes over bytes behind the last bucket, and over empty buckets. Where it would write as
-    many bytes as it read there is room for neither, if the input is one bucket without runs; one
-    that is announced with runs and has none would be written longer, and could hide them. Of all
-    others the very bytes are compared, which takes about a third of the time that decoding did.
+    CRoaring ignores bytes after the last bucket, and empty buckets. If the re-encoded size equals
+    the input's there are neither, provided that the input is one bucket without runs: a bucket with
+    the cookie for runs but without any would be re-encoded longer and could hide them. In all other
+    cases the bytes are compared, which takes about a third of the time of decoding.
     """
     if bits.__sizeof__() != len(data):
         return False
@@ -151,7 +153,7 @@ def _read_count(data: memoryview) -> int:
 
 
 def _end_of_buckets(data: memoryview, count: int) -> int:
-    """Walk from bucket to bucket, raising at the first that is wrong."""
+    """Return the end of the last bucket; raise at the first invalid one."""
     position, last = _COUNT.size, -1
     for _ in range(count):
         key: int = _unpack(_U32, data, position, "bucket key")[0]

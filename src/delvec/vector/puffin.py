@@ -1,16 +1,16 @@
-"""Puffin, Iceberg's container of blobs: any blobs, read and written.
+"""Puffin, Iceberg's file format for blobs of any type, read and written.
 
     "PFA1"
-    blobs     back to back, the first at byte 4
+    blobs     concatenated, the first at byte 4
     footer:
       "PFA1"
-      payload   JSON that lists the blobs, UTF-8, perhaps compressed
+      payload   JSON that lists the blobs, UTF-8, maybe compressed
       4 bytes   size of the payload, little-endian
       4 bytes   flags: bit 0 of the first byte = payload is compressed; all others 0
       "PFA1"
 
-Specification: https://iceberg.apache.org/puffin-spec/. Nothing here does I/O: what reads takes a
-function `read(start, length)`, so that one blob of a large file costs one small read.
+Specification: https://iceberg.apache.org/puffin-spec/. No I/O here: functions that
+read take a function `read(start, length)`, so that one blob of a large file costs one small read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MAGIC: Final = b"PFA1"
 _TRAILER: Final = 12  # payload size, flags, magic
 _COMPRESSED: Final = 1
 _MAX_FOOTER: Final = 2**31 - 1
-_FIRST_READ: Final = 8 * 1024  # fits the footer of most files
+_FIRST_READ: Final = 8 * 1024  # enough for the footer of most files
 _INHERITED: Final = -1  # snapshot and sequence number come from the manifest
 
 
@@ -67,7 +67,7 @@ class Blob:
 
 @dataclass(frozen=True)
 class BlobMetadata:
-    """What the footer says of one blob."""
+    """The entry of one blob in the footer."""
 
     type: str
     fields: tuple[int, ...]
@@ -81,7 +81,7 @@ class BlobMetadata:
 
 @dataclass(frozen=True)
 class Footer:
-    """What a Puffin file holds."""
+    """The contents of a Puffin file, and the size of its footer."""
 
     blobs: tuple[BlobMetadata, ...]
     properties: Mapping[str, str]
@@ -90,14 +90,14 @@ class Footer:
 
 @dataclass(frozen=True)
 class PuffinFile:
-    """A file ready to be written, and where its blobs are."""
+    """A file ready to be written, and the entries of its blobs."""
 
     data: bytes
     blobs: tuple[BlobMetadata, ...]
 
 
 def encode(blobs: Iterable[Blob], properties: Mapping[str, str] | None = None) -> PuffinFile:
-    """Write blobs, uncompressed, into one file.
+    """Return a file of blobs, uncompressed.
 
     >>> file = encode([Blob("greeting", b"hello")])
     >>> footer = read_footer(reader_of(file.data), len(file.data))
@@ -129,9 +129,9 @@ def assemble(
     entries: bytes | memoryview,
     properties: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Put blobs and the entries that describe them, JSON with commas between, into one file."""
+    """Return the file of blobs and their footer entries, given as comma-separated JSON."""
     described = json.dumps({"created-by": CREATED_BY, **(properties or {})})
-    # Kept in pieces: the entries of a large file are tens of megabytes, copied once.
+    # Kept in parts: the entries of a large file are tens of megabytes, copied once.
     payload = (b'{"blobs":[', entries, f'],"properties":{described}}}'.encode())
     size = sum(map(len, payload))
     if size > _MAX_FOOTER:
@@ -141,18 +141,18 @@ def assemble(
 
 
 def reader_of(data: bytes | memoryview) -> ReadRange:
-    """Give the read function of a file that is in memory whole."""
+    """Return the read function of a file that is in memory."""
     view = memoryview(data)
     return lambda start, length: view[start : start + length]
 
 
 def read_footer(read: ReadRange, file_size: int) -> Footer:
-    """Read what the file holds: one read of the tail, a second one if the footer is long.
+    """Return the footer: one read of the tail, a second one if the footer is long.
 
-    The magic at the file's beginning is looked at only where that read reaches it.
+    The magic at the beginning of the file is checked only if that read includes it.
 
     Args:
-        read: Gives `length` bytes from `start`.
+        read: Returns `length` bytes from `start`.
         file_size: The size of the whole file.
 
     Raises:
@@ -177,7 +177,7 @@ def read_footer(read: ReadRange, file_size: int) -> Footer:
 
 
 def read_blob(read: ReadRange, blob: BlobMetadata) -> bytes | memoryview:
-    """Read one blob, expanded if it is compressed."""
+    """Return the bytes of one blob, decompressed if necessary."""
     data = _read_exactly(read, blob.offset, blob.length)
     if blob.compression_codec is None:
         return data
@@ -200,7 +200,7 @@ def _read_exactly(read: ReadRange, start: int, length: int) -> memoryview:
     data = memoryview(read(start, length))
     if len(data) != length:
         raise TruncatedError(
-            "Puffin file ends too soon",
+            "Puffin file is truncated",
             offset=start,
             expected=f"{length} bytes",
             found=f"{len(data)} bytes",

@@ -1,9 +1,9 @@
-r"""Z85, the text form of bytes that Delta uses: 4 bytes, big-endian, as 5 characters in base 85.
+r"""Z85, Delta's encoding of bytes as a string: 4 bytes, big-endian, as 5 characters in base 85.
 
 Specification: https://rfc.zeromq.org/spec/32/. It is Python's base 85 with another alphabet. It
-defines no padding, so two exist: Delta pads with zero bytes at the end and trims by the known size;
-the Rust crate behind delta-rs marks k missing bytes by k leading `#` in the last block. No legal
-block begins with `#` (84 * 85**4 is over 2**32 - 1), so `decode` tells them apart.
+defines no padding, so two exist: Delta pads with zero bytes at the end and trims to the known size;
+the Rust crate of delta-rs encodes k missing bytes as k leading `#` in the last block. No valid
+block begins with `#` (84 * 85**4 is over 2**32 - 1), so `decode` can distinguish them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MARK: Final = "#"
 
 
 def encode(data: bytes) -> str:
-    """Encode bytes, padded with zero bytes to a multiple of 4.
+    """Return bytes as a string, padded with zero bytes to a multiple of 4.
 
     >>> encode(bytes.fromhex("864fd26fb559f75b"))
     'HelloWorld'
@@ -36,7 +36,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str, size: int) -> bytes:
-    """Decode text that stands for `size` bytes, in either padding.
+    """Return the `size` bytes that a string encodes, in either padding.
 
     >>> decode("HelloWorld", 8).hex()
     '864fd26fb559f75b'
@@ -49,7 +49,7 @@ def decode(text: str, size: int) -> bytes:
         raise InvalidArgumentError(f"a size cannot be negative, got {size}")
     if -(-size // 4) * 5 != len(text):
         raise FormatError(
-            "Z85 text has the wrong length",
+            "Z85 string has the wrong length",
             expected=f"{-(-size // 4) * 5} characters for {size} bytes",
             found=f"{len(text)} characters",
         )
@@ -87,7 +87,7 @@ def _decode_blocks(text: str, offset: int = 0) -> bytes:
 
 
 def _fault(text: str, offset: int) -> FormatError:
-    """Find what is wrong with text that does not decode."""
+    """Return the error of a string that cannot be decoded."""
     for at, character in enumerate(text):
         if ord(character) > 127 or _TO_B85[ord(character)] == _ILLEGAL:
             return FormatError("not a Z85 character", offset=offset + at, found=repr(character))

@@ -1,4 +1,4 @@
-"""What the bytes of a vector mean, one part after the other."""
+"""The bytes of a vector, part by part, with their meaning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINES_PER_PART = 4
 
 @dataclass(frozen=True)
 class Part:
-    """Some bytes, what they are, a colour to tell them by, and whether they can be read as text."""
+    """Some bytes, their meaning, a colour, and whether they are shown as text."""
 
     data: bytes
     meaning: str
@@ -31,7 +31,7 @@ class Part:
 
 
 def frame_parts(frame: bytes) -> Iterator[Part]:
-    """Take a sound frame apart: length, magic, bitmap, CRC."""
+    """Yield the parts of a valid frame: length, magic, bitmap, CRC."""
     bitmap = frame[8:-4]
     kind = "row positions" if frame[4:8] == POSITIONS else "key values"
     count = int.from_bytes(bitmap[:8], "little")
@@ -47,13 +47,13 @@ def frame_parts(frame: bytes) -> Iterator[Part]:
 
 
 def delta_parts(data: bytes) -> Iterator[Part]:
-    """Take a Delta file apart that holds one vector."""
+    """Yield the parts of a Delta file with one vector."""
     yield Part(data[:1], "version of the file", "blue")
     yield from frame_parts(data[1:])
 
 
 def puffin_parts(data: bytes, frame: bytes) -> Iterator[Part]:
-    """Take a Puffin file apart that holds one vector."""
+    """Yield the parts of a Puffin file with one vector."""
     footer = 4 + len(frame)
     yield Part(data[:4], "PFA1: a Puffin file", "blue")
     yield from frame_parts(data[4:footer])
@@ -67,7 +67,7 @@ def puffin_parts(data: bytes, frame: bytes) -> Iterator[Part]:
 
 
 def drawn(parts: Iterable[Part]) -> Table:
-    """Draw parts as a table: where, which bytes, what they mean."""
+    """Return parts as a table: offset, bytes, meaning."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("byte", justify="right", style="dim")
     table.add_column("as stored", no_wrap=True)
@@ -80,7 +80,7 @@ def drawn(parts: Iterable[Part]) -> Table:
 
 
 def _lines(part: Part) -> str:
-    """The bytes in lines of one width: hexadecimal, or as the text that they are."""
+    """Return the bytes in lines of equal width, hexadecimal or as text."""
     text = part.data.decode() if part.is_text else part.data.hex(" ") + " "
     lines = [text[start : start + _WIDTH] for start in range(0, len(text), _WIDTH)]
     if len(lines) > _LINES_PER_PART and not part.is_text:

@@ -1,4 +1,4 @@
-"""The part of the demonstration in which a Delta table with deletes arrives in Iceberg."""
+"""The part of the demonstration that converts a Delta table with deletes to Iceberg."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def show_conversion(output: Output, spark: SparkSession, path: str, result: dict
 
 
 def _summed(rows: DataFrame) -> tuple[Any, ...]:
-    """Count rows, and add up what they hash to, whatever their order."""
+    """Return the number of rows and the sum of their hashes, independent of order."""
     hashed = f"xxhash64({', '.join(rows.columns)})"
     [found] = rows.selectExpr("count(*)", f"sum(cast({hashed} as decimal(20, 0)))").collect()
     return tuple(found)

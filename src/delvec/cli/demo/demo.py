@@ -1,4 +1,4 @@
-"""`delvec demo`: the story that delvec tells, on small data, step by step."""
+"""`delvec demo`: what delvec does, on small data, step by step."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _sizes(output: Output, result: dict[str, Any]) -> None:
 
 def _table(output: Output, path: str, result: dict[str, Any]) -> None:
     output.heading("7. A Delta table, read through its vectors; this part needs no JVM.")
-    if not DeltaTable.is_delta_table(path):  # a folder that was kept may hold it
+    if not DeltaTable.is_delta_table(path):  # it exists in a folder that was kept
         write_orders(path)
     table = DeltaTable.for_path(None, path)
     files = table.arrow_files().select(["path", "row_count", "deleted_rows", "vector_bytes"])

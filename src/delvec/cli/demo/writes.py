@@ -1,4 +1,4 @@
-"""The part of the demonstration that writes: every change is one commit, and tells what it did."""
+"""The part of the demonstration that writes: each change is one commit with a report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS = 100_000
 
 
 def show_writes(output: Output, spark: SparkSession, path: str, result: dict[str, Any]) -> None:
-    """Make a table, then change it by vectors in all three ways, and show the changes."""
+    """Create a table, delete, update and merge rows by vectors, and show the changes."""
     output.heading("9. Writing, with plain PySpark and no jar: deletes go into vectors.")
     table = DeltaTable.create(
         spark,
