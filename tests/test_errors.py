@@ -9,7 +9,9 @@ from delvec import errors
 from delvec.errors import DelvecError, FormatError, located
 
 ALL = [
-    kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, DelvecError)
+    kind
+    for name, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, DelvecError) and not name.startswith("_")
 ]
 FACTS = {
     "path": "dv.bin",

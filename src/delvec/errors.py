@@ -133,8 +133,16 @@ class InvalidArgumentError(DelvecError, ValueError):
     """An argument that the called function cannot work with."""
 
 
-class ConstraintError(DelvecError, ValueError):
-    """Rows that violate a constraint of their table; none of them was written."""
+class _TableError(DelvecError):
+    """An error that names a table."""
+
+    def __init__(self, message: str, *, table: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.table = table
+
+
+class ConstraintError(_TableError, ValueError):
+    """Rows violate a constraint of their table; none of them was written."""
 
     def __init__(
         self,
@@ -144,17 +152,12 @@ class ConstraintError(DelvecError, ValueError):
         table: str | None = None,
         hint: str | None = None,
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, table=table, hint=hint)
         self.constraint = constraint
-        self.table = table
 
 
-class TableNotFoundError(DelvecError, LookupError):
-    """There is no table at the given location or of the given name."""
-
-    def __init__(self, message: str, *, table: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.table = table
+class TableNotFoundError(_TableError, LookupError):
+    """There is no table where one was asked for."""
 
 
 class StorageError(DelvecError, OSError):
