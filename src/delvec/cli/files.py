@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import limit_option, storage_options
 from delvec.cli.output import Column, JsonOutput, used_columns, visible
+from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.files_table import files_table
-from delvec.delta.log.history import version_at
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.report.figures import bar, counted, percent, shortened, size
 from delvec.storage import Storage

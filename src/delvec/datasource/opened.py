@@ -13,7 +13,7 @@ from delvec.datasource.filters import parse_json_filters
 from delvec.datasource.options import names_zone
 from delvec.datasource.rows import RowsReader
 from delvec.datasource.views import VIEWS, ViewReader
-from delvec.delta.log.history import version_at
+from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.read.scan import FILE_COLUMN, POSITION_COLUMN
 from delvec.delta.read.snapshot_reader import arrow_scan

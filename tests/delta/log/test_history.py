@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from delvec.delta.log.history import SCHEMA, history, version_at
+from delvec.delta.log.commit_times import version_at
+from delvec.delta.log.history import SCHEMA, history
 from delvec.delta.log.segment import commit_key
 from delvec.errors import (
     FormatError,
@@ -376,12 +377,12 @@ def test_times_in_commits_say_nothing_once_they_are_disabled(tmp_path: Path) -> 
 def test_a_commit_without_the_time_that_it_must_hold_is_damaged(tmp_path: Path) -> None:
     storage = own_times_table(tmp_path, 3, since=0, every=timedelta(minutes=1))
     commit(tmp_path, 3, NOON + timedelta(hours=1), operation="WRITE")
-    with pytest.raises(FormatError, match=r"lacks its time in .*03\.json"):
+    with pytest.raises(FormatError, match=r"lacks its in-commit timestamp in .*03\.json"):
         version_at(storage, NOON + timedelta(hours=1))
     assert history(storage, limit=1)["timestamp"].to_pylist() == [NOON + timedelta(hours=1)]
     commit(tmp_path, 3, NOON, operation="WRITE", inCommitTimestamp="soon")
     for ask in (lambda: history(storage), lambda: version_at(storage, NOON + timedelta(hours=1))):
-        with pytest.raises(FormatError, match="time that is none"):
+        with pytest.raises(FormatError, match="timestamp that is none"):
             ask()
 
 
@@ -391,7 +392,7 @@ def test_half_of_the_properties_of_times_in_commits_is_damage(tmp_path: Path) ->
         "delta.inCommitTimestampEnablementVersion": "1",
     }
     commit(tmp_path, 0, NOON, *table_actions(properties), operation="WRITE")
-    with pytest.raises(FormatError, match="since when commits hold their time"):
+    with pytest.raises(FormatError, match="since when it has in-commit timestamps"):
         version_at(Storage.open(tmp_path), NOON)
 
 

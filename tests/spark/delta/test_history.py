@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from delvec.delta.log.history import SCHEMA, history, version_at
+from delvec.delta.log.commit_times import version_at
+from delvec.delta.log.history import SCHEMA, history
 from delvec.delta.log.segment import commit_key
 from delvec.errors import InvalidArgumentError
 from delvec.storage import Storage

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from delvec.delta.log.history import as_text, commit_info, commit_times, own_time
+from delvec.delta.log.commit_times import commit_times, in_commit_timestamp, info_of
+from delvec.delta.log.commits import changed_files, read_log_files
+from delvec.delta.log.history import as_string
 from delvec.delta.log.segment import covering_files, list_log, oldest_version
-from delvec.delta.log.snapshot import changed_files, open_snapshot, read_log_files, state_set_by
+from delvec.delta.log.small_actions import state_set_by
+from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
 
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from delvec.delta.log.commit_times import CommitTimes
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.history import CommitTimes
     from delvec.delta.log.json_actions import JsonActions
     from delvec.delta.log.segment import LogFile
     from delvec.delta.log.snapshot import Snapshot
@@ -180,16 +183,20 @@ def commit_facts(snapshot: Snapshot, version: int) -> CommitFacts:
 def _facts(
     times: CommitTimes, commit: LogFile, actions: JsonActions, metadata: Metadata
 ) -> CommitFacts:
-    info = commit_info(actions)
-    own = own_time(info, actions.uri) if metadata.is_on(ENABLE_IN_COMMIT_TIMESTAMPS) else None
+    info = info_of(actions)
+    own = (
+        in_commit_timestamp(info, actions.uri)
+        if metadata.is_on(ENABLE_IN_COMMIT_TIMESTAMPS)
+        else None
+    )
     return CommitFacts(
         commit.first,
         times.of_read(commit, info) if own is None else own,
-        as_text(info.get("operation")),
-        as_text(info.get("operationParameters")),
-        as_text(info.get("userMetadata")),
-        as_text(info.get("engineInfo")),
-        as_text(info.get("txnId")),
+        as_string(info.get("operation")),
+        as_string(info.get("operationParameters")),
+        as_string(info.get("userMetadata")),
+        as_string(info.get("engineInfo")),
+        as_string(info.get("txnId")),
     )
 
 

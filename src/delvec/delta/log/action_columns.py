@@ -1,7 +1,7 @@
 """Whole adds and removes as Arrow columns, in the types that checkpoints hold them in.
 
-A commit is taken at once: its memory grows with the actions in it. Actions with tags, whose names
-are free, cost one dictionary each; all others none.
+A commit is read at once: memory grows with its actions. Those with tags, whose names are free, cost
+one dictionary each; all others none.
 """
 
 from __future__ import annotations
@@ -20,21 +20,29 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.json_actions import JsonActions
 
-__all__ = ["ADD", "REMOVE", "TEXTS", "TYPES", "Kind", "conformed", "from_json"]
+__all__ = ["ADD", "REMOVE", "TEXTS", "TYPES", "VECTOR", "Kind", "conform_struct", "from_json"]
 
 Kind = Literal["add", "remove", "cdc"]
 
 TEXTS: Final = pa.map_(pa.string(), pa.string())
-# Both numbers are 32 bits wide, as delta-spark reads them.
-_VECTOR: Final = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()),
-        ("cardinality", pa.int64()),
-    ]
-)
+
+
+def _vector_type(number: pa.DataType) -> pa.DataType:
+    return pa.struct(
+        [
+            ("storageType", pa.string()),
+            ("pathOrInlineDv", pa.string()),
+            ("offset", number),
+            ("sizeInBytes", number),
+            ("cardinality", pa.int64()),
+        ]
+    )
+
+
+# Descriptors are read with room for numbers that are too large, which are refused by name later.
+VECTOR: Final = _vector_type(pa.int64())
+# Checkpoints hold both numbers in 32 bits, as delta-spark reads them.
+_STORED_VECTOR: Final = _vector_type(pa.int32())
 ADD: Final = pa.struct(
     [
         ("path", pa.string()),
@@ -44,7 +52,7 @@ ADD: Final = pa.struct(
         ("dataChange", pa.bool_()),
         ("stats", pa.string()),
         ("tags", TEXTS),
-        ("deletionVector", _VECTOR),
+        ("deletionVector", _STORED_VECTOR),
         ("baseRowId", pa.int64()),
         ("defaultRowCommitVersion", pa.int64()),
         ("clusteringProvider", pa.string()),
@@ -58,7 +66,7 @@ REMOVE: Final = pa.struct(
         ("extendedFileMetadata", pa.bool_()),
         ("partitionValues", TEXTS),
         ("size", pa.int64()),
-        ("deletionVector", _VECTOR),
+        ("deletionVector", _STORED_VECTOR),
         ("baseRowId", pa.int64()),
         ("defaultRowCommitVersion", pa.int64()),
     ]
@@ -68,8 +76,8 @@ TYPES: Final[Mapping[Kind, pa.DataType]] = {"add": ADD, "remove": REMOVE, "cdc":
 _TAGGED: Final = re.compile(rb'"tags"\s*:\s*\{\s*"')
 
 
-def conformed(values: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
-    """Bring a struct of a checkpoint, which may have more fields or fewer, into one type.
+def conform_struct(values: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
+    """Cast a struct of a checkpoint, which may have more fields or fewer, to one type.
 
     Raises:
         pa.ArrowInvalid: A field has a type that does not fit.
@@ -81,20 +89,20 @@ def conformed(values: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
         else pa.nulls(len(values), field.type)
         for field in kind
     ]
-    # Some writers have a struct of nulls where there is no vector; the first field tells.
+    # Some writers have a struct of nulls where there is no vector; its first field is null then.
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=arrays[0].is_null())
 
 
 def _fitted(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    return conformed(values, kind) if pa.types.is_struct(kind) else values.cast(kind)
+    return conform_struct(values, kind) if pa.types.is_struct(kind) else values.cast(kind)
 
 
 def from_json(
     actions: JsonActions, kind: Kind, partition_names: Sequence[str]
 ) -> tuple[pa.StructArray, NDArray[np.int64]]:
-    """Give all actions of one kind in a file of the log, in its order, and the line of each.
+    """Return all actions of one kind in a file of the log, in its order, and the line of each.
 
-    Partition values are those of the table's present columns.
+    Partition values are those of the table's current partition columns.
     """
     read = [field for field in TYPES[kind] if field.type != TEXTS]
     if partition_names:
@@ -111,7 +119,7 @@ def from_json(
         fields["tags"] = pa.array([tag and list(tag.items()) for tag in tags], TEXTS)
     there = [field for field in TYPES[kind] if field.name in fields]
     whole = pa.StructArray.from_arrays([fields[f.name] for f in there], fields=there)
-    return conformed(whole, TYPES[kind]), lines
+    return conform_struct(whole, TYPES[kind]), lines
 
 
 def _partition_values(

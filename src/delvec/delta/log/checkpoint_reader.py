@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delvec.delta.log.action_columns import TYPES, conformed
-from delvec.delta.log.json_actions import VECTOR, adds_schema
+from delvec.delta.log.action_columns import TEXTS, TYPES, VECTOR, conform_struct
+from delvec.delta.log.json_actions import adds_schema
 from delvec.delta.log.segment import LOG
 from delvec.delta.stats.to_json import statistics_text
 from delvec.errors import FormatError
@@ -70,10 +70,9 @@ class ParquetActions:
         there = [name for name in schema.names if self._type("add", name) is not None]
         add = self._add(there)
         columns = {name: _child(add, name) for name in there}
-        columns["deletionVector"] = _vector(columns.get("deletionVector"), len(add))
         if "partitionValues" in columns:
-            # Other writers may hold texts as large or dictionary-encoded ones.
-            texts = self._cast(columns["partitionValues"], pa.map_(pa.string(), pa.string()))
+            # Other writers may have large strings, or dictionaries of them.
+            texts = self._cast(columns["partitionValues"], TEXTS)
             values = [pc.map_lookup(texts, name, "first") for name in partition_names]
             columns["partitionValues"] = pa.StructArray.from_arrays(values, list(partition_names))
         arrays = [
@@ -84,7 +83,7 @@ class ParquetActions:
 
     def _cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
         try:
-            return column.cast(kind)
+            return conform_struct(column, kind) if kind == VECTOR else column.cast(kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise self._damaged(error) from error
 
@@ -149,7 +148,7 @@ class ParquetActions:
                 column = self._file.read_row_group(group, columns=columns).column(kind)
                 column = column.combine_chunks()
                 found = column.filter(_child(column, "path").is_valid())
-                whole = conformed(found, TYPES[kind])
+                whole = conform_struct(found, TYPES[kind])
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
                 raise self._damaged(error) from error
             yield pa.StructArray.from_arrays(
@@ -221,19 +220,6 @@ class ParquetActions:
 def _child(value: pa.StructArray, name: str) -> pa.Array:
     """Give a field of a struct, null where the struct is null."""
     return pc.struct_field(value, name)
-
-
-def _vector(column: pa.StructArray | None, rows: int) -> pa.StructArray:
-    """Bring the vectors of a checkpoint, which may have more fields or fewer, into one form."""
-    if column is None:
-        return pa.nulls(rows, VECTOR)
-    names = {f.name for f in column.type}
-    arrays = [
-        _child(column, f.name).cast(f.type) if f.name in names else pa.nulls(rows, f.type)
-        for f in VECTOR
-    ]
-    # Some writers have a struct of nulls where there is no vector.
-    return pa.StructArray.from_arrays(arrays, fields=list(VECTOR), mask=arrays[0].is_null())
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

@@ -15,22 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.json as pj
 
+from delvec.delta.log.action_columns import VECTOR
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["VECTOR", "JsonActions", "adds_schema"]
+__all__ = ["JsonActions", "adds_schema"]
 
-VECTOR: Final = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int64()),
-        ("sizeInBytes", pa.int64()),
-        ("cardinality", pa.int64()),
-    ]
-)
 _BLOCK: Final = 8 << 20
 # Where a line begins whose action is not one of a data file.
 _OTHER: Final = re.compile(rb'^[ \t]*\{(?![ \t]*"(?:add|remove|cdc)"[ \t]*:[ \t]*\{)', re.MULTILINE)

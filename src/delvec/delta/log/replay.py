@@ -1,7 +1,7 @@
-"""Which files are live: the newest word on each (path, vector) decides.
+"""Which files are live: the newest action of each key (path and vector) decides.
 
-The order of actions inside a commit means nothing. Everything is done on Arrow columns; memory
-grows with the files that are live (some 200 bytes each), time with the actions that are read.
+The order of actions inside a commit has no meaning. All work is on Arrow columns: memory grows with
+the live files (some 200 bytes each), time with the actions that are read.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "live_rows",
+    "not_superseded",
     "require_one_vector_each",
-    "standing_removes",
-    "unspoken_rows",
+    "tombstones",
     "vector_ids",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one file of the log says of data files; a checkpoint has no removes that matter."""
+    """The adds and removes of one file of the log; a checkpoint needs its adds alone."""
 
     uri: str
     add_paths: pa.Array
@@ -43,7 +43,7 @@ class Batch:
 
 
 def vector_ids(vectors: pa.Array) -> pa.Array:
-    """Give Delta's unique id of each vector, null where a file has none."""
+    """Return Delta's unique id of each vector, null where a file has none."""
     kind, text, offset = (
         pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset")
     )
@@ -54,58 +54,56 @@ def vector_ids(vectors: pa.Array) -> pa.Array:
 def live_rows(
     commits: Sequence[Batch], checkpoint: Sequence[Batch], root: str
 ) -> tuple[list[NDArray[np.int64]], list[pa.Array]]:
-    """Find the adds that are live: their rows in each batch, commits first, and their paths.
+    """Return the live adds: their rows in each batch, commits first, and their paths.
 
     Args:
         commits: The files of the log after the checkpoint, newest first.
         checkpoint: The parts of the checkpoint.
         root: The table, for errors and to complete paths.
     """
-    spoken = [_keys_of(batch, root) for batch in commits]
-    said = _said(spoken)
-    rows, paths = _newest(spoken, said)
+    by_commit = [_keys_of(batch, root) for batch in commits]
+    seen = _all_keys(by_commit)
+    rows, paths = _newest_adds(by_commit, seen)
     for batch in checkpoint:
         part_paths = canonical(batch.add_paths, root)
-        kept = _unspoken(part_paths, batch.add_vectors, said)
+        kept = _rows_not_in(seen, part_paths, batch.add_vectors)
         rows.append(kept)
         paths.append(part_paths if len(kept) == len(part_paths) else part_paths.take(kept))
     return rows, paths
 
 
-def standing_removes(
-    commits: Sequence[Batch], root: str
-) -> tuple[list[NDArray[np.int64]], pa.Array]:
-    """Find the removes in commits that nothing newer speaks against.
+def tombstones(commits: Sequence[Batch], root: str) -> tuple[list[NDArray[np.int64]], pa.Array]:
+    """Return the tombstones in commits that no newer action supersedes.
 
     Args:
         commits: The files of the log after the checkpoint, newest first.
         root: The table.
 
     Returns:
-        Their rows in each commit, and all keys that the commits speak of; see `unspoken_rows`.
+        Their rows in each commit, and the keys of all actions of the commits; see `not_superseded`.
     """
-    spoken = [_keys_of(batch, root) for batch in commits]
-    said = _said(spoken)
-    is_first, rows, start = _is_first(said), [], 0
-    for keys in spoken:
+    by_commit = [_keys_of(batch, root) for batch in commits]
+    seen = _all_keys(by_commit)
+    is_first, rows, start = _is_first(seen), [], 0
+    for keys in by_commit:
         start += len(keys.adds)
         rows.append(np.flatnonzero(is_first[start : start + len(keys.removes)]))
         start += len(keys.removes)
-    return rows, said
+    return rows, seen
 
 
-def unspoken_rows(
-    paths: pa.Array, vectors: pa.Array, said: pa.Array, root: str
+def not_superseded(
+    paths: pa.Array, vectors: pa.Array, seen: pa.Array, root: str
 ) -> NDArray[np.int64]:
-    """Find the files of a checkpoint that no commit after it speaks of."""
-    return _unspoken(canonical(paths, root), vectors, said)
+    """Return the rows of a checkpoint that no action of a later commit supersedes."""
+    return _rows_not_in(seen, canonical(paths, root), vectors)
 
 
 def require_one_vector_each(paths: pa.Array, root: str) -> None:
     """Refuse a table in which one data file is live twice, as with two vectors.
 
-    That is what a writer leaves that removed a file without naming its vector. Every engine would
-    read the rows twice.
+    A writer that removes a file without naming its vector leaves it so. Every engine would read the
+    rows twice.
     """
     inside = f"{root.rstrip('/')}/"
     within = pc.starts_with(paths, inside)
@@ -147,7 +145,7 @@ def _keys_of(batch: Batch, root: str) -> _Keys:
                 "one commit adds and removes the same file with the same vector",
                 path=batch.uri,
                 found=repr(both[0].as_py().partition("\0")[0]),
-                hint="the order inside a commit means nothing, so nobody can tell what was meant",
+                hint="the order inside a commit has no meaning, so nobody can tell what was meant",
             )
     return _Keys(paths, adds, removes)
 
@@ -158,35 +156,35 @@ def _keys(paths: pa.Array, vectors: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(paths, vector_ids(vectors), "\0", null_handling="skip")
 
 
-def _said(spoken: Sequence[_Keys]) -> pa.Array:
-    return pa.concat_arrays([_NONE, *(key for keys in spoken for key in (keys.adds, keys.removes))])
+def _all_keys(by_commit: Sequence[_Keys]) -> pa.Array:
+    both = (keys for commit in by_commit for keys in (commit.adds, commit.removes))
+    return pa.concat_arrays([_NONE, *both])
 
 
-def _unspoken(paths: pa.Array, vectors: pa.Array, said: pa.Array) -> NDArray[np.int64]:
-    """Give the rows whose keys are not among those that were spoken of."""
-    if not len(said):
+def _rows_not_in(seen: pa.Array, paths: pa.Array, vectors: pa.Array) -> NDArray[np.int64]:
+    if not len(seen):
         return np.arange(len(paths))
-    gone = pc.is_in(_keys(paths, vectors), value_set=said)
+    gone = pc.is_in(_keys(paths, vectors), value_set=seen)
     return np.flatnonzero(~gone.to_numpy(zero_copy_only=False))
 
 
-def _is_first(said: pa.Array) -> NDArray[np.bool_]:
-    """Tell which keys are named for the first time."""
-    codes = said.dictionary_encode().indices.to_numpy()
-    first = np.empty(len(said), dtype=np.int64)
-    order = np.arange(len(said))
+def _is_first(keys: pa.Array) -> NDArray[np.bool_]:
+    """Tell which keys occur for the first time."""
+    codes = keys.dictionary_encode().indices.to_numpy()
+    first = np.empty(len(keys), dtype=np.int64)
+    order = np.arange(len(keys))
     first[codes[::-1]] = order[::-1]  # the last to be written here is the newest
     is_first: NDArray[np.bool_] = first[codes] == order
     return is_first
 
 
-def _newest(
-    spoken: Sequence[_Keys], said: pa.Array
+def _newest_adds(
+    by_commit: Sequence[_Keys], seen: pa.Array
 ) -> tuple[list[NDArray[np.int64]], list[pa.Array]]:
-    """Give for each batch, newest first, the rows whose add is the first word on its key."""
-    is_first = _is_first(said)
+    """Return for each commit, newest first, the adds that are the newest action of their key."""
+    is_first = _is_first(seen)
     rows, paths, start = [], [], 0
-    for keys in spoken:
+    for keys in by_commit:
         kept = np.flatnonzero(is_first[start : start + len(keys.adds)])
         rows.append(kept)
         paths.append(keys.paths.take(kept))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from delvec.errors import DelvecError, FormatError, ObjectNotFoundError, TruncatedError
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
+from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from delvec.delta.log.file_set import DataFile
+    from delvec.delta.log.file_set import DataFile, FileSet
     from delvec.storage import Storage
-    from delvec.vector import Bitmap, Descriptor
+    from delvec.vector import Descriptor
 
-__all__ = ["blame", "load_vectors"]
+__all__ = ["LazyVectors", "blame", "load_vectors"]
 
 
 def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | None]:
@@ -44,6 +47,39 @@ def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | N
     return found
 
 
+class LazyVectors(Mapping[int, Bitmap]):
+    """Vectors of a file set by row: some known, the others loaded together at the first use."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        files: FileSet,
+        numbers: Sequence[int],
+        known: Mapping[int, Bitmap] | None = None,
+    ) -> None:
+        self._storage, self._files, self._numbers = storage, files, numbers
+        self._known = dict(known or {})
+        self._all = dict.fromkeys([*numbers, *self._known])
+
+    @cached_property
+    def _vectors(self) -> dict[int, Bitmap]:
+        loaded = load_vectors(self._storage, self._files.data_files(self._numbers))
+        pairs = zip(self._numbers, loaded, strict=True)
+        return {number: vector or Bitmap() for number, vector in pairs} | self._known
+
+    def __getitem__(self, number: int) -> Bitmap:
+        return self._vectors[number]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._all
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+
 def blame(
     error: DelvecError, path: str, table: str, *, instead: str = "read an older version"
 ) -> DelvecError:
@@ -64,7 +100,7 @@ def blame(
 
 
 def _home(storage: Storage, file: DataFile) -> str:
-    """Name the file that holds the vector; empty if the log itself does."""
+    """Return the file that holds the vector; empty if the log itself does."""
     descriptor = _descriptor(file)
     try:
         return descriptor.file_path or ""
@@ -92,7 +128,7 @@ def _load_group(storage: Storage, home: str, files: Sequence[DataFile]) -> Itera
 
 
 def _culprit(place: Storage, key: str, files: Sequence[DataFile]) -> DataFile:
-    """Find whose range cannot be read, for the error to name the right data file."""
+    """Return the file whose range cannot be read, for the error to name."""
     size = place.size(key) if place.exists(key) else 0
     return next((file for file in files if sum(_descriptor(file).file_range) > size), files[0])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from delvec.delta.log.history import version_at
+from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.write.engine import NoEngine

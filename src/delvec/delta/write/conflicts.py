@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from delvec.delta.log.commits import added_files
 from delvec.delta.log.file_set import DataFile, FileEntry
 from delvec.delta.log.paths import canonical
-from delvec.delta.log.snapshot import added_files
 from delvec.delta.parquet.footer_statistics import require_row_count
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.schema.properties import ISOLATION_LEVEL

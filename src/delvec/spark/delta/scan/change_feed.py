@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StringType, StructField
 
-from delvec.delta.log.history import version_at, version_from
+from delvec.delta.log.commit_times import version_at, version_from
 from delvec.delta.read.change_feed import change_feed
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE, FEED_COLUMNS
 from delvec.errors import InvalidArgumentError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.read.change_feed import Changes
+    from delvec.delta.read.change_feed_parts import FeedPart
     from delvec.spark.delta.scan.vector_filter import Keep
     from delvec.storage import Storage
 
@@ -85,7 +85,7 @@ def changes(
 def _rows(
     spark: SparkSession,
     snapshot: Snapshot,
-    part: Changes,
+    part: FeedPart,
     *,
     keep: Keep = "live",
     recorded: bool = False,
