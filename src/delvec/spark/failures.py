@@ -148,30 +148,32 @@ def explained(table: str) -> Iterator[None]:
         ) from error
 
 
-def _translated(error: Exception, text: str, table: str) -> DelvecError:
-    if (found := _find_violation(text)) is not None:
+def _translated(error: Exception, message: str, table: str) -> DelvecError:
+    if (found := _find_violation(message)) is not None:
         return _violation_error(found, table)
-    cause = _cause(text) or type(error).__name__
-    if isinstance(error, ParseException) and (shown := _SQL.search(text)):
+    cause = _cause(message) or type(error).__name__
+    if isinstance(error, ParseException) and (shown := _SQL.search(message)):
         return InvalidArgumentError(f"{cause} in {shown[1][:_SHOWN]!r} (table {table})")
     if isinstance(error, (AnalysisException, ParseException, *_VALUES)):
         return InvalidArgumentError(f"{cause} (table {table})")
-    for sign, hint in _STORAGE:
-        if sign in text:
-            return StorageError(f"{_line_with(text, sign)} (table {table})", uri=table, hint=hint)
+    for substring, hint in _STORAGE:
+        if substring in message:
+            return StorageError(
+                f"{_line_with(message, substring)} (table {table})", uri=table, hint=hint
+            )
     condition = _CONDITION.search(cause)
     if condition and condition[1] in _VALUE_CONDITIONS:
         return InvalidArgumentError(f"{cause} (table {table})")
-    hint_line = _HINT.search(text)
+    hint_line = _HINT.search(message)
     return EngineError(f"{cause} (table {table})", hint=hint_line[1] if hint_line else None)
 
 
-def _find_violation(text: str) -> dict[str, Any] | None:
+def _find_violation(message: str) -> dict[str, Any] | None:
     """Return what a job reported of a row, wherever that is in the message of a failure."""
-    found = _VIOLATION.search(text)
+    found = _VIOLATION.search(message)
     if found is None:
         return None
-    facts: dict[str, Any] = json.JSONDecoder().raw_decode(text, found.end())[0]
+    facts: dict[str, Any] = json.JSONDecoder().raw_decode(message, found.end())[0]
     return facts
 
 
@@ -186,25 +188,25 @@ def _violation_error(facts: dict[str, Any], table: str) -> DelvecError:
     return InvalidArgumentError(message)
 
 
-def _cause(text: str) -> str:
+def _cause(message: str) -> str:
     """Return the first line of the innermost cause, without what Py4J and the job add to it."""
-    if raised := _TRACEBACK.findall(text):
+    if raised := _TRACEBACK.findall(message):
         return str(raised[-1])
-    first = _plain(text)
-    deeper = _CAUSED_BY.findall(text)
+    first = _plain(message)
+    deeper = _CAUSED_BY.findall(message)
     if deeper and not _CONDITION.match(first):
         return _plain(deeper[-1])
     return first
 
 
-def _plain(text: str) -> str:
-    text = _CALL.sub("", text.strip())
-    text = _STAGE.sub("", text)
-    text = _CLASS.sub("", text.split("\n", 1)[0])
-    return _STATE.sub("", text).rstrip(";: ")
+def _plain(message: str) -> str:
+    message = _CALL.sub("", message.strip())
+    message = _STAGE.sub("", message)
+    message = _CLASS.sub("", message.split("\n", 1)[0])
+    return _STATE.sub("", message).rstrip(";: ")
 
 
-def _line_with(text: str, sign: str) -> str:
-    line = next(line for line in text.splitlines() if sign in line)
+def _line_with(message: str, substring: str) -> str:
+    line = next(line for line in message.splitlines() if substring in line)
     line = _STAGE.sub("", line.strip().removeprefix(": ").removeprefix("Caused by: "))
     return _STATE.sub("", _CLASS.sub("", line))

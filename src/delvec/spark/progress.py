@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     # The description of a job, the tasks of it that are done, all tasks of it.
-    Tell: TypeAlias = Callable[[str, int, int], None]
+    OnProgress: TypeAlias = Callable[[str, int, int], None]
 
 __all__ = ["described", "watched"]
 
@@ -36,7 +36,9 @@ def described(spark: SparkSession, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def watched(spark: SparkSession, tell: Tell, *, seconds: float = _SECONDS) -> Iterator[None]:
+def watched(
+    spark: SparkSession, on_progress: OnProgress, *, seconds: float = _SECONDS
+) -> Iterator[None]:
     """Call a function with the progress of Spark's active stages, for as long as the block runs.
 
     It is called from another thread, and only when the progress has changed. The thread polls
@@ -52,7 +54,10 @@ def watched(spark: SparkSession, tell: Tell, *, seconds: float = _SECONDS) -> It
     jvm.view_of(spark)
     ended = Event()
     watcher = Thread(
-        target=_watch, args=(spark, tell, ended, seconds), name="delvec-progress", daemon=True
+        target=_watch,
+        args=(spark, on_progress, ended, seconds),
+        name="delvec-progress",
+        daemon=True,
     )
     watcher.start()
     try:
@@ -62,7 +67,7 @@ def watched(spark: SparkSession, tell: Tell, *, seconds: float = _SECONDS) -> It
         watcher.join()
 
 
-def _watch(spark: SparkSession, tell: Tell, ended: Event, seconds: float) -> None:
+def _watch(spark: SparkSession, on_progress: OnProgress, ended: Event, seconds: float) -> None:
     last: tuple[str, int, int] | None = None
     while not ended.wait(seconds):
         try:
@@ -70,7 +75,7 @@ def _watch(spark: SparkSession, tell: Tell, ended: Event, seconds: float) -> Non
         except (Py4JError, OSError):
             return  # the session has ended; its user gets the error
         if now is not None and now != last:
-            tell(*now)
+            on_progress(*now)
             last = now
 
 
