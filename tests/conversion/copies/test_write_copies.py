@@ -319,7 +319,7 @@ def test_a_failure_names_the_file_and_leaves_nothing(
     with pytest.raises(StorageError, match=r"gone\.parquet"):
         copy_with_ids(spark, f"file:{tmp_path}/gone.parquet", f"file:{folder}/x", ids)
     (tmp_path / "text.parquet").write_bytes(b"no Parquet file at all")
-    with pytest.raises(FormatError, match=r"no Parquet file in .*text\.parquet"):
+    with pytest.raises(FormatError, match=r"not a Parquet file in .*text\.parquet"):
         copy_with_ids(spark, f"file:{tmp_path}/text.parquet", f"file:{folder}/x", ids)
     (tmp_path / "taken").write_text("a file where the folder should be")
     with pytest.raises(EngineError, match="taken"):
