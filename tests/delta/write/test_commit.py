@@ -19,7 +19,7 @@ from delvec.delta.write.base import Base
 from delvec.delta.write.change import AppTransaction, Change, ReadSet
 from delvec.delta.write.commit import commit
 from delvec.delta.write.commit_lines import commit_info_body, encode_lines, remove_body
-from delvec.delta.write.row_ids import high_water_mark, materialised_ids, with_row_ids
+from delvec.delta.write.row_ids import high_water_mark, materialized_columns, with_row_ids
 from delvec.delta.write.validation import require_valid
 from delvec.errors import (
     ConflictError,
@@ -343,10 +343,10 @@ def test_ids_need_counts_and_marks_that_are_numbers() -> None:
 
 def test_row_tracking_without_names_of_columns_is_refused(table: Path) -> None:
     metadata = opened(table).metadata
-    assert materialised_ids(metadata) is None
+    assert materialized_columns(metadata) is None
     on = replace(metadata, configuration={"delta.enableRowTracking": "true"})
     with pytest.raises(FormatError, match="does not name its materialized columns"):
-        materialised_ids(on)
+        materialized_columns(on)
 
 
 # Rules that no commit may break.

@@ -63,8 +63,8 @@ class TableState:
 
     def with_schema(self, schema: StructType) -> TableState:
         """Replace the schema."""
-        text = json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
-        return replace(self, metadata=replace(self.metadata, schema_string=text))
+        written = json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
+        return replace(self, metadata=replace(self.metadata, schema_string=written))
 
     def with_features(self, names: Iterable[str]) -> TableState:
         """Add table features to the protocol, and those that they depend on."""

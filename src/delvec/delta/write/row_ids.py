@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROW_TRACKING_DOMAIN",
-    "MaterialisedIds",
+    "MaterializedColumns",
     "high_water_mark",
-    "materialised_ids",
+    "materialized_columns",
     "with_row_ids",
 ]
 
@@ -31,10 +31,10 @@ ROW_TRACKING_DOMAIN: Final = "delta.rowTracking"
 
 _NAMES: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 
-MaterialisedIds = tuple[str, str]
+MaterializedColumns = tuple[str, str]
 
 
-def materialised_ids(metadata: Metadata) -> MaterialisedIds | None:
+def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
     """Return the columns that hold ids and versions of copied rows; None without row tracking.
 
     Raises:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions
 from pyspark.sql.types import LongType, StructField
 
-from delvec.delta.write.row_ids import materialised_ids
+from delvec.delta.write.row_ids import materialized_columns
 from delvec.identifiers import quote
 from delvec.spark.positions import NUMBER, POSITION
 
@@ -30,7 +30,7 @@ _VERSION: Final = "__delvec_row_version"
 
 def id_names(metadata: Metadata) -> list[str]:
     """Return the names of the materialised columns; none without row tracking."""
-    return list(materialised_ids(metadata) or ())
+    return list(materialized_columns(metadata) or ())
 
 
 def id_columns(metadata: Metadata) -> list[StructField]:
