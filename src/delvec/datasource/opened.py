@@ -112,7 +112,7 @@ class Opened:
         for field in self.snapshot.metadata.partition_fields:
             if field.name not in read or str(field.type) != "timestamp":
                 continue
-            texts = self.snapshot.files.partition_texts(field.physical_name).unique().to_pylist()
+            texts = self.snapshot.files.partition_strings(field.physical_name).unique().to_pylist()
             open_ones: Sequence[str] = [text for text in texts if text and not names_zone(text)]
             if open_ones:
                 raise InvalidArgumentError(

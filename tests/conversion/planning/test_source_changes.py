@@ -191,7 +191,7 @@ class TestChanges:
         )
         found = changes(table, 0)
         assert touched(found) == {"a", "b", "p=x/c"}
-        assert found.live.partition_texts("p").to_pylist() == ["x"]
+        assert found.live.partition_strings("p").to_pylist() == ["x"]
         assert found.live.metadata.partition_columns == ("p",)
         assert touched(changes(table, 0, 1)) == {"a", "b"}
         assert changes(table, 0, 1).live.metadata.partition_columns == ()
@@ -221,7 +221,7 @@ class TestChanges:
         schema = {"schemaString": json.dumps({"type": "struct", "fields": columns})}
         renamed = table.metadata() | schema | {"partitionColumns": ["q"]}
         table.commit({"metaData": renamed})
-        assert changes(table, 0).live.partition_texts("col-2").to_pylist() == ["y"]
+        assert changes(table, 0).live.partition_strings("col-2").to_pylist() == ["y"]
 
     def test_a_commit_that_says_only_what_it_is_changes_nothing(self, table: TableBuilder) -> None:
         table.commit(add("a"))
@@ -470,7 +470,7 @@ class TestSteps:
             ("p",),
             ("p",),
         ]
-        assert three.changes.live.partition_texts("p").to_pylist() == ["y"]
+        assert three.changes.live.partition_strings("p").to_pylist() == ["y"]
         assert two.changes.live.metadata is two.metadata is three.metadata
         assert "appendOnly" not in three.protocol.writer_features
         assert "appendOnly" in four.protocol.writer_features

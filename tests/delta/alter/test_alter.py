@@ -167,7 +167,7 @@ class TestNewTables:
             (PLAIN.fields, (), {"delta.enableIcebergCompatV2": "true"}, "Iceberg metadata"),
             (PLAIN.fields, (), {SYMLINK_MANIFEST: "true"}, "does not go together"),
             (PLAIN.fields, (), {"delta.constraints.c": " "}, "no condition"),
-            (PLAIN.fields, (), {"owner": None}, "properties are texts"),
+            (PLAIN.fields, (), {"owner": None}, "properties are strings"),
             (
                 (*PLAIN.fields, Field("_Change_type", TEXT)),
                 (),

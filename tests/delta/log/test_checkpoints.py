@@ -15,7 +15,7 @@ import pytest
 from delvec import DeltaTable
 from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.stats.to_json import statistics_text
+from delvec.delta.stats.to_json import statistics_to_json
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder, removed, small_table
 
@@ -325,7 +325,7 @@ def test_statistics_that_were_columns_alone_become_text_again(tmp_path: Path, co
 
 def test_what_json_cannot_say_is_left_out() -> None:
     values = pa.array([{"a": float("nan"), "b": 1.5, "c": b"x"}, {"a": 1e300}, None])
-    texts = statistics_text(values).to_pylist()
+    texts = statistics_to_json(values).to_pylist()
     assert texts == ['{"b":1.5}', '{"a":1e+300}', None]
 
 

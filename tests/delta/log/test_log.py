@@ -343,7 +343,7 @@ class TestPaths:
 
     @pytest.mark.parametrize("path", ["a%", "a%2", "%zz", "%%20"])
     def test_bad_escapes(self, path: str) -> None:
-        with pytest.raises(FormatError, match="percent-encoded rightly"):
+        with pytest.raises(FormatError, match="percent-encoded correctly"):
             decoded(pa.array(["fine%20", path, "20"]), "t")
         with pytest.raises(FormatError, match="UTF-8"):
             decoded(pa.array(["%ff"]), "t")

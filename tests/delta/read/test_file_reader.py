@@ -247,7 +247,7 @@ def test_files_are_read_in_order_through_the_vectors_that_the_log_names(storage:
     found = pa.Table.from_batches(read_files(storage, files, scan)).to_pydict()
     assert found["a"] == [2, 3, 4, 1, 3, 4, 1, 2, 4, 0, 1, 2, 3, 4]
     assert [Path(name).name[0] for name in found["_file"]] == [*"00011122233333"]
-    with pytest.raises(InvalidArgumentError, match="deletion vector, which was not given"):
+    with pytest.raises(InvalidArgumentError, match="deletion vector, which was not passed"):
         table_of(storage, files[0], scan)
 
 

@@ -92,7 +92,7 @@ def _each_text(
 
 
 def _texts(files: FileSet, column: Field) -> pa.Array:
-    texts = files.partition_texts(column.physical_name)
+    texts = files.partition_strings(column.physical_name)
     return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
 
 

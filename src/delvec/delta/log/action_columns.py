@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.json_actions import JsonActions
 
-__all__ = ["ADD", "REMOVE", "TEXTS", "TYPES", "VECTOR", "Kind", "conform_struct", "from_json"]
+__all__ = ["ADD", "REMOVE", "STRING_MAP", "TYPES", "VECTOR", "Kind", "conform_struct", "from_json"]
 
 Kind = Literal["add", "remove", "cdc"]
 
-TEXTS: Final = pa.map_(pa.string(), pa.string())
+STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 
 
 def _vector_type(number: pa.DataType) -> pa.DataType:
@@ -46,12 +46,12 @@ _STORED_VECTOR: Final = _vector_type(pa.int32())
 ADD: Final = pa.struct(
     [
         ("path", pa.string()),
-        ("partitionValues", TEXTS),
+        ("partitionValues", STRING_MAP),
         ("size", pa.int64()),
         ("modificationTime", pa.int64()),
         ("dataChange", pa.bool_()),
         ("stats", pa.string()),
-        ("tags", TEXTS),
+        ("tags", STRING_MAP),
         ("deletionVector", _STORED_VECTOR),
         ("baseRowId", pa.int64()),
         ("defaultRowCommitVersion", pa.int64()),
@@ -64,14 +64,16 @@ REMOVE: Final = pa.struct(
         ("deletionTimestamp", pa.int64()),
         ("dataChange", pa.bool_()),
         ("extendedFileMetadata", pa.bool_()),
-        ("partitionValues", TEXTS),
+        ("partitionValues", STRING_MAP),
         ("size", pa.int64()),
         ("deletionVector", _STORED_VECTOR),
         ("baseRowId", pa.int64()),
         ("defaultRowCommitVersion", pa.int64()),
     ]
 )
-_CDC: Final = pa.struct([("path", pa.string()), ("partitionValues", TEXTS), ("size", pa.int64())])
+_CDC: Final = pa.struct(
+    [("path", pa.string()), ("partitionValues", STRING_MAP), ("size", pa.int64())]
+)
 TYPES: Final[Mapping[Kind, pa.DataType]] = {"add": ADD, "remove": REMOVE, "cdc": _CDC}
 _TAGGED: Final = re.compile(rb'"tags"\s*:\s*\{\s*"')
 
@@ -104,10 +106,10 @@ def from_json(
 
     Partition values are those of the table's current partition columns.
     """
-    read = [field for field in TYPES[kind] if field.type != TEXTS]
+    read = [field for field in TYPES[kind] if field.type != STRING_MAP]
     if partition_names:
-        texts = pa.struct([(name, pa.string()) for name in partition_names])
-        read.append(pa.field("partitionValues", texts))
+        strings = pa.struct([(name, pa.string()) for name in partition_names])
+        read.append(pa.field("partitionValues", strings))
     schema = pa.schema([(kind, pa.struct(read))])
     column = actions.columns(schema).column(kind).combine_chunks()
     lines = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
@@ -116,7 +118,7 @@ def from_json(
     fields["partitionValues"] = _partition_values(found, fields, partition_names)
     if kind == "add" and _TAGGED.search(actions.data):
         tags = [actions.action(int(line))[kind].get("tags") for line in lines]
-        fields["tags"] = pa.array([tag and list(tag.items()) for tag in tags], TEXTS)
+        fields["tags"] = pa.array([tag and list(tag.items()) for tag in tags], STRING_MAP)
     there = [field for field in TYPES[kind] if field.name in fields]
     whole = pa.StructArray.from_arrays([fields[f.name] for f in there], fields=there)
     return conform_struct(whole, TYPES[kind]), lines

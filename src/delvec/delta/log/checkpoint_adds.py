@@ -1,7 +1,7 @@
-"""The adds of a checkpoint: whole, with statistics as text, as columns or both.
+"""The adds of a checkpoint: whole, with statistics as JSON, as columns or both.
 
-Everything is done piece by piece, so memory grows with the largest row group of the checkpoint
-before and the largest commit since, not with the table.
+They are made piece by piece: memory grows with the largest row group of the previous checkpoint and
+the largest commit since, not with the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.schema.walk import walk
 from delvec.delta.stats.columns import Path, statistics_columns
 from delvec.delta.stats.indexed_columns import indexed_columns
-from delvec.delta.stats.to_json import statistics_text
+from delvec.delta.stats.to_json import statistics_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
 __all__ = ["AddForm", "checkpoint_adds"]
 
 _ROWS: Final = 50_000
-# Of these, statistics have the number of nulls alone.
+# For these types, statistics have the null count alone.
 _UNORDERED: Final = frozenset({"binary", "boolean", "variant", "void"})
 
 
 @dataclass(frozen=True)
 class AddForm:
-    """In which form the properties of a table ask for adds."""
+    """The form of adds that the properties of a table ask for."""
 
     metadata: Metadata
 
     @property
     def as_columns(self) -> bool:
-        """Whether statistics are columns; delta-spark's default, the specification's is not."""
+        """Whether statistics are columns: by default, as in delta-spark."""
         return self._flag(CHECKPOINT_STATS_AS_STRUCT)
 
     @property
-    def as_text(self) -> bool:
-        """Whether statistics are text; also where both are off, lest row counts be lost."""
+    def as_json(self) -> bool:
+        """Whether statistics are JSON; also where both are off, so that no row count is lost."""
         return self._flag(CHECKPOINT_STATS_AS_JSON) or not self.as_columns
 
     @property
     def typed_partitions(self) -> bool:
         """Whether partition values are columns too.
 
-        Not if one is a timestamp: as text it may lack the zone, which is the session's then, and
-        a wrong one would make readers skip files.
+        Not if one is a timestamp: the string may lack the zone, which is then the session's, and a
+        wrong one would make readers prune files.
         """
         fields = self.metadata.partition_fields
         zoned = any(field.type == PrimitiveType("timestamp") for field in fields)
@@ -85,7 +85,7 @@ class AddForm:
     @property
     def type(self) -> pa.DataType:
         """The Arrow type of an add."""
-        fields = list(ADD) if self.as_text else [field for field in ADD if field.name != "stats"]
+        fields = list(ADD) if self.as_json else [field for field in ADD if field.name != "stats"]
         if self.as_columns:
             fields.append(pa.field("stats_parsed", _nested_type(self.statistics)))
         if self.typed_partitions:
@@ -99,7 +99,7 @@ class AddForm:
 
 
 def checkpoint_adds(snapshot: Snapshot, form: AddForm) -> Iterator[pa.StructArray]:
-    """Give the live files as adds of a checkpoint, some ten thousand at a time."""
+    """Yield the live files as adds of a checkpoint, some ten thousand at a time."""
     files, names = snapshot.files, snapshot.partition_names
     for number, source in enumerate(files.sources):
         live, start = files.row[files.source == number], 0
@@ -121,7 +121,7 @@ def _formed(piece: pa.StructArray, form: AddForm) -> pa.StructArray:
         columns = statistics_columns(_Piece(fields, form.statistics), form.statistics)
         fields["stats_parsed"] = _nested(columns, form.statistics, len(piece))
     if parsed is not None and fields["stats"].null_count:
-        fields["stats"] = pc.coalesce(fields["stats"], statistics_text(parsed))
+        fields["stats"] = pc.coalesce(fields["stats"], statistics_to_json(parsed))
     if form.typed_partitions:
         fields["partitionValues_parsed"] = _typed_partitions(fields["partitionValues"], form)
     kinds = list(form.type)
@@ -137,7 +137,7 @@ class _Piece:
     wanted: Mapping[Path, pa.DataType]
 
     def json_statistics(self) -> pa.Array | None:
-        # Who wrote all columns, and the row count of every file, understood the texts.
+        # A writer that has all columns, and the row count of every file, has parsed the JSON.
         counts = self.parsed_statistics("numRecords")
         is_counted = counts is not None and not counts.null_count
         if is_counted and all(self.parsed_statistics(*path) is not None for path in self.wanted):

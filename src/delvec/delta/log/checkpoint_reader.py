@@ -1,6 +1,6 @@
 """Checkpoints in Parquet: columns are read when asked for, rows of files stay Arrow.
 
-A part may be a whole checkpoint, one of several parts, a manifest of the second kind or one of its
+A file may be a classic checkpoint, a part of a multi-part one, a v2 checkpoint or one of its
 sidecars: all have the same columns, and any of them may be missing.
 """
 
@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delvec.delta.log.action_columns import TEXTS, TYPES, VECTOR, conform_struct
+from delvec.delta.log.action_columns import STRING_MAP, TYPES, VECTOR, conform_struct
 from delvec.delta.log.json_actions import adds_schema
 from delvec.delta.log.segment import LOG
-from delvec.delta.stats.to_json import statistics_text
+from delvec.delta.stats.to_json import statistics_to_json
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _OTHERS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "c
 
 
 def sidecar_key(path: str, manifest: str) -> str:
-    """Name the file of a sidecar; it is in the log's own folder, whatever the manifest says."""
+    """Return the key of a sidecar, which is always in the log's own folder."""
     name = unquote(path).rpartition("/")[2]
     if name in ("", ".", ".."):
         raise FormatError("a sidecar of a checkpoint has no name", path=manifest, found=repr(path))
@@ -52,7 +52,7 @@ class ParquetActions:
         self.uri = storage.uri_of(key)
 
     def others(self) -> Iterator[dict[str, Any]]:
-        """Give the actions that are not about data files, as dictionaries."""
+        """Yield the actions that are not of data files, as dictionaries."""
         names = [name for name in _OTHERS if self._type(name) is not None]
         if not names:
             return
@@ -63,7 +63,7 @@ class ParquetActions:
                 yield {name: _plain(value)}
 
     def adds(self, partition_names: Sequence[str]) -> pa.Table:
-        """Give the live files: path, vector, size, time and the text of the partition values."""
+        """Return the added files: path, vector, size, time and partition values as strings."""
         schema = adds_schema(partition_names)
         if self._type("add", "path") is None:
             return schema.empty_table()
@@ -72,7 +72,7 @@ class ParquetActions:
         columns = {name: _child(add, name) for name in there}
         if "partitionValues" in columns:
             # Other writers may have large strings, or dictionaries of them.
-            texts = self._cast(columns["partitionValues"], TEXTS)
+            texts = self._cast(columns["partitionValues"], STRING_MAP)
             values = [pc.map_lookup(texts, name, "first") for name in partition_names]
             columns["partitionValues"] = pa.StructArray.from_arrays(values, list(partition_names))
         arrays = [
@@ -88,13 +88,13 @@ class ParquetActions:
             raise self._damaged(error) from error
 
     def json_statistics(self) -> pa.Array | None:
-        """Give the statistics of the files as JSON, None if the checkpoint has none."""
+        """Return the statistics of the files as JSON, or None if the checkpoint has none."""
         if self._type("add", "stats") is None:
             return None
         return self._cast(_child(self._add(["stats"]), "stats"), pa.string())
 
     def parsed_statistics(self, *path: str) -> pa.Array | None:
-        """Give one column of the statistics that are kept as columns; None if there is none."""
+        """Return one column of `stats_parsed`, or None if there is none."""
         if self._type("add", "stats_parsed", *path) is None:
             return None
         value = self._add([".".join(("stats_parsed", *path))])
@@ -103,14 +103,14 @@ class ParquetActions:
         return value
 
     def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Give the whole actions of some live files, by their rows in `adds`."""
+        """Return the whole actions of some live files, by their rows in `adds`."""
         fields = [f.name for f in self._type("add") if not f.name.endswith("_parsed")]
         chosen = pa.array(rows, pa.int64())
         values = self._add(fields).take(chosen).to_pylist()
         if self._type("add", "stats_parsed") is not None:
-            # Tables may keep statistics as columns alone; an entry has them as text.
+            # A checkpoint may have statistics as columns alone; an add action has them as JSON.
             parsed = _child(self._add(["stats_parsed"]), "stats_parsed").take(chosen)
-            texts = statistics_text(parsed).to_pylist()
+            texts = statistics_to_json(parsed).to_pylist()
             for value, text in zip(values, texts, strict=True):
                 value["stats"] = value.get("stats") or text
         return [
@@ -131,12 +131,12 @@ class ParquetActions:
         partition_names: Sequence[str] = (),  # noqa: ARG002 - for sources in JSON
         more: Sequence[str] = (),
     ) -> Iterator[pa.StructArray]:
-        """Give the whole actions of one kind, in order, one row group after the other.
+        """Yield the whole actions of one kind, in order, one row group after the other.
 
         Args:
             kind: Which actions.
             partition_names: The columns of the partitions.
-            more: Further fields that are given as they are, if they are there.
+            more: Further fields, returned as they are where the file has them.
         """
         if self._type(kind, "path") is None:
             return
@@ -179,7 +179,7 @@ class ParquetActions:
             raise self._damaged(error) from error
 
     def _type(self, *path: str) -> Any:  # noqa: ANN401
-        """Give the Arrow type of a column, None if there is none."""
+        """Return the Arrow type of a column, None if there is none."""
         found: Any = None
         inside: Any = self._schema
         for name in path:
@@ -213,12 +213,12 @@ class ParquetActions:
         return FormatError(
             f"a checkpoint cannot be read ({error})",
             path=self.uri,
-            hint="if all commits are still there, move the checkpoint away and try again",
+            hint="if all commits are still there, move the checkpoint elsewhere and try again",
         )
 
 
 def _child(value: pa.StructArray, name: str) -> pa.Array:
-    """Give a field of a struct, null where the struct is null."""
+    """Return a field of a struct, null where the struct is null."""
     return pc.struct_field(value, name)
 
 

@@ -1,8 +1,8 @@
-"""Writing checkpoints: the whole state of a version in one file, so that readers begin there.
+"""Writing checkpoints: the state of a version in one file, so that readers begin there.
 
     <version>.checkpoint.parquet           by default
     <version>.checkpoint.<uuid>.parquet    with `delta.checkpointPolicy` v2: small actions, and one
-                                           sidecar in `_sidecars` with those of data files
+                                           sidecar in `_sidecars` with those of files
 
 Commits before a checkpoint stay. Memory grows with the bytes of the new checkpoint (some 100 for
 each file, and its statistics), with the keys of live files, and with the largest piece of the log.
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delvec.delta.log.action_columns import REMOVE, TEXTS
+from delvec.delta.log.action_columns import REMOVE, STRING_MAP
 from delvec.delta.log.checkpoint_adds import AddForm, checkpoint_adds
 from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, hinted_version, list_log
 from delvec.delta.schema.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION, interval_ms
@@ -52,10 +52,10 @@ _SMALL: Final = [
                 ("id", pa.string()),
                 ("name", pa.string()),
                 ("description", pa.string()),
-                ("format", pa.struct([("provider", pa.string()), ("options", TEXTS)])),
+                ("format", pa.struct([("provider", pa.string()), ("options", STRING_MAP)])),
                 ("schemaString", pa.string()),
                 ("partitionColumns", pa.list_(pa.string())),
-                ("configuration", TEXTS),
+                ("configuration", STRING_MAP),
                 ("createdTime", pa.int64()),
             ]
         ),
@@ -78,8 +78,8 @@ _SMALL: Final = [
         ),
     ),
 ]
-_SECOND_KIND: Final = [
-    pa.field("checkpointMetadata", pa.struct([("version", pa.int64()), ("tags", TEXTS)])),
+_V2_ACTIONS: Final = [
+    pa.field("checkpointMetadata", pa.struct([("version", pa.int64()), ("tags", STRING_MAP)])),
     pa.field(
         "sidecar",
         pa.struct(
@@ -87,7 +87,7 @@ _SECOND_KIND: Final = [
                 ("path", pa.string()),
                 ("sizeInBytes", pa.int64()),
                 ("modificationTime", pa.int64()),
-                ("tags", TEXTS),
+                ("tags", STRING_MAP),
             ]
         ),
     ),
@@ -97,9 +97,9 @@ _SECOND_KIND: Final = [
 def write_checkpoint(snapshot: Snapshot) -> None:
     """Write a checkpoint of a version, and the hint at it; one that is there already stays.
 
-    Files are told apart by path and vector, no row count is lost, and removes stay until
-    `delta.deletedFileRetentionDuration` is over. Nothing is cleaned up: what the feature
-    checkpointProtection protects is older than the newest version, of which this is meant to be.
+    Files are identified by path and vector, no row count is lost, and tombstones stay until
+    `delta.deletedFileRetentionDuration` is over. Nothing is cleaned up: the feature
+    checkpointProtection protects versions older than the newest, which this is meant for.
 
     Raises:
         FormatError: The log is damaged, or the checkpoint did not arrive whole.
@@ -109,12 +109,12 @@ def write_checkpoint(snapshot: Snapshot) -> None:
     listed = list_log(storage, version).checkpoints
     if any(found.version == version for found in listed):
         return
-    is_second = (
+    is_v2 = (
         snapshot.metadata.configuration.get(CHECKPOINT_POLICY, "").lower() == "v2"
         and "v2Checkpoint" in snapshot.protocol.features
     )
     try:
-        written = _second_kind(snapshot) if is_second else _classic(snapshot)
+        written = _v2(snapshot) if is_v2 else _classic(snapshot)
     except ObjectExistsError:
         return  # another writer was faster, with the same state
     _hint(storage, version, written)
@@ -136,11 +136,11 @@ def _classic(snapshot: Snapshot) -> _Written:
     return file.put(snapshot.storage, f"{LOG}/{snapshot.version:020d}.checkpoint.parquet")
 
 
-def _second_kind(snapshot: Snapshot) -> _Written:
-    """Write a checkpoint with one sidecar.
+def _v2(snapshot: Snapshot) -> _Written:
+    """Write a v2 checkpoint with one sidecar.
 
-    Its name has a UUID, as delta-spark's: a reader that does not know the kind does not take it
-    for one of the first.
+    Its name has a UUID, as delta-spark's: a reader that does not know v2 checkpoints does not take
+    it for a classic one.
     """
     form = AddForm(snapshot.metadata)
     of_files = [pa.field("add", form.type), pa.field("remove", REMOVE)]
@@ -155,7 +155,7 @@ def _second_kind(snapshot: Snapshot) -> _Written:
         entry = {"path": name, "sizeInBytes": size, "modificationTime": int(time() * 1000)}
         actions.append({"sidecar": entry})
     # delta-spark looks for the columns of files here too, which are empty.
-    manifest = _File(pa.schema([*_SMALL, *of_files, *_SECOND_KIND]))
+    manifest = _File(pa.schema([*_SMALL, *of_files, *_V2_ACTIONS]))
     manifest.small(actions)
     key = f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid4()}.parquet"
     top = manifest.put(snapshot.storage, key)
@@ -163,7 +163,7 @@ def _second_kind(snapshot: Snapshot) -> _Written:
 
 
 class _File:
-    """A Parquet file of actions, made in memory since it must appear at once."""
+    """A Parquet file of actions, built in memory since it must appear atomically."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema, self._sink = schema, pa.BufferOutputStream()
@@ -171,7 +171,7 @@ class _File:
             self._sink,
             schema,
             compression="snappy",
-            # Paths and bounds are all different: a dictionary of them is made in vain.
+            # Paths and bounds are all different: a dictionary would not help.
             use_dictionary=[leaf for leaf in _leaves(schema) if not _DIFFERENT.search(leaf)],
         )
         self.rows = self.adds = 0
@@ -188,7 +188,7 @@ class _File:
             self._column("remove", removes)
 
     def put(self, storage: Storage, key: str) -> _Written:
-        """Store the file, unless there is one, and look whether it arrived whole."""
+        """Store the file, unless it exists, and check that it arrived whole."""
         self._writer.close()
         data = self._sink.getvalue()
         storage.write_if_absent(key, memoryview(data))
@@ -220,7 +220,7 @@ class _File:
 def _unexpired(snapshot: Snapshot) -> Iterator[pa.StructArray]:
     text = snapshot.metadata.configuration.get(DELETED_FILE_RETENTION, _WEEK)
     retention = interval_ms(text)
-    # An interval that nobody understands keeps all: too many removes do no harm.
+    # An interval that cannot be parsed keeps all: too many tombstones do no harm.
     oldest = -1 if retention is None else int(time() * 1000) - retention
     for removes in snapshot.tombstones():
         when = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 0)
@@ -231,7 +231,7 @@ def _unexpired(snapshot: Snapshot) -> Iterator[pa.StructArray]:
 
 
 def _hint(storage: Storage, version: int, written: _Written) -> None:
-    """Tell readers where to begin; a hint at a later version stays."""
+    """Write `_last_checkpoint`, unless it points to a later version."""
     known = hinted_version(storage)
     if known is not None and known > version:
         return
@@ -257,7 +257,7 @@ def _with_pairs(value: Any) -> Any:  # noqa: ANN401
 
 
 def _leaves(kind: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
-    """Name the columns as Parquet does."""
+    """Yield the names of the columns, as Parquet has them."""
     for field in kind:
         name = f"{prefix}{field.name}"
         if pa.types.is_struct(field.type):

@@ -1,4 +1,4 @@
-"""The checksum files that some engines write beside a commit.
+"""The version checksum files that some engines write beside a commit.
 
 Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#version-checksum-file
 """
@@ -17,7 +17,7 @@ __all__ = ["file_count"]
 
 
 def file_count(storage: Storage, version: int) -> int | None:
-    """Tell how many data files a version has; None if nobody wrote it down. One small GET."""
+    """Return the number of data files by the checksum file, or None without one. One small GET."""
     try:
         text = storage.read(f"_delta_log/{version:020d}.crc")
     except ObjectNotFoundError:
@@ -25,6 +25,6 @@ def file_count(storage: Storage, version: int) -> int | None:
     try:
         value = json.loads(text)
     except ValueError:
-        return None  # it is there to help: one that cannot be read says nothing
+        return None  # optional: an unreadable one is ignored
     count = value.get("numFiles") if isinstance(value, dict) else None
     return count if type(count) is int else None

@@ -70,7 +70,8 @@ def version_at(storage: Storage, timestamp: datetime | str, time_zone: str = "UT
     times = CommitTimes(snapshot, _readable_commits(snapshot))
     if not times.commits:
         raise InvalidArgumentError(
-            f"{storage.root} has no commits left that tell a time", hint="name a version instead"
+            f"{storage.root} has no commits left that have a timestamp",
+            hint="name a version instead",
         )
     low, high = times.comparable(wanted)
     after = bisect_right(times.commits, wanted, low, high, key=times.of)

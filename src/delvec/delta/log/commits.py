@@ -50,8 +50,8 @@ def read_log_file(storage: Storage, key: str) -> JsonActions:
     """
     data = storage.read(key)
     if not data.strip():
-        # Engines write what they did into every commit. Of one that is empty, the bytes were lost,
-        # and the deletes in there with them.
+        # Engines write a `commitInfo` into every commit. An empty one has lost its bytes, and the
+        # deletes in it.
         raise FormatError(
             "a file of the log is empty",
             path=storage.uri_of(key),
@@ -171,14 +171,14 @@ def changed_files(
     """Replay some commits by themselves, newest first.
 
     Returns:
-        The files that they add and that are live after the newest of them; and all that they speak
-        of, in adds and removes, each once: the columns `path` (decoded, in one spelling) and
+        The files that they add and that are live after the newest of them; and the keys of all
+        their adds and removes, each once: the columns `path` (decoded, in one spelling) and
         `vector_id` (null without a vector).
     """
     names = [field.physical_name for field in metadata.partition_fields]
     sources = [JsonAdds(actions, names) for actions in commits or [JsonActions(root, b"")]]
     files, batches = replayed_files(metadata, root, sources, ())
-    said = [
+    seen = [
         [canonical(paths, root), vector_ids(vectors)]
         for batch in batches
         for paths, vectors in (
@@ -187,5 +187,5 @@ def changed_files(
         )
         if paths is not None
     ]
-    keys = pa.concat_tables([pa.table(columns, names=["path", "vector_id"]) for columns in said])
+    keys = pa.concat_tables([pa.table(columns, names=["path", "vector_id"]) for columns in seen])
     return files, keys.group_by(keys.column_names, use_threads=False).aggregate([])

@@ -58,7 +58,7 @@ def column_bounds(files: FileSet, column: Column, time_zone: str) -> ColumnBound
 def _partition_bounds(
     files: FileSet, name: str, kind: PrimitiveType, time_zone: str
 ) -> ColumnBounds:
-    values = partition_column(files.partition_texts(name), kind, time_zone)
+    values = partition_column(files.partition_strings(name), kind, time_zone)
     rows = pc.coalesce(files.row_counts, 1)
     nulls = pc.if_else(values.is_null(), rows, pa.scalar(0, pa.int64()))
     return ColumnBounds(values, values, nulls, rows)

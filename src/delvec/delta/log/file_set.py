@@ -1,4 +1,4 @@
-"""The live files of a version as columns: nothing is made per file before something asks for it."""
+"""The live files of a version as columns; no object per file is made before one is asked for."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _ROWS: Final[Path] = ("numRecords",)
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file that a version of the table holds, with what the log says of it.
+    """A Parquet file that a version of the table holds, as its entry in the log describes it.
 
     Attributes:
         path: Percent-decoded, as `Storage` takes names: relative to the table's root, or absolute
             (a plain path on local disk, else scheme, bucket and key).
         size: Bytes of the whole file.
-        partition_values: The log's text form by physical column name.
+        partition_values: Strings, as in the log, by physical column name.
         descriptor: Where the deletion vector is; None without one.
-        row_count: All rows in the file, deleted ones too; None if the log does not say.
+        row_count: All rows in the file, deleted ones too; None if the log lacks the count.
         modification_time: Milliseconds since 1970.
 
     >>> DataFile("year=2021/part-0.parquet", 500, {"year": "2021"}, None, 10, 0).is_absolute
@@ -86,7 +86,7 @@ class FileEntry:
 
     @property
     def rows(self) -> int | None:
-        """Its physical rows, None if the log does not say."""
+        """Its physical rows, None if the log lacks the count."""
         return record_count(self.add.get("stats"))
 
 
@@ -94,12 +94,12 @@ class AddSource(StatisticsSource, Protocol):
     """A file of the log that adds data files."""
 
     def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Give whole actions by the rows of their adds."""
+        """Return whole actions by the rows of their adds."""
 
     def pieces(
         self, kind: Kind, partition_names: Sequence[str], more: Sequence[str] = ()
     ) -> Iterator[pa.StructArray]:
-        """Give all actions of one kind as columns, piece by piece."""
+        """Yield all actions of one kind as columns, piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class FileSet:
     Attributes:
         paths: Decoded, in one spelling each.
         columns: `size`, `modificationTime`, `deletionVector` and, if the table has partitions,
-            `partitionValues` (texts by physical name).
-        sources: The files of the log that add them; `source` and `row` say which and where.
+            `partitionValues` (strings by physical name).
+        sources: The files of the log that add them; `source` and `row` are the place of each.
     """
 
     metadata: Metadata
@@ -131,7 +131,7 @@ class FileSet:
 
     @cached_property
     def modification_times(self) -> NDArray[np.int64]:
-        """When each file was made, in milliseconds since 1970."""
+        """The modification time of each file, in milliseconds since 1970."""
         return self._numbers("modificationTime")
 
     def _numbers(self, name: str) -> NDArray[np.int64]:
@@ -147,20 +147,20 @@ class FileSet:
 
     @cached_property
     def has_vector(self) -> NDArray[np.bool_]:
-        """Which files have a vector that marks rows."""
+        """Which files have a vector that deletes rows."""
         rows, size = (
             pc.fill_null(pc.struct_field(self.vectors, name), -1).to_numpy()
             for name in ("cardinality", "sizeInBytes")
         )
-        # An invalid count is for the descriptor to refuse, when the vector is loaded; a count of 0
-        # for a vector that has bytes is then held against these.
+        # Descriptors refuse an invalid count when the vector is loaded, and a count of 0 for a
+        # vector that has bytes.
         marks: NDArray[np.bool_] = self.vectors.is_valid().to_numpy(zero_copy_only=False)
         marked: NDArray[np.bool_] = marks & ((rows != 0) | (size != 0))
         return marked
 
     @cached_property
     def deleted_rows(self) -> NDArray[np.int64]:
-        """How many rows each vector marks; 0 without one."""
+        """The cardinality of each vector; 0 without one."""
         marked = pc.struct_field(self.vectors, "cardinality")
         there = self.vectors.is_valid()
         counts: NDArray[np.int64] = pc.if_else(there, pc.fill_null(marked, -1), 0).to_numpy()
@@ -176,7 +176,7 @@ class FileSet:
 
     @cached_property
     def live_rows(self) -> pa.Array:
-        """How many rows of each file are left, null where the log does not say.
+        """The live rows of each file, null where the log lacks the count.
 
         Raises:
             FormatError: A vector marks more rows than its file has.
@@ -195,7 +195,7 @@ class FileSet:
 
     @cached_property
     def row_counts(self) -> pa.Array:
-        """Physical rows of each file, null where the log does not say."""
+        """Physical rows of each file, null where the log lacks the count."""
         counts = self.statistic(_ROWS, pa.int64())
         counts = pa.nulls(len(self), pa.int64()) if counts is None else counts
         return pc.if_else(pc.greater_equal(counts, 0), counts, pa.scalar(None, pa.int64()))
@@ -209,8 +209,8 @@ class FileSet:
         rows = self.row_counts.fill_null(0).to_numpy()
         return np.where(known, rows / 8, np.inf)
 
-    def partition_texts(self, physical_name: str) -> pa.Array:
-        """The text of one partition value for each file."""
+    def partition_strings(self, physical_name: str) -> pa.Array:
+        """Return one partition value of each file, as the string of the log."""
         return pc.struct_field(self._partition_values, physical_name)
 
     @cached_property
@@ -219,18 +219,18 @@ class FileSet:
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
     def statistic(self, path: Path, kind: pa.DataType) -> pa.Array | None:
-        """Give one statistic of all files, such as `("minValues", "id")`; None if there is none."""
+        """Return one statistic of all files, such as `("minValues", "id")`; None if unknown."""
         return self.statistics({path: kind})[path]
 
     def statistics(self, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array | None]:
-        """Give several statistics, which are parsed together, once for each file of the log."""
+        """Return several statistics, which are parsed together, once for each file of the log."""
         pieces: dict[Path, list[pa.Array]] = {path: [] for path in wanted}
-        # Files are in the order of their sources: each source's rows stand together.
+        # Files are in the order of their sources: the rows of each source are adjacent.
         ends = np.searchsorted(self.source, np.arange(len(self.sources)), side="right").tolist()
         for source, start, end in zip(self.sources, [0, *ends[:-1]], ends, strict=True):
             if start == end:
                 continue
-            rows, columns = self.row[start:end], _kept(source, wanted)
+            rows, columns = self.row[start:end], _cached(source, wanted)
             for path, kind in wanted.items():
                 column = columns[path]
                 pieces[path].append(
@@ -262,7 +262,7 @@ class FileSet:
         return self.select(self.may_match(predicate, time_zone))
 
     def select(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> FileSet:
-        """Give the files of a mask, or of row numbers that ascend."""
+        """Return the files of a mask, or of ascending row numbers."""
         rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         if len(rows) > 1 and (np.diff(rows) <= 0).any():
             raise AssertionError("files are chosen in their order, each once")
@@ -279,7 +279,7 @@ class FileSet:
         )
 
     def descriptor(self, index: int) -> Descriptor | None:
-        """Give the descriptor of one file's vector; None without one.
+        """Return the descriptor of one file's vector; None without one.
 
         Raises:
             FormatError: It is not valid.
@@ -331,8 +331,8 @@ class FileSet:
         return [FileEntry(path, adds[index]) for path, index in zip(paths, chosen, strict=True)]
 
 
-def _kept(source: AddSource, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array | None]:
-    """Give statistics of a source, parsed at the first call and kept with the source."""
+def _cached(source: AddSource, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array | None]:
+    """Return statistics of a source, parsed at the first call and cached with the source."""
     kept: dict[Any, pa.Array | None] = source.__dict__.setdefault("_statistics", {})
     missing = {path: kind for path, kind in wanted.items() if (path, kind) not in kept}
     for path, column in statistics_columns(source, missing).items() if missing else ():

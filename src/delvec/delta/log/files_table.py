@@ -1,4 +1,4 @@
-"""What the log says of each live file, as an Arrow table for people and programs."""
+"""The live files of a version as an Arrow table: one row with all that the log holds of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["files_table"]
 
 
 def files_table(files: FileSet, *, statistics: bool = True) -> pa.Table:
-    """Give one row for each file.
+    """Return one row for each live file.
 
     Columns: `path` (decoded), `partition_values`, `size`, `modified`, `row_count` (physical rows),
     `deleted_rows`, `vector` (its kind: u, p or i), `vector_bytes`, `tight_bounds`, and a struct
@@ -44,10 +44,10 @@ def files_table(files: FileSet, *, statistics: bool = True) -> pa.Table:
 
 
 def _partition_values(files: FileSet) -> pa.Array:
-    """Give the texts of the log under the names that users see."""
+    """Return the partition values of the log under their logical names."""
     fields = files.metadata.partition_fields
     names = pa.array([field.name for field in fields] * len(files), pa.string())
-    rows = zip(*(files.partition_texts(f.physical_name).to_pylist() for f in fields), strict=True)
+    rows = zip(*(files.partition_strings(f.physical_name).to_pylist() for f in fields), strict=True)
     texts = pa.array([text for row in rows for text in row], pa.string())
     offsets = pa.array(range(0, len(names) + 1, max(1, len(fields))), pa.int32())
     if not fields:

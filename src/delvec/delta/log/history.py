@@ -1,4 +1,4 @@
-"""The history of a table: what each of its commits says of itself, and when it was made."""
+"""The history of a table: the `commitInfo` and the timestamp of each commit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from delvec.delta.log.action_columns import TEXTS
+from delvec.delta.log.action_columns import STRING_MAP
 from delvec.delta.log.commit_times import commit_times
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
@@ -27,12 +27,12 @@ SCHEMA: Final = pa.schema(
         ("userId", pa.string()),
         ("userName", pa.string()),
         ("operation", pa.string()),
-        ("operationParameters", TEXTS),
+        ("operationParameters", STRING_MAP),
         ("clusterId", pa.string()),
         ("readVersion", pa.int64()),
         ("isolationLevel", pa.string()),
         ("isBlindAppend", pa.bool_()),
-        ("operationMetrics", TEXTS),
+        ("operationMetrics", STRING_MAP),
         ("userMetadata", pa.string()),
         ("engineInfo", pa.string()),
     ]
@@ -43,8 +43,8 @@ SCHEMA: Final = pa.schema(
 def history(storage: Storage, limit: int | None = None) -> pa.Table:
     """List the commits that are still in the log, newest first.
 
-    The table is opened, the log is listed, and each commit of the result is read. What a commit
-    says of itself is free in form: a value that does not fit its column becomes a string or null.
+    The table is opened, the log is listed, and each commit of the result is read. A `commitInfo` is
+    free in form: a value that does not fit its column becomes a string or null.
 
     Args:
         storage: The table.
@@ -79,7 +79,7 @@ def _row(times: CommitTimes, commit: LogFile) -> dict[str, Any] | None:
 
 
 def _fitting(value: object, kind: pa.DataType) -> object:
-    if kind == TEXTS:
+    if kind == STRING_MAP:
         if not isinstance(value, dict):
             return None
         return [(name, as_string(part)) for name, part in value.items()]

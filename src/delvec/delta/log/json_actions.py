@@ -1,4 +1,4 @@
-"""Actions in JSON, as commits, compacted commits and checkpoints of the second kind hold them.
+"""Actions in JSON, as commits, compacted commits and v2 checkpoints hold them.
 
 One action to a line. Those of data files are read as Arrow columns, with no Python object each;
 the others (protocol, metadata, transactions, ...) are few and become dictionaries.
@@ -29,7 +29,7 @@ _OTHER: Final = re.compile(rb'^[ \t]*\{(?![ \t]*"(?:add|remove|cdc)"[ \t]*:[ \t]
 
 
 def adds_schema(partition_names: Sequence[str]) -> pa.Schema:
-    """Give the columns of live files, which all readers of actions make; partitions are text."""
+    """Return the columns of added files; partition values are strings."""
     columns = [
         ("path", pa.string()),
         ("deletionVector", VECTOR),
@@ -43,7 +43,7 @@ def adds_schema(partition_names: Sequence[str]) -> pa.Schema:
 
 
 def _action_schema(partition_names: Sequence[str]) -> pa.Schema:
-    """Give what is read of `add` and `remove`."""
+    """Return the fields that are read of `add` and `remove`."""
     add = [*adds_schema(partition_names), pa.field("stats", pa.string())]
     remove = [("path", pa.string()), ("deletionVector", VECTOR)]
     return pa.schema([("add", pa.struct(add)), ("remove", pa.struct(remove))])
@@ -69,7 +69,7 @@ class JsonActions:
                 raise self._damaged(error.start, "not UTF-8") from error
 
     def others(self) -> Iterator[dict[str, Any]]:
-        """Give the actions that are not about data files, as dictionaries."""
+        """Yield the actions that are not of data files, as dictionaries."""
         for found in _OTHER.finditer(self.data):
             start = found.start()
             end = self.data.find(b"\n", start)
@@ -77,11 +77,11 @@ class JsonActions:
             yield self._parsed(line, start)
 
     def table(self, partition_names: Sequence[str]) -> pa.Table:
-        """Give the columns `add` and `remove`, one row for each line; null for other actions."""
+        """Return the columns `add` and `remove`, one row for each line; null for other actions."""
         return self.columns(_action_schema(partition_names))
 
     def columns(self, schema: pa.Schema) -> pa.Table:
-        """Give the fields of actions that a schema names, one row for each line."""
+        """Return the fields of actions that a schema names, one row for each line."""
         if not self.data.strip():
             return schema.empty_table()
         try:
@@ -99,7 +99,7 @@ class JsonActions:
             ) from error
 
     def all_actions(self) -> Iterator[dict[str, Any]]:
-        """Give all actions, each as a dictionary; for single commits."""
+        """Yield all actions, each as a dictionary; for single commits."""
         for start, line in self._lines:
             yield self._parsed(line, start)
 
@@ -109,7 +109,7 @@ class JsonActions:
         return len(self._lines)
 
     def action(self, row: int) -> dict[str, Any]:
-        """Give the whole action of one row of `table`."""
+        """Return the whole action of one row of `table`."""
         start, line = self._lines[row]
         return self._parsed(line, start)
 

@@ -1,4 +1,4 @@
-"""Paths in the log: percent-encoded URIs, compared decoded, never followed out of the table.
+"""Paths in the log: percent-encoded URIs, decoded to compare them, never leading out of the table.
 
 All functions work on whole Arrow columns; a million paths take a fraction of a second.
 """
@@ -28,7 +28,7 @@ _HAS_SCHEME: Final = r"^[A-Za-z][A-Za-z0-9+.-]*:"
 
 
 def canonical(paths: pa.Array, root: str) -> pa.Array:
-    """Give the decoded paths in one spelling each: relative ones as they are, others in full.
+    """Return decoded paths, one spelling for each file: relative ones as they are, others in full.
 
     Raises:
         FormatError: A path is badly encoded, or climbs by `.` or `..`.
@@ -56,7 +56,7 @@ def canonical(paths: pa.Array, root: str) -> pa.Array:
 
 def decoded(paths: pa.Array, root: str) -> pa.Array:
     """Decode `%xx` in every path; all in one pass over the bytes."""
-    start, stop, data = _text_buffer(paths)
+    start, stop, data = _string_buffer(paths)
     octets = data[start:stop]
     escapes = np.flatnonzero(octets == ord("%"))
     if not len(escapes):
@@ -71,7 +71,7 @@ def decoded(paths: pa.Array, root: str) -> pa.Array:
     if len(wrong):
         index = int(np.searchsorted(bounds, escapes[wrong[0]], side="right")) - 1
         raise FormatError(
-            "a path in the log is not percent-encoded rightly",
+            "a path in the log is not percent-encoded correctly",
             path=root,
             expected="two hexadecimal digits after each %",
             found=repr(paths[index].as_py()),
@@ -92,7 +92,7 @@ def decoded(paths: pa.Array, root: str) -> pa.Array:
         raise FormatError("a path in the log is not UTF-8 when decoded", path=root) from error
 
 
-def _text_buffer(texts: pa.Array) -> tuple[int, int, NDArray[np.uint8]]:
+def _string_buffer(texts: pa.Array) -> tuple[int, int, NDArray[np.uint8]]:
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets or bytes(4), dtype=np.int32)[texts.offset :][: len(texts) + 1]
     octets = np.frombuffer(data or b"", dtype=np.uint8)
@@ -102,7 +102,7 @@ def _text_buffer(texts: pa.Array) -> tuple[int, int, NDArray[np.uint8]]:
 def _with_one_spelling(plain: pa.Array, encoded: pa.Array, root: str) -> pa.Array:
     """Write `file:/x`, `file:///x` and `/x` alike; a bare `/x` belongs to the table's own store.
 
-    What is a scheme is told by the encoded form: `a%3Ab` is a name with a colon.
+    The encoded form decides what is a scheme: `a%3Ab` is a name with a colon.
     """
     absolute = pc.or_(pc.starts_with(encoded, "/"), pc.match_substring_regex(encoded, _HAS_SCHEME))
     if not pc.any(absolute).as_py():

@@ -1,10 +1,10 @@
-"""The files in `_delta_log`, and which of them make up a version of the table.
+"""The files in `_delta_log`, and the log segment of a version of the table.
 
 <20 digits>.json                            a commit
 <20 digits>.<20 digits>.compacted.json      the commits from one version to another in one file
 <20 digits>.checkpoint.parquet              a checkpoint: the whole state up to a version
-<20 digits>.checkpoint.<n>.<of>.parquet     one part of a checkpoint (10 digits each)
-<20 digits>.checkpoint.<uuid>.json|parquet  a checkpoint of the second kind, with sidecars
+<20 digits>.checkpoint.<n>.<of>.parquet     a part of a multi-part checkpoint (10 digits each)
+<20 digits>.checkpoint.<uuid>.json|parquet  a v2 checkpoint, with sidecars
 _last_checkpoint                            where to begin; a hint that may be missing or wrong
 """
 
@@ -66,7 +66,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What has to be read for one version: a checkpoint, if there is one, and what came after."""
+    """The log segment of a version: a checkpoint, if there is one, and the commits after it."""
 
     version: int
     checkpoint: Checkpoint | None
@@ -76,7 +76,7 @@ class Segment:
 
 @dataclass(slots=True)
 class LogListing:
-    """The files of a log by what they are; a checkpoint that lacks a part is left out."""
+    """The files of a log by kind; a checkpoint that lacks a part is ignored."""
 
     commits: dict[int, LogFile]
     compacted: dict[int, list[LogFile]]
@@ -84,15 +84,15 @@ class LogListing:
 
 
 def commit_key(version: int) -> str:
-    """Name the file of a commit."""
+    """Return the key of a commit's file."""
     return f"{LOG}/{version:020d}.json"
 
 
 def find_segment(storage: Storage, version: int | None = None) -> Segment:
-    """Find what makes up a version, by default the newest.
+    """Return the log segment of a version, by default the newest.
 
-    Costs one GET for the hint and one listing from there on; without a usable hint the whole log is
-    listed.
+    Costs one GET for `_last_checkpoint` and one listing from there on; if that is of no use, the
+    whole log is listed.
 
     Raises:
         TableNotFoundError: There is no log.
@@ -107,7 +107,7 @@ def find_segment(storage: Storage, version: int | None = None) -> Segment:
         listing = list_log(storage, hint)
         usable = (found.version for found in listing.checkpoints)
         if not any(hint <= found and (version is None or found <= version) for found in usable):
-            listing = None  # the hint points to what is not there: trust the listing alone
+            listing = None  # the checkpoint is gone: the listing decides
     if listing is None:
         listing = list_log(storage)
     _require_table(storage, listing)
@@ -124,9 +124,9 @@ def _require_table(storage: Storage, listing: LogListing) -> None:
 
 
 def oldest_version(storage: Storage) -> int:
-    """Find the oldest version that can be opened and whose successors all have their commits.
+    """Return the oldest version that can be opened and whose successors all have their commits.
 
-    From there on the table's history can be told version by version. Lists the whole log.
+    From there on every version can be compared with the one before. Lists the whole log.
 
     Raises:
         TableNotFoundError: There is no log.
@@ -158,11 +158,11 @@ def list_commits(storage: Storage, start: int = 0) -> list[LogFile]:
 
 
 def hinted_version(storage: Storage) -> int | None:
-    """Read at which version the hint points; None without a usable one."""
+    """Return the version that `_last_checkpoint` points to, or None without a valid one."""
     try:
         hint = json.loads(storage.read(LAST_CHECKPOINT))
     except (ObjectNotFoundError, ValueError):
-        return None  # only a hint: without it, or with a damaged one, the listing decides
+        return None  # optional: without it, or with a damaged one, the listing decides
     version = hint.get("version") if isinstance(hint, dict) else None
     return version if type(version) is int and version >= 0 else None
 
@@ -181,7 +181,7 @@ def list_log(storage: Storage, start: int = 0) -> LogListing:
         elif found := _CHECKPOINT.fullmatch(name):
             _add_checkpoint(listing, parts, found, info)
     for (version, count), numbered in parts.items():
-        if set(numbered) == set(range(1, count + 1)):  # all parts, or it does not count
+        if set(numbered) == set(range(1, count + 1)):  # an incomplete one is ignored
             keys = tuple(numbered[number] for number in range(1, count + 1))
             listing.checkpoints.append(Checkpoint(version, keys))
     return listing
@@ -202,7 +202,7 @@ def _add_checkpoint(
 ) -> None:
     version, part, count, uuid, suffix = found.groups()
     if not info.size:
-        return  # what a writer leaves that died before it wrote a byte
+        return  # left by a writer that died before it wrote a byte
     if part is not None:
         parts.setdefault((int(version), int(count)), {})[int(part)] = info.key
     elif uuid is not None or suffix == "parquet":
@@ -237,7 +237,7 @@ def _checkpoint_for(listing: LogListing, wanted: int) -> Checkpoint | None:
 
 
 def covering_files(listing: LogListing, start: int, end: int) -> tuple[list[LogFile], int]:
-    """Choose the fewest files that cover some versions, both ends included.
+    """Return the fewest files that cover some versions, both ends included.
 
     Returns:
         The files, oldest first, and the first version that is missing; one after the end if none.

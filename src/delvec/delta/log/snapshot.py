@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "open_snapshot"]
 
-# Small actions that make up the state, and what tells those of one kind apart.
+# Small actions that make up the state, and the key of those that occur many times.
 _SMALL: Final = {"protocol": "", "metaData": "", "txn": "appId", "domainMetadata": "domain"}
 
 

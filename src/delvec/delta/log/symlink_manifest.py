@@ -1,4 +1,4 @@
-"""Manifests for readers that know Parquet but not Delta: the live files, one full name to a line.
+"""Symlink manifests, for readers of Parquet that do not know Delta: one live file to a line.
 
     _symlink_format_manifest/manifest                  of a table without partitions
     _symlink_format_manifest/<name>=<value>/manifest   for each partition that has files
@@ -32,10 +32,10 @@ _ESCAPED: Final = re.compile(r"[\x01-\x1f\"#%'*/:=?\\\x7f{\[\]^]")
 def write_manifests(snapshot: Snapshot) -> None:
     """Write the manifests of a version, and remove those of partitions without files.
 
-    Each is replaced at once, the partitions one after the other.
+    Each file is replaced atomically, one partition after the other.
 
     Raises:
-        UnsupportedFeatureError: A file has a deletion vector, or columns are mapped: who reads by
+        UnsupportedFeatureError: A file has a deletion vector, or columns are mapped: readers of
             manifests would see deleted rows, or no columns.
         StorageError: The store refused or failed.
     """
@@ -60,16 +60,16 @@ def _require_plain(snapshot: Snapshot) -> None:
     if len(vectored):
         raise UnsupportedFeatureError(
             f"{len(vectored)} files of {snapshot.table} have deletion vectors, such as"
-            f" {files.paths[int(vectored[0])].as_py()}; who reads by a manifest would see the"
+            f" {files.paths[int(vectored[0])].as_py()}; readers of a manifest would see the"
             " deleted rows",
             feature="deletionVectors",
             needed_by=snapshot.table,
             hint="rewrite these files without the deleted rows, as REORG TABLE ... APPLY (PURGE)"
-            " does; to set delta.enableDeletionVectors to false does not help",
+            " does; setting delta.enableDeletionVectors to false does not help",
         )
     if snapshot.metadata.mapping_mode != "none":
         raise UnsupportedFeatureError(
-            f"the columns of {snapshot.table} have other names in its files; who reads by a"
+            f"the columns of {snapshot.table} have other names in its files; readers of a"
             " manifest would not find them",
             feature="columnMapping",
             needed_by=snapshot.table,
@@ -78,12 +78,12 @@ def _require_plain(snapshot: Snapshot) -> None:
 
 
 def _by_folder(snapshot: Snapshot) -> Mapping[str, Sequence[str]]:
-    """Give the full names of files by the folder of their partition, which ends in a slash."""
+    """Return the full names of files by the folder of their partition, which ends in a slash."""
     files, fields = snapshot.files, snapshot.metadata.partition_fields
     names = [spark_path(snapshot.table, path) for path in files.paths.to_pylist()]
     if not fields:
         return {"": names}
-    columns = [files.partition_texts(field.physical_name).to_pylist() for field in fields]
+    columns = [files.partition_strings(field.physical_name).to_pylist() for field in fields]
     found: dict[str, list[str]] = {}
     for name, values in zip(names, zip(*columns, strict=True), strict=True):
         parts = zip((field.name for field in fields), values, strict=True)

@@ -1,8 +1,8 @@
-"""Arrow columns as data files hold them, brought to the names and types of the table.
+"""Arrow columns of data files, converted to the names and types of the table.
 
-Files keep what the table was when they were written: physical names, columns that were dropped or
-not there yet, types that were widened since. Nested columns are taken apart and put together again
-around the same validity bitmaps and offsets.
+Files are as the table was when they were written: physical names, columns that were dropped or not
+yet added, types that were widened since. Nested columns are rebuilt around the same validity
+bitmaps and offsets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIRST_SAFE: Final = {"date": -141_427, "timestamp": -2_208_988_800_000_000}
 
 @dataclass(frozen=True, slots=True)
 class Conformer:
-    """How the columns of one file are told and read.
+    """How the columns of one file are found and read.
 
     Attributes:
         path: The file, for errors.
@@ -50,11 +50,11 @@ class Conformer:
     old_calendar: bool = False
 
     def conform(self, array: pa.Array, data_type: DataType, where: str) -> pa.Array:
-        """Give an array in exactly `arrow_type(data_type)`.
+        """Return an array in exactly `arrow_type(data_type)`.
 
         Args:
             array: As pyarrow reads it from the file; a slice is fine.
-            data_type: What the table says that it is.
+            data_type: Its type in the table.
             where: The column's name, for errors.
 
         Raises:
@@ -166,10 +166,10 @@ class Conformer:
 
 
 def find_field(stored: Sequence[pa.Field], wanted: Field, *, by_id: bool, path: str) -> int | None:
-    """Find a field of the table among those of a file: by id, else by physical name as Spark does.
+    """Return the index of a field in a file: by id, else by physical name as Spark does.
 
     Returns:
-        Its index, None if the file does not have it.
+        None if the file does not have it.
 
     Raises:
         FormatError: The file has more than one that fits.
@@ -194,12 +194,12 @@ def find_field(stored: Sequence[pa.Field], wanted: Field, *, by_id: bool, path: 
 
 
 def has_field_ids(stored: Sequence[pa.Field]) -> bool:
-    """Tell whether a file gives its columns ids, which column mapping by id needs."""
+    """Tell whether the columns of a file have ids, which column mapping by id needs."""
     return any(_FIELD_ID in (each.metadata or {}) for each in stored)
 
 
 def plain_type(stored: pa.DataType) -> pa.DataType:
-    """Give the type that values have without the wrappings that writers may put around them."""
+    """Return the type of values without dictionaries, extensions and large or view layouts."""
     if isinstance(stored, pa.BaseExtensionType):
         return plain_type(stored.storage_type)
     if types.is_dictionary(stored) or types.is_run_end_encoded(stored):
@@ -227,7 +227,7 @@ def _is_list_like(stored: pa.DataType) -> bool:
 
 
 def _is_allowed(stored: pa.DataType, target: pa.DataType) -> bool:
-    """Tell whether values may be cast: other forms of one type, and Delta's type widening."""
+    """Tell whether values may be cast: other layouts of one type, and Delta's type widening."""
     allowed = False
     if types.is_integer(target):
         allowed = types.is_integer(stored)
@@ -243,16 +243,16 @@ def _is_allowed(stored: pa.DataType, target: pa.DataType) -> bool:
     elif types.is_date(target):
         allowed = types.is_date(stored)
     elif types.is_timestamp(target) and target.tz:
-        allowed = types.is_timestamp(stored)  # Spark's INT96 says no zone and means UTC
-    elif types.is_timestamp(target):  # what a clock showed; an instant is something else
+        allowed = types.is_timestamp(stored)  # Spark's INT96 names no zone and means UTC
+    elif types.is_timestamp(target):  # a local time; an instant is something else
         allowed = types.is_date(stored) or (types.is_timestamp(stored) and stored.tz is None)
     return allowed
 
 
 def _struct_of(children: Sequence[pa.Array], target: pa.DataType, like: pa.Array) -> pa.Array:
-    """Put a struct around its children, null where `like` is.
+    """Return a struct of its children, null where `like` is.
 
-    Not by StructArray.from_arrays: it refuses nulls in a required field, which are right where the
+    Not by StructArray.from_arrays: it refuses nulls in a required field, which are valid where the
     whole struct is null.
     """
     validity = None
@@ -265,7 +265,7 @@ def _struct_of(children: Sequence[pa.Array], target: pa.DataType, like: pa.Array
 
 
 def _list_of(elements: pa.Array, target: pa.DataType, like: pa.Array) -> pa.Array:
-    """Put lists or maps around all elements, with the offsets and nulls of `like`."""
+    """Return lists or maps of all elements, with the offsets and nulls of `like`."""
     if not len(like):
         return pa.nulls(0, target)
     return pa.Array.from_buffers(

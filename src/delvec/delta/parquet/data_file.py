@@ -78,7 +78,7 @@ class ParquetData:
     by_id: bool
 
     def check(self, row_count: int | None) -> None:
-        """Refuse a file whose rows are not those that the log counts."""
+        """Refuse a file that has not the rows of its entry in the log, or lacks ids."""
         found = self.parquet.metadata.num_rows
         if row_count is not None and found != row_count:
             raise FormatError(
@@ -102,7 +102,7 @@ class ParquetData:
 
     @cached_property
     def row_starts(self) -> list[int]:
-        """The position of the first row of each row group, and at last the number of rows."""
+        """The position of the first row of each row group, then the number of rows."""
         metadata = self.parquet.metadata
         counts = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         return list(accumulate(counts, initial=0))
@@ -156,7 +156,7 @@ class ParquetData:
         return Conformer(self.uri, by_id=self.by_id, old_calendar=self.is_old)
 
     def _stored_columns(self, group: int) -> Iterator[list[pa.Array]]:
-        """Read the columns that the file has, as it has them."""
+        """Read the columns that the file has, as they are stored."""
         stored = self.parquet.schema_arrow
         names = [stored.field(index).name for index in self._places if index is not None]
         if not names:
@@ -173,7 +173,7 @@ class ParquetData:
             yield [batch.column(name) for name in names]
 
     def _ranges(self, group: int) -> list[tuple[int, int]]:
-        """Give start and length of all column chunks that will be read."""
+        """Return start and length of all column chunks that will be read."""
         counts = [leaf_count(field.type) for field in self.parquet.schema_arrow]
         starts = list(accumulate(counts, initial=0))
         chunks = self.parquet.metadata.row_group(group)
@@ -203,7 +203,7 @@ class ParquetData:
 
 @contextmanager
 def _readable(uri: str) -> Iterator[None]:
-    """Turn what pyarrow says of a damaged file into an error that names it."""
+    """Convert pyarrow's errors about a damaged file into one that names it."""
     try:
         yield
     except DelvecError:

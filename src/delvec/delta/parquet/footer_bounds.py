@@ -1,7 +1,7 @@
-"""Which row groups of a Parquet file a predicate can leave out, by the statistics in its footer.
+"""The bounds of columns in each row group, by the footer of a Parquet file, to prune row groups.
 
 Statistics are trusted only where a column is stored in the very type that the table has: those of
-INT96, of other units and of types that were widened since are left alone.
+INT96, of other units and of types that were widened since are ignored.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from delvec.delta.pruning.predicate import Column
     from delvec.delta.schema.types import DataType, Field
 
-__all__ = ["decimal_of", "footer_bounds", "leaf_count", "text_of"]
+__all__ = ["decimal_of", "footer_bounds", "leaf_count", "string_of"]
 
 
 def footer_bounds(
     parquet: pq.ParquetFile, schema: StructType, *, by_id: bool, path: str
 ) -> Callable[[Column], ColumnBounds | None]:
-    """Give what the footer says of a column, one entry per row group, for `skipping.may_match`.
+    """Return the bounds of columns, one entry per row group, for `skipping.may_match`.
 
     Args:
         parquet: The open file.
@@ -82,7 +82,7 @@ def _find_leaf(
 
     Returns:
         Its index and types, the index None if the file does not have it; None if the path leads to
-        a column with parts or into something else than a struct.
+        a nested column or into something else than a struct.
     """
     fields: Sequence[pa.Field] = list(stored)
     inside: DataType = schema
@@ -124,7 +124,7 @@ def _values(raw: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
     if types.is_decimal(kind):
         read: Callable[[Any], Any] = partial(decimal_of, scale=kind.scale)
     elif types.is_string(kind):
-        read = text_of
+        read = string_of
     elif types.is_floating(kind):
         read = _number
     elif types.is_boolean(kind) or types.is_integer(kind) or types.is_binary(kind):
@@ -138,8 +138,8 @@ def _number(raw: float) -> float | None:
     return None if isnan(raw) else raw
 
 
-def text_of(raw: bytes) -> str | None:
-    """Decode a bound of texts; None if it is no text."""
+def string_of(raw: bytes) -> str | None:
+    """Decode a bound of strings; None if it is not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:  # cut inside a character by a writer that keeps bounds short
@@ -147,7 +147,7 @@ def text_of(raw: bytes) -> str | None:
 
 
 def decimal_of(raw: int | bytes, scale: int) -> Decimal:
-    """Decode a bound of decimals, from whichever of the three forms that files have for them."""
+    """Decode a bound of decimals from any of the three physical types that files have."""
     number = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
     digits = tuple(int(digit) for digit in str(abs(number)))
     return Decimal((int(number < 0), digits, -scale))

@@ -1,9 +1,9 @@
 """Statistics of a data file from its Parquet footer; no row is read.
 
-What they say differs from delta-spark's, which looks at all rows, in what a footer does not tell:
-arrays and maps have no count of nulls, a column with a NaN has no maximum, one with texts of
-kilobytes no bounds. A bound that is missing keeps a file in every query; one that is wrong would
-lose rows. So whatever is in doubt is left out.
+They differ from delta-spark's, which reads all rows, in what a footer lacks: arrays and maps have
+no null count, a column with a NaN has no maximum, one with strings of kilobytes no bounds. A
+missing bound keeps a file in every query; a wrong one would lose rows. So what is in doubt is
+omitted.
 
 Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
 """
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delvec.delta.parquet.conform import find_field, plain_type
-from delvec.delta.parquet.footer_bounds import decimal_of, leaf_count, text_of
+from delvec.delta.parquet.footer_bounds import decimal_of, leaf_count, string_of
 from delvec.delta.schema.arrow import arrow_type
 from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.stats.indexed_columns import indexed_columns, prefix_length
@@ -48,7 +48,7 @@ _MIN, _MAX, _NULLS = "minValues", "maxValues", "nullCount"
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column that statistics may be about, and where the file has it.
+    """A column that may have statistics, and where the file has it.
 
     Attributes:
         path: Its physical names, from the outermost struct on.
@@ -80,34 +80,34 @@ def row_count(storage: Storage, key: str, size: int) -> int:
 
 
 def require_row_count(storage: Storage, path: str, entry: Mapping[str, Any], rows: int) -> None:
-    """Hold the rows that the log says a file has against its footer, before the file goes for good.
+    """Compare the row count of the log with the footer, before a file is removed for good.
 
-    Some writers count live rows only. A file with a vector would seem to be empty too early.
+    Some writers count live rows only: a file with a vector would seem to be empty too early.
 
     Raises:
-        FormatError: The log is wrong.
+        FormatError: They differ.
     """
     place, key = open_listed_file(storage, path)
     found = row_count(place, key, int(entry.get("size") or 0))
     if found != rows:
         raise FormatError(
-            "the log does not say how many rows a file has",
+            "the log has a wrong row count of a file",
             path=storage.root,
             expected=f"{found} rows in {path}, by its footer",
             found=f"numRecords {rows}",
-            hint="let the engine that wrote the file compute its statistics anew",
+            hint="let the engine that wrote the file recompute its statistics",
         )
 
 
 def file_statistics(
     metadata: Metadata, footer: pq.FileMetaData, *, tight_bounds: bool
 ) -> dict[str, Any]:
-    """Give the statistics of a file as the log keeps them, by physical names.
+    """Return the statistics of a file as the log keeps them, by physical names.
 
     Args:
-        metadata: The table; its properties say which columns have statistics.
+        metadata: The table; its properties decide which columns have statistics.
         footer: Of a file that was written for this table.
-        tight_bounds: Say that the bounds are those of live rows, as tables with vectors want it.
+        tight_bounds: Add that the bounds are tight, as tables with vectors want it.
     """
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     found: dict[str, Any] = {"numRecords": footer.num_rows, _MIN: {}, _MAX: {}, _NULLS: {}}
@@ -172,7 +172,7 @@ def _leaves_of(
 def _leaf(field: Field, path: tuple[str, ...], index: int | None, stored: pa.DataType) -> _Leaf:
     assert isinstance(field.type, PrimitiveType)  # noqa: S101
     if index is not None and field.type.name == "variant" and pa.types.is_struct(stored):
-        # Its metadata are there whenever the variant is: where they are null, so is it.
+        # Its metadata is null exactly where the variant is.
         index += stored.get_field_index("metadata")
     return _Leaf(path, field.type, index, stored)
 
@@ -185,16 +185,16 @@ def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:  # noqa
 
 
 def _bounds(leaf: _Leaf, columns: Sequence[Any], prefix: int) -> dict[str, Any]:
-    """Give the bounds that are known for all row groups, as JSON has them."""
+    """Return the bounds that hold for all row groups, as JSON has them."""
     form = _form_of(leaf.type, prefix)
     if form is None or leaf.stored != arrow_type(leaf.type):
         return {}
-    # A row group of nulls alone has no bounds and says nothing.
-    told = [each for each in columns if each is None or each.num_values or not each.has_null_count]
-    if not told or not all(map(_is_exact, told)):
+    # A row group of nulls alone has no bounds and needs none.
+    known = [each for each in columns if each is None or each.num_values or not each.has_null_count]
+    if not known or not all(map(_is_exact, known)):
         return {}
-    lows = [form.read(each.min_raw) for each in told]
-    highs = [form.read(each.max_raw) for each in told]
+    lows = [form.read(each.min_raw) for each in known]
+    highs = [form.read(each.max_raw) for each in known]
     shown = {
         _MIN: None if any(map(_is_nan, lows)) else form.show_low(min(lows)),
         _MAX: None if any(map(_is_nan, highs)) else form.show_high(max(highs)),
@@ -207,15 +207,15 @@ def _is_nan(value: Any) -> bool:  # noqa: ANN401
 
 
 def _names_nan(footer: pq.FileMetaData) -> bool:
-    """Tell whether a NaN would be the maximum, as Delta has it, and not be passed over.
+    """Tell whether a NaN would be the maximum, as Delta has it, and is not omitted.
 
-    Java's writer, which Spark uses, puts it there; others leave it away.
+    Java's writer, which Spark uses, does that; others omit it.
     """
     return str(footer.created_by).startswith("parquet-mr")
 
 
 def _is_exact(column: Any) -> bool:  # noqa: ANN401
-    """Tell whether a row group has both bounds; newer versions of pyarrow say if they were cut."""
+    """Tell whether a row group has both bounds; newer versions of pyarrow know if they were cut."""
     return (
         column is not None
         and column.has_min_max
@@ -229,7 +229,7 @@ def _is_exact(column: Any) -> bool:  # noqa: ANN401
 class _Form:
     """How bounds of a type become JSON: read to compare those of row groups, then shown.
 
-    A bound that is shown as None is left out.
+    A bound that is shown as None is omitted.
     """
 
     read: Callable[[Any], Any]
@@ -240,7 +240,7 @@ class _Form:
 def _form_of(kind: PrimitiveType, prefix: int) -> _Form | None:
     if kind.decimal:
         return _Form(partial(decimal_of, scale=kind.decimal[1]), _same, _same)
-    if kind.name == "string":  # compared as bytes, which is the order of texts in Spark
+    if kind.name == "string":  # compared as bytes, which is the order of strings in Spark
         return _Form(bytes, partial(_cut_low, prefix), partial(_cut_high, prefix))
     return _FORMS.get(kind.name)
 
@@ -261,7 +261,7 @@ def _day(days: int) -> str | None:
 
 
 def _clock(zone: str, micros: int) -> str | None:
-    """Show a time in milliseconds, rounded down: readers know that a maximum may be 1 ms higher."""
+    """Show a time in milliseconds, rounded down: readers allow for a maximum of 1 ms more."""
     try:
         shown = _EPOCH + timedelta(milliseconds=micros // 1000)
     except OverflowError:
@@ -270,17 +270,17 @@ def _clock(zone: str, micros: int) -> str | None:
 
 
 def _cut_low(prefix: int, raw: bytes) -> str | None:
-    text = text_of(raw)
+    text = string_of(raw)
     return None if text is None or prefix <= 0 else text[:prefix]
 
 
 def _cut_high(prefix: int, raw: bytes) -> str | None:
-    """Cut a text and put a character behind it that sorts after the one that was cut off.
+    """Truncate a string and append a character that sorts after the one that was cut off.
 
     As delta-spark does: lengths are counted in units of UTF-16, and up to twice as many are kept
     where the next character is itself the last of all.
     """
-    text = text_of(raw)
+    text = string_of(raw)
     if text is None or prefix <= 0:
         return None
     units = cut = 0

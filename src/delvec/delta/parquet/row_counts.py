@@ -1,4 +1,4 @@
-"""How many rows data files have, where the log does not say."""
+"""The row counts of data files, from footers where the log lacks them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def row_counts(
 ) -> list[int]:
     """Return the rows of some files, deleted ones included.
 
-    Where the log does not say, the footer is read: one request for each such file, 16 at a time.
+    Where the log lacks the count, the footer is read: one request for each such file, 16 at a time.
     """
     chosen = [int(index) for index in indexes]
     counts: list[int | None] = files.row_counts.take(chosen).to_pylist() if chosen else []
@@ -40,20 +40,20 @@ def physical_rows(
 ) -> NDArray[np.int64]:
     """Return the rows of all files, deleted ones included, as an array.
 
-    Where neither the log nor the target says, the footer is read, see `row_counts`.
+    Where neither the log nor the target has a count, the footer is read, see `row_counts`.
 
     Args:
         storage: The Delta table.
         files: Its files.
-        places: Where the target knows them; -1 for where it does not.
+        places: The index of each in the target; -1 for those that it does not have.
         known: The rows of the files of the target.
     """
     counts = files.row_counts
-    silent = counts.is_null().to_numpy(zero_copy_only=False)
+    unknown_to_log = counts.is_null().to_numpy(zero_copy_only=False)
     rows: NDArray[np.int64] = counts.fill_null(0).to_numpy(zero_copy_only=False).copy()
-    held = silent & (places >= 0)
+    held = unknown_to_log & (places >= 0)
     rows[held] = known[places[held]]
-    unknown = np.flatnonzero(silent & (places < 0)).tolist()
+    unknown = np.flatnonzero(unknown_to_log & (places < 0)).tolist()
     if unknown:
         rows[unknown] = _footer_counts(storage, files, unknown)
     return rows

@@ -1,7 +1,7 @@
 """Python values as literals of a column's type: exactly, or not at all.
 
 Arrow converts on its own too, but rounds 1.5 to an integer, cuts the time off a date and forgets
-a time zone, all in silence.
+a time zone, all silently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ISO: Final = re.compile(
 
 
 def comparable(values: Sequence[object], kind: pa.DataType) -> pa.Array | None:
-    """Give values as an array that compares exactly with one of a type; None if they cannot.
+    """Return values as an array that compares exactly with one of a type; None if they cannot.
 
     The array is of the type itself if all values fit in, else of a wider one: integers as int64,
     floats as double.
@@ -79,9 +79,9 @@ def _is_of(value: object, kind: pa.DataType) -> bool:
 
 
 def convert(value: object, kind: pa.DataType) -> object:
-    """Give what a user wrote as a value of a column's type; None if that would change it.
+    """Return a literal as a value of a column's type, or None if that would change it.
 
-    Integers stand for whole floats and decimals and the other way round, text in ISO form for
+    Integers stand for whole floats and decimals and the other way round, strings in ISO form for
     dates and timestamps, and a date for its midnight where there are no time zones.
 
     >>> convert(5, pa.float64()), convert("2024-02-29", pa.date32())
@@ -89,7 +89,7 @@ def convert(value: object, kind: pa.DataType) -> object:
     """
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, str):
-        plain = _from_text(plain, kind)
+        plain = _from_string(plain, kind)
     elif type(plain) is date and pa.types.is_timestamp(kind):
         plain = datetime.combine(plain, time())
     elif type(plain) is float and pa.types.is_integer(kind) and plain.is_integer():
@@ -101,7 +101,7 @@ def convert(value: object, kind: pa.DataType) -> object:
     return Decimal(plain) if type(plain) is int and pa.types.is_decimal(kind) else plain
 
 
-def _from_text(text: str, kind: pa.DataType) -> object:
+def _from_string(text: str, kind: pa.DataType) -> object:
     if not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
         return text
     parts = _ISO.fullmatch(text)

@@ -1,7 +1,7 @@
-"""What rows a query wants, as data: built from Spark's filters or from tuples.
+"""Predicates as data: which rows match, built from Spark's filters or from tuples.
 
 A predicate is a tree of frozen dataclasses over logical columns. It is true, false or NULL for a
-row, as in SQL, and a row is wanted where it is true. Values compare as in Spark: NaN is equal to
+row, as in SQL, and a row matches where it is true. Values compare as in Spark: NaN is equal to
 NaN and larger than any number, -0.0 is equal to 0.0, strings compare by their UTF-8 bytes.
 """
 
@@ -74,7 +74,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """A column of strings that begin with some text."""
+    """A column of strings that begin with a prefix."""
 
     column: Column
     prefix: str
@@ -108,12 +108,12 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """False or NULL for every row, nobody knows which: so `Not(Never())` is not known."""
+    """False or NULL for every row, which is not known: so `Not(Never())` is Unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A condition that nobody here understands: any row may match."""
+    """A condition that is not understood: any row may match."""
 
 
 Predicate: TypeAlias = (
@@ -139,7 +139,7 @@ _COMPARE: Final[dict[Operator, Callable[[pc.Expression, pa.Scalar], pc.Expressio
 
 
 def columns_of(predicate: Predicate) -> frozenset[Column]:
-    """Give all columns that a predicate speaks of.
+    """Return all columns that a predicate refers to.
 
     >>> sorted(columns_of(Or((IsNull(("a",)), Not(StartsWith(("s", "x"), "y"))))))
     [('a',), ('s', 'x')]
@@ -204,7 +204,7 @@ def _negated(predicate: Predicate) -> Predicate:
 
 
 def to_arrow(predicate: Predicate, schema: StructType) -> pc.Expression | None:
-    """Give the filter that keeps exactly the rows for which a predicate is true.
+    """Return the filter that keeps exactly the rows for which a predicate is true.
 
     For tables in memory, `Table.filter`: a scan of Parquet files by `pyarrow.dataset` skips row
     groups by statistics that leave NaN out, and so loses rows. Not to be negated: the filter is

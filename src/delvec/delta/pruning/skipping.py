@@ -1,10 +1,10 @@
-"""Which files a predicate can leave out: by their statistics, all files at once.
+"""Data skipping: which files a predicate prunes by their statistics, all files at once.
 
     may_match    False: no row of the file matches, so it need not be read
-    must_match   True: all rows of the file match, so they need not be looked at
+    must_match   True: all rows of the file match, so they need not be tested
 
-Whatever is not known counts against skipping. Statistics of floats leave NaN out with some
-writers, and NaN is larger than any number: so a maximum never excludes what NaN would match.
+A file of which something is not known is kept. Some writers omit NaN from statistics of floats, and
+NaN is larger than any number: so a maximum never excludes what NaN would match.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def may_match(predicate: Predicate, bounds: BoundsOf, files: int) -> NDArray[np.
     [False, True, True]
 
     Args:
-        predicate: What rows are wanted.
-        bounds: Gives the statistics of a column, None if there are none; asked once per column.
+        predicate: Which rows match.
+        bounds: Returns the statistics of a column, or None; called once per column.
         files: How many files there are, the length of all arrays in `bounds`.
     """
     return _possible(push_down_not(predicate), cache(bounds), files)
@@ -87,15 +87,15 @@ def must_match(predicate: Predicate, bounds: BoundsOf, files: int) -> NDArray[np
     [False, True]
 
     Args:
-        predicate: What rows are wanted.
-        bounds: Gives the statistics of a column, None if there are none; asked once per column.
+        predicate: Which rows match.
+        bounds: Returns the statistics of a column, or None; called once per column.
         files: How many files there are, the length of all arrays in `bounds`.
     """
     return ~_possible(_not_true(push_down_not(predicate)), cache(bounds), files)
 
 
 def _not_true(predicate: Predicate) -> Predicate:
-    """Give what is true for just the rows for which a predicate is false or NULL."""
+    """Return a predicate that is true for exactly the rows for which another is false or NULL."""
     match predicate:
         case And(children):
             return Or(tuple(map(_not_true, children)))
@@ -154,13 +154,13 @@ def _possible_leaf(
 
 
 def _surely(answer: pa.Array) -> _Mask:
-    """Tell where the answer is yes; NULL, where statistics are missing, is not."""
+    """Tell where the answer is true; NULL, where statistics are missing, is not."""
     mask: _Mask = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
     return mask
 
 
 def _limits(low: pa.Array | None, high: pa.Array | None) -> tuple[pa.Array, pa.Array] | None:
-    """Give minima and maxima, null where they are none; None if there is nothing to compare."""
+    """Return minima and maxima, null where they are none; None if there is nothing to compare."""
     if low is None or high is None:
         present = high if low is None else low
         if present is None:
@@ -170,7 +170,7 @@ def _limits(low: pa.Array | None, high: pa.Array | None) -> tuple[pa.Array, pa.A
     if low.type != high.type:
         return None
     if pa.types.is_floating(low.type):
-        # Where one became NaN by careless comparing, the other may be wrong as well.
+        # Where a writer's comparisons made one NaN, the other may be wrong as well.
         broken = pc.or_(*(pc.fill_null(pc.is_nan(side), False) for side in (low, high)))
         nothing = pa.scalar(None, low.type)
         low, high = pc.if_else(broken, nothing, low), pc.if_else(broken, nothing, high)
@@ -267,7 +267,7 @@ def _excludes_other_starts(low: pa.Array, high: pa.Array, prefix: str) -> _Mask:
 
 
 def _range_of(prefix: str, kind: pa.DataType) -> tuple[bytes, bytes] | None:
-    """Give the first bytes that have a prefix and the first after them; None if there are none."""
+    """Return the first bytes with a prefix and the first after them; None if there are none."""
     if not prefix or comparable([prefix], kind) is None:
         return None
     first = prefix.encode()

@@ -85,7 +85,7 @@ def _parse_filter(each: object, schema: StructType) -> Predicate:
     path, kind = find_column(_path_of(name, schema), schema)
     width = schema.field(path[0]).char_width
     if width is not None and isinstance(value, str):
-        value = value.ljust(width)  # as SQL compares texts of fixed width
+        value = value.ljust(width)  # as SQL compares char(n)
     if width is not None and isinstance(value, (list, tuple, set, frozenset)):
         value = [text.ljust(width) if isinstance(text, str) else text for text in value]
     if written in ("in", "not in"):

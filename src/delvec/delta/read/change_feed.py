@@ -200,6 +200,6 @@ class _Collector:
 
 
 def _keys(entries: pa.Table) -> pa.Array:
-    """Return what tells files of several versions apart: version and path."""
+    """Return the keys of files of several versions: version and path."""
     version = entries[COMMIT_VERSION].combine_chunks().cast(pa.string())
     return pc.binary_join_element_wise(version, entries["path"].combine_chunks(), "\0")

@@ -55,7 +55,7 @@ class FeedCommit:
 
 
 def _only_copies(info: Mapping[str, Any]) -> bool:
-    """Tell whether a MERGE only copied rows, which its actions do not say."""
+    """Tell whether a MERGE only copied rows, which its actions do not show."""
     metrics = info.get("operationMetrics")
     return (
         info.get("operation") == "MERGE"

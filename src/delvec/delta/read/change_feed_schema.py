@@ -41,12 +41,12 @@ FEED_COLUMNS: Final = pa.schema(
 def require_recorded(
     table: str, first: Snapshot, last: Snapshot, commits: Sequence[JsonActions]
 ) -> None:
-    """Refuse a range in which changes were not recorded, or columns changed but by new ones.
+    """Refuse a range without recorded changes, or with other changes of columns than new ones.
 
     Raises:
         InvalidArgumentError: With the version.
     """
-    for version, metadata in _descriptions(first, commits):
+    for version, metadata in _metadata_of(first, commits):
         if not metadata.is_on(ENABLE_CHANGE_DATA_FEED):
             raise InvalidArgumentError(
                 f"version {version} of {table} did not record its changes:"
@@ -63,9 +63,7 @@ def require_recorded(
             )
 
 
-def _descriptions(
-    first: Snapshot, commits: Sequence[JsonActions]
-) -> Iterator[tuple[int, Metadata]]:
+def _metadata_of(first: Snapshot, commits: Sequence[JsonActions]) -> Iterator[tuple[int, Metadata]]:
     yield first.version, first.metadata
     for version, actions in enumerate(commits, first.version):
         for action in actions.others() if version > first.version else ():
@@ -75,7 +73,7 @@ def _descriptions(
 
 
 def _reads(old: DataType, new: DataType) -> bool:
-    """Tell whether files of one type can be read as another: the same, but for new fields."""
+    """Tell whether files of one type can be read as another: the same, apart from new fields."""
     if isinstance(old, StructType) and isinstance(new, StructType):
         by_name = {field.name: field for field in new.fields}
         return all(

@@ -1,7 +1,7 @@
 """Reading data files into Arrow: without their deleted rows, in the names and types of the table.
 
-Deleted rows are told by their position in the file, which is counted from the row groups that the
-footer lists: no filter, projection or skipped row group can shift it.
+Deleted rows are known by their position in the file, which is counted from the row groups that the
+footer lists: no filter, projection or pruned row group can shift it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read_file(
     vector: Bitmap | None,
     row_groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read one file, batch by batch, rows in order, deleted ones left out.
+    """Read one file, batch by batch, rows in order, without the deleted ones.
 
     Memory holds the compressed bytes of the wanted columns of one row group, and a batch of 65,536
     rows.
@@ -79,7 +79,7 @@ def read_file(
         ObjectNotFoundError: There is no such file.
     """
     if vector is None and file.descriptor is not None:
-        raise InvalidArgumentError(f"{file.path} has a deletion vector, which was not given")
+        raise InvalidArgumentError(f"{file.path} has a deletion vector, which was not passed")
     constants = _partition_scalars(storage, file, scan)
     stored = StructType(tuple(f for f in scan.needed_fields if f.name not in constants))
     with open_data_file(storage, file, stored, mapping_mode=scan.mapping_mode) as data:
@@ -101,13 +101,13 @@ class _Assembly:
     schema: pa.Schema
     constants: Sequence[pa.Scalar | None]
     added: Sequence[pa.Scalar | None]
-    given: Sequence[int]
+    returned: Sequence[int]
     widths: Sequence[int | None]
     row_filter: pc.Expression | None
 
     @classmethod
     def of(cls, scan: Scan, constants: Mapping[str, pa.Scalar], uri: str) -> _Assembly:
-        needed, given = scan.needed_fields, len(scan.fields)
+        needed, returned = scan.needed_fields, len(scan.fields)
         added: list[pa.Scalar | None] = [pa.scalar(uri)] * scan.with_file
         added += [None] * scan.with_position
         row_filter = None
@@ -119,13 +119,13 @@ class _Assembly:
             schema=pa.schema([*map(arrow_field, needed), *scan.added_fields]),
             constants=[constants.get(field.name) for field in needed],
             added=added,
-            given=[*range(given), *range(len(needed), len(needed) + len(added))],
+            returned=[*range(returned), *range(len(needed), len(needed) + len(added))],
             widths=[_char_width(field, uri) for field in needed],
             row_filter=row_filter,
         )
 
     def batch(self, positions: NDArray[np.int64], columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Put the columns together, keep the rows that match, and of these what is given."""
+        """Return the rows that match, with the columns of the result."""
         count, remaining = len(positions), iter(columns)
         arrays = [
             next(remaining) if constant is None else _repeated(constant, count)
@@ -142,26 +142,26 @@ class _Assembly:
         if self.row_filter is not None:
             table = _filtered(pa.table(arrays, schema=self.schema), self.row_filter)
             count, arrays = table.num_rows, [each.combine_chunks() for each in table.columns]
-        if not self.given:
+        if not self.returned:
             return _rows_without_columns(count)
         return pa.record_batch(
-            [arrays[index] for index in self.given],
-            schema=pa.schema([self.schema.field(index) for index in self.given]),
+            [arrays[index] for index in self.returned],
+            schema=pa.schema([self.schema.field(index) for index in self.returned]),
         )
 
 
 def _char_width(field: Field, uri: str) -> int | None:
     if field.char_type and field.char_width is None:
         raise UnsupportedFeatureError(
-            f"column {field.name} of {uri} holds texts of fixed width inside {field.char_type},"
-            " which only Spark fills up",
+            f"column {field.name} of {uri} holds char(n) inside of {field.char_type}, which"
+            " only Spark pads",
             feature=field.char_type,
             needed_by=uri,
             hint="read the table by to_df(), or without this column",
         )
     if field.char_width is not None and field.char_width > _WIDEST_CHAR:
         raise FormatError(
-            f"column {field.name} has texts that are too wide",
+            f"column {field.name} has strings that are too wide",
             path=uri,
             expected=f"char({_WIDEST_CHAR}) at most",
             found=field.char_type,
@@ -174,7 +174,7 @@ def _repeated(value: pa.Scalar, count: int) -> pa.Array:
 
 
 def _filtered(table: pa.Table, row_filter: pc.Expression) -> pa.Table:
-    # Not Table.filter: that works with threads, and rows must stay in order.
+    # Not Table.filter: it uses threads, and rows must stay in order.
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
         acero.Declaration("filter", acero.FilterNodeOptions(row_filter)),
@@ -188,7 +188,7 @@ def _rows_without_columns(count: int) -> pa.RecordBatch:
 
 
 def _partition_scalars(storage: Storage, file: DataFile, scan: Scan) -> dict[str, pa.Scalar]:
-    """Give the values of the partition columns, by logical name; one that the log lacks is null."""
+    """Return the values of the partition columns by logical name; null where the log has none."""
     scalars = {}
     for name in scan.partition_columns:
         field = scan.schema.field(name)
@@ -220,7 +220,7 @@ def _matching_groups(
     constants: Mapping[str, pa.Scalar],
     wanted: Sequence[int] | None,
 ) -> list[int]:
-    """Leave out the row groups in which no row can satisfy the predicate."""
+    """Return the row groups that may hold a row that matches the predicate."""
     count = len(data.row_starts) - 1
     if wanted is not None and any(not 0 <= group < count for group in wanted):
         raise InvalidArgumentError(f"{data.uri} has {count} row groups, not all of {list(wanted)}")
@@ -229,7 +229,7 @@ def _matching_groups(
 
     def bounds_of(column: Column) -> ColumnBounds | None:
         if scan.schema.field(column[0]).char_type:
-            return None  # compared with the blanks that the file lacks
+            return None  # compared with the padding that the file lacks
         if column[0] not in constants:
             return None if data.is_old else stored(column)
         value = constants[column[0]]

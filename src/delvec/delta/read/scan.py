@@ -28,12 +28,12 @@ class Scan:
     Attributes:
         schema: The table's.
         partition_columns: Logical names of the columns that are not in the files.
-        columns: Logical names of the columns to give, in that order; None for all.
-        predicate: Rows for which it is not true are left out; it must be understood as a whole.
+        columns: Logical names of the columns to return, in that order; None for all.
+        predicate: Only rows for which it is true are returned; Arrow must understand all of it.
         mapping_mode: How columns are found in the files.
         time_zone: Of partition values that are timestamps without one.
         with_file: Add `_file`, the full name of the file.
-        with_position: Add `_pos`, the row's position in the file, deleted rows counted.
+        with_position: Add `_pos`, the row's position in the file, counting deleted rows.
 
     >>> from delvec.delta.schema.types import Field, PrimitiveType, StructType
     >>> schema = StructType((Field("id", PrimitiveType("long")),))
@@ -59,18 +59,18 @@ class Scan:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The columns of the table that are given."""
+        """The columns of the table that are returned."""
         if self.columns is None:
             return self.schema.fields
         return tuple(self.schema.field(name) for name in self.columns)
 
     @property
     def needed_fields(self) -> tuple[Field, ...]:
-        """The columns that are given, then those that only the predicate looks at."""
-        given = self.fields
+        """The columns that are returned, then those that only the predicate needs."""
+        returned = self.fields
         asked = {self.schema.field(column[0]) for column in columns_of(self.predicate)}
-        return given + tuple(
-            field for field in self.schema.fields if field in asked and field not in given
+        return returned + tuple(
+            field for field in self.schema.fields if field in asked and field not in returned
         )
 
     @property
@@ -80,7 +80,7 @@ class Scan:
 
     @property
     def added_fields(self) -> list[pa.Field]:
-        """The columns that tell where a row comes from."""
+        """The columns with the place of a row: its file and position."""
         file = pa.field(FILE_COLUMN, pa.string(), nullable=False)
         position = pa.field(POSITION_COLUMN, pa.int64(), nullable=False)
         return [file] * self.with_file + [position] * self.with_position

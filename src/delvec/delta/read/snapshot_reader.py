@@ -26,7 +26,7 @@ __all__ = [
     "read_batches",
 ]
 
-# Where a row is: its file and its position there. They are given when asked for by name.
+# The place of a row: its file and its position there. They are returned when asked for by name.
 ADDED_COLUMNS: Final = (FILE_COLUMN, POSITION_COLUMN)
 
 
@@ -37,7 +37,7 @@ def arrow_scan(
     predicate: Predicate | None = None,
     time_zone: str = "UTC",
 ) -> Scan:
-    """Say what to read of a version; `_file` and `_pos` among the columns come last."""
+    """Return what to read of a version; `_file` and `_pos` among the columns come last."""
     own = {field.name for field in snapshot.metadata.schema.fields}
     added = {
         name
@@ -67,7 +67,7 @@ def read_batches(snapshot: Snapshot, scan: Scan) -> pa.RecordBatchReader:
 
 
 def count_rows(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> int:
-    """Count rows, by the log alone where it says enough, else by reading what it leaves open.
+    """Count rows, by the log alone where it suffices, else by reading the other files.
 
     A file of which every row matches counts by its entry in the log. Of the others only those that
     may match are read, and only the columns of the predicate.
@@ -85,5 +85,5 @@ def count_rows(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> int:
 
 
 def is_understood(predicate: Predicate, schema: StructType) -> bool:
-    """Whether a predicate says exactly which rows match."""
+    """Tell whether Arrow can evaluate a predicate exactly."""
     return isinstance(predicate, Always) or to_arrow(predicate, schema) is not None

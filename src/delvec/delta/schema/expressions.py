@@ -1,4 +1,4 @@
-"""The expressions that a table keeps for its rows, and the names in them."""
+"""The expressions that a table has for its rows, and the names in them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = [
     "names_in",
 ]
 
-# Where they are: CHECK constraints among the properties, all else with a column.
+# CHECK constraints are properties of the table, all else is in the metadata of a column.
 CONSTRAINT: Final = "delta.constraints."
 CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"
 GENERATION: Final = "delta.generationExpression"
 IDENTITY: Final = "delta.identity."
 INVARIANT: Final = "delta.invariants"
 
-# A text, a quoted name, or a word and whether it is called; in this order.
+# A string, a quoted name, or a word and whether it is called; in this order.
 _TOKEN: Final = re.compile(
     rf"""'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.)*" | ({QUOTED}) | ([^\W\d]\w*)\s*(\(?)""",
     re.VERBOSE | re.DOTALL,
@@ -39,7 +39,7 @@ _TOKEN: Final = re.compile(
 
 
 def constraints(metadata: Metadata) -> dict[str, str]:
-    """Give the CHECK constraints of a table by name."""
+    """Return the CHECK constraints of a table by name."""
     return {
         key.removeprefix(CONSTRAINT): text
         for key, text in metadata.configuration.items()
@@ -48,7 +48,7 @@ def constraints(metadata: Metadata) -> dict[str, str]:
 
 
 def invariants(metadata: Metadata) -> dict[str, str]:
-    """Give the invariants of columns, which older tables have, by the column's path."""
+    """Return the invariants of columns, which older tables may have, by the column's path."""
     found = {
         ".".join(each.name for each in path): path[-1].metadata[INVARIANT]
         for path in walk(metadata.schema, structs_only=True)
@@ -58,9 +58,9 @@ def invariants(metadata: Metadata) -> dict[str, str]:
 
 
 def names_in(expression: str) -> frozenset[str]:
-    """Give all words of an expression that may be columns, in lower case; not those in texts.
+    """Return all words of an expression that may be columns, in lower case; none inside strings.
 
-    Keywords are among them: who asks looks for names that it knows.
+    Keywords are among them: callers look for the names of columns.
 
     >>> sorted(names_in("length(`My Name`) > 3 AND s.x <> 'y'"))
     ['and', 'my name', 's', 'x']
@@ -75,7 +75,7 @@ def names_in(expression: str) -> frozenset[str]:
 
 
 def _invariant(value: Any, path: str) -> str:  # noqa: ANN401
-    """Read an invariant: a JSON text in the JSON of the schema."""
+    """Read an invariant: a string of JSON in the JSON of the schema."""
     try:
         text = json.loads(value)["expression"]["expression"]
     except (TypeError, ValueError, KeyError) as error:

@@ -1,7 +1,7 @@
-"""The table features: what each means for who reads and for who writes.
+"""The table features: what each means for readers and for writers.
 
-The one place that decides. A feature for writers alone leaves the rows as they are, but for
-collations, which change what rows are equal.
+The one place that decides. A feature for writers alone does not change what a reader sees, except
+for collations, which change which rows are equal.
 
 Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#table-features
 """
@@ -31,9 +31,9 @@ from delvec.errors import InvalidArgumentError
 __all__ = ["FEATURES", "Feature", "Writing", "feature_name", "implied_by"]
 
 # What delvec does when a table has the feature and has it switched on:
-#   handled      it writes as the feature demands
+#   handled      delvec writes as the feature demands
 #   append_only  rows are added, and never changed or removed
-#   identity     the values of identity columns are not made up: nothing is inserted
+#   identity     identity values are not generated: nothing is inserted
 #   no_vectors   neither data files nor vectors are written
 #   no_files     no data files are written; vectors are
 #   moved        nothing is written at all
@@ -47,9 +47,9 @@ class Feature:
     """One table feature.
 
     Attributes:
-        for_readers: Whether readers must know it.
-        is_read: Whether delvec reads it rightly.
-        advice: What helps where it is not read or not written.
+        for_readers: Whether readers must support it.
+        is_read: Whether delvec supports reading it.
+        advice: The hint of errors where it is not read or not written.
         writing: What delvec does on writing.
         switch: The property that is true where the feature is in use; empty if there is none.
         versions: The lowest (reader, writer) versions that have the feature without naming it.
@@ -186,7 +186,7 @@ FEATURES: Final = {
 
 
 def implied_by(reader: int, writer: int) -> frozenset[str]:
-    """Give the features that a protocol of old has by its versions.
+    """Return the features that a protocol without lists has by its versions.
 
     >>> sorted(implied_by(1, 3))
     ['appendOnly', 'checkConstraints', 'invariants']

@@ -1,6 +1,6 @@
-"""The properties that Delta knows: what each may be set to.
+"""The properties that Delta defines, and the values that each may have.
 
-Those of other names than `delta.*` are the user's own and may be anything.
+Names that do not begin with `delta.` are the user's own and may have any value.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FEATURE: Final = "delta.feature."
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property: what it takes, as a test and in words; and why it is not set by hand, if so."""
+    """A property: the values that it takes, and why users may not set it, if so."""
 
     name: str
     takes: str
@@ -90,11 +90,11 @@ def _choice(name: str, *choices: str) -> Property:
     return Property(name, " or ".join(choices), lambda text: text in choices)
 
 
-def _text(name: str, managed: str = "") -> Property:
-    return Property(name, "a text", lambda _: True, managed)
+def _string(name: str, managed: str = "") -> Property:
+    return Property(name, "a string", lambda _: True, managed)
 
 
-_OURS: Final = "it is kept by who writes the table"
+_OURS: Final = "it is kept by the engines that write the table"
 _ICEBERG: Final = "delvec does not keep Iceberg metadata beside a Delta table"
 _CATALOG: Final = "delvec does not commit through a catalog"
 _NOT_WRITTEN: Final = "delvec does not write partition columns into data files"
@@ -115,7 +115,7 @@ PROPERTIES: Final = {
         _choice(MAPPING_MODE, "none", "name", "id"),
         _flag(SYMLINK_MANIFEST),
         _number(INDEXED_COLUMN_COUNT, -1),
-        _text(STATS_COLUMNS),
+        _string(STATS_COLUMNS),
         _number(STRING_PREFIX_LENGTH, 0),
         _interval(DELETED_FILE_RETENTION),
         _interval("delta.dropFeatureTruncateHistory.retentionDuration"),
@@ -141,23 +141,23 @@ PROPERTIES: Final = {
         _choice("delta.parquet.format.version", "1.0.0", "2.12.0"),
         _flag(RANDOMIZE_FILE_PREFIXES),
         _number(RANDOM_PREFIX_LENGTH, 1),
-        _text("delta.redirectReaderWriter-preview", _CATALOG),
-        _text("delta.redirectWriterOnly-preview", _CATALOG),
+        _string("delta.redirectReaderWriter-preview", _CATALOG),
+        _string("delta.redirectWriterOnly-preview", _CATALOG),
         _number("delta.requireCheckpointProtectionBeforeVersion", 0, _OURS),
-        _text(ROW_ID_COLUMN, _OURS),
-        _text(ROW_COMMIT_VERSION_COLUMN, _OURS),
+        _string(ROW_ID_COLUMN, _OURS),
+        _string(ROW_COMMIT_VERSION_COLUMN, _OURS),
         _flag("delta.rowTrackingSuspended"),
         _interval("delta.sampleRetentionDuration"),
         _interval("delta.setTransactionRetentionDuration"),
-        _text("delta.universalFormat.enabledFormats", _ICEBERG),
+        _string("delta.universalFormat.enabledFormats", _ICEBERG),
         _flag("delta.universalFormat.iceberg.atomicConversion.supported", _ICEBERG),
         _flag("delta.writePartitionColumnsToParquet", _NOT_WRITTEN),
-        _text("delta.coordinatedCommits.commitCoordinator-preview", _CATALOG),
-        _text("delta.coordinatedCommits.commitCoordinatorConf-preview", _CATALOG),
-        _text("delta.coordinatedCommits.tableConf-preview", _CATALOG),
+        _string("delta.coordinatedCommits.commitCoordinator-preview", _CATALOG),
+        _string("delta.coordinatedCommits.commitCoordinatorConf-preview", _CATALOG),
+        _string("delta.coordinatedCommits.tableConf-preview", _CATALOG),
     )
 }
-# Commands to engines, which tables do not keep.
+# Instructions to engines, which tables do not store.
 _NOT_STORED: Final = ("delta.minreaderversion", "delta.minwriterversion")
 _IGNORED: Final = "delta.ignoreprotocoldefaults"
 
@@ -172,15 +172,15 @@ class CheckedProperties:
 
 
 def check_properties(properties: Mapping[str, Any]) -> CheckedProperties:
-    """Check properties and give them their right names; `delta.feature.*` become features.
+    """Check properties and spell them as Delta does; `delta.feature.*` become features.
 
     Raises:
         InvalidArgumentError: A `delta.*` property that is unknown, or a value it cannot have.
-        UnsupportedFeatureError: One that delvec could not keep its word on.
+        UnsupportedFeatureError: A property that delvec cannot honour.
     """
     features, stored, constraints = set(), {}, {}
     for name, value in properties.items():
-        text, lower = _as_text(name, value), name.lower()
+        text, lower = _as_string(name, value), name.lower()
         if lower in _NOT_STORED or lower == _IGNORED:
             continue
         if lower.startswith(_FEATURE):
@@ -196,12 +196,12 @@ def check_properties(properties: Mapping[str, Any]) -> CheckedProperties:
     return CheckedProperties(frozenset(features), stored, constraints)
 
 
-def _as_text(name: str, value: object) -> str:
+def _as_string(name: str, value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):
         return str(value).strip() if name.lower().startswith("delta.") else str(value)
-    raise InvalidArgumentError(f"property {name} is {value!r}", hint="properties are texts")
+    raise InvalidArgumentError(f"property {name} is {value!r}", hint="properties are strings")
 
 
 def _wanted_feature(name: str, text: str) -> str:

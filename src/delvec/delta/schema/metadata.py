@@ -1,4 +1,4 @@
-"""The table's own description: schema, partition columns, properties."""
+"""The metadata of a table: schema, partition columns, properties."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Metadata:
             form.get("provider") or "parquet",
             text,
             tuple(columns or ()),
-            _texts(properties),
+            _strings(properties),
             value.get("createdTime"),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give the `metaData` action, without what the table does not have."""
+        """Return the `metaData` action, without fields that are not set."""
         value = {
             "id": self.id,
             "name": self.name,
@@ -83,12 +83,12 @@ class Metadata:
                 f"the files of {table} are {self.provider}; Delta tables hold Parquet",
                 feature=f"provider {self.provider}",
                 needed_by=table,
-                hint="write the table anew with Parquet files",
+                hint="rewrite the table with Parquet files",
             )
 
     @property
     def mapping_mode(self) -> MappingMode:
-        """How columns of files are found: by their name, by another name, or by an id."""
+        """How columns are found in files: by logical name, by physical name, or by id."""
         mode = self.configuration.get(MAPPING_MODE, "none")
         if mode not in ("none", "name", "id"):
             raise FormatError(f"{MAPPING_MODE} is unknown", expected="none, name or id", found=mode)
@@ -113,8 +113,8 @@ class Metadata:
         return tuple(by_name[name.lower()] for name in self.partition_columns)
 
 
-def _texts(configuration: Mapping[str, Any]) -> dict[str, str]:
-    """Give properties as texts, which they are; one that is null is not set."""
+def _strings(configuration: Mapping[str, Any]) -> dict[str, str]:
+    """Return properties as strings; one that is null is not set."""
     return {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in configuration.items()

@@ -56,7 +56,7 @@ def parse_schema(text: str, mapping_mode: MappingMode = "none") -> StructType:
     struct<id:long>
 
     Raises:
-        FormatError: The text is not a schema, or column mapping is on and a column has no name
+        FormatError: The string is not a schema, or column mapping is on and a column has no name
             or id in the files.
         UnsupportedFeatureError: A column has a type that delvec does not know.
     """
@@ -94,7 +94,7 @@ def _parse_type(value: object, mode: MappingMode, where: str) -> DataType:
             _parse_type(value.get("valueType"), mode, f"{where}.value"),
             _flag(value, "valueContainsNull", where),
         )
-    if kind == "udt":  # a class of the user's around a type; files hold the latter
+    if kind == "udt":  # a user-defined class around a type; files hold the latter
         return _parse_type(value.get("sqlType"), mode, where)
     raise UnsupportedFeatureError(
         f"{where} has a type that delvec does not know: {str(kind)[:80]}", feature=str(kind)[:80]

@@ -1,4 +1,4 @@
-"""Partition values: the text form of the log as values of their column's type.
+"""Partition values: strings in the log, read as values of their column's type.
 
 Specification:
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#partition-value-serialization
@@ -47,16 +47,16 @@ _EXACT: Final = Context(prec=100)
 def parse_partition_value(
     text: str | None, data_type: DataType, time_zone: str = "UTC"
 ) -> PartitionValue | None:
-    """Give a partition value in its column's type; an empty text is null for every type.
+    """Return a partition value in its column's type; an empty string is null for every type.
 
     Args:
         text: As the log has it.
         data_type: The column's type.
-        time_zone: Where the clock stood that timestamps without a zone were read from; Java's
-            rules for hours that a clock skips (later) or shows twice (the first).
+        time_zone: The zone of timestamps that name none; by Java's rules for local times that do
+            not exist (later) or exist twice (the first).
 
     Raises:
-        FormatError: The text is no value of that type.
+        FormatError: The string is no value of that type.
 
     >>> parse_partition_value("2021-09-08 11:11:11", PrimitiveType("timestamp"), "Europe/Berlin")
     datetime.datetime(2021, 9, 8, 9, 11, 11, tzinfo=datetime.timezone.utc)
@@ -66,7 +66,7 @@ def parse_partition_value(
 
 
 def partition_column(texts: pa.Array, data_type: DataType, time_zone: str = "UTC") -> pa.Array:
-    """Give a column of partition values in its type; each distinct text is read once.
+    """Return a column of partition values in its type; each distinct string is parsed once.
 
     >>> import pyarrow as pa
     >>> partition_column(pa.array(["1", None, ""]), PrimitiveType("long")).to_pylist()
@@ -162,7 +162,7 @@ def _timestamp_ntz(text: str) -> datetime:
 
 
 def _clock(text: str) -> tuple[datetime, str | None]:
-    """Give what the clock showed, and the offset that it says itself."""
+    """Return the local time, and the offset if the string has one."""
     day, time, fraction, offset = _matched(_TIMESTAMP, text).groups()
     nanoseconds = int((fraction or "0").ljust(9, "0"))
     if nanoseconds % 1000 or (offset and not time):
@@ -180,7 +180,7 @@ def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
 
 @lru_cache(maxsize=64)
 def _zone(name: str) -> tzinfo:
-    """Find a zone by its name or, as Java allows, an offset such as `+02:00` or `GMT-3`."""
+    """Return a time zone by its name or, as Java allows, an offset such as `+02:00` or `GMT-3`."""
     if match := _OFFSET.fullmatch(name):
         offset = timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
         if offset <= timedelta(hours=18):  # Java's limit

@@ -1,4 +1,4 @@
-"""What a table demands of who reads it, and what delvec knows of that.
+"""The protocol of a table: what it demands of readers and writers, and what delvec supports.
 
 Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#table-features
 """
@@ -54,7 +54,7 @@ class Protocol:
         return cls(reader, writer, *(frozenset(names or ()) for names in lists))
 
     def to_json(self) -> dict[str, Any]:
-        """Give the `protocol` action; features are named by the versions that name them."""
+        """Return the `protocol` action; features are listed by the versions that have lists."""
         value: dict[str, Any] = {
             "minReaderVersion": self.min_reader_version,
             "minWriterVersion": self.min_writer_version,
@@ -67,7 +67,7 @@ class Protocol:
 
     @property
     def supported(self) -> frozenset[str]:
-        """All features that the table may use: those that are named, or that versions imply."""
+        """All features that the table may use: those listed, or implied by the versions."""
         if self.min_writer_version >= WRITERS_WITH_FEATURES:
             return self.features
         return implied_by(self.min_reader_version, self.min_writer_version)
@@ -79,11 +79,11 @@ class Protocol:
 
     @property
     def features(self) -> frozenset[str]:
-        """All features that the protocol names, for readers and for writers."""
+        """All features that the protocol lists, for readers and for writers."""
         return self.reader_features | self.writer_features
 
     def require_readable(self, table: str) -> None:
-        """Refuse what delvec would read wrongly, by name.
+        """Refuse a table that delvec would read wrong.
 
         Raises:
             UnsupportedFeatureError: With the feature and what helps.

@@ -36,7 +36,7 @@ _CHAR: Final = re.compile(r"(?<!var)char\((\d+)\)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
-    """A type without parts: `string`, `long`, `decimal(10,2)`, `variant`, ..."""
+    """A primitive type: `string`, `long`, `decimal(10,2)`, `variant`, ..."""
 
     name: str
 
@@ -82,10 +82,10 @@ class Field:
     """A column, or a field of a struct.
 
     Attributes:
-        name: What queries call it.
-        physical_name: What data files, statistics and partition values call it.
+        name: Its logical name, which queries use.
+        physical_name: Its name in data files, statistics and partition values.
         field_id: Its id in Parquet files under column mapping.
-        metadata: All that the log keeps with it, the keys of column mapping too.
+        metadata: All metadata of the log, the keys of column mapping included.
     """
 
     name: str
@@ -101,16 +101,16 @@ class Field:
 
     @property
     def char_type(self) -> str | None:
-        """How Spark declared a text of fixed width, such as `char(5)` or `array<char(3)>`.
+        """The `char(n)` type that Spark declared, such as `char(5)` or `array<char(3)>`.
 
-        Files hold such texts as they were given; readers fill them up with blanks.
+        Files hold such strings as they were written; readers pad them with blanks.
         """
         text = str(self.metadata.get(CHAR_TYPE, ""))
         return text if _CHAR.search(text) else None
 
     @property
     def char_width(self) -> int | None:
-        """The width of the texts of a `char(n)` column."""
+        """The width of the strings of a `char(n)` column."""
         found = _CHAR.fullmatch(self.char_type or "")
         return int(found[1]) if found else None
 
@@ -134,7 +134,7 @@ class StructType:
         return tuple(each.name for each in self.fields)
 
     def field(self, name: str) -> Field:
-        """Find a field as Spark does: an exact match first, else one that differs in case only.
+        """Return a field as Spark does: an exact match first, else one that differs in case only.
 
         Raises:
             InvalidArgumentError: There is none, or more than one differs in case only.
@@ -156,7 +156,7 @@ class StructType:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give Spark's JSON form, as `pyspark.sql.types.StructType.fromJson` takes it."""
+        """Return Spark's JSON form, as `pyspark.sql.types.StructType.fromJson` takes it."""
         return {"type": "struct", "fields": [_field_to_json(each) for each in self.fields]}
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """Statistics of data files, one Arrow column at a time, from JSON or from columns of a checkpoint.
 
-Only what a query asks for is read and parsed. What cannot be understood is unknown, and an unknown
-bound keeps its file.
+Only what a query asks for is read and parsed. What cannot be parsed is unknown, and a file with an
+unknown bound is not pruned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Path", "StatisticsSource", "statistics_columns"]
 Path: TypeAlias = tuple[str, ...]
 
 _BLOCK: Final = 8 << 20
-# One text of 2 GiB is the most that Arrow's strings hold; a quarter leaves room for long ones.
+# One buffer of Arrow's strings holds 2 GiB; a quarter leaves room for long ones.
 _BYTES_AT_ONCE: Final = 1 << 29
 
 
@@ -32,16 +32,16 @@ class StatisticsSource(Protocol):
     """A file of the log that has statistics for its adds, in either form."""
 
     def json_statistics(self) -> pa.Array | None:
-        """Give the statistics of all adds as JSON."""
+        """Return the statistics of all adds as JSON."""
 
     def parsed_statistics(self, *path: str) -> pa.Array | None:
-        """Give one column of the statistics."""
+        """Return one column of the statistics."""
 
 
 def statistics_columns(
     source: StatisticsSource, wanted: Mapping[Path, pa.DataType]
 ) -> dict[Path, pa.Array | None]:
-    """Give values for all adds by their paths, such as `("minValues", "id")`; None without any."""
+    """Return values for all adds by path, such as `("minValues", "id")`; None if there are none."""
     found: dict[Path, pa.Array | None] = {}
     for path, kind in wanted.items():
         parsed = source.parsed_statistics(*path)
@@ -80,8 +80,8 @@ def _pieces(texts: pa.Array) -> Sequence[pa.Array]:
 def _parsed_at_once(
     texts: pa.Array, wanted: Mapping[Path, pa.DataType]
 ) -> dict[Path, pa.Array] | None:
-    """Parse some fields of all documents; None if some of them are not as expected."""
-    # Each text gives at least one document then, so that as many documents as texts stand in line.
+    """Parse some fields of all documents together; None if one of them is not as expected."""
+    # So that each string is at least one document: equal counts mean one document for each.
     stripped = pc.utf8_trim_whitespace(pc.fill_null(texts, ""))
     filled = pc.if_else(pc.equal(pc.binary_length(stripped), 0), "{}", stripped)
     bounds = pa.array([0, len(filled)], pa.int32())
@@ -131,7 +131,7 @@ def _document(text: str | None) -> object:
     try:
         return json.loads(text or "{}", parse_float=Decimal)
     except ValueError:
-        return None  # statistics are an offer; a file without them is read whole
+        return None  # statistics are optional: a file without them is not pruned
 
 
 def _value(value: object, path: Path, kind: pa.DataType) -> object:
@@ -141,18 +141,18 @@ def _value(value: object, path: Path, kind: pa.DataType) -> object:
         value = int(value) if value == value.to_integral_value() else None
     elif isinstance(value, Decimal) and not pa.types.is_decimal(kind):
         value = float(value)
-    return convert(value, kind)  # NaN and infinities, which are written as texts, are unknown
+    return convert(value, kind)  # NaN and infinities, which are written as strings, are unknown
 
 
 def _written_as(kind: pa.DataType) -> pa.DataType:
-    """Tell how JSON holds a type: dates and timestamps as texts."""
+    """Return the type in which JSON holds another: dates and timestamps as strings."""
     if pa.types.is_temporal(kind):
         return pa.string()
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Give the values in the type of the column; None where the types have nothing in common."""
+    """Return the values in the type of the column; None where the types have nothing in common."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if values.type == kind:
@@ -166,7 +166,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _timestamps(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Parse texts; those of instants are unknown without a zone (`Z`, `+01:00`)."""
+    """Parse timestamps; those of instants are unknown without a zone (`Z`, `+01:00`)."""
     if kind.tz is not None:
         zoned = pc.match_substring_regex(values, r"(Z|[+-]\d\d:?\d\d)$")
         values = pc.if_else(zoned, values, pa.scalar(None, pa.string()))

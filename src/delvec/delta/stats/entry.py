@@ -1,4 +1,4 @@
-"""The statistics of one file as its entry in the log holds them: a JSON text.
+"""The statistics of one file as its add action holds them: a string of JSON.
 
 Numbers keep every digit that they have: a decimal of 38 digits is no float.
 """
@@ -18,7 +18,7 @@ class _Number(str):
 
 
 def record_count(text: object) -> int | None:
-    """Give the physical rows of a file, None if its statistics do not say.
+    """Return the physical rows of a file, None if its statistics lack it.
 
     >>> record_count('{"numRecords":3}')
     3
@@ -28,15 +28,15 @@ def record_count(text: object) -> int | None:
 
 
 def tight_bounds(text: object) -> bool:
-    """Tell whether the bounds are values that live rows have; so they are unless it says not."""
+    """Tell whether the bounds are tight: values of live rows, which is the default."""
     return _parsed(text).get("tightBounds", True) is not False
 
 
 def widened(text: object, rows: int, deleted: int) -> str:
-    """Give the statistics of a file some of whose rows are deleted.
+    """Return the statistics of a file some of whose rows are deleted.
 
-    Bounds stay and are no longer tight. A count of nulls that said "all rows that were left" says
-    "all rows" then, since readers compare it with the physical count.
+    Bounds stay and become wide. A null count that was "all live rows" becomes "all rows", since
+    readers compare it with the physical count.
 
     >>> widened('{"numRecords":3,"maxValues":{"price":1.10}}', 3, 0)
     '{"numRecords":3,"maxValues":{"price":1.10},"tightBounds":false}'
@@ -48,13 +48,13 @@ def widened(text: object, rows: int, deleted: int) -> str:
     """
     statistics = _parsed(text)
     if deleted and statistics.get("tightBounds", True) is True and "nullCount" in statistics:
-        statistics["nullCount"] = _counted_anew(statistics["nullCount"], rows - deleted, rows)
+        statistics["nullCount"] = _recounted(statistics["nullCount"], rows - deleted, rows)
     return _written({**statistics, "numRecords": rows, "tightBounds": False})
 
 
-def _counted_anew(count: Any, left: int, rows: int) -> Any:  # noqa: ANN401
+def _recounted(count: Any, left: int, rows: int) -> Any:  # noqa: ANN401
     if isinstance(count, dict):
-        return {name: _counted_anew(inner, left, rows) for name, inner in count.items()}
+        return {name: _recounted(inner, left, rows) for name, inner in count.items()}
     return rows if count == left else count
 
 
@@ -64,7 +64,7 @@ def _parsed(text: object) -> dict[str, Any]:
     try:
         value = json.loads(text, parse_float=_Number)
     except ValueError:
-        return {}  # statistics are an offer: without them a file is read whole
+        return {}  # statistics are optional: a file without them is not pruned
     return value if isinstance(value, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""Which columns of a table get statistics: its first ones, or those that its properties name."""
+"""Which columns of a table have statistics: the first ones, or those that a property names."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NAME: Final = re.compile(rf"\s*({_PART}(?:\.{_PART})*)\s*(,|$)")
 
 
 def indexed_columns(metadata: Metadata) -> StructType:
-    """Give the part of the schema that has statistics; partition columns have none.
+    """Return the part of the schema that has statistics; partition columns have none.
 
-    `delta.dataSkippingStatsColumns` names columns, and with a struct all that is in it. Without it
-    the first `delta.dataSkippingNumIndexedCols` (32) have statistics, those inside of structs
-    counted one by one and -1 for all.
+    `delta.dataSkippingStatsColumns` names columns, a struct with all its fields. Without it the
+    first `delta.dataSkippingNumIndexedCols` (32) have statistics, -1 for all; fields of structs
+    count one by one.
     """
     partitions = {field.name for field in metadata.partition_fields}
     stored = tuple(field for field in metadata.schema.fields if field.name not in partitions)
@@ -39,7 +39,7 @@ def indexed_columns(metadata: Metadata) -> StructType:
 
 
 def prefix_length(metadata: Metadata) -> int:
-    """Tell to how many characters texts are cut in statistics."""
+    """Return the number of characters that statistics keep of a string."""
     return _number(metadata, STRING_PREFIX_LENGTH, 32)
 
 
@@ -51,16 +51,16 @@ def _number(metadata: Metadata, key: str, default: int) -> int:
 
 
 def _first(fields: Sequence[Field], count: int) -> tuple[tuple[Field, ...], int]:
-    """Give the first fields with at most so many parts, and how many these are."""
+    """Return the first fields with at most `count` leaves, and the number of their leaves."""
     kept: list[Field] = []
     taken = 0
     for field in fields:
         if taken >= count:
             break
         if isinstance(field.type, StructType):
-            inner, parts = _first(field.type.fields, count - taken)
+            inner, leaves = _first(field.type.fields, count - taken)
             kept.append(replace(field, type=StructType(inner)))
-            taken += parts
+            taken += leaves
         else:
             kept.append(field)
             taken += 1

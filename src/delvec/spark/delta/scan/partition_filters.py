@@ -115,7 +115,7 @@ class PartitionFilters:
         files, fields = self._part.files, self._snapshot.metadata.partition_fields
         if not fields:
             return np.zeros(len(files), dtype=np.int64), [()]
-        return distinct_rows([files.partition_texts(field.physical_name) for field in fields])
+        return distinct_rows([files.partition_strings(field.physical_name) for field in fields])
 
     def _typed_rows(self, rows: Sequence[tuple[str | None, ...]], more: Sequence[DataType]) -> Any:  # noqa: ANN401
         """Cast partition values and `more` columns from strings, by Spark's own casts."""
