@@ -24,8 +24,19 @@ settings.register_profile(
 )
 settings.load_profile("delvec")
 
-DELTA_SPARK = "io.delta:delta-spark_4.1_2.13:4.4.0"
-SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
+# Tests run much code a few times: it is not worth what the second compiler and more threads of a
+# garbage collector cost. The first compiler alone would get too small a cache for its code.
+_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:-UsePerfData"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM)  # for each JVM of Spark, in children too
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", _JVM)  # for that which computes its command line
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let no two JVMs download the same jars: those that tests start look for them as well."""
+    if item.get_closest_marker("spark"):
+        from tests.spark.jars import resolved_jars  # noqa: PLC0415 - it imports PySpark
+
+        resolved_jars()
 
 
 @pytest.fixture(scope="session")
@@ -34,12 +45,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     Iceberg has two catalogs: `lake`, which is folders, and `sqlite`, which is a database.
     """
+    from tests.spark.jars import resolved_jars  # noqa: PLC0415 - it imports PySpark
+
     sqlite = tmp_path_factory.mktemp("sqlite")
     session = delvec.session(
         tmp_path_factory.mktemp("warehouse"),
         master="local[2]",
-        packages=[DELTA_SPARK, SQLITE],
         conf={
+            "spark.jars": ",".join(resolved_jars()),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.catalog.sqlite": "org.apache.iceberg.spark.SparkCatalog",

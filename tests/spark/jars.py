@@ -1,0 +1,63 @@
+"""The jars of the engines that judge, resolved once and then named by their paths.
+
+Resolving costs each JVM that starts some seconds, and two that download at once get in each
+other's way. What Spark brings itself is left out, and so not copied for each session either.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pyspark
+
+from delvec.spark.session.session import iceberg_coordinate
+from tests.repository import ROOT
+
+__all__ = ["DELTA_SPARK", "SQLITE", "resolved_jars"]
+
+DELTA_SPARK = "io.delta:delta-spark_4.1_2.13:4.4.0"
+SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
+
+_FILE = ROOT / ".cache" / "test-jars.json"
+_RESOLVE = """
+import sys
+from pyspark import SparkConf
+from pyspark.java_gateway import launch_gateway
+conf = SparkConf().set("spark.jars.packages", sys.argv[1])
+print(launch_gateway(conf).jvm.java.lang.System.getProperty("spark.jars"))
+"""
+
+
+@cache
+def resolved_jars() -> list[str]:
+    """Give the paths of the jars of delta-spark, Iceberg and SQLite."""
+    coordinates = [DELTA_SPARK, SQLITE, iceberg_coordinate()]
+    _FILE.parent.mkdir(exist_ok=True)
+    with _FILE.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known = json.loads(_FILE.read_text()) if _FILE.exists() else {}
+        jars: list[str] = known.get("jars", [])
+        if known.get("coordinates") != coordinates or not all(Path(jar).exists() for jar in jars):
+            jars = _resolve(coordinates)
+            _FILE.write_text(json.dumps({"coordinates": coordinates, "jars": jars}, indent=1))
+    return jars
+
+
+def _resolve(coordinates: list[str]) -> list[str]:
+    command = [sys.executable, "-c", _RESOLVE, ",".join(coordinates)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [jar.removeprefix("file://") for jar in done.stdout.split()[-1].split(",")]
+    own = {_artifact(jar.name) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
+    # Ivy puts the group before the name, and a `_` between them.
+    return [jar for jar in found if _artifact(Path(jar).name.split("_", 1)[1]) not in own]
+
+
+def _artifact(name: str) -> str:
+    return re.sub(r"-\d[\w.-]*\.jar$", "", name)
