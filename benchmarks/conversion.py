@@ -63,7 +63,7 @@ def convert_large() -> Contest:
         return delvec.convert(spark, path, names[0])
 
     def theirs() -> None:
-        # delta-spark cannot be read by a write of Iceberg's; ours is the faster reader anyway.
+        # A write to Iceberg cannot read by delta-spark; delvec's reader is faster in any case.
         rows = delvec.DeltaTable.for_path(spark, path).to_df()
         rows.writeTo(names[1]).using("iceberg").tableProperty("format-version", "3").create()
 
@@ -84,7 +84,7 @@ def convert_large() -> Contest:
 
 @cache
 def many_files() -> str:
-    """100,000 small files, each with a vector; the data files are one, by hard links."""
+    """Create 100,000 small files, each with a vector; the data files are hard links to one."""
     path = folder() / "many"
     schema = StructType((Field("id", PrimitiveType("long")), Field("v", PrimitiveType("double"))))
     storage, state = Storage.open(path), new_table(schema, [])
@@ -93,7 +93,7 @@ def many_files() -> str:
     snapshot = open_snapshot(storage)
     put(Base.of(snapshot), Change("WRITE", added=tuple(linked(snapshot, "part", FILES))))
     snapshot = open_snapshot(storage)
-    mark(snapshot, range(FILES), 7)
+    delete_every(snapshot, range(FILES), 7)
     return str(path)
 
 
@@ -124,16 +124,16 @@ def linked(snapshot: Snapshot, name: str, files: int) -> list[dict[str, Any]]:
     ]
 
 
-def mark(snapshot: Snapshot, rows: range, step: int) -> None:
-    """Delete every so-manieth row of some files."""
+def delete_every(snapshot: Snapshot, rows: range, step: int) -> None:
+    """Delete every `step`-th row of some files."""
     files = snapshot.files.select(np.array(rows))
     old = load_vectors(snapshot.storage, files.data_files())
     fresh = Bitmap(range(0, ROWS_OF_A_FILE, step))
-    marked = tuple(
+    updates = tuple(
         VectorUpdate(file, ROWS_OF_A_FILE, fresh if before is None else before | fresh)
         for file, before in zip(files.entries(), old, strict=True)
     )
-    put(Base.of(snapshot), Change("DELETE", reads=ReadSet(Always()), vector_updates=marked))
+    put(Base.of(snapshot), Change("DELETE", reads=ReadSet(Always()), vector_updates=updates))
 
 
 def put(base: Base, change: Change) -> None:
@@ -180,7 +180,7 @@ def convert_many() -> Contest:
 
     def prepare() -> None:
         dropped(second)
-        mark(open_snapshot(Storage.open(path)), range(10), 2 + next(_numbers) % 5)
+        delete_every(open_snapshot(Storage.open(path)), range(10), 2 + next(_numbers) % 5)
 
     def increment() -> object:
         report = delvec.convert(spark, path, first)

@@ -46,7 +46,7 @@ SHAPES = {"dense": dense, "scattered": scattered, "clustered": clustered}
 
 
 def bare_encode(positions: NDArray[np.int64]) -> bytes:
-    """The fastest that pyroaring alone can: the numbers by pointer, no frame, no CRC."""
+    """Encode by pyroaring alone, as fast as it can: numbers by pointer, no frame, no CRC."""
     buffer = array("Q")
     buffer.frombytes(positions.data.cast("B"))
     bitmap = BitMap64(buffer, optimize=False)
@@ -109,13 +109,13 @@ for shape_name, make in SHAPES.items():
 
 
 def rows_hit(share: float) -> tuple[NDArray[np.bool_], Bitmap]:
-    """Rows of a file of 20 million that a delete hits, as a mask and as a bitmap."""
+    """Return the rows of a file of 20 million that a delete matches, as mask and as bitmap."""
     mask = np.random.default_rng(3).random(2 * COUNT) < share
     return mask, Bitmap(np.flatnonzero(mask))
 
 
 def pages(share: float) -> Contest:
-    """Pages as Spark aggregates them, to a bitmap."""
+    """Convert pages, as Spark aggregates them, to a bitmap."""
     mask, bitmap = rows_hit(share)
     count = -(-len(mask) // PAGE_BITS)
     octets = np.packbits(np.pad(mask, (0, count * PAGE_BITS - len(mask))), bitorder="little")
@@ -136,7 +136,7 @@ def pages(share: float) -> Contest:
 
 
 def words(share: float) -> Contest:
-    """A bitmap to the words that a scan looks bits up in."""
+    """Convert a bitmap to the words that a scan tests bits in."""
     mask, bitmap = rows_hit(share)
     bits = BitMap64.deserialize(bitmap.to_bytes())
 
@@ -163,7 +163,7 @@ for percent in (1, 50):
 
 @benchmark("core/repack")
 def repack() -> Contest:
-    """100,000 small vectors from Delta's file to Puffin, footer included."""
+    """Copy 100,000 small vectors from a Delta file to Puffin, footer included."""
     count = 100_000
     rng = np.random.default_rng(2)
     vectors = [Bitmap(rng.integers(0, 100_000, rng.integers(1, 8))) for _ in range(count)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DELTA_SPARK = "io.delta:delta-spark_4.1_2.13:4.4.0"
 MILLION = 1_000_000
-# Goals: of delta-spark's time; of the same table without vectors, at most 2 and better 1.6.
+# Goals: ratio to delta-spark's time; to the same table without vectors, at most 2, ideally 1.6.
 DELTA_AT_MOST = 0.8
 CLEAN_AT_MOST = 2.0
 DELTALAKE_AT_MOST = 3.0
@@ -57,7 +57,7 @@ def session() -> SparkSession:
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.ui.enabled": "false",
             "spark.driver.memory": "8g",
-            # Made for clusters the peer's defaults are; these are kinder to it on two cores.
+            # The peer's defaults are made for clusters; on two cores it is faster with these.
             "spark.databricks.delta.snapshotPartitions": "2",
             "spark.sql.shuffle.partitions": "2",
         },
@@ -74,7 +74,7 @@ def folder() -> Path:
 
 
 def clean(name: str, rows: int, files: int) -> str:
-    """Make a table of delta-spark's, without vectors so far."""
+    """Create a table by delta-spark, without vectors."""
     path = str(folder() / name)
     spark = session()
     spark.sql(
@@ -92,7 +92,7 @@ def clean(name: str, rows: int, files: int) -> str:
 
 
 def written(name: str, rows: int, files: int) -> str:
-    """A table of delta-spark's whose version 1 is clean, and version 2 lacks 1 % of the rows."""
+    """Create a table by delta-spark: version 1 has no vectors, version 2 lacks 1 % of the rows."""
     path = clean(name, rows, files)
     session().sql(f"DELETE FROM delta.`{path}` WHERE pmod(hash(id), 100) = 0")  # noqa: S608
     return path
@@ -243,11 +243,11 @@ def plan_by_statistics() -> Contest:
 
 
 def checkpointed(files: int) -> str:
-    """A table that is a checkpoint: nobody reads the data files when a snapshot is opened."""
+    """Create a table of a checkpoint only: opening a snapshot reads no data files."""
     path = folder() / f"snapshot-{files}"
     (path / "_delta_log").mkdir(parents=True)
     commit(path, 0, [{"protocol": PROTOCOL}, {"metaData": METADATA}])
-    texts = pa.map_(pa.string(), pa.string())
+    strings = pa.map_(pa.string(), pa.string())
     protocol = pa.struct(
         [
             ("minReaderVersion", pa.int32()),
@@ -259,10 +259,10 @@ def checkpointed(files: int) -> str:
     metadata = pa.struct(
         [
             ("id", pa.string()),
-            ("format", pa.struct([("provider", pa.string()), ("options", texts)])),
+            ("format", pa.struct([("provider", pa.string()), ("options", strings)])),
             ("schemaString", pa.string()),
             ("partitionColumns", pa.list_(pa.string())),
-            ("configuration", texts),
+            ("configuration", strings),
             ("createdTime", pa.int64()),
         ]
     )
@@ -278,7 +278,7 @@ def checkpointed(files: int) -> str:
     add = pa.struct(
         [
             ("path", pa.string()),
-            ("partitionValues", texts),
+            ("partitionValues", strings),
             ("size", pa.int64()),
             ("modificationTime", pa.int64()),
             ("dataChange", pa.bool_()),
@@ -310,7 +310,7 @@ def checkpointed(files: int) -> str:
     return str(path)
 
 
-# Not by getrusage: what that tells includes what the parent took before it started this process.
+# Not by getrusage, which includes the memory of the parent before it started this process.
 MEMORY = """
 import pathlib, sys
 import pyarrow.compute, pyarrow.json, pyarrow.parquet

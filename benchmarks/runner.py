@@ -1,8 +1,8 @@
-"""Runs contests and reports them.
+"""Run contests and report their results.
 
-A machine's speed changes from second to second, so absolute times mean little: each round runs
-every side once, in a changing order, and what counts is the ratio of the medians. Before anything
-is timed the sides must agree on the result.
+The speed of a machine varies, so absolute times mean little: each round runs every side once, in
+alternating order, and the result is the ratio of the medians. Before anything is timed, the sides
+must agree on the result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Peer:
-    """What delvec is compared with, and the ratio that must not be passed, if there is one."""
+    """A peer that delvec is compared with, and the largest ratio allowed, if there is one."""
 
     name: str
     run: Callable[[], object]
@@ -39,7 +39,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Contest:
-    """One piece of work, done by delvec and by others.
+    """One task, done by delvec and by its peers.
 
     `agree` gets the results of all sides, delvec's first, and must raise if they differ. `prepare`
     runs before each round and is not timed, nor are the first `warm_ups` rounds.
@@ -55,7 +55,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Result:
-    """How one comparison went."""
+    """The result of one comparison."""
 
     benchmark: str
     peer: str
@@ -67,7 +67,7 @@ class Result:
 
     @property
     def missed(self) -> bool:
-        """Whether the ratio is over what was promised."""
+        """Whether the ratio is above the limit."""
         return self.at_most is not None and self.ratio > self.at_most
 
 
@@ -75,7 +75,7 @@ REGISTRY: dict[str, Callable[[], Contest]] = {}
 
 
 def benchmark(name: str) -> Callable[[Callable[[], Contest]], Callable[[], Contest]]:
-    """Register a function that prepares a contest."""
+    """Return a decorator that registers a function that prepares a contest."""
 
     def register(prepare: Callable[[], Contest]) -> Callable[[], Contest]:
         REGISTRY[name] = prepare
@@ -85,7 +85,7 @@ def benchmark(name: str) -> Callable[[Callable[[], Contest]], Callable[[], Conte
 
 
 def run(name: str, contest: Contest, rounds: int | None = None) -> list[Result]:
-    """Check that the sides agree, then time them round by round."""
+    """Return the results of a contest: the sides must agree, then each round times them all."""
     contest.prepare()
     contest.agree(contest.ours(), *(peer.run() for peer in contest.peers))
     sides = [contest.ours, *(peer.run for peer in contest.peers)]
@@ -117,7 +117,7 @@ def _timed(side: Callable[[], object]) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers depend on."""
+    """Return the facts about the machine that the results depend on."""
     packages = ("delvec", "numpy", "pyroaring", "pyarrow", "pyspark")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -139,7 +139,7 @@ def _processor() -> str:
 
 
 def report(results: Sequence[Result], facts: dict[str, Any], file: Path) -> None:
-    """Print a table and write all of it as JSON."""
+    """Print the results as a table and write them as JSON."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for title in ("benchmark", "delvec", "against", "takes", "ratio", "at most"):
         table.add_column(title, justify="left" if title in ("benchmark", "against") else "right")

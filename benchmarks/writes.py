@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # The goal: at least 2.5 times as fast as delta-spark. Where rows are scattered, both sides must
-# decode the same columns of all files, which takes most of the time that is left.
+# decode the same columns of all files, which takes most of the remaining time.
 AT_MOST = 0.4
 AT_MOST_BY_NAME = {"delete-1%-scattered": 0.5, "update-1%": 0.65}
 ROUNDS = 3
@@ -97,7 +97,7 @@ def sql(text: str, path: str) -> object:
 
 
 def with_defaults() -> SparkSession:
-    """Give both sides what Spark and Delta come with; only broadcasts are made easier."""
+    """Set both sides to the defaults of Spark and Delta, except for larger broadcasts."""
     spark = session()
     spark.conf.set("spark.sql.shuffle.partitions", "200")
     spark.conf.set("spark.databricks.delta.snapshotPartitions", "50")
@@ -174,7 +174,7 @@ def small_deletes() -> Contest:
 
 
 def timed_deletes(path: str, conditions: list[str]) -> list[tuple[float, int]]:
-    """Run deletes one by one; give the seconds and the objects that each wrote."""
+    """Run deletes one by one; return seconds and number of written objects of each."""
     table = delvec.DeltaTable.for_path(session(), path)
     found = []
     for condition in conditions:
@@ -187,7 +187,7 @@ def timed_deletes(path: str, conditions: list[str]) -> list[tuple[float, int]]:
 
 @benchmark("delta-write/vectors-against-rewriting/100-random-deletes")
 def against_rewriting() -> Contest:
-    """The design's own limits: in 99 of 100 deletes no slower and no more puts than rewriting."""
+    """Compare vectors with rewriting: in 99 of 100 deletes no slower, and no more puts."""
     chance = random.Random(7)
     conditions = []
     for _ in range(100):
