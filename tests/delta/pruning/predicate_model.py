@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from delvec.delta.pruning.predicate import (
     Always,
     And,
-    Column,
+    ColumnPath,
     Comparison,
     In,
     IsNull,
@@ -32,7 +32,7 @@ from delvec.delta.schema.types import Field, PrimitiveType, StructType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Row: TypeAlias = dict[Column, Any]
+Row: TypeAlias = dict[ColumnPath, Any]
 Truth: TypeAlias = bool | None
 
 NAN = float("nan")
@@ -58,8 +58,8 @@ VALUES: dict[str, list[Any]] = {
 }
 # Beyond the column's type, but in order with its values.
 BEYOND: dict[str, list[Any]] = {"byte": [-300, 128], "float": [0.1, 1e300], "double": [5]}
-NESTED: Column = ("s", "x")
-KINDS: dict[Column, str] = {(kind,): kind for kind in VALUES} | {NESTED: "long"}
+NESTED: ColumnPath = ("s", "x")
+KINDS: dict[ColumnPath, str] = {(kind,): kind for kind in VALUES} | {NESTED: "long"}
 SCHEMA = StructType(
     (
         *(Field(kind, PrimitiveType(kind)) for kind in VALUES),
@@ -70,7 +70,7 @@ SCHEMA = StructType(
 EMPTY: Row = dict.fromkeys(KINDS)
 
 
-def rows(columns: Sequence[Column]) -> st.SearchStrategy[Row]:
+def rows(columns: Sequence[ColumnPath]) -> st.SearchStrategy[Row]:
     """Rows with something in some columns and nulls in all others."""
     return st.fixed_dictionaries(
         {column: st.none() | st.sampled_from(VALUES[KINDS[column]]) for column in columns}
@@ -89,7 +89,7 @@ def table_of(some: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(plain, arrow_schema(SCHEMA))
 
 
-def leaves(column: Column) -> list[Predicate]:
+def leaves(column: ColumnPath) -> list[Predicate]:
     """All predicates on a column that are made of one condition, and their opposites."""
     kind = KINDS[column]
     values = VALUES[kind] + BEYOND.get(kind, [])
@@ -101,7 +101,7 @@ def leaves(column: Column) -> list[Predicate]:
 
 
 def predicates(
-    columns: Sequence[Column], *, others: Sequence[Predicate] = (Always(),)
+    columns: Sequence[ColumnPath], *, others: Sequence[Predicate] = (Always(),)
 ) -> st.SearchStrategy[Predicate]:
     conditions = [leaf for column in columns for leaf in leaves(column)]
     return st.recursive(

@@ -49,7 +49,7 @@ from tests.delta.pruning.predicate_model import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delvec.delta.pruning.predicate import Column
+    from delvec.delta.pruning.predicate import ColumnPath
 
 NOON = dt.datetime(2024, 2, 29, 12, 0, 0, 500_000)  # noqa: DTZ001
 
@@ -65,7 +65,7 @@ def wanted(predicate: Predicate, some: list[Row]) -> list[int]:
 
 
 @pytest.mark.parametrize("column", KINDS, ids=".".join)
-def test_every_condition_keeps_the_rows_for_which_sql_says_true(column: Column) -> None:
+def test_every_condition_keeps_the_rows_for_which_sql_says_true(column: ColumnPath) -> None:
     some = [EMPTY | {column: value} for value in [None, *VALUES[KINDS[column]], None]]
     table = table_of(some)
     for predicate in leaves(column):
@@ -74,7 +74,7 @@ def test_every_condition_keeps_the_rows_for_which_sql_says_true(column: Column) 
 
 @given(st.data(), some_columns)
 def test_every_filter_keeps_the_rows_for_which_sql_says_true(
-    data: st.DataObject, columns: list[Column]
+    data: st.DataObject, columns: list[ColumnPath]
 ) -> None:
     some = data.draw(st.lists(rows(columns), max_size=8))
     table = table_of(some)
@@ -83,7 +83,7 @@ def test_every_filter_keeps_the_rows_for_which_sql_says_true(
 
 
 @given(st.data(), some_columns)
-def test_pushing_not_down_changes_no_row(data: st.DataObject, columns: list[Column]) -> None:
+def test_pushing_not_down_changes_no_row(data: st.DataObject, columns: list[ColumnPath]) -> None:
     predicate = data.draw(predicates(columns, others=(Always(), Unknown())))
     pushed = push_down_not(predicate)
     for child in nodes(pushed):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from delvec.delta.pruning.predicate import (
     Always,
     And,
-    Column,
+    ColumnPath,
     Comparison,
     In,
     IsNull,
@@ -78,7 +78,7 @@ def limits(draw: st.DrawFn, kind: str, present: list[Any]) -> tuple[Any, Any]:
 
 @st.composite
 def bounds_of_column(
-    draw: st.DrawFn, column: Column, files: Sequence[Sequence[Row]]
+    draw: st.DrawFn, column: ColumnPath, files: Sequence[Sequence[Row]]
 ) -> ColumnBounds | None:
     if draw(st.integers(0, 9)) == 0:
         return None
@@ -105,7 +105,7 @@ def bounds_of_column(
 def check(
     predicate: Predicate,
     files: Sequence[Sequence[Row]],
-    bounds: Mapping[Column, ColumnBounds | None],
+    bounds: Mapping[ColumnPath, ColumnBounds | None],
     *,
     of_never: Truth = False,
     of_unknown: Truth = None,
@@ -124,7 +124,7 @@ def check(
 
 @given(st.data(), some_columns)
 def test_a_file_with_a_matching_row_is_kept_and_a_sure_file_matches_whole(
-    data: st.DataObject, columns: list[Column]
+    data: st.DataObject, columns: list[ColumnPath]
 ) -> None:
     files = data.draw(st.lists(st.lists(rows(columns), max_size=4), min_size=1, max_size=6))
     bounds = {column: data.draw(bounds_of_column(column, files)) for column in columns}
@@ -135,7 +135,7 @@ def test_a_file_with_a_matching_row_is_kept_and_a_sure_file_matches_whole(
 
 
 @pytest.mark.parametrize("column", KINDS, ids=".".join)
-def test_every_condition_is_right_on_every_small_file(column: Column) -> None:
+def test_every_condition_is_right_on_every_small_file(column: ColumnPath) -> None:
     kind = KINDS[column]
     pool = [None, *VALUES[kind]]
     contents = [[], *([value] for value in pool), *combinations(pool, 2), *combinations(pool, 3)]
@@ -155,7 +155,7 @@ def test_every_condition_is_right_on_every_small_file(column: Column) -> None:
         check(predicate, files, {column: bounds})
 
 
-def exact(kind: pa.DataType, *files: Sequence[Any]) -> Callable[[Column], ColumnBounds]:
+def exact(kind: pa.DataType, *files: Sequence[Any]) -> Callable[[ColumnPath], ColumnBounds]:
     """The best statistics that files of one column can have."""
     present = [[value for value in file if value is not None] for file in files]
     bounds = ColumnBounds(
@@ -361,7 +361,7 @@ def test_bounds_that_do_not_fit_each_other_are_not_used() -> None:
 def test_a_column_is_asked_for_once_and_need_not_be_known() -> None:
     asked = []
 
-    def bounds(column: Column) -> ColumnBounds | None:
+    def bounds(column: ColumnPath) -> ColumnBounds | None:
         asked.append(column)
         return None
 

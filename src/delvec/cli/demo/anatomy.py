@@ -14,14 +14,14 @@ from delvec.vector.frame import POSITIONS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Part", "delta_parts", "drawn", "frame_parts", "puffin_parts"]
+__all__ = ["LabelledBytes", "delta_parts", "drawn", "frame_parts", "puffin_parts"]
 
 _WIDTH = 3 * 12  # twelve bytes, each as two digits and a space
 _LINES_PER_PART = 4
 
 
 @dataclass(frozen=True)
-class Part:
+class LabelledBytes:
     """Some bytes, their meaning, a colour, and whether they are shown as text."""
 
     data: bytes
@@ -30,43 +30,43 @@ class Part:
     is_text: bool = False
 
 
-def frame_parts(frame: bytes) -> Iterator[Part]:
+def frame_parts(frame: bytes) -> Iterator[LabelledBytes]:
     """Yield the parts of a valid frame: length, magic, bitmap, CRC."""
     bitmap = frame[8:-4]
     kind = "row positions" if frame[4:8] == POSITIONS else "key values"
     count = int.from_bytes(bitmap[:8], "little")
     values = decode_frame(frame, magic=frame[4:8]).to_numpy()
     shown = " ".join(map(str, values[:8].tolist())) + (" …" if len(values) > 8 else "")
-    yield Part(frame[:4], f"length of the vector: {len(frame) - 8}", "yellow")
-    yield Part(frame[4:8], f"magic: {kind}", "magenta")
-    yield Part(bitmap[:8], f"number of bitmaps: {count}", "cyan")
+    yield LabelledBytes(frame[:4], f"length of the vector: {len(frame) - 8}", "yellow")
+    yield LabelledBytes(frame[4:8], f"magic: {kind}", "magenta")
+    yield LabelledBytes(bitmap[:8], f"number of bitmaps: {count}", "cyan")
     if count:
-        yield Part(bitmap[8:12], "upper 32 bits of the first", "cyan")
-        yield Part(bitmap[12:], f"Roaring bitmap of {shown}", "bold green")
-    yield Part(frame[-4:], "CRC-32 of magic and bitmaps", "red")
+        yield LabelledBytes(bitmap[8:12], "upper 32 bits of the first", "cyan")
+        yield LabelledBytes(bitmap[12:], f"Roaring bitmap of {shown}", "bold green")
+    yield LabelledBytes(frame[-4:], "CRC-32 of magic and bitmaps", "red")
 
 
-def delta_parts(data: bytes) -> Iterator[Part]:
+def delta_parts(data: bytes) -> Iterator[LabelledBytes]:
     """Yield the parts of a Delta file with one vector."""
-    yield Part(data[:1], "version of the file", "blue")
+    yield LabelledBytes(data[:1], "version of the file", "blue")
     yield from frame_parts(data[1:])
 
 
-def puffin_parts(data: bytes, frame: bytes) -> Iterator[Part]:
+def puffin_parts(data: bytes, frame: bytes) -> Iterator[LabelledBytes]:
     """Yield the parts of a Puffin file with one vector."""
     footer = 4 + len(frame)
-    yield Part(data[:4], "PFA1: a Puffin file", "blue")
+    yield LabelledBytes(data[:4], "PFA1: a Puffin file", "blue")
     yield from frame_parts(data[4:footer])
-    yield Part(data[footer : footer + 4], "PFA1: here the footer begins", "blue")
-    yield Part(
+    yield LabelledBytes(data[footer : footer + 4], "PFA1: here the footer begins", "blue")
+    yield LabelledBytes(
         data[footer + 4 : -12], "JSON: where the vector is, of which file", "white", is_text=True
     )
-    yield Part(data[-12:-8], f"length of the JSON: {len(data) - footer - 16}", "blue")
-    yield Part(data[-8:-4], "flags: not compressed", "blue")
-    yield Part(data[-4:], "PFA1", "blue")
+    yield LabelledBytes(data[-12:-8], f"length of the JSON: {len(data) - footer - 16}", "blue")
+    yield LabelledBytes(data[-8:-4], "flags: not compressed", "blue")
+    yield LabelledBytes(data[-4:], "PFA1", "blue")
 
 
-def drawn(parts: Iterable[Part]) -> Table:
+def drawn(parts: Iterable[LabelledBytes]) -> Table:
     """Return parts as a table: offset, bytes, meaning."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("byte", justify="right", style="dim")
@@ -79,7 +79,7 @@ def drawn(parts: Iterable[Part]) -> Table:
     return table
 
 
-def _lines(part: Part) -> str:
+def _lines(part: LabelledBytes) -> str:
     """Return the bytes in lines of equal width, hexadecimal or as text."""
     text = part.data.decode() if part.is_text else part.data.hex(" ") + " "
     lines = [text[start : start + _WIDTH] for start in range(0, len(text), _WIDTH)]

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from delvec.conversion.schema.iceberg_schema import TargetSchema
     from delvec.conversion.schema.iceberg_types import TargetField
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.stats.columns import Path
+    from delvec.delta.pruning.predicate import ColumnPath
+    from delvec.delta.stats.columns import StatisticPath
 
 __all__ = ["metric_texts"]
 
 _TEXT: Final = pa.large_string()
 _NONE: Final = pa.scalar(None, _TEXT)
-_TIGHT: Final[Path] = ("tightBounds",)
+_TIGHT: Final[StatisticPath] = ("tightBounds",)
 _LONGEST: Final = 64  # characters of a text in bounds
 _AT_ONCE: Final = 32  # columns whose statistics are parsed together
 
@@ -44,17 +45,17 @@ _AT_ONCE: Final = 32  # columns whose statistics are parsed together
 class _Column:
     """A column with statistics: where the log has them, and its id in the target."""
 
-    names: Path
-    physical: Path
+    names: ColumnPath
+    physical: ColumnPath
     kind: PrimitiveType
     id: int
 
     @property
-    def nulls(self) -> Path:
+    def nulls(self) -> StatisticPath:
         return ("nullCount", *self.physical)
 
     @property
-    def wanted(self) -> dict[Path, pa.DataType]:
+    def wanted(self) -> dict[StatisticPath, pa.DataType]:
         arrow = arrow_type(self.kind)
         return {
             ("minValues", *self.physical): arrow,
@@ -108,7 +109,7 @@ def metric_texts(files: FileSet, schema: TargetSchema) -> pa.Array:
 
 
 def _columns(
-    kind: StructType, fields: Sequence[TargetField], above: tuple[Path, Path] = ((), ())
+    kind: StructType, fields: Sequence[TargetField], above: tuple[ColumnPath, ColumnPath] = ((), ())
 ) -> Iterator[_Column]:
     """Find the simple columns, those in structs too, that the target has as well."""
     ours = {field.name: field for field in fields}

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.parquet.footer_statistics import read_footer
+from delvec.delta.parquet.footer_statistics import read_parquet_footer
 from delvec.delta.schema.walk import walk
 from delvec.errors import UnsupportedFeatureError
 from delvec.storage.listed_files import open_listed_file
@@ -63,7 +63,7 @@ def require_modern_dates(files: FileSet, new: NDArray[np.int64], storage: Storag
         name = chosen.paths[row].as_py()
         place, key = open_listed_file(storage, name)
         if _counts_by_another_calendar(
-            read_footer(place, key, int(chosen.sizes[row])).metadata or {}
+            read_parquet_footer(place, key, int(chosen.sizes[row])).metadata or {}
         ):
             raise UnsupportedFeatureError(
                 f"{name} of {files.root} has dates before 1582, or timestamps before 1900, in a"

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.types import Field
 
-__all__ = ["Part", "TimeParts", "Unit", "time_parts"]
+__all__ = ["TimePart", "TimeParts", "Unit", "time_parts"]
 
 Unit: TypeAlias = Literal["year", "month", "day", "hour"]
-Part: TypeAlias = Literal["date", "year", "month", "day", "hour"]
+TimePart: TypeAlias = Literal["date", "year", "month", "day", "hour"]
 
 _COLUMN: Final = rf"({QUOTED}|[^\W\d]\w*)"
 _CAST: Final = re.compile(rf"\s*cast\s*\(\s*{_COLUMN}\s+as\s+date\s*\)\s*", re.IGNORECASE)
 _CALL: Final = re.compile(
     rf"\s*(year|month|day|dayofmonth|hour)\s*\(\s*{_COLUMN}\s*\)\s*", re.IGNORECASE
 )
-_PARTS: Final[dict[str, Part]] = {
+_PARTS: Final[dict[str, TimePart]] = {
     "year": "year",
     "month": "month",
     "day": "day",
@@ -40,7 +40,7 @@ _PARTS: Final[dict[str, Part]] = {
 }
 _NUMBERS: Final = ("byte", "short", "integer", "long")
 # What parts it takes to know a time down to a unit, the finest first.
-_NEEDED: Final[tuple[tuple[Unit, tuple[tuple[Part, ...], ...]], ...]] = (
+_NEEDED: Final[tuple[tuple[Unit, tuple[tuple[TimePart, ...], ...]], ...]] = (
     ("hour", (("date", "hour"), ("year", "month", "day", "hour"))),
     ("day", (("date",), ("year", "month", "day"))),
     ("month", (("year", "month"),)),
@@ -54,12 +54,12 @@ class TimeParts:
 
     source: Field
     unit: Unit
-    columns: Mapping[Part, Field]
+    columns: Mapping[TimePart, Field]
 
 
 def time_parts(metadata: Metadata) -> list[TimeParts]:
     """Find the columns whose time the partition columns say, each down to the finest unit."""
-    parts: dict[str, dict[Part, Field]] = {}
+    parts: dict[str, dict[TimePart, Field]] = {}
     for column in metadata.partition_fields:
         found = _part(column, metadata)
         if found is not None:
@@ -69,7 +69,7 @@ def time_parts(metadata: Metadata) -> list[TimeParts]:
     return [each for each in known if each is not None]
 
 
-def _finest(source: Field, said: Mapping[Part, Field]) -> TimeParts | None:
+def _finest(source: Field, said: Mapping[TimePart, Field]) -> TimeParts | None:
     for unit, ways in _NEEDED:
         for way in ways:
             if all(part in said for part in way):
@@ -77,9 +77,9 @@ def _finest(source: Field, said: Mapping[Part, Field]) -> TimeParts | None:
     return None
 
 
-def _part(column: Field, metadata: Metadata) -> tuple[Part, Field] | None:
+def _part(column: Field, metadata: Metadata) -> tuple[TimePart, Field] | None:
     expression = str(column.metadata.get(GENERATION, ""))
-    part: Part
+    part: TimePart
     if cast := _CAST.fullmatch(expression):
         part, name = "date", cast[1]
     elif call := _CALL.fullmatch(expression):
@@ -93,7 +93,7 @@ def _part(column: Field, metadata: Metadata) -> tuple[Part, Field] | None:
     return part, sources[0]
 
 
-def _fits(part: Part, column: Field, source: Field) -> bool:
+def _fits(part: TimePart, column: Field, source: Field) -> bool:
     """Tell whether the expression gives this very part, for all values and in all sessions."""
     if not isinstance(source.type, PrimitiveType) or not isinstance(column.type, PrimitiveType):
         return False

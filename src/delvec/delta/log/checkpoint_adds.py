@@ -20,7 +20,7 @@ from delvec.delta.schema.partition_values import partition_column
 from delvec.delta.schema.properties import CHECKPOINT_STATS_AS_JSON, CHECKPOINT_STATS_AS_STRUCT
 from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.schema.walk import walk
-from delvec.delta.stats.columns import Path, statistics_columns
+from delvec.delta.stats.columns import StatisticPath, statistics_columns
 from delvec.delta.stats.indexed_columns import indexed_columns
 from delvec.delta.stats.to_json import statistics_to_json
 
@@ -65,9 +65,9 @@ class AddForm:
         return self.as_columns and bool(fields) and not zoned
 
     @cached_property
-    def statistics(self) -> Mapping[Path, pa.DataType]:
+    def statistics(self) -> Mapping[StatisticPath, pa.DataType]:
         """The columns of the statistics."""
-        wanted: dict[Path, pa.DataType] = {
+        wanted: dict[StatisticPath, pa.DataType] = {
             ("numRecords",): pa.int64(),
             ("tightBounds",): pa.bool_(),
         }
@@ -134,7 +134,7 @@ class _Piece:
 
     fields: Mapping[str, pa.Array]
 
-    wanted: Mapping[Path, pa.DataType]
+    wanted: Mapping[StatisticPath, pa.DataType]
 
     def json_statistics(self) -> pa.Array | None:
         # A writer that has all columns, and the row count of every file, has parsed the JSON.
@@ -154,7 +154,7 @@ class _Piece:
         return value
 
 
-def _nested_type(columns: Mapping[Path, pa.DataType]) -> pa.DataType:
+def _nested_type(columns: Mapping[StatisticPath, pa.DataType]) -> pa.DataType:
     return pa.struct(
         [
             (name, inner[()] if () in inner else _nested_type(inner))
@@ -164,7 +164,9 @@ def _nested_type(columns: Mapping[Path, pa.DataType]) -> pa.DataType:
 
 
 def _nested(
-    columns: Mapping[Path, pa.Array | None], kinds: Mapping[Path, pa.DataType], rows: int
+    columns: Mapping[StatisticPath, pa.Array | None],
+    kinds: Mapping[StatisticPath, pa.DataType],
+    rows: int,
 ) -> pa.StructArray:
     inner_kinds = _by_head(kinds)
     arrays = []
@@ -177,8 +179,8 @@ def _nested(
     return pa.StructArray.from_arrays(arrays, fields=list(_nested_type(kinds)))
 
 
-def _by_head(columns: Mapping[Path, Any]) -> dict[str, dict[Path, Any]]:
-    heads: dict[str, dict[Path, Any]] = {}
+def _by_head(columns: Mapping[StatisticPath, Any]) -> dict[str, dict[StatisticPath, Any]]:
+    heads: dict[str, dict[StatisticPath, Any]] = {}
     for (head, *rest), value in columns.items():
         heads.setdefault(head, {})[tuple(rest)] = value
     return heads

@@ -16,7 +16,7 @@ from delvec.delta.schema.walk import find
 
 if TYPE_CHECKING:
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.pruning.predicate import Column
+    from delvec.delta.pruning.predicate import ColumnPath
 
 __all__ = ["column_bounds"]
 
@@ -25,7 +25,7 @@ _LAST_MICROSECOND: Final = 2**63 - 1
 _CUT: Final = pa.scalar(1000, pa.duration("us"))
 
 
-def column_bounds(files: FileSet, column: Column, time_zone: str) -> ColumnBounds | None:
+def column_bounds(files: FileSet, column: ColumnPath, time_zone: str) -> ColumnBounds | None:
     """Return bounds that hold for every value, or None if nothing is known of the column.
 
     Args:

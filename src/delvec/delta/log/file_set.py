@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from delvec.delta.log.file_bounds import column_bounds
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.pruning.skipping import may_match, must_match
-from delvec.delta.stats.columns import Path, StatisticsSource, statistics_columns
+from delvec.delta.stats.columns import StatisticPath, StatisticsSource, statistics_columns
 from delvec.delta.stats.entry import record_count
 from delvec.errors import FormatError, located
 from delvec.storage.listed_files import is_absolute
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from delvec.delta.log.action_columns import Kind
-    from delvec.delta.pruning.predicate import Column, Predicate
+    from delvec.delta.pruning.predicate import ColumnPath, Predicate
     from delvec.delta.pruning.skipping import ColumnBounds
     from delvec.delta.schema.metadata import Metadata
 
 __all__ = ["AddSource", "DataFile", "FileEntry", "FileSet"]
 
-_ROWS: Final[Path] = ("numRecords",)
+_ROWS: Final[StatisticPath] = ("numRecords",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +218,15 @@ class FileSet:
         column = self.columns.column("partitionValues")
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
-    def statistic(self, path: Path, kind: pa.DataType) -> pa.Array | None:
+    def statistic(self, path: StatisticPath, kind: pa.DataType) -> pa.Array | None:
         """Return one statistic of all files, such as `("minValues", "id")`; None if unknown."""
         return self.statistics({path: kind})[path]
 
-    def statistics(self, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array | None]:
+    def statistics(
+        self, wanted: Mapping[StatisticPath, pa.DataType]
+    ) -> dict[StatisticPath, pa.Array | None]:
         """Return several statistics, which are parsed together, once for each file of the log."""
-        pieces: dict[Path, list[pa.Array]] = {path: [] for path in wanted}
+        pieces: dict[StatisticPath, list[pa.Array]] = {path: [] for path in wanted}
         # Files are in the order of their sources: the rows of each source are adjacent.
         ends = np.searchsorted(self.source, np.arange(len(self.sources)), side="right").tolist()
         for source, start, end in zip(self.sources, [0, *ends[:-1]], ends, strict=True):
@@ -243,7 +245,7 @@ class FileSet:
             for path, parts in pieces.items()
         }
 
-    def bounds(self, column: Column, time_zone: str) -> ColumnBounds | None:
+    def bounds(self, column: ColumnPath, time_zone: str) -> ColumnBounds | None:
         """Return what is known of a column's values in each file, or None if nothing is."""
         return column_bounds(self, column, time_zone)
 
@@ -331,7 +333,9 @@ class FileSet:
         return [FileEntry(path, adds[index]) for path, index in zip(paths, chosen, strict=True)]
 
 
-def _cached(source: AddSource, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array | None]:
+def _cached(
+    source: AddSource, wanted: Mapping[StatisticPath, pa.DataType]
+) -> dict[StatisticPath, pa.Array | None]:
     """Return statistics of a source, parsed at the first call and cached with the source."""
     kept: dict[Any, pa.Array | None] = source.__dict__.setdefault("_statistics", {})
     missing = {path: kind for path, kind in wanted.items() if (path, kind) not in kept}

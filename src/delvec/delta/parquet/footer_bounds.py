@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
-    from delvec.delta.pruning.predicate import Column
+    from delvec.delta.pruning.predicate import ColumnPath
     from delvec.delta.schema.types import DataType, Field
 
 __all__ = ["decimal_of", "footer_bounds", "leaf_count", "string_of"]
@@ -32,7 +32,7 @@ __all__ = ["decimal_of", "footer_bounds", "leaf_count", "string_of"]
 
 def footer_bounds(
     parquet: pq.ParquetFile, schema: StructType, *, by_id: bool, path: str
-) -> Callable[[Column], ColumnBounds | None]:
+) -> Callable[[ColumnPath], ColumnBounds | None]:
     """Return the bounds of columns, one entry per row group, for `skipping.may_match`.
 
     Args:
@@ -44,7 +44,7 @@ def footer_bounds(
     groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
     row_counts = pa.array([group.num_rows for group in groups], pa.int64())
 
-    def bounds_of(column: Column) -> ColumnBounds | None:
+    def bounds_of(column: ColumnPath) -> ColumnBounds | None:
         leaf = _find_leaf(parquet.schema_arrow, schema, column, by_id=by_id, path=path)
         if leaf is None or leaf[0] is None:
             return leaf and ColumnBounds(null_count=row_counts, row_count=row_counts)
@@ -76,7 +76,7 @@ def leaf_count(stored: pa.DataType) -> int:
 
 
 def _find_leaf(
-    stored: pa.Schema, schema: StructType, column: Column, *, by_id: bool, path: str
+    stored: pa.Schema, schema: StructType, column: ColumnPath, *, by_id: bool, path: str
 ) -> tuple[int | None, pa.DataType, DataType] | None:
     """Find the Parquet column of a path through structs.
 

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import Field
     from delvec.storage import Storage
 
-__all__ = ["file_statistics", "read_footer", "require_row_count", "row_count", "statistics_json"]
+__all__ = [
+    "file_statistics",
+    "read_parquet_footer",
+    "require_row_count",
+    "row_count",
+    "statistics_json",
+]
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is written by hand
 _FIRST_DAY: Final = date(1970, 1, 1)
@@ -63,7 +69,7 @@ class _Leaf:
     stored: pa.DataType
 
 
-def read_footer(storage: Storage, key: str, size: int) -> pq.FileMetaData:
+def read_parquet_footer(storage: Storage, key: str, size: int) -> pq.FileMetaData:
     """Read the footer of a file: one GET up to 64 KiB, one more if it is longer."""
     with storage.open_input(key, size) as file:
         try:
@@ -75,8 +81,8 @@ def read_footer(storage: Storage, key: str, size: int) -> pq.FileMetaData:
 
 
 def row_count(storage: Storage, key: str, size: int) -> int:
-    """Count the rows of a file by its footer, see `read_footer`."""
-    return int(read_footer(storage, key, size).num_rows)
+    """Count the rows of a file by its footer, see `read_parquet_footer`."""
+    return int(read_parquet_footer(storage, key, size).num_rows)
 
 
 def require_row_count(storage: Storage, path: str, entry: Mapping[str, Any], rows: int) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["comparable", "convert"]
+__all__ = ["comparable", "convert_literal"]
 
 _PYTHON_TYPES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...]] = (
     (pa.types.is_signed_integer, (int,)),
@@ -78,13 +78,13 @@ def _is_of(value: object, kind: pa.DataType) -> bool:
     return any(type(value) in allowed and test(kind) for test, allowed in _PYTHON_TYPES)
 
 
-def convert(value: object, kind: pa.DataType) -> object:
+def convert_literal(value: object, kind: pa.DataType) -> object:
     """Return a literal as a value of a column's type, or None if that would change it.
 
     Integers stand for whole floats and decimals and the other way round, strings in ISO form for
     dates and timestamps, and a date for its midnight where there are no time zones.
 
-    >>> convert(5, pa.float64()), convert("2024-02-29", pa.date32())
+    >>> convert_literal(5, pa.float64()), convert_literal("2024-02-29", pa.date32())
     (5.0, datetime.date(2024, 2, 29))
     """
     plain = value.item() if isinstance(value, np.generic) else value

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Always",
     "And",
-    "Column",
+    "ColumnPath",
     "Comparison",
     "In",
     "IsNull",
@@ -44,7 +44,7 @@ __all__ = [
     "to_arrow",
 ]
 
-Column: TypeAlias = tuple[str, ...]
+ColumnPath: TypeAlias = tuple[str, ...]
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
 
 
@@ -52,7 +52,7 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
 class Comparison:
     """A column against a value, which is never None; `<=>` is false and not NULL for a null."""
 
-    column: Column
+    column: ColumnPath
     op: Operator
     value: object
 
@@ -61,7 +61,7 @@ class Comparison:
 class In:
     """A column equal to one of some values, none of them None; false if there are no values."""
 
-    column: Column
+    column: ColumnPath
     values: tuple[object, ...]
 
 
@@ -69,14 +69,14 @@ class In:
 class IsNull:
     """A column that is null."""
 
-    column: Column
+    column: ColumnPath
 
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
     """A column of strings that begin with a prefix."""
 
-    column: Column
+    column: ColumnPath
     prefix: str
 
 
@@ -138,7 +138,7 @@ _COMPARE: Final[dict[Operator, Callable[[pc.Expression, pa.Scalar], pc.Expressio
 }
 
 
-def columns_of(predicate: Predicate) -> frozenset[Column]:
+def columns_of(predicate: Predicate) -> frozenset[ColumnPath]:
     """Return all columns that a predicate refers to.
 
     >>> sorted(columns_of(Or((IsNull(("a",)), Not(StartsWith(("s", "x"), "y"))))))
@@ -146,7 +146,7 @@ def columns_of(predicate: Predicate) -> frozenset[Column]:
     """
     match predicate:
         case And(children) | Or(children):
-            return frozenset[Column]().union(*map(columns_of, children))
+            return frozenset[ColumnPath]().union(*map(columns_of, children))
         case Not(child):
             return columns_of(child)
         case Always() | Never() | Unknown():
@@ -304,7 +304,7 @@ def _compared(column: pc.Expression, op: Operator, value: pa.Scalar) -> pc.Expre
     return against_nan.get(op, pc.scalar(False))
 
 
-def find_column(path: Column, schema: StructType) -> tuple[Column, pa.DataType]:
+def find_column(path: ColumnPath, schema: StructType) -> tuple[ColumnPath, pa.DataType]:
     """Return a column's path as the schema spells it, and its Arrow type."""
     found = resolve(schema, path, structs_only=True)
     return tuple(each.name for each in found), arrow_type(found[-1].type)

@@ -22,7 +22,7 @@ from delvec.delta.pruning.literals import comparable
 from delvec.delta.pruning.predicate import (
     Always,
     And,
-    Column,
+    ColumnPath,
     Comparison,
     In,
     IsNull,
@@ -60,7 +60,7 @@ class ColumnBounds:
     row_count: pa.Array | None = None
 
 
-BoundsOf: TypeAlias = "Callable[[Column], ColumnBounds | None]"
+BoundsOf: TypeAlias = "Callable[[ColumnPath], ColumnBounds | None]"
 _Mask: TypeAlias = "NDArray[np.bool_]"
 
 

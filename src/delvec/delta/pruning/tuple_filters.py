@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from delvec.delta.pruning.literals import convert
+from delvec.delta.pruning.literals import convert_literal
 from delvec.delta.pruning.predicate import (
     Always,
     And,
-    Column,
+    ColumnPath,
     Comparison,
     In,
     IsNull,
@@ -103,7 +103,7 @@ def _parse_filter(each: object, schema: StructType) -> Predicate:
     return Comparison(path, op, _parse_value(path, kind, value))
 
 
-def _path_of(name: object, schema: StructType) -> Column:
+def _path_of(name: object, schema: StructType) -> ColumnPath:
     if isinstance(name, str):
         return (name,) if name in schema.names or "." not in name else tuple(name.split("."))
     if isinstance(name, tuple) and name and all(isinstance(part, str) for part in name):
@@ -111,7 +111,7 @@ def _path_of(name: object, schema: StructType) -> Column:
     raise _malformed(name)
 
 
-def _parse_members(path: Column, kind: pa.DataType, values: object) -> tuple[object, ...]:
+def _parse_members(path: ColumnPath, kind: pa.DataType, values: object) -> tuple[object, ...]:
     if not isinstance(values, (list, tuple, set, frozenset)):
         raise InvalidArgumentError(
             f"`in` on column {'.'.join(path)} needs a list of values, got {_shown(values)}"
@@ -119,8 +119,8 @@ def _parse_members(path: Column, kind: pa.DataType, values: object) -> tuple[obj
     return tuple(_parse_value(path, kind, value) for value in values)
 
 
-def _parse_value(path: Column, kind: pa.DataType, value: object) -> object:
-    parsed = convert(value, kind)
+def _parse_value(path: ColumnPath, kind: pa.DataType, value: object) -> object:
+    parsed = convert_literal(value, kind)
     if parsed is not None:
         return parsed
     hint = None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.file_set import DataFile
     from delvec.delta.parquet.data_file import ParquetData
-    from delvec.delta.pruning.predicate import Column
+    from delvec.delta.pruning.predicate import ColumnPath
     from delvec.delta.read.scan import Scan
     from delvec.delta.schema.types import Field
     from delvec.storage import Storage
@@ -227,7 +227,7 @@ def _matching_groups(
     stored = footer_bounds(data.parquet, data.schema, by_id=data.by_id, path=data.uri)
     row_counts = pa.array(np.diff(data.row_starts), pa.int64())
 
-    def bounds_of(column: Column) -> ColumnBounds | None:
+    def bounds_of(column: ColumnPath) -> ColumnBounds | None:
         if scan.schema.field(column[0]).char_type:
             return None  # compared with the padding that the file lacks
         if column[0] not in constants:

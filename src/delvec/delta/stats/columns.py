@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from delvec.delta.pruning.literals import convert
+from delvec.delta.pruning.literals import convert_literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Path", "StatisticsSource", "statistics_columns"]
+__all__ = ["StatisticPath", "StatisticsSource", "statistics_columns"]
 
-Path: TypeAlias = tuple[str, ...]
+StatisticPath: TypeAlias = tuple[str, ...]
 
 _BLOCK: Final = 8 << 20
 # One buffer of Arrow's strings holds 2 GiB; a quarter leaves room for long ones.
@@ -39,10 +39,10 @@ class StatisticsSource(Protocol):
 
 
 def statistics_columns(
-    source: StatisticsSource, wanted: Mapping[Path, pa.DataType]
-) -> dict[Path, pa.Array | None]:
+    source: StatisticsSource, wanted: Mapping[StatisticPath, pa.DataType]
+) -> dict[StatisticPath, pa.Array | None]:
     """Return values for all adds by path, such as `("minValues", "id")`; None if there are none."""
-    found: dict[Path, pa.Array | None] = {}
+    found: dict[StatisticPath, pa.Array | None] = {}
     for path, kind in wanted.items():
         parsed = source.parsed_statistics(*path)
         found[path] = None if parsed is None else _cast(parsed, kind)
@@ -60,9 +60,11 @@ def statistics_columns(
     return found
 
 
-def _from_json(texts: pa.Array, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array]:
+def _from_json(
+    texts: pa.Array, wanted: Mapping[StatisticPath, pa.DataType]
+) -> dict[StatisticPath, pa.Array]:
     written = {path: _written_as(kind) for path, kind in wanted.items()}
-    pieces: dict[Path, list[pa.Array]] = {path: [] for path in wanted}
+    pieces: dict[StatisticPath, list[pa.Array]] = {path: [] for path in wanted}
     for piece in _pieces(texts):
         values = _parsed_at_once(piece, written) or _parsed_one_by_one(piece, written)
         for path, kind in wanted.items():
@@ -78,8 +80,8 @@ def _pieces(texts: pa.Array) -> Sequence[pa.Array]:
 
 
 def _parsed_at_once(
-    texts: pa.Array, wanted: Mapping[Path, pa.DataType]
-) -> dict[Path, pa.Array] | None:
+    texts: pa.Array, wanted: Mapping[StatisticPath, pa.DataType]
+) -> dict[StatisticPath, pa.Array] | None:
     """Parse some fields of all documents together; None if one of them is not as expected."""
     # So that each string is at least one document: equal counts mean one document for each.
     stripped = pc.utf8_trim_whitespace(pc.fill_null(texts, ""))
@@ -101,9 +103,9 @@ def _parsed_at_once(
     return {path: _inside(table, path) for path in wanted}
 
 
-def _fields(wanted: Mapping[Path, pa.DataType]) -> list[pa.Field]:
+def _fields(wanted: Mapping[StatisticPath, pa.DataType]) -> list[pa.Field]:
     """Make the smallest nested type that has all paths."""
-    heads: dict[str, dict[Path, pa.DataType]] = {}
+    heads: dict[str, dict[StatisticPath, pa.DataType]] = {}
     for (head, *rest), kind in wanted.items():
         heads.setdefault(head, {})[tuple(rest)] = kind
     return [
@@ -112,14 +114,16 @@ def _fields(wanted: Mapping[Path, pa.DataType]) -> list[pa.Field]:
     ]
 
 
-def _inside(table: pa.Table, path: Path) -> pa.Array:
+def _inside(table: pa.Table, path: StatisticPath) -> pa.Array:
     value = table.column(path[0]).combine_chunks()
     for name in path[1:]:
         value = pc.struct_field(value, name)
     return value
 
 
-def _parsed_one_by_one(texts: pa.Array, wanted: Mapping[Path, pa.DataType]) -> dict[Path, pa.Array]:
+def _parsed_one_by_one(
+    texts: pa.Array, wanted: Mapping[StatisticPath, pa.DataType]
+) -> dict[StatisticPath, pa.Array]:
     documents = [_document(text) for text in texts.to_pylist()]
     return {
         path: pa.array([_value(document, path, kind) for document in documents], kind)
@@ -134,14 +138,16 @@ def _document(text: str | None) -> object:
         return None  # statistics are optional: a file without them is not pruned
 
 
-def _value(value: object, path: Path, kind: pa.DataType) -> object:
+def _value(value: object, path: StatisticPath, kind: pa.DataType) -> object:
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     if isinstance(value, Decimal) and pa.types.is_integer(kind):
         value = int(value) if value == value.to_integral_value() else None
     elif isinstance(value, Decimal) and not pa.types.is_decimal(kind):
         value = float(value)
-    return convert(value, kind)  # NaN and infinities, which are written as strings, are unknown
+    return convert_literal(
+        value, kind
+    )  # NaN and infinities, which are written as strings, are unknown
 
 
 def _written_as(kind: pa.DataType) -> pa.DataType:

@@ -30,7 +30,7 @@ from delvec.spark.jvm import items
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delvec.delta.pruning.predicate import Predicate
+    from delvec.delta.pruning.predicate import ColumnPath, Predicate
 
 __all__ = ["translate"]
 
@@ -46,12 +46,10 @@ _FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=":
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WIDER: Final = ("ByteType", "ShortType", "IntegerType", "LongType")
 
-Path = tuple[str, ...]
-
 
 def translate(
     expression: Any,  # noqa: ANN401
-    column: Callable[[Path], Path | None],
+    column: Callable[[ColumnPath], ColumnPath | None],
     values_of: Callable[[Any], bytes],
 ) -> Predicate:
     """Return the predicate of an expression, as far as it is about single columns.
@@ -66,7 +64,7 @@ def translate(
 
 class _Translation:
     def __init__(
-        self, column: Callable[[Path], Path | None], values_of: Callable[[Any], bytes]
+        self, column: Callable[[ColumnPath], ColumnPath | None], values_of: Callable[[Any], bytes]
     ) -> None:
         self._column, self._values_of = column, values_of
 
@@ -138,7 +136,7 @@ class _Translation:
             return Unknown()
         return StartsWith(path, value)
 
-    def _path(self, node: Any) -> Path | None:  # noqa: ANN401
+    def _path(self, node: Any) -> ColumnPath | None:  # noqa: ANN401
         """Return the column that a node is, through casts that keep values; None for all else."""
         names: list[str] = []
         while True:
@@ -155,7 +153,7 @@ class _Translation:
                 return None
 
 
-def _null_comparison(operator: str, path: Path, literal: Any) -> Predicate:  # noqa: ANN401
+def _null_comparison(operator: str, path: ColumnPath, literal: Any) -> Predicate:  # noqa: ANN401
     if _raw(literal) is not None:
         return Unknown()  # a value of a type that is not compared
     return IsNull(path) if operator == "<=>" else Never()

@@ -15,7 +15,11 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, functions
 
-from delvec.delta.parquet.footer_statistics import file_statistics, read_footer, statistics_json
+from delvec.delta.parquet.footer_statistics import (
+    file_statistics,
+    read_parquet_footer,
+    statistics_json,
+)
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.schema.properties import COMPRESSION_CODEC
 from delvec.delta.schema.types import PrimitiveType
@@ -206,7 +210,7 @@ def _in_session_of_format(spark: SparkSession, rows: DataFrame) -> DataFrame:
 
 def _listed(storage: Storage, metadata: Metadata, folder: str) -> _Written:
     infos = [info for info in storage.list(folder, recursive=True) if _is_data(info, folder)]
-    footers = gather(lambda info: read_footer(storage, info.key, info.size), infos)
+    footers = gather(lambda info: read_parquet_footer(storage, info.key, info.size), infos)
     pairs = list(zip(infos, footers, strict=True))
     # Spark writes a file even if there are no rows.
     storage.delete([info.key for info, footer in pairs if not footer.num_rows])
