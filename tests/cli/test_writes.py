@@ -85,7 +85,7 @@ def test_clauses_are_read_as_sql_reads_them(text: str, clause: ClauseText) -> No
         ("not matched by source then update set *", r"BY SOURCE does not go with UPDATE \*"),
         ("matched then update a = 1", "expected SET, found 'a'"),
         ("matched then update set a", "expected =, found the end"),
-        ("matched then update set a + 1 = 2", r"'a \+ 1' is no column"),
+        ("matched then update set a + 1 = 2", r"'a \+ 1' is not a column"),
         ("matched then update set a = 1, a = 2", "a is set twice"),
         ("matched then update set a = 1,", "expected an expression, found the end"),
         ("not matched then insert (a, b) values (1)", "1 values for the columns a, b"),

@@ -122,7 +122,7 @@ def _predicate(text: str) -> str:
 def _figures(metrics: Mapping[str, str | None], wanted: Mapping[str, tuple[str, ...]]) -> str:
     shown = []
     for word, names in wanted.items():
-        texts = [metrics.get(name) or "" for name in names]
-        if count := next((int(text) for text in texts if text.isdecimal() and int(text)), 0):
+        values = [metrics.get(name) or "" for name in names]
+        if count := next((int(value) for value in values if value.isdecimal() and int(value)), 0):
             shown.append(f"{count:,} {word}")
     return ", ".join(shown)

@@ -153,7 +153,7 @@ def assignments(cursor: Cursor, alias: str | None = None) -> dict[str, str]:
 def column(cursor: Cursor, text: str, alias: str | None = None) -> str:
     """Return the plain name of a column; struct fields keep dots and backquotes."""
     if not _NAME.fullmatch(text):
-        cursor.refuse(f"{text!r} is no column")
+        cursor.refuse(f"{text!r} is not a column")
     parts = _PART.findall(text)
     if len(parts) > 1 and parts[0].lower() == alias:
         del parts[0]

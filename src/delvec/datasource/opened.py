@@ -112,12 +112,12 @@ class Opened:
         for field in self.snapshot.metadata.partition_fields:
             if field.name not in read or str(field.type) != "timestamp":
                 continue
-            texts = self.snapshot.files.partition_strings(field.physical_name).unique().to_pylist()
-            open_ones: Sequence[str] = [text for text in texts if text and not names_zone(text)]
-            if open_ones:
+            values = self.snapshot.files.partition_strings(field.physical_name).unique().to_pylist()
+            zoneless: Sequence[str] = [value for value in values if value and not names_zone(value)]
+            if zoneless:
                 raise InvalidArgumentError(
                     f"column {field.name} of {self.snapshot.table} has values without a zone, such"
-                    f" as {open_ones[0]!r}, and the session's zone is not known here",
+                    f" as {zoneless[0]!r}, and the session's zone is not known here",
                     hint='set the option timeZone to spark.conf.get("spark.sql.session.timeZone")',
                 )
 
