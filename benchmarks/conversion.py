@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import delvec
 from benchmarks.delta import folder, large, session
 from benchmarks.runner import Contest, Peer, benchmark
-from delvec.conversion.planning.names import target_paths
+from delvec.conversion.planning.target_files import target_paths
 from delvec.conversion.vectors.repack import repack
 from delvec.delta.alter.definition import new_table
 from delvec.delta.log.snapshot import open_snapshot

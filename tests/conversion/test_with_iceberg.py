@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec.conversion.schema.iceberg_schema import target_schema
-from delvec.conversion.schema.metrics import metric_texts
-from delvec.conversion.schema.partition_spec import partition_spec, partition_texts
+from delvec.conversion.schema.metrics import metrics_json
+from delvec.conversion.schema.partition_spec import partition_spec
+from delvec.conversion.schema.partition_values import partition_json
 from tests.conversion.schema.columns import (
     array,
     column,
@@ -120,8 +121,8 @@ def test_iceberg_reads_what_is_written_for_it(spark: SparkSession, tmp_path: Pat
             {0: bound},
         )
         for partition, metric in zip(
-            partition_texts(files, spec).to_pylist(),
-            metric_texts(files, schema).to_pylist(),
+            partition_json(files, spec).to_pylist(),
+            metrics_json(files, schema).to_pylist(),
             strict=True,
         )
     )

@@ -1,3 +1,3 @@
-"""Delta tables as Iceberg tables: what to convert, and how it is said in the other format."""
+"""Conversion of Delta tables to Iceberg tables: plan, apply and follow."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Converting Delta tables with vectors to Iceberg: the two calls that users make."""
+"""The public calls that convert a Delta table to an Iceberg table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from delvec.conversion.options import ConversionOptions
 from delvec.conversion.plan import ConversionPlan
-from delvec.conversion.planning.planner import Planner
+from delvec.conversion.planning.planner import plan_steps
+from delvec.conversion.planning.target import Target, target_format_version
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError
 from delvec.iceberg.client.catalog import find_table, table_name
@@ -37,29 +38,30 @@ def plan_conversion(
     storage_options: Mapping[str, object] | None = None,
     **choices: Unpack[Choices],
 ) -> ConversionPlan:
-    """Find out what brings an Iceberg table to a version of a Delta table; nothing is written.
+    """Plan how to bring an Iceberg table to a version of a Delta table; nothing is written.
 
         plan = delvec.plan_conversion(spark, "/lake/orders", "lake.db.orders")
         print(plan)
         report = plan.apply()
 
-    Reads the log of the source and the manifests of the target, never rows. A target that an
-    earlier conversion made is compared by the commits since; memory and requests then grow with
-    the files that these touch, else with all files: about 2 kB each in Python.
+    Reads the log of the source and the manifests of the target, no rows. A target of an earlier
+    conversion is compared by the commits since: memory and requests grow with the files that these
+    touch. Otherwise all files are compared, which takes about 2 kB of memory for each in Python.
 
     Args:
         spark: The session, with the catalog of the target.
         source: The path or URI of the Delta table, or the table.
-        target: The name of the Iceberg table, `catalog.database.table`; made if it is not there.
+        target: The name of the Iceberg table, `catalog.database.table`; created if it does not
+            exist.
         version: The version of the source; the newest if not given.
-        storage_options: Keys and endpoints of the source, see `DeltaTable.for_path`.
+        storage_options: Credentials and endpoints of the source, see `DeltaTable.for_path`.
         **choices: `format_version`, `vectors`, `history`, `start_version`, `folder`, `location`,
             `foreign` and `copy_files`, see `delvec.conversion.options.Choices`.
 
     Raises:
         TableNotFoundError: There is no such Delta table, or no such catalog or database.
-        PlanError: The target is no conversion of this source, or others have changed its rows.
-        UnsupportedFeatureError: The source has what Iceberg would read wrongly.
+        PlanError: The target was not converted from this source, or others have changed its rows.
+        UnsupportedFeatureError: The source has what an Iceberg reader would read wrongly.
     """
     start = time.perf_counter()
     options = ConversionOptions(**choices)
@@ -69,20 +71,22 @@ def plan_conversion(
         if isinstance(source, DeltaTable)
         else DeltaTable.for_path(spark, source, storage_options)
     )
-    # What a table that was opened before has asked since then is not the plan's.
-    asked = table.storage.requests if table is source else RequestCounts()
-    planner = Planner(spark, table.snapshot(version), name, find_table(spark, name), options)
-    planned = planner.plan()
+    # Earlier requests of a table that was opened before do not belong to the plan.
+    before = table.storage.requests if table is source else RequestCounts()
+    snapshot = table.snapshot(version)
+    found = find_table(spark, name)
+    format_version = target_format_version(name, found, options.format_version)
+    planned = plan_steps(snapshot, Target(spark, name, found, format_version), options)
     return ConversionPlan(
-        spark,
-        planner.snapshot,
-        name,
-        planner.table,
-        options,
-        planner.format_version,
-        planned,
-        time.perf_counter() - start,
-        table.storage.requests - asked,
+        spark=spark,
+        snapshot=snapshot,
+        name=name,
+        table=found,
+        options=options,
+        format_version=format_version,
+        planned=planned,
+        seconds=time.perf_counter() - start,
+        requests=table.storage.requests - before,
     )
 
 
@@ -100,16 +104,16 @@ def convert(
 
         report = delvec.convert(spark, "/lake/orders", "lake.db.orders")
 
-    Run it again after the source has changed, and the target follows. A commit of somebody else's
-    that comes in between makes it begin anew, five times at most.
+    Run it again after the source has changed to bring the target up to date. After a conflict with
+    a concurrent commit to the target it is planned anew, in five attempts at most.
 
     Args:
         spark: The session, with the catalog of the target.
         source: The path or URI of the Delta table, or the table.
         target: The name of the Iceberg table.
-        verify: How the result is checked before it is published, see `ConversionPlan.apply`.
+        verify: How the result is verified before it is published, see `ConversionPlan.apply`.
         version: The version of the source; the newest if not given.
-        storage_options: Keys and endpoints of the source.
+        storage_options: Credentials and endpoints of the source.
         **choices: See `plan_conversion`.
     """
     attempt = 1

@@ -1,4 +1,4 @@
-"""Keeping an Iceberg table current with a Delta table, until told to stop."""
+"""Keeping an Iceberg table up to date with a Delta table, until told to stop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["follow"]
 
 _LOG = logging.getLogger("delvec")
-# Half a minute in all: longer than a store or a catalog needs to restart, and to be noticed in.
+# Half a minute in all: longer than a store or a catalog takes to restart.
 _WAITS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 
@@ -47,38 +47,38 @@ def follow(  # noqa: PLR0913
     storage_options: Mapping[str, object] | None = None,
     **choices: Unpack[Choices],
 ) -> ConversionReport | None:
-    """Convert what is new, again and again, until `stop` is set.
+    """Convert new versions of the source until `stop` is set.
 
         stop = threading.Event()
         follow(spark, "/lake/orders", "lake.db.orders", stop=stop, on_report=print)
 
-    A look that finds nothing new costs one listing of the source's log and one load of the
-    target's metadata: some ten milliseconds on a disk, no Spark job. One that finds something
-    costs what `convert` does: it grows with what changed, and by the target's metadata with the
-    number of its snapshots. A conversion that runs when `stop` is set is brought to its end, so
-    that the target always is at a version of the source.
+    A poll that finds nothing new costs one listing of the source's log and one load of the
+    target's metadata: some ten milliseconds on a disk, no Spark job. A poll that finds a new
+    version costs as much as `convert`: it grows with the change, and through the target's metadata
+    with the number of its snapshots. A conversion that runs when `stop` is set is completed, so
+    the target is always at a version of the source.
 
     Args:
         spark: The session, with the catalog of the target.
         source: The path or URI of the Delta table, or the table.
-        target: The name of the Iceberg table; made if it is not there.
+        target: The name of the Iceberg table; created if it does not exist.
         stop: Set it from another thread to end this call. (A signal handler runs in the thread
-            that waits for it, and had better start one.)
-        on_report: Called with the report of the first look, and of each that changed the target.
-        on_retry: Called with what failed and the seconds until it is tried again; logs a warning
-            if not given.
-        interval: Seconds from the beginning of one look to that of the next.
-        verify: How each result is checked before it is published, see `ConversionPlan.apply`.
-        storage_options: Keys and endpoints of the source.
+            that waits, so it should start another one to set it.)
+        on_report: Called with the report of the first poll, and of each that changed the target.
+        on_retry: Called with the error and the seconds until the next attempt; logs a warning by
+            default.
+        interval: Seconds from the start of one poll to the start of the next.
+        verify: How each result is verified before it is published, see `ConversionPlan.apply`.
+        storage_options: Credentials and endpoints of the source.
         **choices: See `plan_conversion`.
 
     Returns:
         The last report; None if `stop` was set before there was one.
 
     Raises:
-        StorageError: A store failed six times in a row, within half a minute and more.
-        EngineError: Spark or the catalog did.
-        DelvecError: What does not pass by itself is raised at once, see `plan_conversion`.
+        StorageError: A store failed six times in a row, over half a minute or more.
+        EngineError: Spark or the catalog failed as often.
+        DelvecError: Errors that a retry cannot resolve are raised at once, see `plan_conversion`.
     """
     if not 0 <= interval <= TIMEOUT_MAX:
         raise InvalidArgumentError(f"interval is a number of seconds, got {interval!r}")
@@ -88,7 +88,7 @@ def follow(  # noqa: PLR0913
         begin = time.monotonic()
         pause = interval
         try:
-            # Opened once: the table knows what it has read of its log.
+            # Opened once: the table caches what it has read of its log.
             if not isinstance(source, DeltaTable):
                 source = DeltaTable.for_path(spark, source, storage_options)
             report = convert(spark, source, target, verify=verify, **choices)

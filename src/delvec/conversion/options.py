@@ -1,4 +1,4 @@
-"""How a table is converted, checked once."""
+"""Options of a conversion, validated once."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _FORMATS: Final = (2, 3)
 
 
 class Choices(TypedDict, total=False):
-    """Keywords of all calls that convert a table.
+    """Keyword arguments of all calls that convert a table.
 
     Attributes:
-        format_version: Iceberg's, 2 or 3; what the target has, or 3, if not given.
+        format_version: Iceberg's, 2 or 3; by default that of the target, or 3 for a new one.
         vectors: `repack` copies vectors into Puffin files of the target, without decoding them;
-            `reference` lets the target point at Delta's own files, which some readers refuse.
-        history: `latest` makes one snapshot; `per-version` one for each version since, and a tag
-            `delta-version-<n>` for each.
-        start_version: Where a history begins in a new target; with the oldest version that the log
-            has if not given.
-        folder: Where the position deletes of a target of format 2 go, below its location.
-        location: Where a new target shall be, if its catalog lets one choose.
+            `reference` makes the target refer to Delta's own files, which some readers refuse.
+        history: `latest` makes one snapshot; `per-version` makes a snapshot with a tag
+            `delta-version-<n>` for each version since.
+        start_version: The first version of the history in a new target; by default the oldest one
+            in the log.
+        folder: Where the position deletes of a target of format 2 are written, below its location.
+        location: The location of a new target, if its catalog allows to choose it.
         foreign: `refuse` a target whose rows others have changed, or `overwrite` their changes.
         copy_files: Whether to copy data files that Iceberg cannot read as they are: those of
-            tables with column mapping that have arrays or maps. They are refused otherwise.
+            tables with column mapping that have arrays or maps. They are refused by default.
     """
 
     format_version: int | None
@@ -47,7 +47,7 @@ class Choices(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """What the caller chose, see `Choices`."""
+    """The validated options, see `Choices`."""
 
     format_version: int | None = None
     vectors: Vectors = "repack"

@@ -1,4 +1,4 @@
-"""The plan of a conversion: what would happen to each file, before anything does."""
+"""The plan of a conversion: the action for each file, before anything is written."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from delvec.conversion.apply.apply import apply_plan
+from delvec.conversion.apply.apply import Figures, apply_steps
 from delvec.conversion.planning.difference import ACTIONS
 from delvec.conversion.planning.step import PLAN_SCHEMA
+from delvec.conversion.planning.target import Target
+from delvec.conversion.report import ConversionReport
 from delvec.errors import InvalidArgumentError
 from delvec.report.figures import counted, size, visible
 from delvec.report.rendered import Rendered, Summary
@@ -22,9 +24,8 @@ if TYPE_CHECKING:
 
     from delvec.conversion.options import ConversionOptions, Verify
     from delvec.conversion.planning.planner import Planned
-    from delvec.conversion.report import ConversionReport
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.iceberg.client.catalog import IcebergTable, TableName
+    from delvec.iceberg.client.catalog import LoadedTable, TableName
     from delvec.report.rendered import Line
 
 __all__ = ["ConversionPlan"]
@@ -43,22 +44,22 @@ _MEANINGS: Final = {
 class ConversionPlan(Rendered):
     """What brings an Iceberg table to a version of a Delta table.
 
-    Prints as a short text, renders on terminals and in notebooks; `to_df` has a row for each file.
+    Prints as a short summary, also on terminals and in notebooks; `to_df` has a row for each file.
 
     Attributes:
         snapshot: The version of the source.
         name: The target.
-        table: The target as it was when the plan was made; None if there was none.
+        table: The target as it was when the plan was made; None if it did not exist.
         format_version: Iceberg's format of the target.
         planned: The steps.
-        seconds: How long it took to make the plan.
-        requests: What was asked of the source for it.
+        seconds: The time to make the plan.
+        requests: Requests to the source for it.
     """
 
     spark: SparkSession
     snapshot: Snapshot
     name: TableName
-    table: IcebergTable | None
+    table: LoadedTable | None
     options: ConversionOptions
     format_version: int
     planned: Planned
@@ -72,17 +73,17 @@ class ConversionPlan(Rendered):
 
     @property
     def start_version(self) -> int | None:
-        """The version that the target holds now; None if there is none."""
+        """The version that the target holds now; None if it holds none."""
         return self.planned.start_version
 
     @property
     def mode(self) -> str:
         """`full`, `incremental`, or `none` if there is nothing to do."""
-        return self.planned.steps[0].mode if self.planned.steps else "none"
+        return self.planned.mode
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth knowing before it is applied, in sentences."""
+        """What users should know before they apply it, in sentences."""
         notes = list(self.planned.notes)
         if self.options.vectors == "reference" and self.format_version > 2:
             notes.append(
@@ -93,22 +94,22 @@ class ConversionPlan(Rendered):
         return tuple(notes)
 
     def counts(self) -> dict[str, int]:
-        """Count the files of each action, in all steps."""
+        """Return the number of files with each action, in all steps."""
         return {
             action: sum(step.count(action) for step in self.planned.steps) for action in ACTIONS
         }
 
     def to_arrow(self) -> pa.Table:
-        """Give a row for each file of each step: action, vectors, rows, bytes."""
+        """Return a row for each file of each step: action, vectors, rows, bytes."""
         tables = [step.to_arrow() for step in self.planned.steps]
         return pa.concat_tables(tables) if tables else PLAN_SCHEMA.empty_table()
 
     def to_df(self) -> DataFrame:
-        """Give a row for each file of each step, as a DataFrame."""
+        """Return a row for each file of each step, as a DataFrame."""
         return self.spark.createDataFrame(self.to_arrow())
 
     def to_json(self) -> dict[str, Any]:
-        """Give a document for programs, without the single files."""
+        """Return a JSON document, without the single files."""
         return {
             "source": self.snapshot.table,
             "target": str(self.name),
@@ -122,25 +123,65 @@ class ConversionPlan(Rendered):
         }
 
     def apply(self, verify: Verify | bool = "counts") -> ConversionReport:  # noqa: FBT001
-        """Commit the plan. The target shows nothing of it before it was verified.
+        """Commit the plan. Readers of the target see nothing of it before it is verified.
 
         Args:
             verify: `counts` compares rows and deleted rows of each file by the target's metadata,
-                `rows` all rows as well, by an order-free hash (one scan of each side); True is
-                `counts`, `none` or False trusts.
+                `rows` all rows as well, by an order-free hash (one scan of each side), `none`
+                nothing; True is `counts` and False is `none`.
 
         Raises:
             ConflictError: Somebody else committed to the target since the plan was made.
-            VerificationError: The target would not have held what the source holds; it still
-                holds what it held before. The files are named.
-            FormatError: A vector is damaged; its file is named.
+            VerificationError: The target would not have been equal to the source; it is unchanged.
+                The error names the files.
+            FormatError: A vector is damaged; the error names its file.
         """
         if verify not in (True, False, "counts", "rows", "none"):
             raise InvalidArgumentError(f"verify is 'counts', 'rows' or 'none', got {verify!r}")
         chosen: Verify = "none"
         if verify:
             chosen = "counts" if verify is True else verify
-        return apply_plan(self, chosen)
+        target = Target(self.spark, self.name, self.table, self.format_version)
+        if not self.planned.steps:
+            head = None if self.table is None else self.table.metadata.head()
+            if head is None:
+                return self._report(Figures(), "none")
+            return self._report(
+                Figures(rows=head.live_rows, deleted_rows=head.deleted_rows), "none"
+            )
+        return self._report(
+            apply_steps(self.planned, self.snapshot, target, self.options, chosen), chosen
+        )
+
+    def _report(self, figures: Figures, verified: Verify) -> ConversionReport:
+        steps, counts = self.planned.steps, self.counts()
+        fresh = sum(int(step.files.has_vector[step.difference.added].sum()) for step in steps)
+        return ConversionReport(
+            source=self.snapshot.table,
+            target=str(self.name),
+            start_version=self.start_version,
+            version=self.version,
+            snapshot_id=figures.snapshot_id,
+            mode=self.mode,
+            format_version=self.format_version,
+            vectors="position-deletes" if self.format_version == 2 else self.options.vectors,
+            versions=len(steps),
+            files_added=counts["add"],
+            files_removed=counts["remove"],
+            files_kept=counts["keep"],
+            files_copied=figures.files_copied,
+            vectors_added=counts["vector-add"] + fresh,
+            vectors_replaced=counts["vector-replace"],
+            vectors_dropped=counts["vector-drop"],
+            vector_bytes=figures.vector_bytes,
+            vector_files=figures.vector_files,
+            rows=figures.rows,
+            deleted_rows=figures.deleted_rows,
+            verified=verified,
+            requests=self.requests + figures.requests,
+            phases={"plan": self.seconds, **figures.phases},
+            notes=self.notes,
+        )
 
     def _lines(self) -> Iterator[Line]:
         figures = {action: f"{count:,}" for action, count in self.counts().items() if count}

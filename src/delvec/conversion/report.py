@@ -1,4 +1,4 @@
-"""What a conversion did, as people and as programs read it."""
+"""The report of a conversion, for people and for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ConversionReport"]
 
 @dataclass(frozen=True)
 class ConversionReport(Rendered):
-    """What a conversion did; prints as a text, and renders on terminals and in notebooks.
+    """What a conversion did; prints as a summary, also on terminals and in notebooks.
 
     >>> print(ConversionReport("/lake/orders", "ice.db.orders", 3, 12, 7, files_added=2))
     /lake/orders -> ice.db.orders: version 12 (from 3)
@@ -28,28 +28,28 @@ class ConversionReport(Rendered):
     Attributes:
         source: The Delta table.
         target: The Iceberg table.
-        start_version: What the target held before; None if it was not there.
-        version: What it holds now.
-        snapshot_id: The snapshot of the target that holds it; None if there was nothing to do.
+        start_version: The version that the target held before; None if it held none.
+        version: The version that it holds now.
+        snapshot_id: The snapshot of the target with that version; None if there was nothing to do.
         mode: `full` or `incremental`; `none` if there was nothing to do.
         format_version: Of the target.
         vectors: `repack`, `reference`, or `position-deletes` in a target of format 2.
         versions: How many versions of the source became a snapshot each.
-        files_added: Data files that the target shares now.
-        files_removed: Data files that it no longer has.
+        files_added: Data files that are new in the target.
+        files_removed: Data files that are no longer in the target.
         files_kept: Data files that were compared and had not changed, nor their vectors.
-        files_copied: Data files that had to be copied, since Iceberg cannot read them as they are.
+        files_copied: Data files that were copied, since Iceberg cannot read them as they are.
         vectors_added: Vectors of files that had none, new files included.
-        vectors_replaced: Vectors in place of older ones.
-        vectors_dropped: Vectors that went while their file stayed.
-        vector_bytes: What was written for vectors.
-        vector_files: Into how many files.
+        vectors_replaced: Vectors that replace older ones.
+        vectors_dropped: Vectors that were removed while their data file stayed.
+        vector_bytes: Bytes of the files of vectors that were written.
+        vector_files: How many of these files.
         rows: Live rows of the target.
         deleted_rows: Deleted rows in its files.
-        verified: How the result was checked: `counts`, `rows` or `none`.
-        requests: What the driver itself asked of the stores; not what Spark and Iceberg did.
+        verified: How the result was verified: `counts`, `rows` or `none`.
+        requests: Requests of the driver itself; not those of Spark and Iceberg.
         phases: Seconds by phase, in order.
-        notes: What else is worth knowing, in sentences.
+        notes: What users should know, in sentences.
     """
 
     source: str
@@ -78,7 +78,7 @@ class ConversionReport(Rendered):
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return a document for programs."""
+        """Return a JSON document."""
         return document(self)
 
     def brief(self) -> str:

@@ -48,8 +48,6 @@ class UncommittedFiles:
         """Remove everything at the end: the commit certainly did not happen."""
         self._kept = False
 
-    forget_none = discard  # for conversion, until it says discard
-
     def drop(self, keys: set[str]) -> None:
         """Remove some of the files now, such as those that a later attempt has replaced."""
         gone = [key for key in self._keys if key in keys]

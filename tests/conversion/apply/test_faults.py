@@ -17,7 +17,6 @@ import pytest
 
 import delvec
 from delvec.conversion.apply import apply, step_writer
-from delvec.conversion.apply.step_writer import StepWriter
 from delvec.conversion.vectors import repack
 from delvec.errors import (
     ConflictError,
@@ -29,7 +28,7 @@ from delvec.errors import (
     UnsupportedFeatureError,
     VerificationError,
 )
-from delvec.iceberg.client import commit
+from delvec.iceberg.client import commit, file_json
 from delvec.iceberg.client.catalog import find_table, load_table, table_name
 from tests.conversion.targets import (
     Killed,
@@ -536,7 +535,7 @@ def test_a_vector_that_gets_lost_on_the_way_is_missed(
     format_version: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = StepWriter._deletes
+    real = file_json.delete_file_json
 
     def forgetful(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
         return real(*arguments, **keywords)[1:]
@@ -548,7 +547,7 @@ def test_a_vector_that_gets_lost_on_the_way_is_missed(
     delvec.convert(spark, source.root, target, version=1, **choices)
     old = state(spark, target)
     with monkeypatch.context() as patch:
-        patch.setattr(StepWriter, "_deletes", forgetful)
+        patch.setattr(step_writer, "delete_file_json", forgetful)
         with pytest.raises(VerificationError) as missed:
             delvec.convert(spark, source.root, target)
         assert [file.rpartition("/")[2] for file in missed.value.files] == ["part-0.parquet"]
@@ -600,7 +599,7 @@ def test_tags_move_with_what_is_published_and_not_before(
     tagged = {f"delta-version-{version}" for version in range(3)}
     assert branches(spark, target) == {"main", *tagged}
     spark.sql(f"CALL lake.system.rollback_to_snapshot('{name}', {start.snapshot_id})")
-    real = StepWriter._deletes
+    real = file_json.delete_file_json
 
     def forgetful(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
         return real(*arguments, **keywords)[1:]
@@ -610,7 +609,7 @@ def test_tags_move_with_what_is_published_and_not_before(
 
     seen: list[list[int]] = []
     with monkeypatch.context() as patch:
-        patch.setattr(StepWriter, "_deletes", forgetful)
+        patch.setattr(step_writer, "delete_file_json", forgetful)
         with numbered({2: before(looked)}), pytest.raises(VerificationError):
             delvec.convert(spark, source.root, target, history="per-version")
     assert seen == [LIVE]

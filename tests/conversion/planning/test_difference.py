@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delvec.conversion.planning.difference import ACTIONS, Difference, differ
-from delvec.conversion.planning.target_files import NOTHING, Holdings
+from delvec.conversion.planning.target_files import NO_FILES, TargetFiles
 from delvec.errors import PlanError
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ SOURCE = st.dictionaries(st.sampled_from(PATHS), st.sampled_from([None, "u1", "u
 TARGET = st.dictionaries(st.sampled_from(PATHS), st.sampled_from([None, "", "u1", "u2", "d3"]))
 
 
-def holdings(held: Mapping[str, str | None]) -> Holdings:
+def target_files(held: Mapping[str, str | None]) -> TargetFiles:
     count = len(held)
-    return Holdings(
+    return TargetFiles(
         pa.array(list(held), pa.string()),
         np.full(count, 10),
         np.full(count, 100),
@@ -46,7 +46,7 @@ def difference(source: Mapping[str, str | None], held: Mapping[str, str | None])
         pa.array(list(source), pa.string()),
         np.array([name is not None for name in source.values()], np.bool_),
         [ids, other],
-        holdings(held),
+        target_files(held),
     )
 
 
@@ -104,24 +104,24 @@ def test_a_vector_of_unknown_origin_is_replaced_and_not_trusted() -> None:
 
 
 def test_nothing_and_nothing_differ_in_nothing() -> None:
-    nothing = differ(NOTHING.paths, np.empty(0, np.bool_), [], NOTHING)
+    nothing = differ(NO_FILES.paths, np.empty(0, np.bool_), [], NO_FILES)
     assert [nothing.count(action) for action in ACTIONS] == [0] * 6
 
 
 def test_a_path_that_is_there_twice_is_refused() -> None:
     twice = pa.array([PATHS[0], PATHS[0]])
     with pytest.raises(PlanError, match=f"source has a data file twice: {PATHS[0]}"):
-        differ(twice, np.zeros(2, np.bool_), [], NOTHING)
-    one = holdings({PATHS[1]: None})
+        differ(twice, np.zeros(2, np.bool_), [], NO_FILES)
+    one = target_files({PATHS[1]: None})
     with pytest.raises(PlanError, match=f"target has a data file twice: {PATHS[1]}"):
-        differ(NOTHING.paths, np.empty(0, np.bool_), [], one.joined(one))
+        differ(NO_FILES.paths, np.empty(0, np.bool_), [], one.joined(one))
 
 
 @given(TARGET, TARGET)
-def test_holdings_are_the_same_if_files_and_deletes_are(
+def test_target_files_are_the_same_if_files_and_deletes_are(
     first: dict[str, str | None], second: dict[str, str | None]
 ) -> None:
-    mine, theirs = holdings(first), holdings(second)
+    mine, theirs = target_files(first), target_files(second)
     marked = [{path: name is not None for path, name in each.items()} for each in (first, second)]
     assert mine.same_files(theirs) == (marked[0] == marked[1])
     assert len(mine.joined(theirs)) == len(first) + len(second)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec.conversion.planning import source_changes
+from delvec.conversion.planning.commit_facts import CommitFacts, commit_facts
 from delvec.conversion.planning.source_changes import (
-    Changes,
-    CommitFacts,
+    SourceChanges,
     changes_between,
-    commit_facts,
     oldest_version,
     versions_after,
 )
@@ -82,13 +81,13 @@ def keys(files: FileSet) -> set[Key]:
     return set(pairs)
 
 
-def changes(table: TableBuilder, start: int, end: int | None = None) -> Changes:
+def changes(table: TableBuilder, start: int, end: int | None = None) -> SourceChanges:
     found = changes_between(open_snapshot(Storage.open(table.root), end), start)
     assert found is not None
     return found
 
 
-def touched(found: Changes) -> set[str]:
+def touched(found: SourceChanges) -> set[str]:
     paths: list[str] = found.touched.to_pylist()
     assert len(set(paths)) == len(paths)
     return set(paths)
@@ -98,7 +97,7 @@ def live_at(table: TableBuilder, version: int) -> set[Key]:
     return keys(open_snapshot(Storage.open(table.root), version).files)
 
 
-def applied(before: Iterable[Key], found: Changes) -> set[Key]:
+def applied(before: Iterable[Key], found: SourceChanges) -> set[Key]:
     gone = touched(found)
     return {key for key in before if key[0] not in gone} | keys(found.live)
 
@@ -246,8 +245,8 @@ class TestChanges:
     ) -> None:
         table.commit(add("a", 1), add("b", 2))
         table.commit(remove("a"), remove("b", 2))
-        spoken = changes(table, 1).spoken.to_pylist()
-        assert {(row["path"], row["vector_id"]) for row in spoken} == {
+        entries = changes(table, 1).entries.to_pylist()
+        assert {(row["path"], row["vector_id"]) for row in entries} == {
             ("a", None),
             ("b", vector_id(2)),
         }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delvec.conversion.schema.iceberg_schema import target_schema
-from delvec.conversion.schema.metrics import metric_texts
+from delvec.conversion.schema.metrics import metrics_json
 from delvec.conversion.schema.value_bytes import hexadecimal
 from tests.conversion.schema.columns import array, column, files_of, mapped, metadata_of, struct
 
@@ -31,7 +31,7 @@ VECTOR = {
 def metrics(root: Path, metadata: Metadata, *adds: dict[str, Any]) -> list[dict[str, Any]]:
     """Give the metrics of each file, each a dict from id to value."""
     schema = target_schema(metadata, table="t", format_version=3, current=None, last_column_id=0)
-    texts = metric_texts(files_of(root, metadata, *adds), schema).to_pylist()
+    texts = metrics_json(files_of(root, metadata, *adds), schema).to_pylist()
     return [
         {
             name: dict(zip(member["keys"], member["values"], strict=True))

@@ -9,9 +9,9 @@ from delvec.conversion.schema.iceberg_schema import target_schema
 from delvec.conversion.schema.partition_spec import (
     PartitionSpec,
     partition_spec,
-    partition_texts,
     require_same_spec,
 )
+from delvec.conversion.schema.partition_values import partition_json
 from delvec.errors import FormatError, UnsupportedFeatureError
 from tests.conversion.schema.columns import column, files_of, mapped, metadata_of, struct
 
@@ -48,7 +48,7 @@ def values_of(
     root: Path, metadata: Metadata, *partitions: Mapping[str, str | None], time_zone: str = "UTC"
 ) -> list[Any]:
     files = files_of(root, metadata, *({"partitionValues": values} for values in partitions))
-    texts = partition_texts(files, spec_of(metadata), time_zone=time_zone)
+    texts = partition_json(files, spec_of(metadata), time_zone=time_zone)
     return [json.loads(text) for text in texts.to_pylist()]
 
 
@@ -116,7 +116,7 @@ class TestValues:
     def test_both_zeros_are_one(self, tmp_path: Path) -> None:
         metadata = metadata_of(column("a", "long"), column("p", "double"), partitions=["p"])
         files = files_of(tmp_path, metadata, {"partitionValues": {"p": "-0.0"}})
-        assert partition_texts(files, spec_of(metadata)).to_pylist() == ["[0.0]"]
+        assert partition_json(files, spec_of(metadata)).to_pylist() == ["[0.0]"]
 
     def test_not_a_number_is_refused_with_the_file(self, tmp_path: Path) -> None:
         metadata = metadata_of(column("a", "long"), column("p", "float"), partitions=["p"])

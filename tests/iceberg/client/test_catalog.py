@@ -22,19 +22,11 @@ from delvec.errors import (
 )
 from delvec.iceberg.client import catalog
 from delvec.iceberg.client.catalog import TableName, find_table, load_table, table_name
-from delvec.iceberg.client.commit import (
-    NewTable,
-    RowChange,
-    Staged,
-    Step,
-    abandon,
-    drop,
-    publish,
-    stage,
-)
+from delvec.iceberg.client.changes import NewSnapshot, NewTable, RowChange, Staged
+from delvec.iceberg.client.commit import abandon, begin, drop, prepare, publish, stage
 from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.client.file_json import data_file_texts, delete_file_texts
-from delvec.iceberg.client.files import live_files, rows_of
+from delvec.iceberg.client.file_json import data_file_json, delete_file_json
+from delvec.iceberg.client.files import snapshot_files, snapshot_rows
 from delvec.spark import jvm
 from delvec.vector import Bitmap, blobs
 from delvec.vector.frame import encode_frame
@@ -47,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from delvec.iceberg.client.catalog import IcebergTable
+    from delvec.iceberg.client.catalog import LoadedTable
 
 pytestmark = pytest.mark.spark
 
@@ -81,7 +73,7 @@ def file_of(folder: Path, *values: int) -> str:
 def described(folder: Path, *paths: str) -> pa.Array:
     """Describe data files as they are on disk."""
     places = [folder / path.rpartition("/")[2] for path in paths]
-    return data_file_texts(
+    return data_file_json(
         pa.array(paths),
         np.array([place.stat().st_size for place in places]),
         pa.array([pq.read_metadata(place).num_rows for place in places]),
@@ -98,7 +90,7 @@ def vector_of(folder: Path, data_path: str, *positions: int) -> tuple[str, pa.Ar
     data, offsets = blobs.from_frames(frames, names, np.array([len(positions)]))
     path = folder / f"{uuid4()}.puffin"
     path.write_bytes(data)
-    text = delete_file_texts(
+    text = delete_file_json(
         pa.array([f"file:{path}"]),
         np.array([len(data)]),
         np.array([len(positions)]),
@@ -111,13 +103,14 @@ def vector_of(folder: Path, data_path: str, *positions: int) -> tuple[str, pa.Ar
 
 
 def staged(
-    spark: SparkSession, name: TableName, base: IcebergTable | None, change: RowChange
+    spark: SparkSession, name: TableName, base: LoadedTable | None, change: RowChange
 ) -> Staged:
     start = base or NewTable(SCHEMA, 7, SPEC, 3)
-    return stage(spark, name, start, f"b_{uuid4().hex}", lambda _: [Step(change)], MAPPING)
+    opened = begin(spark, name, start)
+    return stage(prepare(opened, f"b_{uuid4().hex}", [NewSnapshot(change)], MAPPING))
 
 
-def made(spark: SparkSession, name: TableName, folder: Path, *values: int) -> IcebergTable:
+def made(spark: SparkSession, name: TableName, folder: Path, *values: int) -> LoadedTable:
     """Make a table of one file."""
     files = described(folder, file_of(folder, *values))
     return publish(staged(spark, name, None, RowChange(files)), {"made": "here"})
@@ -238,22 +231,26 @@ def test_what_is_staged_is_seen_on_its_branch_alone_until_it_is_published(
     )
     more = staged(spark, name, table, change)
     assert ids(spark, str(name)) == [1, 2, 3]
-    assert sorted(row.id for row in rows_of(more.table, more.snapshot_id).collect()) == [2, 4, 5]
+    assert sorted(row.id for row in snapshot_rows(more.table, more.snapshot_id).collect()) == [
+        2,
+        4,
+        5,
+    ]
     head = table.metadata.head()
     assert head is not None
     for snapshot, files, deletes in ((head.id, 1, 0), (more.snapshot_id, 2, 1)):
-        assert len(live_files(more.table, snapshot).data) == files
-        assert len(live_files(more.table, snapshot).deletes) == deletes
-    [entry] = live_files(more.table, more.snapshot_id).deletes.to_pylist()
+        assert len(snapshot_files(more.table, snapshot).data) == files
+        assert len(snapshot_files(more.table, snapshot).deletes) == deletes
+    [entry] = snapshot_files(more.table, more.snapshot_id).deletes.to_pylist()
     assert f"{entry['file_path']}@{entry['content_offset']}" == key
     assert (entry["referenced_data_file"], entry["record_count"]) == (first, 2)
     assert (entry["content"], entry["file_format"].lower()) == (1, "puffin")
     for count in (1, 700):  # few names are a condition, many are joined
         some = pa.array([first, *(f"file:/nowhere/{at}" for at in range(count))])
-        found = live_files(more.table, more.snapshot_id, some).data.to_pylist()
+        found = snapshot_files(more.table, more.snapshot_id, some).data.to_pylist()
         assert [(row["file_path"], row["record_count"]) for row in found] == [(first, 3)]
-        assert len(live_files(more.table, more.snapshot_id, some).deletes) == 1
-        assert len(live_files(more.table, more.snapshot_id, some[1:]).deletes) == 0
+        assert len(snapshot_files(more.table, more.snapshot_id, some).deletes) == 1
+        assert len(snapshot_files(more.table, more.snapshot_id, some[1:]).deletes) == 0
     spark.sql(f"ALTER TABLE {name} CREATE TAG told AS OF VERSION {more.snapshot_id}")
     published = publish(more, {})
     assert set(published.metadata.refs) == {"main", "told"}
@@ -269,8 +266,10 @@ def test_what_is_staged_is_seen_on_its_branch_alone_until_it_is_published(
     assert ids(spark, str(name)) == [1, 2, 3]
     newest = taken.metadata.head()
     assert newest is not None
-    assert len(live_files(taken, newest.id).deletes) == 0
-    assert [row["file_path"] for row in live_files(taken, newest.id).data.to_pylist()] == [first]
+    assert len(snapshot_files(taken, newest.id).deletes) == 0
+    assert [row["file_path"] for row in snapshot_files(taken, newest.id).data.to_pylist()] == [
+        first
+    ]
     drop(spark, name)
 
 

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from delvec.iceberg.client import file_json
-from delvec.iceberg.client.file_json import data_file_texts, delete_file_texts, in_arrays
+from delvec.iceberg.client.file_json import data_file_json, delete_file_json, json_arrays
 
 STRANGE = ['file:/a "b"\\c', "file:/ü\t\x01\U0001f600", "s3://b/x=a%20b/f", "file:/"]
 
 
 def test_data_files_of_any_name_are_json() -> None:
-    texts = data_file_texts(
+    texts = data_file_json(
         pa.array(STRANGE),
         np.array([1, 2, 3, 2**62]),
         pa.array([10, 0, 2**40, 1]),
@@ -36,7 +36,7 @@ def test_data_files_of_any_name_are_json() -> None:
 @pytest.mark.parametrize("kind", ["puffin", "parquet"])
 def test_delete_files_name_their_data_file_and_where_their_vector_is(kind: str) -> None:
     frames = (np.array([4, 2**33]), np.array([40, 2**31])) if kind == "puffin" else None
-    texts = delete_file_texts(
+    texts = delete_file_json(
         pa.array(["file:/d/1", "file:/d/2"]),
         np.array([100, 200]),
         np.array([1, 2**40]),
@@ -58,17 +58,17 @@ def test_delete_files_name_their_data_file_and_where_their_vector_is(kind: str) 
 
 
 def test_files_go_to_java_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_json, "_AT_ONCE", 3)
+    monkeypatch.setattr(file_json, "_FILES_PER_ARRAY", 3)
     texts = pa.array([json.dumps({"n": number}) for number in range(7)], pa.large_string())
-    arrays = [json.loads(text) for text in in_arrays(texts)]
+    arrays = [json.loads(text) for text in json_arrays(texts)]
     assert [len(each) for each in arrays] == [3, 3, 1]
     assert [each["n"] for array in arrays for each in array] == list(range(7))
-    assert list(in_arrays(texts[:0])) == []
+    assert list(json_arrays(texts[:0])) == []
 
 
 def test_no_files_are_no_texts() -> None:
     nothing = pa.array([], pa.string())
     none = np.empty(0, np.int64)
-    assert len(data_file_texts(nothing, none, pa.array(none), 0, nothing, nothing)) == 0
+    assert len(data_file_json(nothing, none, pa.array(none), 0, nothing, nothing)) == 0
     for frames in (None, (none, none)):
-        assert len(delete_file_texts(nothing, none, none, nothing, 0, nothing, frames=frames)) == 0
+        assert len(delete_file_json(nothing, none, none, nothing, 0, nothing, frames=frames)) == 0

@@ -1,267 +1,203 @@
-"""Carrying out a plan: store vectors, stage, verify, publish."""
+"""Carrying out a plan: write vectors, stage snapshots, verify and publish them.
+
+The data flows one way: planned steps -> files written -> snapshots staged -> figures.
+"""
 
 from __future__ import annotations
 
-import json
 import logging
-import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
 
-from delvec.conversion.apply.step_writer import StepWriter
+from delvec.conversion.apply.step_writer import Destination, write_steps
+from delvec.conversion.apply.target_properties import published_properties, staged_properties
 from delvec.conversion.apply.verify import verify_counts, verify_rows, verify_total
-from delvec.conversion.copies.placing import resolved_holdings
-from delvec.conversion.planning.progress import (
-    NAME_MAPPING,
-    SOURCE_ID,
-    SOURCE_VERSION,
-    TIME_ZONE,
-    source_id,
-)
-from delvec.conversion.report import ConversionReport
-from delvec.conversion.schema.name_mapping import ids_by_path
+from delvec.conversion.planning.progress import TIME_ZONE
 from delvec.delta.log.checksums import file_count
-from delvec.delta.schema.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from delvec.delta.table import DeltaTable
-from delvec.errors import ConflictError, DelvecError, ObjectNotFoundError, PlanError
-from delvec.iceberg.client.commit import NewTable, abandon, publish, stage
+from delvec.errors import ConflictError, DelvecError, PlanError
+from delvec.iceberg.client.changes import NewTable
+from delvec.iceberg.client.commit import abandon, begin, prepare, publish, stage
+from delvec.report.phases import Stopwatch
 from delvec.spark.conf import time_zone
+from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
-from delvec.storage.listed_files import store_of
-from delvec.storage.uncommitted import UncommittedFiles as Leftovers
+from delvec.storage.counts import RequestCounts
+from delvec.storage.listed_files import local_path, store_of
+from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
+    from contextlib import AbstractContextManager
 
-    from delvec.conversion.options import Verify
-    from delvec.conversion.plan import ConversionPlan
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.iceberg.client.commit import Place, Staged, Step
-    from delvec.storage.counts import RequestCounts
+    from delvec.conversion.options import ConversionOptions, Verify
+    from delvec.conversion.planning.planner import Planned
+    from delvec.conversion.planning.target import Target
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.iceberg.client.changes import Prepared, Staged
 
-__all__ = ["apply_plan"]
+__all__ = ["Figures", "apply_steps"]
 
 _LOG = logging.getLogger("delvec")
-_FIRST_SPARE: Final = 2_000_000_000  # an id that no column has, neither Delta's nor Iceberg's
-BRANCH: Final = "delvec-convert-"
-_PROTECTING: Final = {
-    # Shared files are the source's to remove.
-    "gc.enabled": "false",
-    # Bounds are bounds: min() and max() are not to be answered by them.
-    "write.metadata.metrics.default": "counts",
-    # Who follows a source commits often; only files of table metadata are meant.
-    "write.metadata.delete-after-commit.enabled": "true",
-}
+_DAY_MS: Final = 24 * 3600 * 1000
+_PHASES: Final = ("vectors", "stage", "verify", "publish")
+BRANCH_PREFIX: Final = "delvec-convert-"
 
 
-@dataclass
-class _Work:
-    """What carrying out has cost and written so far."""
+@dataclass(frozen=True)
+class Figures:
+    """What carrying out a plan wrote and cost, and the rows of the target.
 
-    plan: ConversionPlan
-    phases: dict[str, float] = field(default_factory=dict)
-    writer: StepWriter | None = None
-    leftovers: Leftovers | None = None
+    Attributes:
+        snapshot_id: The published snapshot; None if nothing was written.
+        rows: Live rows of the target.
+        deleted_rows: Deleted rows in its files.
+        files_copied: Data files that were copied.
+        vector_files: Files of vectors that were written.
+        vector_bytes: Their size.
+        requests: Requests of the driver itself; not those of Spark and Iceberg.
+        phases: Seconds by phase, in order.
+    """
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        self.plan.spark.sparkContext.setJobDescription(f"delvec: {name} {self.plan.name}")
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
-            self.plan.spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
+    snapshot_id: int | None = None
+    rows: int = 0
+    deleted_rows: int = 0
+    files_copied: int = 0
+    vector_files: int = 0
+    vector_bytes: int = 0
+    requests: RequestCounts = field(default_factory=RequestCounts)
+    phases: Mapping[str, float] = field(default_factory=dict)
 
 
-def apply_plan(plan: ConversionPlan, verify: Verify) -> ConversionReport:
-    """Carry a plan out; see `ConversionPlan.apply`."""
-    work = _Work(plan, {"plan": plan.seconds})
-    before = plan.snapshot.storage.requests
-    if not plan.planned.steps:
-        return _report(work, None, "none", before)
-    with ExitStack() as stack:
-        with work.phase("stage"):
-            staged = _staged(work, stack)
-        if verify != "none":
-            with work.phase("verify"), _abandoned_by(DelvecError, staged):
-                _verify(work, staged, verify)
-        # Of another failure nobody knows whether it was published after all.
-        with work.phase("publish"), _abandoned_by(ConflictError, staged):
-            properties = {SOURCE_VERSION: str(plan.version), NAME_MAPPING: _name_mapping(plan)}
-            publish(staged, properties, _stale(staged))
-    return _report(work, staged, verify, before)
+def apply_steps(
+    planned: Planned,
+    source: Snapshot,
+    target: Target,
+    options: ConversionOptions,
+    verify: Verify,
+) -> Figures:
+    """Carry out a plan that has steps; see `ConversionPlan.apply`."""
+    stopwatch = Stopwatch()
+
+    def phase(name: str) -> AbstractContextManager[None]:
+        return stopwatch.phase(name, described(target.spark, f"delvec: {name} {target.name}"))
+
+    before = source.storage.requests
+    with phase("stage"):
+        base = target.table or _new_table(planned, options, target.format_version)
+        opened = begin(target.spark, target.name, base)
+        _require_apart(opened.location, source.table)
+        storage = open_storage(target.spark, opened.location)
+    zone = target.properties.get(TIME_ZONE) or time_zone(target.spark)
+    with UncommittedFiles(storage) as uncommitted:
+        with phase("vectors"):
+            destination = Destination(
+                target.spark,
+                options,
+                target.format_version,
+                source.storage,
+                storage,
+                opened.spec_id,
+                zone,
+                uncommitted,
+            )
+            written = write_steps(planned.steps, _first_schema(planned, target), destination)
+        with phase("stage"):
+            properties = staged_properties(planned, source, target, zone)
+            branch = BRANCH_PREFIX + uuid4().hex
+            prepared = prepare(opened, branch, written.snapshots, properties)
+            staged = _stage(prepared, uncommitted)
+    if verify != "none":
+        with phase("verify"), _abandoned_on(DelvecError, staged):
+            _verify(planned, source, storage.root, staged, verify)
+    # After any other failure it is unknown whether it was published.
+    with phase("publish"), _abandoned_on(ConflictError, staged):
+        publish(staged, published_properties(planned, source, target), _stale_branches(staged))
+    snapshot = staged.table.metadata.snapshots[staged.snapshot_id]
+    return Figures(
+        snapshot_id=staged.snapshot_id,
+        rows=snapshot.live_rows,
+        deleted_rows=snapshot.deleted_rows,
+        files_copied=written.files_copied,
+        vector_files=written.vector_files,
+        vector_bytes=written.vector_bytes,
+        requests=source.storage.requests - before + storage.requests,
+        phases={name: stopwatch.seconds[name] for name in _PHASES if name in stopwatch.seconds},
+    )
+
+
+def _stage(prepared: Prepared, uncommitted: UncommittedFiles) -> Staged:
+    """Commit prepared snapshots; files are kept unless the commit certainly did not happen."""
+    uncommitted.keep()
+    try:
+        return stage(prepared)
+    except (ConflictError, PlanError):
+        uncommitted.discard()
+        raise
 
 
 @contextmanager
-def _abandoned_by(kind: type[DelvecError], staged: Staged) -> Iterator[None]:
-    """Take back what was staged if the block fails in that way."""
+def _abandoned_on(kind: type[DelvecError], staged: Staged) -> Iterator[None]:
+    """Remove what was staged if the block raises an error of that kind."""
     try:
         yield
     except kind:
         try:
             abandon(staged)
         except DelvecError as failure:
-            # What failed first says more; nobody reads the branch.
+            # The first error says more, and nobody reads the branch.
             _LOG.warning("%s keeps the branch %s: %s", staged.table.name, staged.branch, failure)
         raise
 
 
-def _staged(work: _Work, stack: ExitStack) -> Staged:
-    plan = work.plan
-
-    def make_steps(place: Place) -> Iterator[Step]:
-        _require_apart(place.location, plan.snapshot.table)
-        target = open_storage(plan.spark, place.location)
-        work.leftovers = stack.enter_context(Leftovers(target))
-        work.writer = StepWriter(
-            plan.spark,
-            plan.options,
-            plan.format_version,
-            plan.snapshot.storage,
-            target,
-            place,
-            work.leftovers,
-            _first_schema(plan),
-            _time_zone(plan),
-        )
-        for step in plan.planned.steps:
-            with work.phase("vectors"), _explained_by_age(step.version, plan.version):
-                made = work.writer.step(step)
-            yield made
-        work.leftovers.keep()  # from here on the commit may refer to them
-
-    base = plan.table or _new_table(plan)
-    branch = BRANCH + uuid4().hex
-    try:
-        return stage(plan.spark, plan.name, base, branch, make_steps, _properties(plan))
-    except (ConflictError, PlanError):
-        if work.leftovers is not None:
-            work.leftovers.forget_none()  # the commit surely did not happen
-        raise
+def _first_schema(planned: Planned, target: Target) -> Mapping[str, Any]:
+    """Return the schema of the target before the first step."""
+    if target.table is None:
+        return planned.steps[0].schema.to_json()
+    return target.table.metadata.schema
 
 
-@contextmanager
-def _explained_by_age(version: int, newest: int) -> Iterator[None]:
-    """Say what helps if a file of an older version is gone: VACUUM keeps those of the newest."""
-    try:
-        yield
-    except ObjectNotFoundError as error:
-        if version < newest:
-            error.hint = (
-                f"version {version} needs it, and it was probably vacuumed: begin the history"
-                f" later by start_version, or take history='latest'"
-            )
-        raise
-
-
-def _first_schema(plan: ConversionPlan) -> Mapping[str, Any]:
-    """Give the schema that the target has before the first step."""
-    if plan.table is None:
-        return plan.planned.steps[0].schema.to_json()
-    return plan.table.metadata.schema
-
-
-def _time_zone(plan: ConversionPlan) -> str:
-    there = plan.table.metadata.properties if plan.table else {}
-    return there.get(TIME_ZONE) or time_zone(plan.spark)
-
-
-def _new_table(plan: ConversionPlan) -> NewTable:
-    first = plan.planned.steps[0]
+def _new_table(planned: Planned, options: ConversionOptions, format_version: int) -> NewTable:
+    first = planned.steps[0]
     return NewTable(
         first.schema.to_json(),
         first.schema.last_column_id,
         first.spec.to_json(),
-        plan.format_version,
-        plan.options.location,
+        format_version,
+        options.location,
     )
 
 
-def _properties(plan: ConversionPlan) -> dict[str, str]:
-    """Give the properties that the target needs to be read rightly, and to be known again."""
-    metadata = plan.snapshot.metadata
-    wanted = {
-        SOURCE_ID: source_id(metadata, plan.snapshot.table),
-        TIME_ZONE: _time_zone(plan),
-        **_PROTECTING,
-    }
-    if metadata.description:
-        wanted["comment"] = metadata.description
-    there = plan.table.metadata.properties if plan.table else {}
-    mapping = _name_mapping(plan)
-    if _keeps_names(json.loads(there.get(NAME_MAPPING, "[]")), json.loads(mapping)):
-        wanted[NAME_MAPPING] = mapping  # else who reads `main` would miss columns until then
-    return {key: value for key, value in wanted.items() if there.get(key) != value}
-
-
-def _name_mapping(plan: ConversionPlan) -> str:
-    """Give the name mapping of the target after the last step, as JSON."""
-    there = plan.table.metadata.properties if plan.table else {}
-    mapping: list[dict[str, Any]] = json.loads(there.get(NAME_MAPPING, "[]"))
-    mapping = [entry for entry in mapping if entry.get("field-id", 0) < _FIRST_SPARE]
-    for step in plan.planned.steps:
-        mapping = step.schema.name_mapping(mapping)
-    return json.dumps(_with_row_tracking(mapping, plan.snapshot.metadata))
-
-
-def _keeps_names(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
-    """Tell whether all names still mean what they meant."""
-    return dict(ids_by_path(before)).items() <= dict(ids_by_path(after)).items()
-
-
-def _with_row_tracking(mapping: list[dict[str, Any]], metadata: Metadata) -> list[dict[str, Any]]:
-    """Name the columns of Delta's row tracking, which files have and the schema has not.
-
-    PyIceberg wants every column of a file without ids to be named. They must not get the ids of
-    Iceberg's own row tracking: it would take the values for its own.
-    """
-    known = {name for entry in mapping for name in entry["names"]}
-    tracked = {
-        number: metadata.configuration.get(key)
-        for number, key in enumerate((ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN), _FIRST_SPARE)
-    }
-    return [
-        *mapping,
-        *(
-            {"field-id": number, "names": [name]}
-            for number, name in tracked.items()
-            if name and name not in known
-        ),
-    ]
-
-
-def _verify(work: _Work, staged: Staged, verify: Verify) -> None:
-    plan, planned = work.plan, work.plan.planned
-    root = work.writer.target.root if work.writer else staged.table.metadata.location
+def _verify(
+    planned: Planned, source: Snapshot, location: str, staged: Staged, verify: Verify
+) -> None:
     paths: pa.Array | None = None
-    if plan.mode == "incremental":
-        names = [step.paths for step in planned.steps] + [step.held.paths for step in planned.steps]
-        paths = pa.concat_arrays(names).unique()
+    if planned.mode == "incremental":
+        compared = [step.paths for step in planned.steps]
+        compared += [step.before.paths for step in planned.steps]
+        paths = pa.concat_arrays(compared).unique()
     if paths is None or len(paths):
-        verify_counts(staged, resolved_holdings(planned.expected, root), paths)
-    verify_total(staged, file_count(plan.snapshot.storage, plan.version))
+        verify_counts(staged, planned.expected.resolved(location), paths)
+    verify_total(staged, file_count(source.storage, source.version))
     if verify == "rows":
-        source = DeltaTable(plan.snapshot.storage, plan.spark)
-        verify_rows(staged, source.to_df(version=plan.version))
+        table = DeltaTable(source.storage, staged.table.spark)
+        verify_rows(staged, table.to_df(version=source.version))
 
 
-def _stale(staged: Staged) -> list[str]:
-    """Name the branches of conversions that ended before they were published, days ago."""
-    day = 24 * 3600 * 1000
+def _stale_branches(staged: Staged) -> list[str]:
+    """Return the branches of conversions that died more than a day ago, before publication."""
     metadata = staged.table.metadata
     now = metadata.snapshots[staged.snapshot_id].timestamp_ms
     return [
         name
         for name, ref in metadata.refs.items()
-        if name.startswith(BRANCH)
+        if name.startswith(BRANCH_PREFIX)
         and name != staged.branch
-        and metadata.snapshots[ref.snapshot_id].timestamp_ms < now - day
+        and metadata.snapshots[ref.snapshot_id].timestamp_ms < now - _DAY_MS
     ]
 
 
@@ -270,70 +206,9 @@ def _require_apart(location: str, source: str) -> None:
 
     VACUUM of the source would remove the target's files; dropping the target, the source's.
     """
-    mine, theirs = (f"{store_of(root)}/" for root in (_local(location), source))
+    mine, theirs = (f"{store_of(root)}/" for root in (local_path(location), source))
     if mine.startswith(theirs) or theirs.startswith(mine):
         raise PlanError(
             f"the target would be at {location}, which overlaps with the source {source}",
             hint="put it elsewhere, by another warehouse or by location=",
         )
-
-
-def _local(location: str) -> str:
-    return "/" + location.removeprefix("file:").lstrip("/") if location[:5] == "file:" else location
-
-
-def _report(
-    work: _Work, staged: Staged | None, verify: str, before: RequestCounts
-) -> ConversionReport:
-    plan, writer = work.plan, work.writer
-    steps = plan.planned.steps
-    counts = plan.counts()
-    requests = plan.requests + (plan.snapshot.storage.requests - before)
-    if writer is not None:
-        requests += writer.target.requests
-    fresh = sum(int(step.files.has_vector[step.difference.added].sum()) for step in steps)
-    vectors = "position-deletes" if plan.format_version == 2 else plan.options.vectors
-    phases = dict(work.phases)
-    if staged is not None:
-        phases["stage"] -= phases["vectors"]  # they are written while it is staged
-    rows, deleted = _totals(plan, staged)
-    return ConversionReport(
-        plan.snapshot.table,
-        str(plan.name),
-        plan.start_version,
-        plan.version,
-        staged.snapshot_id if staged else None,
-        plan.mode,
-        plan.format_version,
-        vectors,
-        len(steps),
-        counts["add"],
-        counts["remove"],
-        counts["keep"],
-        writer.files_copied if writer else 0,
-        counts["vector-add"] + fresh,
-        counts["vector-replace"],
-        counts["vector-drop"],
-        writer.vector_bytes if writer else 0,
-        writer.vector_files if writer else 0,
-        rows - deleted,
-        deleted,
-        verify,
-        requests,
-        phases,
-        plan.notes,
-    )
-
-
-def _totals(plan: ConversionPlan, staged: Staged | None) -> tuple[int, int]:
-    """Give all rows that the target holds, and how many of them are deleted."""
-    if staged is not None:
-        snapshot = staged.table.metadata.snapshots[staged.snapshot_id]
-    else:
-        head = plan.table.metadata.head() if plan.table else None
-        if head is None:
-            return 0, 0
-        snapshot = head
-    names = ("total-records", "total-position-deletes")
-    rows, deleted = (int(snapshot.summary.get(name, 0)) for name in names)
-    return rows, deleted

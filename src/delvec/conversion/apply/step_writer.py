@@ -1,28 +1,30 @@
-"""Turning planned steps into snapshots: vectors are stored, files are described."""
+"""Writing planned steps: vectors are stored and files copied, snapshots are described."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from delvec.conversion.copies.placing import PLANNED, field_ids
+from delvec.conversion.copies.placing import field_ids
 from delvec.conversion.copies.write_copies import write_copies
-from delvec.conversion.planning.names import target_paths
-from delvec.conversion.planning.progress import summary
-from delvec.conversion.schema.metrics import metric_texts
-from delvec.conversion.schema.partition_spec import partition_texts
+from delvec.conversion.planning.progress import snapshot_summary
+from delvec.conversion.planning.target_files import target_paths
+from delvec.conversion.schema.metrics import metrics_json
+from delvec.conversion.schema.partition_values import partition_json
+from delvec.conversion.vectors.keys import PLANNED, delete_file_keys
 from delvec.conversion.vectors.position_deletes import write_position_deletes
 from delvec.conversion.vectors.reference import reference
 from delvec.conversion.vectors.repack import repack
-from delvec.iceberg.client.commit import RowChange, Step
-from delvec.iceberg.client.file_json import data_file_texts, delete_file_texts
+from delvec.errors import ObjectNotFoundError
+from delvec.iceberg.client.changes import NewSnapshot, RowChange
+from delvec.iceberg.client.file_json import data_file_json, delete_file_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -31,26 +33,25 @@ if TYPE_CHECKING:
     from delvec.conversion.options import ConversionOptions
     from delvec.conversion.planning.step import PlannedStep
     from delvec.conversion.vectors.reference import StoredVectors
-    from delvec.iceberg.client.commit import Place
+    from delvec.delta.log.file_set import FileSet
     from delvec.storage import Storage
-    from delvec.storage.uncommitted import UncommittedFiles as Leftovers
+    from delvec.storage.uncommitted import UncommittedFiles
 
-__all__ = ["StepWriter"]
+__all__ = ["Destination", "Written", "write_steps"]
 
 _PUFFIN_FOLDER: Final = "data"
 
 
-@dataclass
-class StepWriter:
-    """Writes the vectors of one step after the other, and remembers where they are.
+@dataclass(frozen=True)
+class Destination:
+    """Where steps are written, and how.
 
     Attributes:
-        place: Where the target is.
-        schema: The schema that the target has by now.
-        time_zone: Of texts of timestamps that name none.
-        vector_files: Files that were written.
-        vector_bytes: Their size.
-        files_copied: Data files that were copied, since Iceberg cannot read them as they are.
+        source: The Delta table.
+        target: The location of the Iceberg table.
+        spec_id: The partition spec of added files.
+        time_zone: The zone of timestamps in partition values that name none.
+        uncommitted: Is told of each file before it is written.
     """
 
     spark: SparkSession
@@ -58,107 +59,190 @@ class StepWriter:
     format_version: int
     source: Storage
     target: Storage
-    place: Place
-    leftovers: Leftovers
-    schema: Mapping[str, Any]
+    spec_id: int
     time_zone: str
+    uncommitted: UncommittedFiles
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What was written for steps.
+
+    Attributes:
+        snapshots: A snapshot for each step, to be staged.
+        vector_files: Files of vectors.
+        vector_bytes: Their size.
+        files_copied: Data files that were copied, since Iceberg cannot read them as they are.
+    """
+
+    snapshots: tuple[NewSnapshot, ...] = ()
     vector_files: int = 0
     vector_bytes: int = 0
     files_copied: int = 0
-    _written: dict[str, str] = field(default_factory=dict)
 
-    def step(self, planned: PlannedStep) -> Step:
-        """Store the vectors of a step and describe its snapshot."""
-        planned = planned.located(self.target.root)
-        chosen = planned.vector_rows
-        files, spec = planned.files, self.place.spec_id
-        marked = planned.difference.marked
-        added = planned.difference.added
-        new_files = files.select(added)
-        removed = self._removed_deletes(planned)  # before this step's own vectors are remembered
-        change = RowChange(
-            data_file_texts(
-                planned.paths.take(pa.array(added)),
-                self._sizes(planned, added),
-                pa.array(planned.row_counts[added]),
-                spec,
-                partition_texts(new_files, planned.spec, time_zone=self.time_zone),
-                metric_texts(new_files, planned.schema),
-            ),
-            self._deletes(planned, chosen),
-            planned.held.paths.take(pa.array(planned.difference.gone)),
-            removed,
-            planned.paths.take(pa.array(marked)),
-            summary(planned.facts, files.metadata, files.root, planned.mode),
-        )
-        schema = planned.schema.to_json()
-        changed = not planned.schema.is_same_as(self.schema)
-        self.schema = schema
-        tag = f"delta-version-{planned.version}" if self.options.history == "per-version" else None
-        return Step(change, schema if changed else None, planned.schema.last_column_id, tag)
 
-    def _sizes(self, planned: PlannedStep, added: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Copy the new files that cannot be shared; give the size of all new ones."""
-        sizes: NDArray[np.int64] = planned.files.sizes[added].copy()
-        chosen = planned.copied[added]
-        if chosen.any():
-            files = planned.files.paths.take(pa.array(added[chosen]))
-            shared = target_paths(planned.files.root, files).to_pylist()
-            copies = planned.paths.take(pa.array(added[chosen])).to_pylist()
-            ids = field_ids(planned.schema)
-            pairs = list(zip(shared, copies, strict=True))
-            sizes[chosen] = write_copies(self.spark, pairs, ids)
-            self.files_copied += len(pairs)
-        return sizes
+@dataclass(frozen=True, eq=False)
+class _WrittenStep:
+    """What was written for one step; `keys` are those of its delete files, by data path."""
 
-    def _deletes(self, planned: PlannedStep, chosen: NDArray[np.int64]) -> pa.Array:
-        """Store vectors, and describe their files."""
-        if not len(chosen):
-            return pa.array([], pa.string())
-        files, paths = planned.files.select(chosen), planned.paths.take(pa.array(chosen))
-        stored = self._stored(files, paths)
-        self.vector_files += stored.files_written
-        self.vector_bytes += stored.bytes_written
-        frames = None
-        keys = stored.paths
-        if stored.offsets is not None and stored.lengths is not None:
-            frames = (stored.offsets, stored.lengths)
-            offsets = pa.array(stored.offsets).cast(pa.string())
-            keys = pc.binary_join_element_wise(stored.paths, offsets, "@")
-        if self.options.history == "per-version":
-            self._written |= zip(paths.to_pylist(), keys.to_pylist(), strict=True)
-        return delete_file_texts(
-            stored.paths,
-            stored.sizes,
-            stored.cardinalities,
-            paths,
-            self.place.spec_id,
-            partition_texts(files, planned.spec, time_zone=self.time_zone),
-            frames=frames,
-        )
+    snapshot: NewSnapshot
+    stored: StoredVectors | None
+    files_copied: int
+    keys: Mapping[str, str] = field(default_factory=dict)
 
-    def _stored(self, files: Any, paths: pa.Array) -> StoredVectors:  # noqa: ANN401
-        if self.format_version == 2:
-            folder = self.options.folder
-            return write_position_deletes(
-                files, paths, self.source, self.target, folder, self.leftovers
+
+def write_steps(
+    steps: Sequence[PlannedStep], schema: Mapping[str, Any], destination: Destination
+) -> Written:
+    """Write the vectors and the copied data files of steps, one step after the other.
+
+    Args:
+        steps: The steps, oldest version first.
+        schema: The schema of the target before the first step.
+        destination: Where to write.
+
+    Raises:
+        FormatError: A vector is damaged or does not match its data file.
+        ObjectNotFoundError: A file of the source is gone.
+    """
+    written: list[_WrittenStep] = []
+    keys: dict[str, str] = {}
+    for step in steps:
+        with _explained_by_age(step.version, steps[-1].version):
+            result = _write_step(step.resolved(destination.target.root), schema, keys, destination)
+        written.append(result)
+        keys |= result.keys
+        schema = step.schema.to_json()
+    stored = [each.stored for each in written if each.stored is not None]
+    return Written(
+        tuple(each.snapshot for each in written),
+        sum(each.files_written for each in stored),
+        sum(each.bytes_written for each in stored),
+        sum(each.files_copied for each in written),
+    )
+
+
+@contextmanager
+def _explained_by_age(version: int, newest: int) -> Iterator[None]:
+    """Add a hint if a file of an older version is gone: VACUUM keeps those of the newest."""
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        if version < newest:
+            error.hint = (
+                f"version {version} needs it, and it was probably vacuumed: begin the history"
+                f" later by start_version, or take history='latest'"
             )
-        if self.options.vectors == "reference":
-            return reference(files, self.source)
-        return repack(files, paths, self.source, self.target, _PUFFIN_FOLDER, self.leftovers)
+        raise
 
-    def _removed_deletes(self, planned: PlannedStep) -> pa.Array:
-        """Name the delete files that go: of files that go, and those that are replaced."""
-        held, difference = planned.held, planned.difference
-        stale = np.concatenate([difference.gone, difference.unmarked])
-        keys = held.keys.take(pa.array(stale)).drop_null()
-        if self._written:
-            start = len(PLANNED)
-            keys = pa.array(
-                [
-                    self._written[key[start:]] if key.startswith(PLANNED) else key
-                    for key in keys.to_pylist()
-                ],
-                pa.string(),
-            )
-        return pa.concat_arrays([keys, held.strays])
+
+def _write_step(
+    step: PlannedStep,
+    schema: Mapping[str, Any],
+    keys: Mapping[str, str],
+    destination: Destination,
+) -> _WrittenStep:
+    """Write one step; `schema` and `keys` are what the steps before it left."""
+    added = step.difference.added
+    new_files = step.files.select(added)
+    sizes, copied = _sizes(step, added, destination)
+    stored, deletes = _write_vectors(step, destination)
+    change = RowChange(
+        data_files=data_file_json(
+            step.paths.take(pa.array(added)),
+            sizes,
+            pa.array(step.row_counts[added]),
+            destination.spec_id,
+            partition_json(new_files, step.spec, time_zone=destination.time_zone),
+            metrics_json(new_files, step.schema),
+        ),
+        delete_files=deletes,
+        removed_data=step.before.paths.take(pa.array(step.difference.gone)),
+        removed_deletes=_removed_deletes(step, keys),
+        marked_data=step.paths.take(pa.array(step.difference.marked)),
+        summary=snapshot_summary(step.facts, step.files.metadata, step.files.root, step.mode),
+    )
+    per_version = destination.options.history == "per-version"
+    snapshot = NewSnapshot(
+        change,
+        None if step.schema.is_same_as(schema) else step.schema.to_json(),
+        step.schema.last_column_id,
+        f"delta-version-{step.version}" if per_version else None,
+    )
+    new_keys = _keys_by_path(step, stored) if per_version and stored is not None else {}
+    return _WrittenStep(snapshot, stored, copied, new_keys)
+
+
+def _sizes(
+    step: PlannedStep, added: NDArray[np.int64], destination: Destination
+) -> tuple[NDArray[np.int64], int]:
+    """Copy new files that cannot be shared; return the sizes of all new files, and how many."""
+    sizes: NDArray[np.int64] = step.files.sizes[added].copy()
+    chosen = step.copied[added]
+    if not chosen.any():
+        return sizes, 0
+    rows = pa.array(added[chosen])
+    shared = target_paths(step.files.root, step.files.paths.take(rows)).to_pylist()
+    pairs = list(zip(shared, step.paths.take(rows).to_pylist(), strict=True))
+    sizes[chosen] = write_copies(destination.spark, pairs, field_ids(step.schema))
+    return sizes, len(pairs)
+
+
+def _write_vectors(
+    step: PlannedStep, destination: Destination
+) -> tuple[StoredVectors | None, pa.Array]:
+    """Store the new vectors of a step; return where they are, and their delete files as JSON."""
+    chosen = step.vector_rows
+    if not len(chosen):
+        return None, pa.array([], pa.string())
+    files, paths = step.files.select(chosen), step.paths.take(pa.array(chosen))
+    stored = _store(files, paths, destination)
+    frames = None
+    if stored.offsets is not None and stored.lengths is not None:
+        frames = (stored.offsets, stored.lengths)
+    return stored, delete_file_json(
+        stored.paths,
+        stored.sizes,
+        stored.cardinalities,
+        paths,
+        destination.spec_id,
+        partition_json(files, step.spec, time_zone=destination.time_zone),
+        frames=frames,
+    )
+
+
+def _store(files: FileSet, paths: pa.Array, destination: Destination) -> StoredVectors:
+    options, source, target = destination.options, destination.source, destination.target
+    uncommitted = destination.uncommitted
+    if destination.format_version == 2:
+        return write_position_deletes(files, paths, source, target, options.folder, uncommitted)
+    if options.vectors == "reference":
+        return reference(files, source)
+    return repack(files, paths, source, target, _PUFFIN_FOLDER, uncommitted)
+
+
+def _keys_by_path(step: PlannedStep, stored: StoredVectors) -> dict[str, str]:
+    """Return the keys of the delete files of a step by their data files, for later steps."""
+    keys = stored.paths
+    if stored.offsets is not None:
+        keys = delete_file_keys(stored.paths, pa.array(stored.offsets))
+    paths = step.paths.take(pa.array(step.vector_rows))
+    return dict(zip(paths.to_pylist(), keys.to_pylist(), strict=True))
+
+
+def _removed_deletes(step: PlannedStep, written: Mapping[str, str]) -> pa.Array:
+    """Return the keys of delete files to remove: of removed data files, replaced ones and strays.
+
+    Args:
+        step: The step.
+        written: The keys of delete files that earlier steps wrote, by data path.
+    """
+    stale = np.concatenate([step.difference.gone, step.difference.unmarked])
+    keys = step.before.keys.take(pa.array(stale)).drop_null()
+    if written:
+        known = [
+            written[key.removeprefix(PLANNED)] if key.startswith(PLANNED) else key
+            for key in keys.to_pylist()
+        ]
+        keys = pa.array(known, pa.string())
+    return pa.concat_arrays([keys, step.before.strays])

@@ -1,4 +1,4 @@
-"""Holding the target against the source, on a snapshot that nobody sees yet."""
+"""Comparing a staged snapshot with the source, before readers see it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from delvec.conversion.planning.target_files import hold
+from delvec.conversion.planning.target_files import list_target_files, without_ids
 from delvec.errors import VerificationError
 from delvec.iceberg.client.failures import explained
-from delvec.iceberg.client.files import rows_of
+from delvec.iceberg.client.files import snapshot_rows
 from delvec.identifiers import quote
+from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-    from delvec.conversion.planning.target_files import Holdings
-    from delvec.iceberg.client.commit import Staged
+    from delvec.conversion.planning.target_files import TargetFiles
+    from delvec.iceberg.client.changes import Staged
 
 __all__ = ["verify_counts", "verify_rows", "verify_total"]
 
@@ -32,20 +33,18 @@ _HINT: Final = (
 )
 
 
-def verify_counts(staged: Staged, expected: Holdings, paths: pa.Array | None) -> None:
-    """Compare files, their physical rows and their deleted rows, by the target's own metadata.
+def verify_counts(staged: Staged, expected: TargetFiles, paths: pa.Array | None) -> None:
+    """Compare data files, their physical rows and their deleted rows, by the target's metadata.
 
     Args:
         staged: What was staged.
-        expected: What the target shall hold.
-        paths: Of which data files; None for all.
+        expected: The files that the target must have.
+        paths: Only data files of these paths; None for all.
 
     Raises:
-        VerificationError: A file is missing, is too much, or has other counts.
+        VerificationError: A file is missing, is not expected, or has other counts.
     """
-    found = hold(
-        staged.table, staged.snapshot_id, paths, lambda rows: pa.nulls(len(rows), pa.string())
-    )
+    found = list_target_files(staged.table, staged.snapshot_id, paths, without_ids)
     at = pc.index_in(expected.paths, value_set=found.paths)
     places = pc.fill_null(at, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     there = places >= 0
@@ -70,34 +69,33 @@ def verify_counts(staged: Staged, expected: Holdings, paths: pa.Array | None) ->
 
 
 def verify_total(staged: Staged, expected: int | None) -> None:
-    """Compare the number of all data files, where the source tells it: at no cost.
+    """Compare the number of all data files, if the source has a checksum; costs nothing.
 
     Args:
         staged: What was staged.
-        expected: Files of the source, by the checksum of its version; None if there is none.
+        expected: Data files of the source, by the checksum of its version; None without one.
 
     Raises:
         VerificationError: The numbers differ.
     """
-    summary = staged.table.metadata.snapshots[staged.snapshot_id].summary
-    found = summary.get("total-data-files")
-    if expected is not None and found is not None and int(found) != expected:
+    found = staged.table.metadata.snapshots[staged.snapshot_id].data_file_count
+    if expected is not None and found is not None and found != expected:
         raise VerificationError(
             f"{staged.table.name} would not have as many data files as the source",
             expected=expected,
-            found=int(found),
+            found=found,
             hint=_HINT,
         )
 
 
 def verify_rows(staged: Staged, source: DataFrame) -> None:
-    """Compare all rows of both sides, by a hash that knows no order: one scan of each.
+    """Compare all rows of both sides by an order-free hash; one scan of each.
 
     Raises:
-        VerificationError: Rows differ; the files are named.
+        VerificationError: Rows differ; the error names the files.
     """
     with explained(str(staged.table.name)):
-        target = rows_of(staged.table, staged.snapshot_id)
+        target = snapshot_rows(staged.table, staged.snapshot_id)
         columns = [quote(name) for name in source.columns]
         sums = [_summed(side.select(*columns)) for side in (source, target)]
         if sums[0] == sums[1]:
@@ -115,7 +113,7 @@ def verify_rows(staged: Staged, source: DataFrame) -> None:
 def _summed(rows: DataFrame) -> tuple[int, Any]:
     found = rows.agg(F.count(F.lit(1)).alias("n"), _hash_of_all(rows).alias("h")).first()
     if found is None:
-        raise AssertionError("an aggregate without groups gives a row")
+        raise AssertionError("an aggregate without groups returns a row")
     return int(found["n"]), found["h"]
 
 
@@ -126,7 +124,7 @@ def _hash_of_all(rows: DataFrame) -> Column:
 
 
 def _hashable(column: Column, kind: DataType) -> Column:
-    """Give a column that Spark can hash: maps have no order and no hash, their entries do."""
+    """Return a column that Spark can hash: not maps, which have no order, but their entries."""
     if not _has_map(kind):
         return column
     if isinstance(kind, MapType):
@@ -144,7 +142,7 @@ def _hashable(column: Column, kind: DataType) -> Column:
     if isinstance(kind, StructType):
         fields = [_hashable(column[f.name], f.dataType).alias(f.name) for f in kind.fields]
         return F.when(column.isNotNull(), F.struct(*fields))
-    raise AssertionError(f"{kind} holds no map")
+    raise AssertionError(f"{kind} contains no map")
 
 
 def _hash(value: Column) -> Column:
@@ -160,7 +158,7 @@ def _has_map(kind: DataType) -> bool:
 
 
 def _differing(source: DataFrame, target: DataFrame) -> list[str]:
-    """Name the files whose rows differ: another scan of both sides."""
+    """Return the files whose rows differ; another scan of both sides."""
     sides = []
     columns = [quote(name) for name in source.columns]
     for rows, file in ((source, F.input_file_name()), (target, F.col("_file"))):
@@ -174,12 +172,11 @@ def _differing(source: DataFrame, target: DataFrame) -> list[str]:
 
 
 def _plain(path: str) -> str:
-    """Write a path as Spark and as Iceberg do, in one way."""
-    name = url_unquote(path)
-    return "/" + name.removeprefix("file:").lstrip("/") if name.startswith("file:") else name
+    """Return a path in one spelling, whether Spark or Iceberg wrote it."""
+    return local_path(url_unquote(path))
 
 
-def _counts(side: Holdings) -> str:
+def _counts(side: TargetFiles) -> str:
     return f"{len(side):,} files, {side.rows.sum():,} rows, {side.deleted.sum():,} deleted"
 
 

@@ -1,13 +1,12 @@
-"""Copies of data files that have the field ids which Iceberg needs: the same bytes, another footer.
+"""Copies of data files with the field ids that Iceberg needs: the same bytes, another footer.
 
-Rows, row groups, pages, indexes and bloom filters stay where they are, so that deletion vectors
-and offsets hold for the copy as well. Nothing is decoded; `delvec.parquet.field_ids` says what is
-changed, and why.
+Rows, row groups, pages, indexes and bloom filters stay at their offsets, so deletion vectors and
+offsets hold for the copy as well. Nothing is decoded; `delvec.parquet.field_ids` explains what is
+changed.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
@@ -20,6 +19,7 @@ from delvec.parquet.field_ids import add_ids, encrypted, missing_ids, read_foote
 from delvec.spark import jvm
 from delvec.spark.failures import explained
 from delvec.storage.listed_files import open_listed_file
+from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,41 +34,39 @@ if TYPE_CHECKING:
 
 __all__ = ["copy_with_ids", "files_to_copy", "write_copies"]
 
-_REQUESTS_AT_ONCE: Final = 16
-_FILES_AT_ONCE: Final = 64
-_COPIES_AT_ONCE: Final = 4
+_FILES_PER_TASK: Final = 64
+_PARALLEL_COPIES: Final = 4
 
 
 def files_to_copy(
     storage: Storage, files: FileSet, ids: FieldIds | None = None
 ) -> NDArray[np.bool_]:
-    """Tell which files Iceberg could not read as they are, since they have some ids and not all.
+    """Tell which files Iceberg cannot read as they are, since they have some field ids but not all.
 
-    The footer of each file is read: one GET up to 64 KiB, 16 side by side. Footers with the same
-    schema, as most are, are decoded once; memory grows with the number of different ones.
+    The footer of each file is read: one GET up to 64 KiB, 16 in parallel. Footers with the same
+    schema, as most are, are decoded once; memory grows with the number of different schemas.
 
     Args:
         storage: The source.
         files: Its files.
-        ids: The ids that the Iceberg table will have, see `missing_ids`: with them the lists and
-            maps of dropped columns do not count, and files whose own ids are others are refused.
+        ids: The ids of the Iceberg table, see `missing_ids`: with them the lists and maps of
+            dropped columns do not count, and files with other ids are refused.
 
     Raises:
-        FormatError: A file is no Parquet file, or its ids are not those of the table.
+        FormatError: A file is not a Parquet file, or its ids are not those of the table.
         UnsupportedFeatureError: A file is encrypted.
     """
     known: dict[bytes, bool] = {}
 
-    def judged(start: int) -> list[bool]:
-        paths = files.paths.slice(start, _FILES_AT_ONCE).to_pylist()
-        sizes = files.sizes[start : start + _FILES_AT_ONCE].tolist()
+    def lacking(start: int) -> list[bool]:
+        paths = files.paths.slice(start, _FILES_PER_TASK).to_pylist()
+        sizes = files.sizes[start : start + _FILES_PER_TASK].tolist()
         return [
             _is_lacking(storage, path, size, ids, known)
             for path, size in zip(paths, sizes, strict=True)
         ]
 
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "delvec-footers") as pool:
-        parts = list(pool.map(judged, range(0, len(files), _FILES_AT_ONCE)))
+    parts = gather(lacking, range(0, len(files), _FILES_PER_TASK))
     return np.array([each for part in parts for each in part], dtype=np.bool_)
 
 
@@ -94,22 +92,21 @@ def _is_lacking(
 def write_copies(
     spark: SparkSession, pairs: Sequence[tuple[str, str]], ids: FieldIds
 ) -> NDArray[np.int64]:
-    """Copy files with all their ids, 4 at a time, through the driver; give the size of each copy.
+    """Copy files with all ids, 4 in parallel, through the driver; return the size of each copy.
 
-    See `copy_with_ids`. The first failure ends it; copies that are done by then stay.
+    See `copy_with_ids`. The first error ends it; copies that are complete by then stay.
     """
     hadoop = _Hadoop.of(spark)
-    with ThreadPoolExecutor(_COPIES_AT_ONCE, "delvec-copies") as pool:
-        sizes = pool.map(lambda pair: _copied(hadoop, pair[0], pair[1], ids), pairs)
-        return np.fromiter(sizes, dtype=np.int64, count=len(pairs))
+    sizes = gather(lambda pair: _copied(hadoop, *pair, ids), pairs, _PARALLEL_COPIES)
+    return np.array(sizes, dtype=np.int64)
 
 
 def copy_with_ids(spark: SparkSession, source: str, target: str, ids: FieldIds) -> int:
-    """Copy a file, put the ids into it that it lacks, and give the size of the copy.
+    """Copy a file, add the ids that it lacks, and return the size of the copy.
 
     The copy is written under a hidden name in the folder of the target and then renamed: under its
-    own name it is whole or not there. On S3 this makes the store copy it once more, by itself. If
-    the target has that very size and footer already, it is kept, and no more is read than these.
+    own name it is complete or absent. On S3 the rename makes the store copy it once more. If the
+    target already has that size and footer, it is kept, and only these are read.
 
     Args:
         spark: The session; its Hadoop file systems are used.
@@ -118,7 +115,7 @@ def copy_with_ids(spark: SparkSession, source: str, target: str, ids: FieldIds) 
         ids: See `missing_ids`.
 
     Raises:
-        FormatError: The source is no Parquet file, or its ids are not those of the table.
+        FormatError: The source is not a Parquet file, or its ids are not those of the table.
         UnsupportedFeatureError: It is encrypted.
         ObjectExistsError: Another file has the name of the copy.
         StorageError: The source is gone, or the target cannot be written.
@@ -141,7 +138,7 @@ def _copied(hadoop: _Hadoop, source: str, target: str, ids: FieldIds) -> int:
 
 
 class _Hadoop(NamedTuple):
-    """The file systems of a session, and classes of Java: to look one up takes many calls."""
+    """The file systems of a session, and Java classes, whose lookup takes many calls."""
 
     conf: Any
     path: Any
@@ -161,12 +158,12 @@ class _Hadoop(NamedTuple):
         )
 
     def at(self, name: str) -> tuple[Any, Any]:
-        """Give the file system and the path of a name."""
+        """Return the file system and the path of a name."""
         path = self.path(name)
         return path.getFileSystem(self.conf), path
 
     def footer(self, name: str) -> tuple[int, bytes]:
-        """Give the size and the footer of a file."""
+        """Return the size and the footer of a file."""
         system, path = self.at(name)
         size = int(system.getFileStatus(path).getLen())
         with closing(system.open(path)) as stream:
@@ -178,16 +175,16 @@ class _Hadoop(NamedTuple):
             return size, read_footer(read, size, name)
 
     def require_plain(self, footer: bytes, name: str) -> None:
-        """Have Java's library read a footer; refuse one that is signed or has secret columns."""
+        """Parse a footer with Java's library; refuse one that is signed or encrypted in part."""
         read = self.parquet.readFileMetaData(self.bytes(footer))
         if read.isSetEncryption_algorithm():
             raise encrypted(name)
 
     def has(self, name: str, data: int, ending: bytes) -> bool:
-        """Tell whether a copy is there already.
+        """Tell whether a copy exists already.
 
         Raises:
-            ObjectExistsError: It is another file. Files of a table never change: it stays.
+            ObjectExistsError: Another file has its name. It is kept: files of a table never change.
         """
         system, path = self.at(name)
         if not system.exists(path):
@@ -207,36 +204,36 @@ class _Hadoop(NamedTuple):
     def copy(self, name: str, length: int, out: Any) -> None:  # noqa: ANN401
         """Copy the first bytes of a file."""
         system, path = self.at(name)
-        # Opened anew: a stream that was read backwards makes small requests in object stores.
+        # Opened anew: after seeking backwards, streams of object stores make small requests.
         with closing(system.open(path)) as stream:
             self.streams.copyLarge(stream, out, 0, length)
 
     @contextmanager
     def published(self, name: str, data: int, ending: bytes) -> Iterator[Any]:
-        """Give a stream for the data of a new file, which gets its name and ending after the block.
+        """Yield a stream for the data of a new file; it gets its ending and name after the block.
 
         A process that dies leaves at most a file whose name begins with a dot, which no engine
-        takes for data.
+        reads as data.
         """
         system, path = self.at(name)
-        aside = self.path(path.getParent(), f".{path.getName()}.{uuid4().hex}.tmp")
+        temporary = self.path(path.getParent(), f".{path.getName()}.{uuid4().hex}.tmp")
         try:
-            with closing(system.create(aside, False)) as out:
+            with closing(system.create(temporary, False)) as out:
                 yield out
                 out.write(ending)
                 written = int(out.getPos())
             _require_whole(name, written, data + len(ending))
-            if not system.rename(aside, path):
+            if not system.rename(temporary, path):
                 self._require_twin(name, data, ending)
-                system.delete(aside, False)
+                system.delete(temporary, False)
         except BaseException:
-            # What went wrong counts, and not that its remains stay.
+            # The first error matters more than a file that stays.
             with suppress(Py4JError):
-                system.delete(aside, False)
+                system.delete(temporary, False)
             raise
 
     def _require_twin(self, name: str, data: int, ending: bytes) -> None:
-        """Hold a name that a store refused against a copy that somebody else made meanwhile."""
+        """Accept that a store refused a name if somebody else made the same copy meanwhile."""
         if not self.has(name, data, ending):
             raise StorageError(f"the store refused the name of a copy: {name}", uri=name)
 

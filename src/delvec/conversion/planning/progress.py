@@ -1,8 +1,8 @@
 """How far a target is: which version of the source its snapshots hold.
 
-The snapshot's summary is the truth, so that a rollback of the target takes the state back with it.
-Versions are counted, not timed: two commits in one millisecond, or a clock that went back, are
-nothing special.
+The summaries of the snapshots are the truth, so a rollback of the target also resets its progress.
+It is counted in versions, not in timestamps: two commits in one millisecond or a clock that went
+back make no difference.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from delvec.conversion.planning.source_changes import CommitFacts
+    from delvec.conversion.planning.commit_facts import CommitFacts
     from delvec.delta.schema.metadata import Metadata
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 
@@ -21,10 +21,10 @@ __all__ = [
     "SOURCE_ID",
     "SOURCE_VERSION",
     "TIME_ZONE",
-    "Converted",
-    "converted",
+    "Progress",
+    "find_progress",
+    "snapshot_summary",
     "source_id",
-    "summary",
 ]
 
 NAME_MAPPING: Final = "schema.name-mapping.default"
@@ -32,10 +32,10 @@ SOURCE: Final = "delvec.source"
 SOURCE_ID: Final = "delvec.source-table-id"
 SOURCE_VERSION: Final = "delvec.source-version"
 TIME_ZONE: Final = "delvec.time-zone"
-"""What texts of timestamps without a zone were read in: partitions must stay what they were."""
+"""The zone in which timestamps without one were read: partition values must stay what they were."""
 
 _TRANSACTION: Final = "delvec.source-transaction-id"
-_LONGEST: Final = 1000  # of a text in a summary, which every later commit carries along
+_LONGEST: Final = 1000  # characters of a summary value, which all later metadata files repeat
 _FACTS: Final = {
     "delvec.source-timestamp": "timestamp_ms",
     "delvec.source-operation": "operation",
@@ -47,14 +47,15 @@ _FACTS: Final = {
 
 
 @dataclass(frozen=True)
-class Converted:
-    """The newest snapshot of the target that a conversion made.
+class Progress:
+    """The newest snapshot of a target that a conversion made.
 
     Attributes:
-        version: Which version of the source it holds.
-        source: Where the source was then, which decides the names of files.
-        transaction_id: What its commit called itself, if it did.
-        is_head: Whether nobody has committed since.
+        version: The version of the source that it holds.
+        source: Where the source was then, which determines the paths of data files.
+        snapshot: The snapshot.
+        transaction_id: The `txnId` of the source's commit, if it had one.
+        is_head: Whether it is the current snapshot.
     """
 
     version: int
@@ -65,24 +66,26 @@ class Converted:
 
 
 def source_id(metadata: Metadata, root: str) -> str:
-    """Name a Delta table for good: by its id, which it keeps when it moves."""
+    """Return what identifies a Delta table: its id, which it keeps when it is moved."""
     return metadata.id or root
 
 
-def converted(target: TableMetadata) -> Converted | None:
-    """Find how far the target's main branch is; None if no snapshot says so."""
+def find_progress(target: TableMetadata) -> Progress | None:
+    """Return how far the target's main branch is; None if no snapshot of it tells."""
     owner = target.properties.get(SOURCE_ID)
     for depth, snapshot in enumerate(target.ancestors()):
         version = snapshot.summary.get(SOURCE_VERSION, "")
         if version.isdecimal() and snapshot.summary.get(SOURCE_ID) == owner:
             source, transaction = map(snapshot.summary.get, (SOURCE, _TRANSACTION))
-            return Converted(int(version), source, snapshot, transaction, depth == 0)
+            return Progress(int(version), source, snapshot, transaction, depth == 0)
     return None
 
 
-def summary(facts: CommitFacts, metadata: Metadata, root: str, mode: str) -> dict[str, str]:
-    """Give what a snapshot says of the version that it holds."""
-    told = {
+def snapshot_summary(
+    facts: CommitFacts, metadata: Metadata, root: str, mode: str
+) -> dict[str, str]:
+    """Return the summary entries of a snapshot: the version that it holds, and its commit."""
+    summary = {
         SOURCE: root,
         SOURCE_ID: source_id(metadata, root),
         SOURCE_VERSION: str(facts.version),
@@ -91,5 +94,5 @@ def summary(facts: CommitFacts, metadata: Metadata, root: str, mode: str) -> dic
     for key, name in _FACTS.items():
         value = getattr(facts, name)
         if value is not None:
-            told[key] = str(value)[:_LONGEST]
-    return told
+            summary[key] = str(value)[:_LONGEST]
+    return summary

@@ -1,4 +1,4 @@
-"""One snapshot of the target to be: a version of the source, and what it changes."""
+"""One step of a plan: a version of the source, and the snapshot that it becomes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.conversion.copies.placing import PLANNED, resolved, resolved_holdings
+from delvec.conversion.copies.placing import resolve_paths
 from delvec.conversion.planning.difference import ACTIONS
-from delvec.conversion.planning.target_files import NOTHING, Holdings
+from delvec.conversion.planning.target_files import NO_FILES, TargetFiles
+from delvec.conversion.vectors.keys import planned_keys
 from delvec.delta.log.replay import vector_ids
+from delvec.vector.frame import FRAME_OVERHEAD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from delvec.conversion.planning.commit_facts import CommitFacts
     from delvec.conversion.planning.difference import Action, Difference
-    from delvec.conversion.planning.source_changes import CommitFacts
     from delvec.conversion.schema.iceberg_schema import TargetSchema
     from delvec.conversion.schema.partition_spec import PartitionSpec
     from delvec.delta.log.file_set import FileSet
 
-__all__ = ["PLAN_SCHEMA", "PlannedStep", "ids_of"]
+__all__ = ["PLAN_SCHEMA", "PlannedStep", "vector_ids_of"]
 
 PLAN_SCHEMA: Final = pa.schema(
     [
@@ -39,11 +41,10 @@ PLAN_SCHEMA: Final = pa.schema(
         ("vector_bytes", pa.int64()),
     ]
 )
-_FRAME: Final = 8  # length field and checksum around the payload that Delta counts
 
 
-def ids_of(files: FileSet) -> pa.Array:
-    """Give Delta's unique id of each file's vector; null for a file without one that marks rows."""
+def vector_ids_of(files: FileSet) -> pa.Array:
+    """Return Delta's unique id of each file's vector; null for a file without deleted rows."""
     ids = vector_ids(files.vectors)
     return pc.if_else(pa.array(files.has_vector), ids, pa.scalar(None, pa.string()))
 
@@ -55,10 +56,10 @@ class PlannedStep:
     Attributes:
         mode: `full` compared all files, `incremental` those that commits touched.
         files: The files of the source that were compared.
-        paths: What the target calls them.
-        copied: Which of them the target does not share, but has a copy of.
-        row_counts: All rows of each, deleted ones too.
-        held: What the target holds of them before this step.
+        paths: Their paths in the target.
+        copied: Which of them the target has a copy of instead of sharing them.
+        row_counts: Physical rows of each.
+        before: The target's files before this step, of those that were compared.
     """
 
     facts: CommitFacts
@@ -69,7 +70,7 @@ class PlannedStep:
     paths: pa.Array
     copied: NDArray[np.bool_]
     row_counts: NDArray[np.int64]
-    held: Holdings
+    before: TargetFiles
     difference: Difference
 
     @property
@@ -79,70 +80,71 @@ class PlannedStep:
 
     @cached_property
     def vector_rows(self) -> NDArray[np.int64]:
-        """Files whose vector the target does not have: new files with one, and marked ones."""
+        """Indexes of the files whose vector is written: new files with one, and marked ones."""
         added = self.difference.added
         fresh = added[self.files.has_vector[added]]
         return np.union1d(fresh, self.difference.marked)
 
     @cached_property
     def deleted(self) -> NDArray[np.int64]:
-        """How many rows of each file are deleted."""
+        """Deleted rows of each file."""
         return np.where(self.files.has_vector, self.files.deleted_rows, 0)
 
     @cached_property
     def vector_ids(self) -> pa.Array:
         """Delta's unique id of each vector; null without one."""
-        return ids_of(self.files)
+        return vector_ids_of(self.files)
 
     @cached_property
     def vector_sizes(self) -> NDArray[np.int64]:
         """Bytes of each vector with its frame; 0 without one."""
         sizes = pc.fill_null(pc.struct_field(self.files.vectors, "sizeInBytes"), 0)
-        return np.where(self.files.has_vector, sizes.to_numpy().astype(np.int64) + _FRAME, 0)
+        framed = sizes.to_numpy().astype(np.int64) + FRAME_OVERHEAD
+        return np.where(self.files.has_vector, framed, 0)
 
-    def located(self, location: str) -> PlannedStep:
-        """Give the step with the names that files have in a table at that place."""
+    def resolved(self, location: str) -> PlannedStep:
+        """Return the step with the paths that files have in a table at that location."""
         return replace(
             self,
-            paths=resolved(self.paths, location),
-            held=resolved_holdings(self.held, location),
+            paths=resolve_paths(self.paths, location),
+            before=self.before.resolved(location),
         )
 
-    def held_after(self) -> Holdings:
-        """Give what the target holds of these files after this step."""
+    def files_after(self) -> TargetFiles:
+        """Return the target's files after this step, of those that were compared."""
         places, codes = self.difference.places, self.difference.codes
-        stays = np.ones(len(self.held), dtype=np.bool_)
+        stays = np.ones(len(self.before), dtype=np.bool_)
         stays[self.difference.gone] = False
         stays[places[places >= 0]] = False
         kept = pa.array(codes == ACTIONS.index("keep"))
         at = pa.array(places, mask=places < 0)
         planned = pc.if_else(
             pa.array(self.files.has_vector),
-            pc.binary_join_element_wise(pa.scalar(PLANNED), self.paths, pa.scalar("")),
+            planned_keys(self.paths),
             pa.scalar(None, pa.string()),
         )
-        keys = pc.if_else(kept, self.held.keys.take(at), planned)
-        ids = pc.if_else(kept, self.held.ids.take(at), self.vector_ids)
-        here = Holdings(
-            self.paths, self.row_counts, self.files.sizes, self.deleted, keys, ids, NOTHING.strays
+        keys = pc.if_else(kept, self.before.keys.take(at), planned)
+        ids = pc.if_else(kept, self.before.ids.take(at), self.vector_ids)
+        compared = TargetFiles(
+            self.paths, self.row_counts, self.files.sizes, self.deleted, keys, ids, NO_FILES.strays
         )
-        return self.held.select(stays).joined(here)
+        return self.before.select(stays).joined(compared)
 
     def count(self, action: Action) -> int:
-        """Count the files of an action."""
+        """Return the number of files with an action."""
         return self.difference.count(action)
 
     def to_arrow(self) -> pa.Table:
-        """Give a row for each file."""
+        """Return a row for each file."""
         places, gone = self.difference.places, self.difference.gone
         at = pa.array(places, mask=places < 0)
-        names = pa.array(ACTIONS).take(pa.array(self.difference.codes))
-        here = pa.table(
+        actions = pa.array(ACTIONS).take(pa.array(self.difference.codes))
+        compared = pa.table(
             [
                 pa.nulls(len(self.paths), pa.int64()).fill_null(self.version),
                 self.paths,
-                names,
-                self.held.ids.take(at),
+                actions,
+                self.before.ids.take(at),
                 self.vector_ids,
                 pa.array(self.row_counts),
                 pa.array(self.deleted),
@@ -151,19 +153,19 @@ class PlannedStep:
             ],
             schema=PLAN_SCHEMA,
         )
-        nothing = np.zeros(len(gone), dtype=np.int64)
-        left = pa.table(
+        zeros = np.zeros(len(gone), dtype=np.int64)
+        removed = pa.table(
             [
-                pa.array(nothing + self.version),
-                self.held.paths.take(pa.array(gone)),
+                pa.array(zeros + self.version),
+                self.before.paths.take(pa.array(gone)),
                 pa.array(["remove"] * len(gone), pa.string()),
-                self.held.ids.take(pa.array(gone)),
+                self.before.ids.take(pa.array(gone)),
                 pa.nulls(len(gone), pa.string()),
-                pa.array(self.held.rows[gone]),
-                pa.array(self.held.deleted[gone]),
-                pa.array(self.held.sizes[gone]),
-                pa.array(nothing),
+                pa.array(self.before.rows[gone]),
+                pa.array(self.before.deleted[gone]),
+                pa.array(self.before.sizes[gone]),
+                pa.array(zeros),
             ],
             schema=PLAN_SCHEMA,
         )
-        return pa.concat_tables([here, left])
+        return pa.concat_tables([compared, removed])

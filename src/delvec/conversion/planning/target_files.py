@@ -1,41 +1,44 @@
-"""What a target holds: its data files, and the vector of each."""
+"""The data files of a target and the vector of each, and how the target names files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.iceberg.client.files import live_files
+from delvec.conversion.copies.placing import resolve_paths
+from delvec.conversion.vectors.keys import PLANNED, delete_file_keys
+from delvec.iceberg.client.files import snapshot_files
+from delvec.storage.listed_files import is_absolute, require_same_store, spark_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from delvec.iceberg.client.catalog import IcebergTable
+    from delvec.iceberg.client.catalog import LoadedTable
 
-__all__ = ["NOTHING", "Holdings", "hold"]
+__all__ = ["NO_FILES", "TargetFiles", "list_target_files", "target_paths", "without_ids"]
 
-_POSITIONS: Final = 1  # the content of a file of position deletes
+_POSITION_DELETES: Final = 1  # the `content` of such a file in a manifest
 
 
 @dataclass(frozen=True, eq=False)
-class Holdings:
+class TargetFiles:
     """Data files in columns, one row each.
 
     Attributes:
         paths: Of the data files.
-        rows: All rows of each.
+        rows: Physical rows of each.
         sizes: Bytes of each.
-        deleted: How many of them are deleted.
-        keys: What names its delete file: path and offset with `@` between, or path; null without.
-        ids: Which vector of the source that is; null without, and for one of unknown origin.
-        strays: Keys of delete files that belong to no data file, to several, or that are one too
-            many; a conversion makes none.
+        deleted: Deleted rows of each.
+        keys: The key of its delete file, see `vectors.keys`; null without one.
+        ids: The source's id of its vector; null without one, and for one of unknown origin.
+        strays: Keys of delete files that belong to no data file, to several, or to one that has
+            another delete file; a conversion writes none.
     """
 
     paths: pa.Array
@@ -49,22 +52,22 @@ class Holdings:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def select(self, chosen: NDArray[np.bool_]) -> Holdings:
-        """Give some of the data files; strays are left out."""
+    def select(self, chosen: NDArray[np.bool_]) -> TargetFiles:
+        """Return some of the data files, without the strays."""
         mask = pa.array(chosen)
-        return Holdings(
+        return TargetFiles(
             self.paths.filter(mask),
             self.rows[chosen],
             self.sizes[chosen],
             self.deleted[chosen],
             self.keys.filter(mask),
             self.ids.filter(mask),
-            _NO_TEXT,
+            _NO_STRINGS,
         )
 
-    def joined(self, other: Holdings) -> Holdings:
-        """Give the data files of both."""
-        return Holdings(
+    def joined(self, other: TargetFiles) -> TargetFiles:
+        """Return the data files of both."""
+        return TargetFiles(
             pa.concat_arrays([self.paths, other.paths]),
             np.concatenate([self.rows, other.rows]),
             np.concatenate([self.sizes, other.sizes]),
@@ -74,8 +77,19 @@ class Holdings:
             pa.concat_arrays([self.strays, other.strays]),
         )
 
-    def same_files(self, other: Holdings) -> bool:
-        """Tell whether both have the same data files with the same deletes."""
+    def resolved(self, location: str) -> TargetFiles:
+        """Return the files with the location of a table that did not exist when they were planned.
+
+        See `copies.placing.copy_paths`.
+        """
+        return replace(
+            self,
+            paths=resolve_paths(self.paths, location),
+            keys=resolve_paths(self.keys, location, prefix=PLANNED),
+        )
+
+    def same_files(self, other: TargetFiles) -> bool:
+        """Tell whether both have the same data files with the same delete files."""
         mine, theirs = (
             set(zip(each.paths.to_pylist(), each.keys.to_pylist(), strict=True))
             for each in (self, other)
@@ -83,56 +97,82 @@ class Holdings:
         return mine == theirs and set(self.strays.to_pylist()) == set(other.strays.to_pylist())
 
 
-_NO_TEXT: Final = pa.array([], pa.string())
-_NO_NUMBER: Final = np.empty(0, dtype=np.int64)
-NOTHING: Final = Holdings(
-    _NO_TEXT, _NO_NUMBER, _NO_NUMBER, _NO_NUMBER, _NO_TEXT, _NO_TEXT, _NO_TEXT
+_NO_STRINGS: Final = pa.array([], pa.string())
+_NO_NUMBERS: Final = np.empty(0, dtype=np.int64)
+NO_FILES: Final = TargetFiles(
+    _NO_STRINGS, _NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS, _NO_STRINGS, _NO_STRINGS, _NO_STRINGS
 )
 
 
-def hold(
-    table: IcebergTable,
+def target_paths(root: str, paths: pa.Array) -> pa.Array:
+    """Return the paths of data files for Iceberg's manifests: absolute, with a scheme, unescaped.
+
+    Args:
+        root: The path or URI of the Delta table.
+        paths: Decoded, as a `FileSet` has them.
+
+    Raises:
+        FormatError: The table names a file on another kind of store.
+    """
+    prefix = spark_path(root, "x")[:-1]
+    relative = pc.binary_join_element_wise(pa.scalar(prefix), paths, pa.scalar(""))
+    # Few paths are absolute, so few are looked at one by one.
+    suspects = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
+    rows = np.flatnonzero(suspects.to_numpy(zero_copy_only=False))
+    if not len(rows):
+        return relative
+    names = []
+    for path in paths.take(pa.array(rows)).to_pylist():
+        if is_absolute(path):
+            require_same_store(root, path)
+        names.append(spark_path(root, path))
+    return pc.replace_with_mask(relative, suspects, pa.array(names, pa.string()))
+
+
+def list_target_files(
+    table: LoadedTable,
     snapshot_id: int,
     paths: pa.Array | None,
-    name_vectors: Callable[[pa.Table], pa.Array],
-) -> Holdings:
-    """List what a snapshot holds; some 500 bytes of memory for each file that is listed.
+    vector_ids: Callable[[pa.Table], pa.Array],
+) -> TargetFiles:
+    """Return the files of a snapshot; takes about 500 bytes of memory for each.
 
     Args:
         table: The target.
-        snapshot_id: Of any of its branches.
-        paths: Of which data files; None for all.
-        name_vectors: Gives the source's ids of the vectors of a listing.
+        snapshot_id: A snapshot of any branch.
+        paths: Only data files of these paths; None for all.
+        vector_ids: Returns the source's ids of the vectors of delete files.
     """
-    files = live_files(table, snapshot_id, paths)
+    files = snapshot_files(table, snapshot_id, paths)
     data, deletes = files.data.combine_chunks(), files.deletes.combine_chunks()
     names = data.column("file_path").combine_chunks()
     at = pc.index_in(deletes.column("referenced_data_file").combine_chunks(), value_set=names)
     places = pc.fill_null(at, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    ours = (places >= 0) & (deletes.column("content").to_numpy() == _POSITIONS)
+    attached = (places >= 0) & (deletes.column("content").to_numpy() == _POSITION_DELETES)
     first = np.zeros(len(places), dtype=np.bool_)
-    first[np.unique(np.where(ours, places, -1), return_index=True)[1]] = True
-    ours &= first
-    keys = _keys(deletes)
-    attached = deletes.filter(pa.array(ours))
+    first[np.unique(np.where(attached, places, -1), return_index=True)[1]] = True
+    attached &= first
+    keys = delete_file_keys(
+        deletes.column("file_path").combine_chunks(),
+        deletes.column("content_offset").combine_chunks(),
+    )
+    entries = deletes.filter(pa.array(attached))
     order = np.full(len(data), -1, dtype=np.int64)
-    order[places[ours]] = np.arange(ours.sum())
+    order[places[attached]] = np.arange(attached.sum())
     indexes = pa.array(order, mask=order < 0)
     deleted = np.zeros(len(data), dtype=np.int64)
-    deleted[places[ours]] = attached.column("record_count").to_numpy()
-    return Holdings(
+    deleted[places[attached]] = entries.column("record_count").to_numpy()
+    return TargetFiles(
         names,
         data.column("record_count").to_numpy(),
         data.column("file_size_in_bytes").to_numpy(),
         deleted,
-        keys.filter(pa.array(ours)).take(indexes),
-        name_vectors(attached).take(indexes),
-        keys.filter(pa.array(~ours)),
+        keys.filter(pa.array(attached)).take(indexes),
+        vector_ids(entries).take(indexes),
+        keys.filter(pa.array(~attached)),
     )
 
 
-def _keys(deletes: pa.Table) -> pa.Array:
-    paths = deletes.column("file_path").combine_chunks()
-    offsets = deletes.column("content_offset").combine_chunks().cast(pa.string())
-    placed = pc.binary_join_element_wise(paths, offsets, "@")
-    return pc.coalesce(placed, paths)
+def without_ids(deletes: pa.Table) -> pa.Array:
+    """Return null for the id of each vector, where ids do not matter."""
+    return pa.nulls(len(deletes), pa.string())

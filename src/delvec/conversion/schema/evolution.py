@@ -1,4 +1,4 @@
-"""What an Iceberg table with files cannot follow when its Delta table changes its columns."""
+"""Schema changes of a Delta table that an Iceberg table with existing files cannot follow."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def require_evolution(
     all_files_replaced: bool,
     current_mapping: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Refuse a schema in which files that stay would be read wrong.
+    """Refuse a schema in which files that stay would be read wrongly.
 
     Args:
-        current: The schema that the target has, in Iceberg's JSON.
-        new: The schema that it is to have.
+        current: The target's schema, in Iceberg's JSON form.
+        new: Its new schema.
         table: The name of the Delta table, for errors.
-        all_files_replaced: Whether no file that the target has now stays in it: anything goes then.
-        current_mapping: The name mapping that the target has. It tells a column that was renamed
-            from ids that were given anew, as when column mapping was switched on since.
+        all_files_replaced: Whether no file of the target stays in it: any schema is allowed then.
+        current_mapping: The target's name mapping. It distinguishes a renamed column from ids that
+            were assigned anew, as when column mapping was enabled since.
 
     Raises:
-        UnsupportedFeatureError: With the column and what helps.
+        UnsupportedFeatureError: The error names the column, with a hint.
     """
     if all_files_replaced:
         return
@@ -54,9 +54,9 @@ def require_evolution(
 def require_partition_types(
     current: Mapping[str, Any], new: TargetSchema, spec: PartitionSpec, table: str
 ) -> None:
-    """Refuse another type of a partition column, even if all files are new.
+    """Refuse a change of a partition column's type, even if all files are new.
 
-    Manifests of older snapshots hold its values in the type of then.
+    Manifests of older snapshots have its values in the old type.
     """
     old = {path[-1].id: path[-1] for path in walk(parse_fields(current))}
     now = {path[-1].id: path for path in walk(new.fields)}
@@ -81,14 +81,14 @@ def _require_kept(
 def _require_optional(
     path: tuple[TargetField, ...], old: Mapping[int, tuple[TargetField, ...]], table: str
 ) -> None:
-    """Refuse a new column without nulls, unless all that it is in is new, too."""
+    """Refuse a new required column, unless the struct that contains it is new, too."""
     in_old_files = len(path) == 1 or path[-2].id in old
     if path[-1].required and in_old_files:
         _refuse(table, path, "it is NOT NULL, and files from before do not have it")
 
 
 def _require_same_ids(new: TargetSchema, current: Sequence[Mapping[str, Any]], table: str) -> None:
-    """Refuse ids that meant another column of the files: bounds in manifests go by ids."""
+    """Refuse ids that belonged to another column of the files: bounds in manifests go by id."""
     ids = dict(ids_by_path(current))
     paths: dict[int, set[tuple[str, ...]]] = {}
     for names, number in ids.items():

@@ -1,11 +1,11 @@
-"""The schema of a Delta table as that of an Iceberg table, field ids and name mapping included.
+"""The schema of a Delta table as an Iceberg schema, with field ids and name mapping.
 
-Files of a table with column mapping have field ids, and the target takes these over. For what
-Delta gives no id (list elements, map keys, map values), ids are counted up from a number that
-Delta never comes to, since Delta's next column gets the next id whatever the target has used.
+Files of a table with column mapping have field ids, and the target uses these. Elements, keys and
+values, to which Delta assigns no ids, get ids from a range that Delta never reaches: Delta's next
+column gets the next id, whatever the target has used.
 
-Without column mapping files have no ids. The target counts its own, keeps them by name, and says
-by a name mapping which column of a file is which.
+Without column mapping files have no ids. The target assigns its own, keeps them by name, and maps
+the columns of files to them by a name mapping.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_OWN_ID", "TargetSchema", "target_schema"]
 
 FIRST_OWN_ID: Final = 1_000_000_000
-_LAST_ID: Final = 2**31 - 1 - 201  # those above are Iceberg's own columns
+_LAST_ID: Final = 2**31 - 1 - 201  # ids above are reserved for Iceberg's metadata columns
 _NESTED_IDS: Final = "delta.columnMapping.nested.ids"
 _TYPES: Final = {
     "string": "string",
@@ -59,8 +59,8 @@ class TargetSchema:
 
     Attributes:
         last_column_id: The highest id that the table ever used.
-        nested_without_ids: Full names of lists and maps that Iceberg cannot read from files which
-            have field ids: their elements, keys or values have none there.
+        nested_without_ids: Full names of lists and maps that Iceberg cannot read from files with
+            field ids, since their elements, keys or values have none.
     """
 
     fields: tuple[TargetField, ...]
@@ -68,21 +68,21 @@ class TargetSchema:
     nested_without_ids: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Give Iceberg's JSON form; schemas are equal where this is."""
+        """Return Iceberg's JSON form; schemas are equal if it is."""
         fields = [field.to_json() for field in self.fields]
         return {"type": "struct", "schema-id": 0, "fields": fields}
 
     def is_same_as(self, current: Mapping[str, Any]) -> bool:
-        """Tell whether a schema in Iceberg's JSON has these very columns."""
+        """Tell whether a schema in Iceberg's JSON form has the same columns."""
         others = [field.to_json() for field in parse_fields(current)]
         return others == [field.to_json() for field in self.fields]
 
     def name_mapping(self, current: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-        """Give the value of `schema.name-mapping.default`, as JSON.
+        """Return the name mapping, the value of `schema.name-mapping.default`.
 
         Args:
-            current: What the table has there; columns that were dropped since are kept, for who
-                reads older snapshots.
+            current: The table's current name mapping; dropped columns are kept for readers of older
+                snapshots.
         """
         return name_mapping(self.fields, current)
 
@@ -96,27 +96,27 @@ def target_schema(
     last_column_id: int,
     mapping: Sequence[Mapping[str, Any]] = (),
 ) -> TargetSchema:
-    """Convert a schema.
+    """Return the schema of a Delta table as that of an Iceberg table.
 
     Args:
         metadata: Of the Delta table.
         table: Its name, for errors.
         format_version: Of the Iceberg table.
-        current: The schema that the Iceberg table has, in Iceberg's JSON; None if it is new.
+        current: The Iceberg table's schema, in Iceberg's JSON form; None if it is new.
         last_column_id: The highest id that it ever used.
-        mapping: Its name mapping. What it has besides the schema are columns that were dropped, or
-            that a conversion was about to add when it failed: one that comes again gets its id.
+        mapping: Its name mapping. It may have columns that are not in the schema, since they were
+            dropped, or since a conversion that added them failed: they get their old id again.
 
     Raises:
-        UnsupportedFeatureError: A column would be read wrong, or cannot be in an Iceberg table.
-        FormatError: Column mapping gives an id twice, or not at all.
+        UnsupportedFeatureError: Iceberg cannot represent a column, or would read it wrongly.
+        FormatError: Column mapping has an id twice, or none for a column.
     """
     if format_version not in (2, 3):
         raise UnsupportedFeatureError(
             f"{table} cannot be converted to version {format_version} of Iceberg's format",
             feature=f"format version {format_version}",
             needed_by=table,
-            hint="take 2 or 3",
+            hint="use 2 or 3",
         )
     schema = convertible_schema(metadata, table)
     known = () if current is None else parse_fields(current)
@@ -136,13 +136,13 @@ def target_schema(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a type stands: what the nearest field of a struct keeps for it, and under which key."""
+    """Where a type is in the schema, and the nested ids of the nearest field of a struct."""
 
     name: str
     key: str
     path: tuple[str, ...]
     nested_ids: Mapping[str, Any]
-    # Delta sees to NOT NULL in structs alone; inside of lists and maps there may be nulls anyway.
+    # Delta enforces NOT NULL in structs only; inside lists and maps there may be nulls anyway.
     is_checked: bool
 
     def inside(self, name: str) -> _Place:
@@ -151,7 +151,7 @@ class _Place:
 
 
 class _Ids:
-    """Gives ids to fields, outermost first."""
+    """Assigns ids to fields, outermost first."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class _Ids:
     def field(
         self, field: Field, siblings: tuple[TargetField, ...], above: _Place | None = None
     ) -> TargetField:
-        """Convert a field of a struct; `siblings` are those that the target has in its place."""
+        """Convert a field of a struct; `siblings` are the target's fields of that struct."""
         place = _Place(
             f"{above.name}.{field.name}" if above else field.name,
             field.physical_name,
@@ -197,7 +197,7 @@ class _Ids:
         )
 
     def next(self, path: tuple[str, ...]) -> int:
-        """Give an id that nothing has; the one that the path once had, if it is free."""
+        """Return a free id: the one that the path once had, if possible."""
         number = self.by_path.get(path, 0)
         floor = FIRST_OWN_ID if self.mapped else 1
         if number >= floor and number not in self.by_id:
@@ -206,18 +206,18 @@ class _Ids:
         return self.last
 
     def delta_id(self, field: Field, place: _Place) -> int:
-        """Give the id of column mapping."""
+        """Return the id of column mapping."""
         number = field.field_id
         if number is None or not 0 < number < FIRST_OWN_ID:
             raise FormatError(
-                f"column {place.name!r} of {self.table} has no id, though its columns are mapped",
+                f"column {place.name!r} of {self.table}, which has column mapping, has no field id",
                 expected=f"1 to {FIRST_OWN_ID - 1}",
                 found=number,
             )
         return number
 
     def type(self, kind: DataType, known: TargetField | None, place: _Place) -> TargetType:
-        """Convert a type; `known` is what the target has in its place."""
+        """Convert a type; `known` is the target's field of that type."""
         siblings = known.children if known else ()
         if isinstance(kind, PrimitiveType):
             return _primitive(kind)
@@ -240,10 +240,10 @@ class _Ids:
         inside = place.inside(name)
         number = place.nested_ids.get(inside.key) if self.mapped else None
         if not isinstance(number, int):
-            # Structs are found by the ids of their fields, and keys go with their values.
+            # Iceberg finds structs by the ids of their fields, and keys with their values.
             if self.mapped and name != "key" and not isinstance(kind, StructType):
                 self.without_ids.append(place.name)
-            # An id from before the table mapped its columns is one that Delta may give out yet.
+            # Delta may still assign an id from before column mapping was enabled.
             keeps = known and (not self.mapped or known.id >= FIRST_OWN_ID)
             number = known.id if known and keeps else self.next(inside.path)
         inner = self.type(kind, known, inside)
@@ -255,12 +255,12 @@ def _named(fields: tuple[TargetField, ...], name: str) -> TargetField | None:
 
 
 def _still(known: TargetField | None, kind: DataType) -> TargetField | None:
-    """Give what the target has, if the type that it is to have now can take its place."""
+    """Return the target's field if its type can be promoted to the new one."""
     return known if known and can_become(known.type, _outline(kind)) else None
 
 
 def _outline(kind: DataType) -> TargetType:
-    """Give a type without what is inside of it."""
+    """Return a type without its children."""
     if isinstance(kind, PrimitiveType):
         return _primitive(kind)
     if isinstance(kind, StructType):
@@ -273,13 +273,13 @@ def _primitive(kind: PrimitiveType) -> str:
 
 
 def _require_ids(schema: TargetSchema, table: str) -> None:
-    """Refuse ids that come twice, or that Iceberg has for itself."""
+    """Refuse ids that occur twice, or that Iceberg reserves."""
     seen: dict[int, str] = {}
     for path in walk(schema.fields):
         number, name = path[-1].id, ".".join(each.name for each in path)
         if number in seen or not 0 < number <= _LAST_ID:
             raise FormatError(
-                f"column {name!r} of {table} has an id that it cannot have",
+                f"column {name!r} of {table} has a field id that is not allowed",
                 expected=f"another than that of {seen[number]!r}"
                 if number in seen
                 else f"1 to {_LAST_ID}",

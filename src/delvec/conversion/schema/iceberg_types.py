@@ -1,7 +1,7 @@
-"""Columns of an Iceberg table: ids, names and types, as its JSON has them.
+"""Fields of an Iceberg schema: ids, names and types, parsed from and written to JSON.
 
-List elements, map keys and map values are fields too, with ids of their own; they are called
-`element`, `key` and `value`.
+List elements, map keys and map values are fields too, with ids of their own, named `element`,
+`key` and `value`.
 
 Specification: https://iceberg.apache.org/spec/#schemas-and-data-types
 """
@@ -32,7 +32,7 @@ class NestedType:
         return f"{self.kind}<{', '.join(f'{each.name}: {each.type}' for each in self.fields)}>"
 
     def to_json(self) -> dict[str, Any]:
-        """Give Iceberg's JSON form."""
+        """Return Iceberg's JSON form."""
         if self.kind == "struct":
             return {"type": "struct", "fields": [each.to_json() for each in self.fields]}
         value: dict[str, Any] = {"type": self.kind}
@@ -52,7 +52,7 @@ class TargetField:
     """A column, a field of a struct, a list's element, or a map's key or value.
 
     Attributes:
-        physical_name: What data files without field ids call it.
+        physical_name: Its name in data files.
     """
 
     id: int
@@ -64,11 +64,11 @@ class TargetField:
 
     @property
     def children(self) -> tuple[TargetField, ...]:
-        """The fields inside of it."""
+        """The fields of its type."""
         return self.type.fields if isinstance(self.type, NestedType) else ()
 
     def to_json(self) -> dict[str, Any]:
-        """Give Iceberg's JSON form of a field in a struct."""
+        """Return Iceberg's JSON form of a field in a struct."""
         value = {
             "id": self.id,
             "name": self.name,
@@ -79,7 +79,7 @@ class TargetField:
 
 
 def parse_fields(value: Mapping[str, Any]) -> tuple[TargetField, ...]:
-    """Read the fields of a struct, such as a schema, from Iceberg's JSON."""
+    """Return the fields of a struct, such as a schema, from Iceberg's JSON form."""
     return tuple(
         TargetField(
             each["id"], each["name"], _parse_type(each["type"]), each["required"], each.get("doc")
@@ -91,14 +91,14 @@ def parse_fields(value: Mapping[str, Any]) -> tuple[TargetField, ...]:
 def walk(
     fields: tuple[TargetField, ...], above: tuple[TargetField, ...] = ()
 ) -> Iterator[tuple[TargetField, ...]]:
-    """Give all fields, each with those that it is in, outermost first."""
+    """Yield the path of each field: the fields that contain it, outermost first, and itself."""
     for field in fields:
         yield (*above, field)
         yield from walk(field.children, (*above, field))
 
 
 def can_become(old: TargetType, new: TargetType) -> bool:
-    """Tell whether Iceberg reads values of one type as those of another; of nested ones, the kind.
+    """Tell whether Iceberg can promote a type to another; nested types only need the same kind.
 
     >>> can_become("int", "long"), can_become("decimal(5, 2)", "decimal(9, 2)")
     (True, True)

@@ -1,13 +1,13 @@
-"""Statistics of the Delta log as the metrics of Iceberg's manifests.
+"""Statistics of the Delta log as metrics of Iceberg's manifests.
 
-Iceberg trusts what it finds, so only what holds for every row of a file is told to it, deleted rows
-too: a RESTORE may bring these back, and the entry of the file in the target stays as it is.
+Iceberg trusts metrics, so they have to hold for every row of a file, deleted rows included: a
+RESTORE may bring these back without a change of the file's manifest entry.
 
-- A file with a vector has metrics only if its log entry says that bounds are wide; others may have
-  been made from the rows that were left.
-- A column has bounds only where its nulls are counted: if those of some columns are, Iceberg takes
-  the other columns to have none.
-- Floats have no upper bound: writers leave out NaN, which Spark holds larger than any number.
+- A file with a vector has metrics only if its bounds are wide (`tightBounds` is false); tight ones
+  may have been computed from the live rows alone.
+- A column has bounds only where its null count is known: if some columns have null counts, Iceberg
+  assumes that the other columns have no nulls.
+- Floats have no upper bound: writers ignore NaN, which Spark sorts after every number.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from delvec.conversion.schema.value_bytes import hexadecimal
 from delvec.delta.schema.arrow import arrow_type
 from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.stats.indexed_columns import indexed_columns
+from delvec.iceberg.client.file_json import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,18 +33,18 @@ if TYPE_CHECKING:
     from delvec.delta.pruning.predicate import ColumnPath
     from delvec.delta.stats.columns import StatisticPath
 
-__all__ = ["metric_texts"]
+__all__ = ["metrics_json"]
 
-_TEXT: Final = pa.large_string()
-_NONE: Final = pa.scalar(None, _TEXT)
+_STRING: Final = pa.large_string()
+_NULL: Final = pa.scalar(None, _STRING)
 _TIGHT: Final[StatisticPath] = ("tightBounds",)
-_LONGEST: Final = 64  # characters of a text in bounds
-_AT_ONCE: Final = 32  # columns whose statistics are parsed together
+_LONGEST: Final = 64  # characters of a string bound
+_PARSED_TOGETHER: Final = 32  # columns
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column with statistics: where the log has them, and its id in the target."""
+    """A column with statistics: its path in the log, and its id in the target."""
 
     names: ColumnPath
     physical: ColumnPath
@@ -68,34 +69,34 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Metric:
-    """One metric of one column, null for the files without it."""
+    """One metric of one column; null for files without it."""
 
     id: int
     values: pa.Array
 
 
-def metric_texts(files: FileSet, schema: TargetSchema) -> pa.Array:
-    """Give members of a JSON object for each file, as Iceberg's `ContentFileParser` takes them.
+def metrics_json(files: FileSet, schema: TargetSchema) -> pa.Array:
+    """Return the metrics of each file as members of a JSON object for `ContentFileParser`.
 
-    Of the columns that the table keeps statistics for, without those of partitions. An empty text
-    where nothing is known. Memory: about 100 bytes for each file and column with bounds.
+    They cover the columns with statistics, without partition columns; the string is empty where
+    nothing is known. Takes about 100 bytes of memory for each file and column with bounds.
     """
     counts: list[_Metric] = []
     nulls: list[_Metric] = []
     lower: list[_Metric] = []
     upper: list[_Metric] = []
     columns = list(_columns(indexed_columns(files.metadata), schema.fields))
-    for start in range(0, len(columns), _AT_ONCE):
-        some = columns[start : start + _AT_ONCE]
-        # The file set keeps what it parsed: one pass over the texts for all of these columns.
+    for start in range(0, len(columns), _PARSED_TOGETHER):
+        some = columns[start : start + _PARSED_TOGETHER]
+        # The file set caches what it parsed: one pass over the JSON for all of these columns.
         files.statistics({path: kind for each in some for path, kind in each.wanted.items()})
         for column in some:
             known = _null_counts(files, column)
             if known.null_count == len(known):
                 continue
             rows = pc.if_else(known.is_valid(), files.row_counts, pa.scalar(None, pa.int64()))
-            counts.append(_Metric(column.id, rows.cast(_TEXT)))
-            nulls.append(_Metric(column.id, known.cast(_TEXT)))
+            counts.append(_Metric(column.id, rows.cast(_STRING)))
+            nulls.append(_Metric(column.id, known.cast(_STRING)))
             low, high = _bounds(files, column, known.is_valid())
             lower += [_Metric(column.id, _quoted(low))] if low is not None else []
             upper += [_Metric(column.id, _quoted(high))] if high is not None else []
@@ -105,13 +106,13 @@ def metric_texts(files: FileSet, schema: TargetSchema) -> pa.Array:
         _member("lower-bounds", lower, len(files)),
         _member("upper-bounds", upper, len(files)),
     ]
-    return _listed(members)
+    return _comma_separated(members)
 
 
 def _columns(
     kind: StructType, fields: Sequence[TargetField], above: tuple[ColumnPath, ColumnPath] = ((), ())
 ) -> Iterator[_Column]:
-    """Find the simple columns, those in structs too, that the target has as well."""
+    """Yield the primitive columns, also inside structs, that the target has as well."""
     ours = {field.name: field for field in fields}
     for field in kind.fields:
         target = ours.get(field.name)
@@ -125,7 +126,7 @@ def _columns(
 
 
 def _null_counts(files: FileSet, column: _Column) -> pa.Array:
-    """Count nulls among all rows, null where that is not known."""
+    """Return null counts over all physical rows; null where they are unknown."""
     nothing = pa.nulls(len(files), pa.int64())
     counts = files.statistic(column.nulls, pa.int64())
     if counts is None:
@@ -141,7 +142,7 @@ def _null_counts(files: FileSet, column: _Column) -> pa.Array:
 def _bounds(
     files: FileSet, column: _Column, known: pa.Array
 ) -> tuple[pa.Array | None, pa.Array | None]:
-    """Give the bounds that hold for every value, in Iceberg's order of values."""
+    """Return the bounds that hold for every value, in Iceberg's sort order."""
     bounds = files.bounds(column.names, "UTC")
     low = None if bounds is None else bounds.minimum
     high = None if bounds is None else bounds.maximum
@@ -153,26 +154,27 @@ def _bounds(
         ordered = pc.fill_null(pc.less_equal(low, high), True)
         low, high = (pc.if_else(ordered, each, pa.scalar(None, each.type)) for each in (low, high))
     if pa.types.is_floating(arrow_type(column.kind)):
-        return _lowest_zero(low), None
-    return _cut(low), _short(high)
+        return _float_lower_bound(low), None
+    return _truncated(low), _short(high)
 
 
-def _lowest_zero(low: pa.Array | None) -> pa.Array | None:
-    """Take the lower of both zeros, which Iceberg tells apart; NaN is no bound."""
+def _float_lower_bound(low: pa.Array | None) -> pa.Array | None:
+    """Return -0.0 for zeros, since Iceberg distinguishes the two; NaN is no bound."""
     if low is None:
         return None
     low = pc.if_else(pc.is_nan(low), pa.scalar(None, low.type), low)
     return pc.if_else(pc.equal(low, 0.0), pa.scalar(-0.0, low.type), low)
 
 
-def _cut(low: pa.Array | None) -> pa.Array | None:
-    """Cut long texts: what they begin with is below them."""
+def _truncated(low: pa.Array | None) -> pa.Array | None:
+    """Truncate long strings: a prefix is a lower bound, too."""
     if low is None or not pa.types.is_string(low.type):
         return low
     return pc.utf8_slice_codeunits(low, 0, _LONGEST)
 
 
 def _short(high: pa.Array | None) -> pa.Array | None:
+    """Drop long strings: a prefix is no upper bound."""
     if high is None or not pa.types.is_string(high.type):
         return high
     return pc.if_else(
@@ -181,31 +183,26 @@ def _short(high: pa.Array | None) -> pa.Array | None:
 
 
 def _member(name: str, metrics: Sequence[_Metric], files: int) -> pa.Array:
-    """Write one map of a metric by column; null for files that have it for none."""
+    """Return one metric of all columns as a JSON member; null for files without it."""
     if not metrics:
-        return pa.nulls(files, _TEXT)
-    keys = _listed([_where(each.values.is_valid(), str(each.id)) for each in metrics])
-    values = _listed([each.values for each in metrics])
-    whole = _joined(f'"{name}":{{"keys":[', keys, '],"values":[', values, "]}")
-    return pc.if_else(pc.greater(pc.binary_length(keys), 0), whole, _NONE)
+        return pa.nulls(files, _STRING)
+    keys = _comma_separated([_where(each.values.is_valid(), str(each.id)) for each in metrics])
+    values = _comma_separated([each.values for each in metrics])
+    whole = joined(f'"{name}":{{"keys":[', keys, '],"values":[', values, "]}")
+    return pc.if_else(pc.greater(pc.binary_length(keys), 0), whole, _NULL)
 
 
 def _quoted(values: pa.Array) -> pa.Array:
-    return _joined('"', hexadecimal(values), '"')
+    return joined('"', hexadecimal(values), '"')
 
 
-def _where(there: pa.Array, text: str) -> pa.Array:
-    return pc.if_else(there, pa.scalar(text, _TEXT), _NONE)
+def _where(condition: pa.Array, value: str) -> pa.Array:
+    return pc.if_else(condition, pa.scalar(value, _STRING), _NULL)
 
 
-def _listed(parts: Sequence[pa.Array]) -> pa.Array:
-    """Join what is not null with commas; an empty text where all is."""
-    # Arrow drops the rows in which all parts are null, so the first part is none of them.
-    separator, nothing = pa.scalar(",", _TEXT), pa.repeat(pa.scalar("", _TEXT), len(parts[0]))
-    joined = pc.binary_join_element_wise(nothing, *parts, separator, null_handling="skip")
-    return pc.utf8_slice_codeunits(joined, 1)
-
-
-def _joined(*parts: str | pa.Array) -> pa.Array:
-    columns = [pa.scalar(part, _TEXT) if isinstance(part, str) else part for part in parts]
-    return pc.binary_join_element_wise(*columns, pa.scalar("", _TEXT))
+def _comma_separated(parts: Sequence[pa.Array]) -> pa.Array:
+    """Join the non-null parts with commas; the empty string where all are null."""
+    # Arrow drops rows in which all parts are null, so the first part never is.
+    separator, empty = pa.scalar(",", _STRING), pa.repeat(pa.scalar("", _STRING), len(parts[0]))
+    listed = pc.binary_join_element_wise(empty, *parts, separator, null_handling="skip")
+    return pc.utf8_slice_codeunits(listed, 1)

@@ -1,4 +1,4 @@
-"""What columns are called in files that have no field ids: `schema.name-mapping.default`.
+"""Name mapping: the ids of columns in files without field ids (`schema.name-mapping.default`).
 
 Specification: https://iceberg.apache.org/spec/#name-mapping-serialization
 """
@@ -20,12 +20,13 @@ __all__ = ["ids_by_path", "name_mapping"]
 def name_mapping(
     fields: tuple[TargetField, ...], current: Sequence[Mapping[str, Any]] = ()
 ) -> list[dict[str, Any]]:
-    """Map the names in files to ids; Iceberg takes `element`, `key` and `value` for any name there.
+    """Return the mapping of physical names to ids.
+
+    Iceberg accepts any physical name for `element`, `key` and `value`.
 
     Args:
         fields: The columns of the table.
-        current: The mapping so far. Columns that are no more stay in it, where their names are
-            still free.
+        current: The mapping so far. Dropped columns stay in it where their names are still free.
     """
     return _merged(fields, current, {path[-1].id for path in walk(fields)})
 
@@ -33,7 +34,7 @@ def name_mapping(
 def ids_by_path(
     mapping: Sequence[Mapping[str, Any]], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Give the ids of a mapping by the full names that they have in files."""
+    """Yield the ids of a mapping by the paths of physical names."""
     for entry in mapping:
         for name in entry["names"]:
             path = (*above, name)
@@ -53,18 +54,18 @@ def _merged(
             entry["fields"] = inner
         entries.append(entry)
     taken = {field.physical_name for field in fields}
-    return [*entries, *_left(current, used, taken)]
+    return [*entries, *_dropped(current, used, taken)]
 
 
-def _left(
+def _dropped(
     current: Sequence[Mapping[str, Any]], used: set[int], taken: set[str]
 ) -> Iterator[dict[str, Any]]:
-    """Give the entries of columns that are no more."""
+    """Yield the entries of dropped columns."""
     for entry in current:
-        # Iceberg joins names by dots and takes no two that come out the same.
+        # Iceberg joins names with dots and refuses two that are then equal.
         names = [name for name in entry["names"] if name not in taken and "." not in name]
         if names and entry.get("field-id") not in used:
-            inner = list(_left(entry.get("fields", ()), used, set()))
+            inner = list(_dropped(entry.get("fields", ()), used, set()))
             yield {"field-id": entry["field-id"], "names": names} | (
                 {"fields": inner} if inner else {}
             )

@@ -1,8 +1,8 @@
-"""Old dates: files that count days by another calendar than Iceberg reads them by.
+"""Old dates in the hybrid Julian and Gregorian calendar, which Iceberg would read wrongly.
 
-Spark before version 3, and later ones that are told so, write dates before 1582-10-15 and
-timestamps before 1900 in the calendar of those days, and say so in the file's footer. Spark and
-Delta count anew when they read; Iceberg takes the numbers as they are, some days off.
+Spark before version 3, and later versions in legacy mode, write dates before 1582-10-15 and
+timestamps before 1900 in the hybrid calendar, and record it in the file's footer. Spark and Delta
+rebase them when they read; Iceberg does not, and is some days off.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _LIMITS: Final = {
 }
 _LEGACY: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _WRITER: Final = b"org.apache.spark.version"
-_MODERN: Final = (3, 1)  # from which on files say it themselves
+_MODERN: Final = (3, 1)  # from this version on footers record the calendar
 
 
 def require_modern_dates(files: FileSet, new: NDArray[np.int64], storage: Storage) -> None:
     """Refuse new files whose old dates Iceberg would read wrongly.
 
-    The statistics of the log tell which files have old dates; few tables have any. Only the footers
-    of these are read. Columns without statistics are not looked at.
+    Statistics of the log show which files have old dates; few tables have any. Only the footers of
+    these are read. Columns without statistics are not checked.
 
     Raises:
-        UnsupportedFeatureError: With the file and what helps.
+        UnsupportedFeatureError: There is such a file; the error names it.
     """
     if not len(new):
         return
@@ -62,9 +62,8 @@ def require_modern_dates(files: FileSet, new: NDArray[np.int64], storage: Storag
     for row in np.flatnonzero(suspects).tolist():
         name = chosen.paths[row].as_py()
         place, key = open_listed_file(storage, name)
-        if _counts_by_another_calendar(
-            read_parquet_footer(place, key, int(chosen.sizes[row])).metadata or {}
-        ):
+        footer = read_parquet_footer(place, key, int(chosen.sizes[row]))
+        if _is_hybrid_calendar(footer.metadata or {}):
             raise UnsupportedFeatureError(
                 f"{name} of {files.root} has dates before 1582, or timestamps before 1900, in a"
                 " calendar that Iceberg does not read them by",
@@ -74,9 +73,9 @@ def require_modern_dates(files: FileSet, new: NDArray[np.int64], storage: Storag
             )
 
 
-def _counts_by_another_calendar(facts: Mapping[bytes, Any]) -> bool:
-    if any(flag in facts for flag in _LEGACY):
+def _is_hybrid_calendar(footer: Mapping[bytes, Any]) -> bool:
+    if any(flag in footer for flag in _LEGACY):
         return True
-    numbers = facts.get(_WRITER, b"").decode(errors="replace").split(".")[:2]
+    numbers = footer.get(_WRITER, b"").decode(errors="replace").split(".")[:2]
     version = tuple(int(number) for number in numbers if number.isdecimal())
     return bool(version) and version < _MODERN

@@ -1,7 +1,7 @@
-"""The partition spec of the target: every partition column as it is, and the times they say.
+"""The partition spec of the target: identity fields, and time transforms of generated columns.
 
-Values of partition columns are not in data files, so Iceberg reads them from the identity fields.
-A transform field is there beside them for queries on the column that the partition is made of.
+Data files have no values of partition columns, so Iceberg reads them from the identity fields. A
+transform field serves queries on the column that the partition columns are generated from.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.conversion.schema.iceberg_types import walk
-from delvec.conversion.schema.partition_values import partition_texts
 from delvec.conversion.schema.time_transforms import time_parts
 from delvec.errors import UnsupportedFeatureError
 
@@ -26,7 +25,6 @@ __all__ = [
     "PartitionField",
     "PartitionSpec",
     "partition_spec",
-    "partition_texts",
     "require_same_spec",
 ]
 
@@ -35,10 +33,10 @@ _FIRST_ID: Final = 1000
 
 @dataclass(frozen=True)
 class PartitionField:
-    """One value of a partition.
+    """A field of the partition spec.
 
     Attributes:
-        made_from: The partition column that it is, or those that say the time which it is.
+        made_from: Its partition column, or the partition columns that its time is made from.
     """
 
     name: str
@@ -48,7 +46,7 @@ class PartitionField:
     made_from: Field | TimeParts
 
     def to_json(self) -> dict[str, Any]:
-        """Give Iceberg's JSON form."""
+        """Return Iceberg's JSON form."""
         return {
             "name": self.name,
             "transform": self.transform,
@@ -59,29 +57,29 @@ class PartitionField:
 
 @dataclass(frozen=True)
 class PartitionSpec:
-    """How the target is partitioned; without fields it is not."""
+    """The partition spec of the target; it has no fields if the target is not partitioned."""
 
     fields: tuple[PartitionField, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Give Iceberg's JSON form."""
+        """Return Iceberg's JSON form."""
         return {"spec-id": 0, "fields": [field.to_json() for field in self.fields]}
 
 
 def partition_spec(
     metadata: Metadata, schema: TargetSchema, *, table: str, transforms: bool = True
 ) -> PartitionSpec:
-    """Say how the target is to be partitioned.
+    """Return the partition spec of a target.
 
     Args:
         metadata: Of the Delta table.
         schema: Of the target.
         table: The name of the Delta table, for errors.
-        transforms: Whether to have fields for times that generated columns say. Without the
-            feature of generated columns in its protocol a table's writers need not keep to them.
+        transforms: Whether to add time transforms for generated columns. Writers of a table need
+            not respect these unless its protocol has the feature of generated columns.
 
     Raises:
-        UnsupportedFeatureError: The table is partitioned by something that Iceberg has not.
+        UnsupportedFeatureError: Iceberg cannot represent a partition column.
     """
     ids = {field.name: field.id for field in schema.fields}
     taken = {".".join(each.name for each in path).lower() for path in walk(schema.fields)}
@@ -89,7 +87,7 @@ def partition_spec(
     for column in metadata.partition_fields:
         if column.name not in ids:
             raise UnsupportedFeatureError(
-                f"{table} is partitioned by {column.name!r}, which the target has not",
+                f"{table} is partitioned by {column.name!r}, which is not a column of the target",
                 feature="partition columns",
                 needed_by=table,
                 hint="make the partition spec from the schema of the same version",
@@ -112,17 +110,17 @@ def partition_spec(
 def require_same_spec(
     current: Mapping[str, Any], spec: PartitionSpec, table: str, *, schema: TargetSchema
 ) -> None:
-    """Refuse partitions that are not those which the target has.
+    """Refuse a partition spec that differs from that of the target.
 
     Args:
-        current: The target's partition spec, in Iceberg's JSON. Names in it may be older than those
-            of the columns: a column that was renamed is the same partition.
-        spec: The one that the Delta table asks for.
+        current: The target's partition spec, in Iceberg's JSON form. Its names may be older than
+            those of the columns: a renamed column is the same partition field.
+        spec: The one of the Delta table.
         table: The name of the Delta table, for errors.
-        schema: What the target's schema is to be.
+        schema: The target's new schema.
 
     Raises:
-        UnsupportedFeatureError: With both.
+        UnsupportedFeatureError: They differ; the error names both.
     """
     ours = [(field.source_id, field.transform) for field in spec.fields]
     theirs = [(field["source-id"], field["transform"]) for field in current["fields"]]
@@ -154,5 +152,5 @@ def require_same_spec(
 
 
 def _listed(fields: list[tuple[str, str]]) -> str:
-    texts = [name if how == "identity" else f"{how} ({name})" for name, how in fields]
-    return ", ".join(texts) or "nothing"
+    names = [name if how == "identity" else f"{how} ({name})" for name, how in fields]
+    return ", ".join(names) or "nothing"

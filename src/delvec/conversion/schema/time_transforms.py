@@ -1,8 +1,7 @@
-"""Generated partition columns that say a part of a time: which part, and of which column.
+"""Generated partition columns that are a part of a time: which part, and of which column.
 
-Taken are only expressions that give the same in every session. `DATE_FORMAT` does not: it reads the
-clock of the session's time zone, where 02:30 is 03:30 on one night of the year. Nor does
-anything over a `timestamp`.
+Only expressions with the same result in every session count. `DATE_FORMAT` depends on the session's
+time zone, where 02:30 is 03:30 on one night of the year, and so does anything over a `timestamp`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _PARTS: Final[dict[str, TimePart]] = {
     "hour": "hour",
 }
 _NUMBERS: Final = ("byte", "short", "integer", "long")
-# What parts it takes to know a time down to a unit, the finest first.
+# The parts that determine a time down to a unit, the finest first.
 _NEEDED: Final[tuple[tuple[Unit, tuple[tuple[TimePart, ...], ...]], ...]] = (
     ("hour", (("date", "hour"), ("year", "month", "day", "hour"))),
     ("day", (("date",), ("year", "month", "day"))),
@@ -50,7 +49,7 @@ _NEEDED: Final[tuple[tuple[Unit, tuple[tuple[TimePart, ...], ...]], ...]] = (
 
 @dataclass(frozen=True)
 class TimeParts:
-    """Partition columns that together say a time down to a unit."""
+    """Partition columns that together determine a time down to a unit."""
 
     source: Field
     unit: Unit
@@ -58,22 +57,22 @@ class TimeParts:
 
 
 def time_parts(metadata: Metadata) -> list[TimeParts]:
-    """Find the columns whose time the partition columns say, each down to the finest unit."""
+    """Return the columns whose time the partition columns determine, each to the finest unit."""
     parts: dict[str, dict[TimePart, Field]] = {}
     for column in metadata.partition_fields:
         found = _part(column, metadata)
         if found is not None:
             part, source = found
             parts.setdefault(source.name, {}).setdefault(part, column)
-    known = [_finest(metadata.schema.field(name), said) for name, said in parts.items()]
+    known = [_finest(metadata.schema.field(name), found) for name, found in parts.items()]
     return [each for each in known if each is not None]
 
 
-def _finest(source: Field, said: Mapping[TimePart, Field]) -> TimeParts | None:
+def _finest(source: Field, parts: Mapping[TimePart, Field]) -> TimeParts | None:
     for unit, ways in _NEEDED:
         for way in ways:
-            if all(part in said for part in way):
-                return TimeParts(source, unit, {part: said[part] for part in way})
+            if all(part in parts for part in way):
+                return TimeParts(source, unit, {part: parts[part] for part in way})
     return None
 
 
@@ -94,7 +93,7 @@ def _part(column: Field, metadata: Metadata) -> tuple[TimePart, Field] | None:
 
 
 def _fits(part: TimePart, column: Field, source: Field) -> bool:
-    """Tell whether the expression gives this very part, for all values and in all sessions."""
+    """Tell whether the expression is exactly this part, for all values and in all sessions."""
     if not isinstance(source.type, PrimitiveType) or not isinstance(column.type, PrimitiveType):
         return False
     kinds = ("timestamp_ntz",) if part in ("date", "hour") else ("timestamp_ntz", "date")

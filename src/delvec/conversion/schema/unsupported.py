@@ -1,4 +1,4 @@
-"""Columns of a Delta table that an Iceberg table would read wrong or could not have."""
+"""Columns of a Delta table that Iceberg cannot represent or would read wrongly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPE_CHANGES: Final = "delta.typeChanges"
 _COLLATIONS: Final = "__COLLATIONS"
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-# Iceberg on Spark shows these beside the columns of every table.
+# Iceberg's metadata columns on Spark.
 _METADATA_COLUMNS: Final = frozenset(
     {
         "_file",
@@ -36,10 +36,10 @@ _METADATA_COLUMNS: Final = frozenset(
 
 
 def convertible_schema(metadata: Metadata, table: str) -> StructType:
-    """Give the columns of a table, all of which Iceberg can have.
+    """Return the schema of a table if Iceberg can represent all of its columns.
 
     Raises:
-        UnsupportedFeatureError: Some column cannot be, with its name, its type and what helps.
+        UnsupportedFeatureError: It cannot; the error names the column and its type, with a hint.
     """
     try:
         schema = metadata.schema
@@ -52,13 +52,14 @@ def convertible_schema(metadata: Metadata, table: str) -> StructType:
         ) from error
     for column in schema.fields:
         if column.name.lower() in _METADATA_COLUMNS:
-            _refuse(table, column.name, "its name", "Iceberg calls a column of its own so", _RENAME)
+            reason = "Iceberg has a metadata column of that name"
+            _refuse(table, column.name, "its name", reason, _RENAME)
     for path in walk(schema):
         name = ".".join(each.name for each in path)
         _require_plain(path[-1], name, table)
         _require_promotable(path[-1], name, table)
     names = list(_names(schema))
-    # Iceberg finds columns without regard to case, and those of files with it.
+    # Iceberg resolves columns ignoring case, but the names in files exactly.
     _require_distinct(names, [logical.lower() for logical, _ in names], table)
     _require_distinct(names, [physical for _, physical in names], table)
     return schema
@@ -73,13 +74,13 @@ _COPY: Final = "convert a copy of the table in which the column has another type
 
 
 def _require_plain(field: Field, path: str, table: str) -> None:
-    """Refuse types that Iceberg has not, or gives other values for."""
+    """Refuse types that Iceberg does not have, or reads with other values."""
     if field.char_type:
-        why = "files may lack the blanks that Delta's readers fill its texts up with"
+        why = "files may lack the blanks that Delta's readers pad its values with"
         _refuse(table, path, field.char_type, why, "change it to string or varchar and rewrite it")
     if field.metadata.get(_COLLATIONS):
         found = f"collation {json.dumps(field.metadata[_COLLATIONS])[:80]}"
-        _refuse(table, path, found, "Iceberg compares texts byte by byte", _COPY)
+        _refuse(table, path, found, "Iceberg compares strings byte by byte", _COPY)
     for kind in primitives(field.type):
         if kind.name == "variant":
             why = "variants of Delta's files are not known to be what Iceberg reads"
@@ -89,7 +90,7 @@ def _require_plain(field: Field, path: str, table: str) -> None:
 
 
 def _require_promotable(field: Field, path: str, table: str) -> None:
-    """Refuse columns that changed their type in a way that Iceberg's readers do not follow."""
+    """Refuse columns whose type was widened in a way that Iceberg's readers do not support."""
     changes = field.metadata.get(_TYPE_CHANGES) or ()
     if isinstance(changes, str):
         changes = json.loads(changes)
@@ -111,7 +112,7 @@ def _is_promotion(before: str, after: str) -> bool:
 
 
 def _require_distinct(names: list[tuple[str, str]], keys: list[str], table: str) -> None:
-    """Refuse full names that are one in Iceberg: `a.b` is also field b of a."""
+    """Refuse full names that are equal in Iceberg: `a.b` is also field b of a."""
     seen: dict[str, str] = {}
     for (name, _), key in zip(names, keys, strict=True):
         if key in seen:
@@ -121,7 +122,7 @@ def _require_distinct(names: list[tuple[str, str]], keys: list[str], table: str)
 
 
 def _names(kind: DataType, name: str = "", physical: str = "") -> Iterator[tuple[str, str]]:
-    """Give the full names of all that has an id: in queries and in files."""
+    """Yield the full logical and physical names of everything that has an id."""
     if name:
         yield name, physical
     for each in children(kind):

@@ -1,4 +1,4 @@
-"""Values as the bytes that Iceberg keeps for bounds, in hexadecimal, a column at a time.
+"""Values in Iceberg's binary form for bounds, in hexadecimal, a column at a time.
 
 Specification: https://iceberg.apache.org/spec/#binary-single-value-serialization
 """
@@ -22,9 +22,9 @@ _DIGITS: Final = np.frombuffer(
 
 
 def hexadecimal(values: pa.Array) -> pa.Array:
-    """Write the bytes of each value; null where it is null.
+    """Return the bytes of each value in hexadecimal; null for null.
 
-    Memory: three bytes for each byte of the values.
+    Takes three bytes of memory for each byte of the values.
 
     >>> hexadecimal(pa.array([1, -1, None], pa.int32())).to_pylist()
     ['01000000', 'FFFFFFFF', None]
@@ -33,7 +33,7 @@ def hexadecimal(values: pa.Array) -> pa.Array:
     """
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        content, ends = _texts(values)
+        content, ends = _strings(values)
     elif pa.types.is_decimal(kind):
         content, ends = _decimals(values)
     else:
@@ -48,17 +48,17 @@ def hexadecimal(values: pa.Array) -> pa.Array:
     )
 
 
-def _texts(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    texts = pc.fill_null(values.cast(pa.large_string()), "")
-    _, offsets, content = texts.buffers()
-    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    # An array of empty texts may come without any content.
+def _strings(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    strings = pc.fill_null(values.cast(pa.large_string()), "")
+    _, offsets, content = strings.buffers()
+    ends = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
+    # An array of empty strings may have no content buffer.
     everything = np.frombuffer(content, np.uint8) if content else np.empty(0, np.uint8)
     return everything[ends[0] : ends[-1]], ends - ends[0]
 
 
 def _numbers(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Give numbers with the lowest byte first; dates and times count days and microseconds."""
+    """Return numbers in little-endian order; dates and times count days and microseconds."""
     if pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     elif pa.types.is_integer(values.type) and not pa.types.is_int64(values.type):
@@ -70,7 +70,7 @@ def _numbers(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def _decimals(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Give the unscaled numbers with the highest byte first, in as few bytes as hold the sign."""
+    """Return the unscaled numbers in big-endian order, in as few bytes as possible."""
     whole = pc.fill_null(values, pa.scalar(0, values.type))
     buffer = whole.buffers()[1]
     start = whole.offset * 16

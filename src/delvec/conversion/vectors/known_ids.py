@@ -1,6 +1,6 @@
-"""Which vectors a target has: by what was written beside them, no vector is read.
+"""Which vectors of the source a target has, without reading any vector.
 
-where the vector is          what stands for it                    the same of the source
+where the vector is          id                                    the same id of the source
 a Puffin file of delvec      property `delvec-source-id`           `vector_ids`
 Delta's own `.bin`           path and offset                       `referenced_keys`
 a Parquet file of delvec     digest in the file's name             `digest` of `vector_ids`
@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.conversion.vectors.keys import delete_file_keys
 from delvec.conversion.vectors.places import vector_places
 from delvec.conversion.vectors.repack import SOURCE_ID
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
-from delvec.storage.listed_files import is_absolute, open_listed_file, spark_path
+from delvec.storage.listed_files import is_absolute, local_path, open_listed_file, spark_path
 from delvec.storage.parallel import in_order
 from delvec.vector import Descriptor
 from delvec.vector.blobs import DELETION_VECTOR
@@ -39,18 +40,17 @@ _PARQUET_NAME: Final = rf"/(?P<digest>[0-9a-f]{{32}})-{_UUID}\.parquet$"
 
 
 def stored_ids(paths: pa.Array, offsets: pa.Array, formats: pa.Array, target: Storage) -> pa.Array:
-    """Tell which vector of the source each delete entry of the target is; null if nobody knows.
+    """Return the source's id of the vector of each delete file of the target; null if unknown.
 
-    One HEAD and one or two GETs for each distinct Puffin file, four side by side; nothing for
-    other files, whose being there is not checked. Memory grows with the entries and with four
-    footers.
+    Costs one HEAD and one or two GETs for each distinct Puffin file, four of them in parallel;
+    other files are not opened. Memory grows with the entries and with four footers.
 
-    A Puffin file that is missing or damaged gives null, so that a full conversion writes its
-    vectors anew and so repairs the target; a warning is logged. Files are opened on the target's
-    own kind of store only. What the store refuses otherwise is raised.
+    The ids in a Puffin file that is missing or damaged are null, so that a full conversion writes
+    its vectors anew and repairs the target; a warning is logged. Files are opened only on the
+    target's own kind of store. Other errors of the store are raised.
 
     Args:
-        paths: The file that holds the vector, as the manifest names it; a column, as all are.
+        paths: The file that holds the vector, as the manifest names it.
         offsets: The entry's `content_offset`, null without one.
         formats: The entry's file format, such as `PUFFIN`.
         target: The Iceberg table's location.
@@ -63,12 +63,11 @@ def stored_ids(paths: pa.Array, offsets: pa.Array, formats: pa.Array, target: St
     is_parquet = pc.fill_null(pc.equal(kind, "PARQUET"), False)
     is_delta = pc.ends_with(paths, ".bin")
     digests = pc.struct_field(pc.extract_regex(paths, _PARQUET_NAME), "digest")
-    nothing = pa.scalar(None, pa.string())
     known = pc.case_when(
         pc.make_struct(is_parquet, pc.and_(is_puffin, is_delta)),
         digests,
-        _keys(paths, offsets),
-        nothing,
+        delete_file_keys(paths, offsets),
+        pa.scalar(None, pa.string()),
     )
     rows = np.flatnonzero(pc.and_(is_puffin, pc.invert(is_delta)).to_numpy(zero_copy_only=False))
     if not len(rows):
@@ -80,10 +79,10 @@ def stored_ids(paths: pa.Array, offsets: pa.Array, formats: pa.Array, target: St
 
 
 def referenced_keys(files: FileSet, source: Storage) -> pa.Array:
-    """Give what `stored_ids` gives for vectors that are referred to in place; null for inline."""
+    """Return the ids that `stored_ids` returns for referenced vectors; null for inline ones."""
     places = vector_places(files)
     names = [spark_path(source.root, home) if home else None for home in places.homes]
-    return _keys(pa.array(names, pa.string()).take(places.home), pa.array(places.starts))
+    return delete_file_keys(pa.array(names, pa.string()).take(places.home), pa.array(places.starts))
 
 
 def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -91,29 +90,25 @@ def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def referenced_ids(ids: pa.Array, root: str) -> pa.Array:
-    """Give the same for Delta's unique ids; null where an id tells no file and offset.
+    """Return the same for Delta's unique ids; null where an id has no file and offset.
 
     Args:
-        ids: As `vector_ids` gives them.
-        root: The table that they are of.
+        ids: As `vector_ids` returns them.
+        root: The path or URI of their table.
     """
     return pa.array([_referenced(each, root) for each in ids.to_pylist()], pa.string())
 
 
 def _referenced(unique_id: str | None, root: str) -> str | None:
-    text, sign, offset = (unique_id or "").rpartition("@")
-    if not sign or not offset.isdecimal() or text[:1] not in ("u", "p"):
+    path, sign, offset = (unique_id or "").rpartition("@")
+    if not sign or not offset.isdecimal() or path[:1] not in ("u", "p"):
         return None
-    kind: StorageType = "u" if text[0] == "u" else "p"
+    kind: StorageType = "u" if path[0] == "u" else "p"
     try:
-        home = Descriptor(kind, text[1:], None, 0, 0).file_path
+        home = Descriptor(kind, path[1:], None, 0, 0).file_path
     except FormatError:
-        return None  # the sign was a part of the name
+        return None  # the `@` was a part of the path
     return None if home is None else f"{spark_path(root, home)}@{offset}"
-
-
-def _keys(paths: pa.Array, offsets: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(paths, offsets.cast(pa.string()), "@")
 
 
 def _from_footers(paths: pa.Array, offsets: pa.Array, target: Storage) -> pa.Array:
@@ -132,7 +127,7 @@ def _from_footers(paths: pa.Array, offsets: pa.Array, target: Storage) -> pa.Arr
 
 
 def _footer_ids(path: str, target: Storage) -> dict[int, str | None]:
-    """Give the id of each vector of a Puffin file by its offset; nothing if it cannot be read."""
+    """Return the id of each vector of a Puffin file by offset; empty if it cannot be read."""
     try:
         place, key = _opened(path, target)
         footer = read_footer(
@@ -149,12 +144,8 @@ def _footer_ids(path: str, target: Storage) -> dict[int, str | None]:
 
 
 def _opened(path: str, target: Storage) -> tuple[Storage, str]:
-    """Open a file by the name that a manifest has for it, on the target's kind of store only."""
-    name = path
-    if path.startswith("file:"):
-        name = "/" + path.removeprefix("file:").lstrip("/")
-        if path.startswith("file://") and not path.startswith("file:///"):
-            raise FormatError("the table names a file on another host", found=repr(path))
+    """Open a file by its path in a manifest, only on the target's kind of store."""
+    name = local_path(path)
     if not is_absolute(name):
         raise FormatError("the table names a file by a relative path", found=repr(path))
     return open_listed_file(target, name)

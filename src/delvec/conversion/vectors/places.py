@@ -1,4 +1,4 @@
-"""Where the vectors of many files are, as columns: nothing is made for each vector."""
+"""Where the vectors of many files are, as columns without an object per vector."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.replay import vector_ids
+from delvec.delta.read.load_vectors import blame
 from delvec.errors import DelvecError, FormatError
 from delvec.storage.listed_files import is_absolute, open_listed_file, require_same_store
 from delvec.vector import Descriptor
@@ -28,21 +29,21 @@ __all__ = ["VectorPlaces", "blamed", "pieces", "vector_places"]
 
 _INT_LIMIT: Final = 2**31
 _FIRST_OFFSET: Final = 1  # what an absent offset means; see Descriptor.file_range
-_READ_ALONG: Final = 1 << 20  # what lies between two ranges comes with them, if it is no more
+_READ_ALONG: Final = 1 << 20  # a gap between two ranges up to this size is read with them
 
 
 @dataclass(frozen=True, eq=False)
 class VectorPlaces:
-    """One row for each file, all of which have a vector.
+    """The places of vectors: one row for each file, all of which have one.
 
     Attributes:
         files: The files.
-        homes: The distinct files that hold vectors, as `Descriptor.file_path` names them; an empty
-            name stands for the log itself.
-        home: Which of these holds each vector.
-        starts: Where each frame begins there; nothing that means anything for one in the log.
-        lengths: Bytes of each whole frame.
-        cardinalities: How many rows each marks, by the log.
+        homes: The distinct files of vectors, as `Descriptor.file_path` names them; the empty
+            string stands for inline vectors.
+        home: The index of each vector's file in `homes`.
+        starts: The offset of each frame in that file; meaningless for an inline vector.
+        lengths: Bytes of each frame.
+        cardinalities: Deleted rows of each, by the log.
         ids: Delta's unique id of each.
     """
 
@@ -55,14 +56,14 @@ class VectorPlaces:
     ids: pa.Array
 
     def open_home(self, source: Storage, row: int) -> tuple[Storage, str]:
-        """Give the storage and the key of the file that holds a vector."""
+        """Return the storage and the key of the file that holds a vector."""
         return open_listed_file(source, self.homes[int(self.home[row])])
 
     def inline_frame(self, row: int) -> bytes:
-        """Give the frame of a vector that is in the log.
+        """Return the frame of an inline vector.
 
         Raises:
-            FormatError: The text in the log is damaged; the data file is named.
+            FormatError: The descriptor is damaged; the error names the data file.
         """
         descriptor = self.files.descriptor(row)
         if descriptor is None:
@@ -74,13 +75,13 @@ class VectorPlaces:
 
 
 def vector_places(files: FileSet) -> VectorPlaces:
-    """Find where the vectors of files are; every file must have one.
+    """Return where the vectors of files are; every file must have one.
 
-    Takes some 50 bytes for each file, and looks at each distinct `.bin` once.
+    Takes some 50 bytes of memory for each file, and parses the path of each `.bin` once.
 
     Raises:
         FormatError: A descriptor is not valid or names a file on another kind of store, or its
-            vector marks no rows or more than its file has; the data file is named.
+            cardinality is 0 or more than the rows of its file; the error names the data file.
     """
     if not files.has_vector.all():
         raise AssertionError("a file has no vector")
@@ -89,14 +90,14 @@ def vector_places(files: FileSet) -> VectorPlaces:
         for name in ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
     )
     sizes, counts = _numbers(size, -1), _numbers(count, -1)
-    # Where the log has a number and not null, so that a forged -1 is not taken for an absent one.
+    # Only null is an absent offset, so that a forged -1 is refused.
     starts = _numbers(offset, _FIRST_OFFSET)
     sound = pc.and_(pc.is_in(kind, pa.array(["u", "p", "i"], kind.type)), text.is_valid())
     fits = (starts >= 0) & (starts < _INT_LIMIT) & (sizes >= 0) & (sizes < _INT_LIMIT)
     fits &= (counts > 0) & sound.to_numpy(zero_copy_only=False)
     if not fits.all():
         _refuse(files, int(np.argmin(fits)))
-    _ = files.live_rows  # refuses vectors that mark more rows than there are
+    _ = files.live_rows  # refuses cardinalities of more rows than there are
     homes, home = _homes(files, kind, text)
     ids = vector_ids(files.vectors)
     return VectorPlaces(files, homes, home, starts, sizes + FRAME_OVERHEAD, counts, ids)
@@ -105,10 +106,10 @@ def vector_places(files: FileSet) -> VectorPlaces:
 def pieces(
     places: VectorPlaces, *, most_bytes: int, most_vectors: int, most_homes: int
 ) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """Cut vectors into pieces to be read together, in the order in which they are stored.
+    """Split vectors into pieces to be read together, in the order in which they are stored.
 
-    Gives the rows of each piece and how many bytes will be in memory for it: more than allowed only
-    if a single vector is that long.
+    Yields the rows of each piece and how many bytes of memory it takes: more than allowed only if a
+    single vector is that long.
     """
     order = np.lexsort((places.starts, places.home))
     home, starts, lengths = places.home[order], places.starts[order], places.lengths[order]
@@ -127,14 +128,9 @@ def pieces(
 
 
 def blamed(error: DelvecError, files: FileSet, row: int) -> DelvecError:
-    """Add the table and the data file whose rows a vector deletes to what is wrong with it."""
+    """Return an error about a vector with its table and data file added to the message."""
     path = files.paths[row].as_py()
-    error.message = f"{error.message} (the deletion vector of {path} in {files.root})"
-    error.hint = error.hint or (
-        "without the vector nobody can tell which rows are deleted: restore it from a copy, or"
-        " convert an older version"
-    )
-    return error
+    return blame(error, path, files.root, instead="convert an older version")
 
 
 def _numbers(column: pa.Array, absent: int) -> NDArray[np.int64]:
@@ -145,7 +141,7 @@ def _numbers(column: pa.Array, absent: int) -> NDArray[np.int64]:
 def _homes(
     files: FileSet, kind: pa.Array, text: pa.Array
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Give the distinct files that hold vectors, and which one holds each."""
+    """Return the distinct files of vectors, and the index of each vector's file."""
     is_inline = pc.equal(kind, "i")
     named = pc.if_else(is_inline, "", pc.binary_join_element_wise(kind, text, ""))
     encoded = named.dictionary_encode()

@@ -1,7 +1,7 @@
-"""Vectors as Iceberg's second version knows them: Parquet files of row positions.
+"""Vectors as position deletes of Iceberg's format 2: Parquet files of row positions.
 
-One file for each data file. Its name begins with a digest of the vector's id, by which a later
-conversion knows it again without opening it.
+There is one file for each data file. Its name begins with a digest of the vector's id, by which a
+later conversion recognises it without opening it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.file_set import FileSet
     from delvec.storage import Storage
-    from delvec.storage.uncommitted import UncommittedFiles as Leftovers
+    from delvec.storage.uncommitted import UncommittedFiles
     from delvec.vector import Bitmap
 
 __all__ = ["digest", "write_position_deletes"]
 
 _PATH: Final = pa.dictionary(pa.int32(), pa.string())
-_SCHEMA: Final = pa.schema(  # the ids are Iceberg's, reserved for these columns
+_SCHEMA: Final = pa.schema(  # with the ids that Iceberg reserves for these columns
     [
         pa.field("file_path", _PATH, nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
@@ -52,14 +52,14 @@ _IN_FLIGHT: Final = 64 << 20
 
 
 def digest(unique_ids: pa.Array) -> pa.Array:
-    """Give what stands for each vector's id in the name of its file; null for null.
+    """Return the digest of each vector's id for the name of its file; null for null.
 
     >>> digest(pa.array(["uab^-aqEH.-t@S}K{vb[*k^@1"]))[0].as_py()
     '66e49ccb193a466aec2420aefec6aa10'
     """
-    texts = unique_ids.to_pylist()
+    ids = unique_ids.to_pylist()
     return pa.array(
-        [None if text is None else sha256(text.encode()).hexdigest()[:_DIGITS] for text in texts],
+        [None if each is None else sha256(each.encode()).hexdigest()[:_DIGITS] for each in ids],
         pa.string(),
     )
 
@@ -70,25 +70,25 @@ def write_position_deletes(
     source: Storage,
     target: Storage,
     folder: str,
-    leftovers: Leftovers,
+    uncommitted: UncommittedFiles,
 ) -> StoredVectors:
-    """Write the vectors of files, all of which have one, as Parquet files of positions.
+    """Write the vectors of files, all of which have one, as Parquet files of row positions.
 
-    Positions are streamed: memory grows with the size of the vectors that are written side by side
-    (64 MiB, unless a single one is larger), not with the number of rows that they mark. A file of
-    more rows than a few hundred thousand goes through a temporary file on local disk.
+    Positions are streamed: memory grows with the size of the vectors that are written in parallel
+    (64 MiB, unless a single one is larger), not with the number of deleted rows. A file of more
+    than some hundred thousand positions goes through a temporary file on local disk.
 
     Args:
         files: The data files.
-        data_paths: Their names, letter for letter as the manifest will have them.
+        data_paths: Their paths, exactly as the manifest has them.
         source: The Delta table.
         target: The Iceberg table's location.
         folder: Where in the target to write.
-        leftovers: Is told of each file before it is written.
+        uncommitted: Is told of each file before it is written.
 
     Raises:
-        FormatError: A vector is damaged or does not fit its file; both files are named.
-        ObjectNotFoundError: The file of a vector is gone; the data file is named too.
+        FormatError: A vector is damaged or does not match its data file; the error names both.
+        ObjectNotFoundError: The file of a vector is gone; the error names the data file too.
     """
     places = vector_places(files)
     sizes = np.empty(len(files), dtype=np.int64)
@@ -103,7 +103,7 @@ def write_position_deletes(
 
     def remembered() -> Iterator[tuple[NDArray[np.int64], int]]:
         for rows, weight in chosen:
-            leftovers.add(*(keys[row] for row in rows.tolist()))
+            uncommitted.add(*(keys[row] for row in rows.tolist()))
             yield rows, weight
 
     def written(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int]]:
@@ -126,7 +126,7 @@ def write_position_deletes(
 
 
 def _data_file(files: FileSet, row: int) -> DataFile:
-    """Make what loading a vector needs to know of its file."""
+    """Return what loading a vector needs to know of its data file."""
     return DataFile(
         files.paths[row].as_py(),
         int(files.sizes[row]),
@@ -147,7 +147,7 @@ def _write(target: Storage, key: str, data_path: str, vector: Bitmap) -> int:
     with TemporaryFile(prefix="delvec-") as file:
         _write_rows(file, data_path, vector)
         file.flush()
-        # Not closed here but with its last user: closing what is still looked at is an error.
+        # Closed with its last user: closing a memory map that is still exported is an error.
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         target.write(key, content)
         return content.nbytes

@@ -1,4 +1,4 @@
-"""Vectors as an Iceberg table holds them: where they are stored, or referred to in place."""
+"""Where the target's vectors are, and references to vectors in Delta's own files."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ REQUESTS_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, eq=False)
 class StoredVectors:
-    """Where vectors are for Iceberg, one row for each file that has one, in the order given.
+    """Where vectors are in the target, one row for each data file, in the order given.
 
     Attributes:
-        paths: The file that holds the vector, as the manifest shall name it.
-        sizes: Bytes of that whole file.
-        offsets: Where the vector begins there; None if the file holds nothing else.
-        lengths: Bytes of the vector there; None likewise.
-        cardinalities: How many rows each marks.
-        bytes_written: What was written for them in all.
-        files_written: Into how many files.
+        paths: The file that holds the vector, as the manifest is to name it.
+        sizes: Bytes of that file.
+        offsets: The offset of the vector in it; None for files of position deletes.
+        lengths: Bytes of the vector in it; None for files of position deletes.
+        cardinalities: Deleted rows of each.
+        bytes_written: Bytes of all files that were written.
+        files_written: How many files.
     """
 
     paths: pa.Array
@@ -52,12 +52,12 @@ class StoredVectors:
 
 
 def reference(files: FileSet, source: Storage) -> StoredVectors:
-    """Refer to the vectors where they are, in Delta's own files: nothing is written.
+    """Refer to vectors in Delta's own files; nothing is written.
 
-    One HEAD for each `.bin` file, for its true size. The vectors themselves are not looked at.
+    Costs one HEAD for each `.bin` file, for its true size. The vectors themselves are not read.
 
     Raises:
-        UnsupportedFeatureError: A vector is in the log, where Iceberg cannot point at.
+        UnsupportedFeatureError: A vector is inline in the log, which Iceberg cannot refer to.
         FormatError: A vector lies outside its file, or its descriptor is not valid.
         ObjectNotFoundError: A file of vectors is gone.
     """
@@ -89,7 +89,7 @@ def reference(files: FileSet, source: Storage) -> StoredVectors:
 
 
 def _first_rows(places: VectorPlaces) -> list[int]:
-    """Give a row for each file of vectors, for the errors to name a data file."""
+    """Return a row for each file of vectors, so that errors can name a data file."""
     firsts: list[int] = np.unique(places.home, return_index=True)[1].tolist()
     return firsts
 

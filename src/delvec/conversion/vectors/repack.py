@@ -1,8 +1,7 @@
-"""Delta's vectors into real Puffin files: bytes are copied and checked, no bitmap is decoded."""
+"""Delta's vectors in Puffin files: frames are copied and checked, no bitmap is decoded."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -27,26 +26,25 @@ if TYPE_CHECKING:
     from delvec.conversion.vectors.places import VectorPlaces
     from delvec.delta.log.file_set import FileSet
     from delvec.storage import Storage
-    from delvec.storage.uncommitted import UncommittedFiles as Leftovers
+    from delvec.storage.uncommitted import UncommittedFiles
 
     Rows = NDArray[np.int64]
 
 __all__ = ["MOST_VECTORS", "SOURCE_ID", "TARGET_SIZE", "repack"]
 
 SOURCE_ID: Final = "delvec-source-id"
-"""The property of a blob that says which vector of Delta it is: the unique id."""
+"""The blob property with the unique id of Delta's vector."""
 
 TARGET_SIZE: Final = 64 << 20
-"""Bytes of vectors after which the next file begins."""
+"""Bytes of vectors in one file."""
 
 MOST_VECTORS: Final = 4096
-"""Vectors after which the next file begins: whoever asks for one reads the footer of all."""
+"""Vectors in one file: a reader of one vector reads the footer of all."""
 
 _PIECE: Final = 2 << 20
 _PIECE_VECTORS: Final = 4096
 _PIECE_HOMES: Final = 64
 _READ_AHEAD: Final = 32 << 20
-_WRITES_AT_ONCE: Final = 2
 
 
 def repack(
@@ -55,30 +53,30 @@ def repack(
     source: Storage,
     target: Storage,
     folder: str,
-    leftovers: Leftovers,
+    uncommitted: UncommittedFiles,
     *,
     target_size: int = TARGET_SIZE,
     most_vectors: int = MOST_VECTORS,
 ) -> StoredVectors:
     """Copy the vectors of files, all of which have one, into Puffin files with random names.
 
-    Length, magic, CRC and number of rows of each are checked. A vector in Delta's native layout,
-    which nobody else reads, is encoded anew. Memory is bounded by some five files of `target_size`,
-    whatever there is to copy, unless a single vector is larger; and some 100 bytes for each vector.
+    Length, magic, CRC and cardinality of each are checked. A vector in Delta's native layout,
+    which other engines do not read, is encoded anew. Memory is bounded by some five files of
+    `target_size`, unless a single vector is larger, and some 100 bytes for each vector.
 
     Args:
         files: The data files.
-        data_paths: Their names, letter for letter as the manifest will have them.
+        data_paths: Their paths, exactly as the manifest has them.
         source: The Delta table.
         target: The Iceberg table's location.
         folder: Where in the target to write.
-        leftovers: Is told of each file before it is written.
-        target_size: After how many bytes of vectors the next file begins.
-        most_vectors: After how many vectors it does.
+        uncommitted: Is told of each file before it is written.
+        target_size: Bytes of vectors in one file.
+        most_vectors: Vectors in one file.
 
     Raises:
-        FormatError: A vector is damaged or does not fit its file; both files are named.
-        ObjectNotFoundError: The file of a vector is gone; the data file is named too.
+        FormatError: A vector is damaged or does not match its data file; the error names both.
+        ObjectNotFoundError: The file of a vector is gone; the error names the data file too.
     """
     places = vector_places(files)
     number = np.empty(len(files), dtype=np.int64)
@@ -99,8 +97,8 @@ def repack(
         threads=REQUESTS_AT_ONCE,
         budget=_READ_AHEAD,
     )
-    with closing(loaded), ThreadPoolExecutor(1, "delvec-puffin") as pool:
-        running = []
+
+    def puffin_files() -> Iterator[tuple[tuple[str, bytes], int]]:
         for rows, frames in _filled(loaded, target_size, most_vectors):
             data, offsets[rows] = blobs.from_frames(
                 frames,
@@ -111,14 +109,15 @@ def repack(
             lengths[rows], number[rows] = frames.lengths, len(keys)
             keys.append(f"{start}{uuid4()}-deletes.puffin")
             sizes.append(len(data))
-            leftovers.add(keys[-1])
-            running.append(pool.submit(target.write, keys[-1], data))
-            del data, frames
-            # No more files in memory than these.
-            if len(running) >= _WRITES_AT_ONCE:
-                running.pop(0).result()
-        for each in running:
-            each.result()
+            uncommitted.add(keys[-1])
+            del frames
+            yield (keys[-1], data), 1
+
+    # One file is written while the next one is filled.
+    writes = in_order(lambda file: target.write(*file), puffin_files(), threads=1, budget=1)
+    with closing(loaded), closing(writes):
+        for _ in writes:
+            pass
     names = pa.array([spark_path(target.root, key) for key in keys], pa.string())
     return StoredVectors(
         names.take(number),
@@ -134,7 +133,7 @@ def repack(
 def _filled(
     loaded: Iterable[tuple[Rows, Frames]], target_size: int, most_vectors: int
 ) -> Iterator[tuple[Rows, Frames]]:
-    """Put pieces together until a file is full."""
+    """Combine pieces until a file is full."""
     rows: list[Rows] = []
     frames: list[Frames] = []
     size, count = 0, 0
@@ -162,8 +161,8 @@ def _copied(places: VectorPlaces, source: Storage, rows: Rows) -> Frames:
         copied = copy_frames(joined.data, joined.offsets, joined.lengths)
         counts = count_positions(copied)
     except FormatError:
-        # One by one: to name the files of the wrong one, or to encode anew what is in the native
-        # layout.
+        # One by one: to name the files of the damaged vector, or to encode those in the native
+        # layout anew.
         each = zip(rows.tolist(), frames, strict=True)
         return Frames.join(_portable(places, row, frame) for row, frame in each)
     wrong = np.flatnonzero(counts != places.cardinalities[rows])
@@ -174,7 +173,7 @@ def _copied(places: VectorPlaces, source: Storage, rows: Rows) -> Frames:
 
 
 def _miscounted(places: VectorPlaces, row: int, found: int) -> FormatError:
-    """Iceberg's readers compare, too, and could not read the target any more."""
+    """Return the error for a wrong cardinality, which Iceberg's readers would refuse as well."""
     return FormatError(
         "a deletion vector does not mark as many rows as the log says",
         path=places.homes[places.home[row]] or None,
@@ -185,7 +184,7 @@ def _miscounted(places: VectorPlaces, row: int, found: int) -> FormatError:
 
 
 def _read(places: VectorPlaces, source: Storage, rows: Rows) -> Iterable[bytes]:
-    """Read the frames of one file, or those that are in the log."""
+    """Return the frames of one file, or inline ones."""
     if not places.homes[places.home[rows[0]]]:
         return [places.inline_frame(row) for row in rows.tolist()]
     place, key = places.open_home(source, int(rows[0]))

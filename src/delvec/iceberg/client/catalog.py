@@ -1,6 +1,6 @@
-"""The door to Iceberg's library in the session's JVM: tables are named and opened here.
+"""Names of Iceberg tables, and loading them from their catalog.
 
-Nothing is assumed of the catalog: whatever Spark knows under a name serves, of any type.
+Any catalog that Spark knows by name will do, whatever its type.
 """
 
 from __future__ import annotations
@@ -18,14 +18,22 @@ from delvec.spark.session.session import iceberg_coordinate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["IcebergTable", "TableName", "find_table", "iceberg_view", "load_table", "table_name"]
+__all__ = [
+    "LoadedTable",
+    "TableName",
+    "catalog_of",
+    "find_table",
+    "iceberg_view",
+    "load_table",
+    "table_name",
+]
 
 _LIBRARY: Final = "org.apache.iceberg.spark.Spark3Util"
 
 
 @dataclass(frozen=True)
 class TableName:
-    """The name of a table, in full.
+    """The full name of a table.
 
     >>> str(TableName("lake", ("db",), "orders-2026"))
     'lake.db.`orders-2026`'
@@ -40,11 +48,12 @@ class TableName:
 
 
 @dataclass(frozen=True)
-class IcebergTable:
+class LoadedTable:
     """A table as it was when it was loaded.
 
     Attributes:
         handle: Iceberg's own object, for `delvec.iceberg` alone.
+        metadata: Its metadata, which later commits do not change.
     """
 
     spark: SparkSession
@@ -53,36 +62,35 @@ class IcebergTable:
     metadata: TableMetadata
 
 
-def table_name(spark: SparkSession, text: str) -> TableName:
-    """Read a name as Spark does: what it leaves away is the session's current catalog and database.
+def table_name(spark: SparkSession, identifier: str) -> TableName:
+    """Parse an identifier as Spark does; catalog and database default to the session's current.
 
     Raises:
-        InvalidArgumentError: It is no name of a table, or its catalog is none of Iceberg's.
+        InvalidArgumentError: It does not name a table, or its catalog is not Iceberg's.
         MissingDependencyError: The session runs without Iceberg.
         UnsupportedFeatureError: The session is a Spark Connect client.
     """
     view = iceberg_view(spark)
-    with explained(text):
-        found = view.spark.Spark3Util.catalogAndIdentifier(jvm.session_of(spark), text)
-        identifier = found.identifier()
-        name = TableName(
-            found.catalog().name(), tuple(identifier.namespace()), str(identifier.name())
-        )
-    if not _is_icebergs(spark, name.catalog):
+    with explained(identifier):
+        found = view.spark.Spark3Util.catalogAndIdentifier(jvm.session_of(spark), identifier)
+        parsed = found.identifier()
+        name = TableName(found.catalog().name(), tuple(parsed.namespace()), str(parsed.name()))
+    if not _is_iceberg_catalog(spark, name.catalog):
         raise InvalidArgumentError(
-            f"{text} names no table of an Iceberg catalog: {name.catalog} is none",
+            f"{identifier} does not name a table of an Iceberg catalog: {name.catalog} is not one",
             hint="name it as catalog.database.table; is that catalog configured, by"
             " spark.sql.catalog.<name>?",
         )
     if not name.namespace:
         raise InvalidArgumentError(
-            f"{text} names a table of no database", hint="name it as catalog.database.table"
+            f"{identifier} names a table without a database",
+            hint="name it as catalog.database.table",
         )
     return name
 
 
-def find_table(spark: SparkSession, name: TableName) -> IcebergTable | None:
-    """Load a table, as its catalog has it now; None if there is none."""
+def find_table(spark: SparkSession, name: TableName) -> LoadedTable | None:
+    """Return a table as its catalog has it now; None if it does not exist."""
     with explained(str(name)):
         try:
             return _loaded(spark, name)
@@ -92,11 +100,11 @@ def find_table(spark: SparkSession, name: TableName) -> IcebergTable | None:
             raise
 
 
-def load_table(spark: SparkSession, name: TableName) -> IcebergTable:
-    """Load a table, as its catalog has it now.
+def load_table(spark: SparkSession, name: TableName) -> LoadedTable:
+    """Return a table as its catalog has it now.
 
     Raises:
-        TableNotFoundError: There is none.
+        TableNotFoundError: It does not exist.
     """
     table = find_table(spark, name)
     if table is None:
@@ -105,14 +113,14 @@ def load_table(spark: SparkSession, name: TableName) -> IcebergTable:
 
 
 def iceberg_view(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Give the package `org.apache.iceberg`.
+    """Return the Java package `org.apache.iceberg`.
 
     Raises:
         MissingDependencyError: The session runs without Iceberg.
         UnsupportedFeatureError: The session is a Spark Connect client.
     """
-    view, things = jvm.view_of(spark), jvm.cache(spark)
-    if "iceberg" not in things:
+    view, cache = jvm.view_of(spark), jvm.cache(spark)
+    if "iceberg" not in cache:
         if not jvm.class_exists(_LIBRARY):
             coordinate = iceberg_coordinate()
             raise MissingDependencyError(
@@ -120,12 +128,12 @@ def iceberg_view(spark: SparkSession) -> Any:  # noqa: ANN401
                 dependency=coordinate,
                 hint=f"begin with delvec.session(), or add --packages {coordinate}",
             )
-        things["iceberg"] = view.org.apache.iceberg
-    return things["iceberg"]
+        cache["iceberg"] = view.org.apache.iceberg
+    return cache["iceberg"]
 
 
 def catalog_of(spark: SparkSession, name: TableName) -> tuple[Any, Any]:
-    """Give Iceberg's catalog and identifier of a table, as Java's objects."""
+    """Return Iceberg's catalog and identifier of a table, as Java objects."""
     view = iceberg_view(spark)
     catalog = view.spark.Spark3Util.loadIcebergCatalog(jvm.session_of(spark), name.catalog)
     levels = jvm.array_of(spark, jvm.view_of(spark).java.lang.String, name.namespace)
@@ -133,17 +141,17 @@ def catalog_of(spark: SparkSession, name: TableName) -> tuple[Any, Any]:
     return catalog, view.catalog.TableIdentifier.of(namespace, name.table)
 
 
-def _is_icebergs(spark: SparkSession, catalog: str) -> bool:
+def _is_iceberg_catalog(spark: SparkSession, catalog: str) -> bool:
     plugin = jvm.session_of(spark).sessionState().catalogManager().catalog(catalog)
     loader = jvm.view_of(spark).java.lang.Thread.currentThread().getContextClassLoader()
     kind = loader.loadClass("org.apache.iceberg.spark.source.HasIcebergCatalog")
     return bool(kind.isInstance(plugin))
 
 
-def _loaded(spark: SparkSession, name: TableName) -> IcebergTable:
+def _loaded(spark: SparkSession, name: TableName) -> LoadedTable:
     catalog, identifier = catalog_of(spark, name)
     handle = catalog.loadTable(identifier)
-    handle.refresh()  # catalogs keep tables for a while
+    handle.refresh()  # catalogs cache tables
     current = handle.operations().current()
     text = iceberg_view(spark).TableMetadataParser.toJson(current)
-    return IcebergTable(spark, name, handle, TableMetadata.from_json(text))
+    return LoadedTable(spark, name, handle, TableMetadata.from_json(text))

@@ -1,4 +1,4 @@
-"""Failures of Iceberg's library as errors of delvec, in one place."""
+"""Exceptions of Iceberg's library as errors of delvec, in one place."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from delvec.spark.failures import explained as explained_by_spark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CommitStateUnknownError", "explained"]
+__all__ = ["CommitStateUnknownError", "explained", "is_commit_state_unknown"]
 
-# PySpark turns some exceptions of Java into its own, so the class is looked for in the text.
-_NAMED: Final = re.compile(
+# PySpark converts some Java exceptions to its own, so the class is looked for in the message.
+_EXCEPTION: Final = re.compile(
     r"org\.apache\.iceberg\.(?:[a-z]+\.)*([A-Z]\w*Exception): (.*?)\s*$", re.MULTILINE
 )
 _AGAIN: Final = "somebody else changed the table meanwhile: run it again"
 
 
 class CommitStateUnknownError(EngineError):
-    """The catalog did not say whether a commit happened; the table has to be looked at."""
+    """The catalog did not answer whether a commit happened; only the table can tell."""
 
 
 @contextmanager
 def explained(table: str) -> Iterator[None]:
-    """Turn failures of Iceberg inside the block into errors of delvec; these pass as they are.
+    """Convert exceptions of Iceberg in the block to errors of delvec; other errors pass unchanged.
 
     Args:
-        table: The table that is read or written, for the errors to name.
+        table: The table that is read or written, named in errors.
 
     Raises:
         TableNotFoundError: There is no such table, namespace or catalog.
         ConflictError: Another commit got there first.
-        PlanError: Iceberg's own validation found that the change does not fit the table.
+        PlanError: Iceberg's validation rejected the change.
         CommitStateUnknownError: A commit may have happened or not.
-        StorageError: A file is missing, or may not be read or written.
-        EngineError: All else.
+        StorageError: A file is missing, or access to it is denied.
+        EngineError: Any other failure.
     """
     try:
         with explained_by_spark(table):
@@ -56,56 +56,61 @@ def explained(table: str) -> Iterator[None]:
     except DelvecError as error:
         if not isinstance(error.__cause__, (Py4JError, PySparkException)):
             raise
-        told = _told(str(error.__cause__), table)
-        if told is None:
+        converted = _converted(str(error.__cause__), table)
+        if converted is None:
             raise
-        raise told from error.__cause__
+        raise converted from error.__cause__
 
 
-def _told(text: str, table: str) -> DelvecError | None:
-    """Say what a failure of Iceberg means; None if it is none that needs a word of its own."""
-    for kind, message in _NAMED.findall(text):
-        if kind in _MEANINGS:
-            return _MEANINGS[kind](f"{message} (table {table})", table)
+def is_commit_state_unknown(error: Exception) -> bool:
+    """Tell whether a commit failed in a way that leaves open whether it happened."""
+    return isinstance(error, CommitStateUnknownError) or "CommitStateUnknownException" in str(error)
+
+
+def _converted(trace: str, table: str) -> DelvecError | None:
+    """Return the error for the exception in a stack trace; None if it is not one of Iceberg's."""
+    for kind, message in _EXCEPTION.findall(trace):
+        if kind in _ERRORS:
+            return _ERRORS[kind](f"{message} (table {table})", table)
     return None
 
 
-def _unknown(words: str, _table: str) -> DelvecError:
+def _unknown(message: str, _table: str) -> DelvecError:
     return CommitStateUnknownError(
-        words, hint="look at the table's newest snapshot before you run it again"
+        message, hint="look at the table's newest snapshot before you run it again"
     )
 
 
-def _no_table(words: str, table: str) -> DelvecError:
-    return TableNotFoundError(words, table=table)
+def _no_table(message: str, table: str) -> DelvecError:
+    return TableNotFoundError(message, table=table)
 
 
-def _no_namespace(words: str, table: str) -> DelvecError:
+def _no_namespace(message: str, table: str) -> DelvecError:
     namespace = table.rpartition(".")[0]
     return TableNotFoundError(
-        words, table=table, hint=f"make it first: CREATE NAMESPACE {namespace}"
+        message, table=table, hint=f"make it first: CREATE NAMESPACE {namespace}"
     )
 
 
-def _second(words: str, _table: str) -> DelvecError:
-    return ConflictError(words, hint=_AGAIN)
+def _conflict(message: str, _table: str) -> DelvecError:
+    return ConflictError(message, hint=_AGAIN)
 
 
-def _invalid(words: str, _table: str) -> DelvecError:
-    return PlanError(words, hint=_AGAIN)
+def _invalid(message: str, _table: str) -> DelvecError:
+    return PlanError(message, hint=_AGAIN)
 
 
-def _unreachable(words: str, table: str) -> DelvecError:
-    return StorageError(words, uri=table, hint="is the file there, and may you read it?")
+def _unreachable(message: str, table: str) -> DelvecError:
+    return StorageError(message, uri=table, hint="is the file there, and may you read it?")
 
 
-_MEANINGS: Final = {
+_ERRORS: Final = {
     "CommitStateUnknownException": _unknown,
     "NoSuchTableException": _no_table,
     "NoSuchIcebergTableException": _no_table,
     "NoSuchNamespaceException": _no_namespace,
-    "CommitFailedException": _second,
-    "AlreadyExistsException": _second,
+    "CommitFailedException": _conflict,
+    "AlreadyExistsException": _conflict,
     "ValidationException": _invalid,
     "NotFoundException": _unreachable,
     "ForbiddenException": _unreachable,

@@ -1,4 +1,4 @@
-"""Files as Iceberg's JSON parser takes them, made column by column: no Python object per file."""
+"""Files as Iceberg's `ContentFileParser` reads them, built column by column without row objects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["data_file_texts", "delete_file_texts", "in_arrays"]
+__all__ = ["data_file_json", "delete_file_json", "joined", "json_arrays", "json_strings"]
 
-_AT_ONCE: Final = 10_000  # files in one text to Java: some megabytes
+_STRING: Final = pa.large_string()
+_FILES_PER_ARRAY: Final = 10_000  # some megabytes in one call to Java
 
 
-def data_file_texts(
+def data_file_json(
     paths: pa.Array,
     sizes: NDArray[np.int64],
     row_counts: pa.Array,
@@ -27,20 +28,20 @@ def data_file_texts(
     partitions: pa.Array,
     metrics: pa.Array,
 ) -> pa.Array:
-    """Describe data files, a JSON object each.
+    """Return a JSON object for each data file.
 
     Args:
-        paths: As the manifest shall have them.
-        sizes: Bytes.
-        row_counts: All rows, deleted ones too.
-        spec_id: The partition spec of all of them.
-        partitions: A JSON array for each, of the partition's values.
-        metrics: More members of the JSON object for each; may be empty.
+        paths: As the manifest is to have them.
+        sizes: In bytes.
+        row_counts: Physical row counts, deleted rows included.
+        spec_id: The partition spec of all files.
+        partitions: A JSON array of partition values for each file.
+        metrics: More members of the JSON object of each file; may be empty.
     """
     comma = pc.if_else(pc.greater(pc.binary_length(metrics), 0), ",", "")
-    return _joined(
+    return joined(
         f'{{"spec-id":{spec_id},"content":"data","file-format":"parquet","file-path":',
-        json_texts(paths),
+        json_strings(paths),
         ',"partition":',
         partitions,
         ',"file-size-in-bytes":',
@@ -53,7 +54,7 @@ def data_file_texts(
     )
 
 
-def delete_file_texts(
+def delete_file_json(
     paths: pa.Array,
     sizes: NDArray[np.int64],
     row_counts: NDArray[np.int64],
@@ -63,25 +64,25 @@ def delete_file_texts(
     *,
     frames: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
 ) -> pa.Array:
-    """Describe files of position deletes, each for one data file.
+    """Return a JSON object for each file of position deletes, which applies to one data file.
 
     Args:
-        paths: As the manifest shall have them.
+        paths: As the manifest is to have them.
         sizes: Bytes of the whole file.
         row_counts: How many rows each deletes.
-        data_paths: Of whose rows.
-        spec_id: The partition spec of that data file.
-        partitions: Its partition: readers refuse a table where the two differ.
-        frames: Offset and length of the vector in a Puffin file; None for Parquet.
+        data_paths: The data file of each.
+        spec_id: The partition spec of the data files.
+        partitions: The partition of each data file: readers refuse a table where the two differ.
+        frames: Offset and length of each vector in its Puffin file; None for Parquet files.
     """
     kind = "parquet" if frames is None else "puffin"
-    place: tuple[str | pa.Array, ...] = ()
+    content: tuple[str | pa.Array, ...] = ()
     if frames is not None:
         offsets, lengths = map(_numbers, frames)
-        place = (',"content-offset":', offsets, ',"content-size-in-bytes":', lengths)
-    return _joined(
+        content = (',"content-offset":', offsets, ',"content-size-in-bytes":', lengths)
+    return joined(
         f'{{"spec-id":{spec_id},"content":"position-deletes","file-format":"{kind}","file-path":',
-        json_texts(paths),
+        json_strings(paths),
         ',"partition":',
         partitions,
         ',"file-size-in-bytes":',
@@ -89,35 +90,33 @@ def delete_file_texts(
         ',"record-count":',
         _numbers(row_counts),
         ',"referenced-data-file":',
-        json_texts(data_paths),
-        *place,
+        json_strings(data_paths),
+        *content,
         "}",
     )
 
 
-def in_arrays(texts: pa.Array) -> Iterator[str]:
-    """Give JSON arrays of some objects each."""
-    for start in range(0, len(texts), _AT_ONCE):
-        yield f"[{','.join(texts[start : start + _AT_ONCE].to_pylist())}]"
+def json_arrays(objects: pa.Array) -> Iterator[str]:
+    """Yield the JSON objects of a column in JSON arrays of limited length."""
+    for start in range(0, len(objects), _FILES_PER_ARRAY):
+        yield f"[{','.join(objects[start : start + _FILES_PER_ARRAY].to_pylist())}]"
 
 
-def json_texts(texts: pa.Array) -> pa.Array:
-    """Give texts as JSON; mostly this is only a matter of quotes."""
-    texts = texts.cast(pa.large_string())
-    if pc.any(pc.match_substring_regex(texts, r'[\x00-\x1f"\\]')).as_py():
-        return pa.array([json.dumps(text) for text in texts.to_pylist()], pa.large_string())
-    return _joined('"', texts, '"')
+def json_strings(values: pa.Array) -> pa.Array:
+    """Return strings as JSON strings; few need more than quotes around them."""
+    values = values.cast(_STRING)
+    if pc.any(pc.match_substring_regex(values, r'[\x00-\x1f"\\]')).as_py():
+        return pa.array([json.dumps(value) for value in values.to_pylist()], _STRING)
+    return joined('"', values, '"')
+
+
+def joined(*parts: str | pa.Array) -> pa.Array:
+    """Return the concatenation of constants and columns, row by row; null where a part is null."""
+    columns = [
+        pa.scalar(part, _STRING) if isinstance(part, str) else part.cast(_STRING) for part in parts
+    ]
+    return pc.binary_join_element_wise(*columns, pa.scalar("", _STRING))
 
 
 def _numbers(values: NDArray[np.int64] | pa.Array) -> pa.Array:
-    return (values if isinstance(values, pa.Array) else pa.array(values)).cast(pa.large_string())
-
-
-def _joined(*parts: str | pa.Array) -> pa.Array:
-    columns = [
-        pa.scalar(part, pa.large_string())
-        if isinstance(part, str)
-        else part.cast(pa.large_string())
-        for part in parts
-    ]
-    return pc.binary_join_element_wise(*columns, pa.scalar("", pa.large_string()))
+    return (values if isinstance(values, pa.Array) else pa.array(values)).cast(_STRING)

@@ -1,4 +1,4 @@
-"""What a snapshot holds: its live files in bulk, as columns, and its rows as a DataFrame."""
+"""The live files of a snapshot as columns, and its rows as a DataFrame."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from delvec.iceberg.client.failures import explained
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from delvec.iceberg.client.catalog import IcebergTable
+    from delvec.iceberg.client.catalog import LoadedTable
 
-__all__ = ["LiveFiles", "live_files", "rows_of"]
+__all__ = ["SnapshotFiles", "snapshot_files", "snapshot_rows"]
 
-_FEW: Final = 500  # names that fit into a condition; more are joined
+_MOST_IN_CONDITION: Final = 500  # paths in one IN condition; more are joined
 _COLUMNS: Final = (
     "content",
     "file_path",
@@ -29,59 +29,61 @@ _COLUMNS: Final = (
     "content_offset",
     "content_size_in_bytes",
 )
-_DATA: Final = 0  # the content of a data file
+_DATA: Final = 0  # the `content` of a data file
 
 
 @dataclass(frozen=True, eq=False)
-class LiveFiles:
-    """The files of a snapshot, as columns.
+class SnapshotFiles:
+    """The live files of a snapshot, in columns.
 
     Attributes:
-        data: Path, physical rows (`record_count`) and bytes of each data file.
-        deletes: What data file each delete file is for, where its vector is, how many rows it
-            marks (`record_count`).
+        data: Path, physical row count (`record_count`) and size of each data file.
+        deletes: Each delete file: its data file, where its vector is, and how many rows it deletes
+            (`record_count`).
     """
 
     data: pa.Table
     deletes: pa.Table
 
 
-def live_files(table: IcebergTable, snapshot_id: int, paths: pa.Array | None = None) -> LiveFiles:
-    """List data files and delete files, by one query of Spark's.
+def snapshot_files(
+    table: LoadedTable, snapshot_id: int, paths: pa.Array | None = None
+) -> SnapshotFiles:
+    """Return the data files and delete files of a snapshot, by one Spark query.
 
     Args:
-        table: Of which.
-        snapshot_id: The snapshot, of any branch.
-        paths: Only data files of these names, and the delete files that name one of them. Spark
-            reads all manifests all the same, in the JVM; what comes to Python grows with what is
+        table: The table.
+        snapshot_id: A snapshot of any branch.
+        paths: Return only data files of these paths, and delete files that reference one of them.
+            Spark reads all manifests in any case, in the JVM; memory in Python grows with what is
             found.
     """
     with explained(str(table.name)):
         found = _as_of(table, f"{table.name}.files", snapshot_id).select(*_COLUMNS)
         if paths is not None:
             found = _restricted(found, paths)
-        listed = found.toArrow()
-    is_data = pc.equal(listed.column("content"), _DATA)
-    return LiveFiles(listed.filter(is_data), listed.filter(pc.invert(is_data)))
+        files = found.toArrow()
+    is_data = pc.equal(files.column("content"), _DATA)
+    return SnapshotFiles(files.filter(is_data), files.filter(pc.invert(is_data)))
 
 
-def rows_of(table: IcebergTable, snapshot_id: int) -> DataFrame:
-    """Read the rows of a snapshot, of any branch, with the schema that it was made with."""
+def snapshot_rows(table: LoadedTable, snapshot_id: int) -> DataFrame:
+    """Return the rows of a snapshot of any branch, in the schema of that snapshot."""
     with explained(str(table.name)):
         return _as_of(table, str(table.name), snapshot_id)
 
 
-def _as_of(table: IcebergTable, relation: str, snapshot_id: int) -> DataFrame:
+def _as_of(table: LoadedTable, relation: str, snapshot_id: int) -> DataFrame:
     table.spark.catalog.refreshTable(str(table.name))
     return table.spark.sql(f"SELECT * FROM {relation} VERSION AS OF {snapshot_id:d}")  # noqa: S608
 
 
 def _restricted(found: DataFrame, wanted: pa.Array) -> DataFrame:
-    # Of a data file this is its own name; a delete file for several names none.
-    named = F.when(F.col("content") == _DATA, F.col("file_path")).otherwise(
+    # The data file that an entry is about; null for a delete file of several data files.
+    data_path = F.when(F.col("content") == _DATA, F.col("file_path")).otherwise(
         F.col("referenced_data_file")
     )
-    if len(wanted) <= _FEW:
-        return found.where(named.isin(wanted.to_pylist()))
+    if len(wanted) <= _MOST_IN_CONDITION:
+        return found.where(data_path.isin(wanted.to_pylist()))
     names = found.sparkSession.createDataFrame(pa.table({"name": wanted.cast(pa.string())}))
-    return found.join(F.broadcast(names), named == F.col("name"), "left_semi")
+    return found.join(F.broadcast(names), data_path == F.col("name"), "left_semi")

@@ -1,4 +1,4 @@
-"""What Iceberg's table metadata says, parsed once from its JSON: no call to Java per question."""
+"""Iceberg's table metadata, parsed once from its JSON, so that a lookup costs no call to Java."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 __all__ = ["MAIN", "IcebergSnapshot", "Ref", "TableMetadata"]
 
 MAIN: Final = "main"
-_NONE: Final = -1
+_NO_PARENT: Final = -1
 
 
 @dataclass(frozen=True)
 class IcebergSnapshot:
-    """One snapshot, without its files."""
+    """A snapshot, without its files."""
 
     id: int
     parent_id: int | None
@@ -27,8 +27,24 @@ class IcebergSnapshot:
 
     @property
     def operation(self) -> str | None:
-        """What kind of commit made it: append, delete, overwrite or replace."""
+        """The kind of commit: append, delete, overwrite or replace."""
         return self.summary.get("operation")
+
+    @property
+    def deleted_rows(self) -> int:
+        """Rows that position deletes and vectors mark, by the summary."""
+        return int(self.summary.get("total-position-deletes", 0))
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that are left, by the summary; equality deletes are not counted."""
+        return int(self.summary.get("total-records", 0)) - self.deleted_rows
+
+    @property
+    def data_file_count(self) -> int | None:
+        """Data files, by the summary; None if it does not tell."""
+        found = self.summary.get("total-data-files")
+        return None if found is None else int(found)
 
 
 @dataclass(frozen=True)
@@ -41,11 +57,11 @@ class Ref:
 
 @dataclass(frozen=True)
 class TableMetadata:
-    """The state of a table. Grows with its snapshots: about 1 kB for each.
+    """The metadata of a table; takes about 1 kB of memory for each snapshot.
 
     Attributes:
-        schema: The current schema, as Iceberg writes it in JSON.
-        spec: The default partition spec, as Iceberg writes it in JSON.
+        schema: The current schema, in Iceberg's JSON form.
+        spec: The default partition spec, in Iceberg's JSON form.
     """
 
     uuid: str
@@ -60,7 +76,7 @@ class TableMetadata:
 
     @classmethod
     def from_json(cls, text: str) -> TableMetadata:
-        """Read what `TableMetadataParser.toJson` gives."""
+        """Parse the result of `TableMetadataParser.toJson`."""
         value = json.loads(text)
         schemas = {schema["schema-id"]: schema for schema in value["schemas"]}
         specs = {spec["spec-id"]: spec for spec in value["partition-specs"]}
@@ -81,12 +97,12 @@ class TableMetadata:
         )
 
     def head(self, ref: str = MAIN) -> IcebergSnapshot | None:
-        """Give the snapshot that a branch or a tag stands at; None if there is none."""
+        """Return the snapshot that a ref points to; None if there is no such ref."""
         found = self.refs.get(ref)
         return None if found is None else self.snapshots[found.snapshot_id]
 
     def ancestors(self, ref: str = MAIN) -> Iterator[IcebergSnapshot]:
-        """Give the snapshots of a branch, newest first, as far back as they are kept."""
+        """Yield the snapshots of a branch, newest first, as far back as they are retained."""
         snapshot = self.head(ref)
         while snapshot is not None:
             yield snapshot
@@ -95,10 +111,10 @@ class TableMetadata:
 
 
 def _snapshot(value: Mapping[str, Any]) -> IcebergSnapshot:
-    parent = value.get("parent-snapshot-id", _NONE)
+    parent = value.get("parent-snapshot-id", _NO_PARENT)
     return IcebergSnapshot(
         value["snapshot-id"],
-        None if parent == _NONE else parent,
+        None if parent == _NO_PARENT else parent,
         value["timestamp-ms"],
         value.get("summary", {}),
         value.get("schema-id"),

@@ -1,0 +1,132 @@
+"""The Iceberg table that is converted into, as it was when the plan was made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from delvec.conversion.copies.placing import copy_paths
+from delvec.conversion.planning.progress import NAME_MAPPING
+from delvec.conversion.planning.target_files import NO_FILES, list_target_files, target_paths
+from delvec.conversion.vectors.known_ids import stored_ids
+from delvec.errors import PlanError
+from delvec.spark.storage import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from delvec.conversion.planning.target_files import TargetFiles
+    from delvec.iceberg.client.catalog import LoadedTable, TableName
+    from delvec.storage import Storage
+
+__all__ = ["Target", "TargetLayout", "target_format_version"]
+
+_NEWEST_FORMAT: Final = 3
+
+
+@dataclass(frozen=True)
+class TargetLayout:
+    """Schema, partition spec and name mapping of a target; empty for a new one.
+
+    Attributes:
+        schema: In Iceberg's JSON form; None for a new table.
+        last_column_id: The highest field id that was ever used.
+        spec: The partition spec, in Iceberg's JSON form; None for a new table.
+        mapping: The name mapping.
+    """
+
+    schema: Mapping[str, Any] | None = None
+    last_column_id: int = 0
+    spec: Mapping[str, Any] | None = None
+    mapping: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target, whether it exists or not.
+
+    Attributes:
+        table: The table; None if it does not exist yet.
+        format_version: Of Iceberg's format: that of the table, or that of the one to be created.
+    """
+
+    spark: SparkSession
+    name: TableName
+    table: LoadedTable | None
+    format_version: int
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table properties; none of a table that does not exist."""
+        return {} if self.table is None else self.table.metadata.properties
+
+    @property
+    def layout(self) -> TargetLayout:
+        """Schema, partition spec and name mapping."""
+        if self.table is None:
+            return TargetLayout()
+        metadata = self.table.metadata
+        mapping = json.loads(self.properties.get(NAME_MAPPING, "[]"))
+        return TargetLayout(metadata.schema, metadata.last_column_id, metadata.spec, mapping)
+
+    @cached_property
+    def storage(self) -> Storage:
+        """The location of a table that exists."""
+        if self.table is None:
+            raise AssertionError("the target does not exist")
+        return open_storage(self.spark, self.table.metadata.location)
+
+    @property
+    def location(self) -> str | None:
+        """Where the table is; None if it does not exist."""
+        return None if self.table is None else self.storage.root
+
+    def possible_paths(self, root: str, paths: pa.Array) -> pa.Array:
+        """Return the paths that data files may have in the target: shared ones, then copies.
+
+        Args:
+            root: The path or URI of the Delta table.
+            paths: Decoded paths of its files.
+        """
+        shared = target_paths(root, paths)
+        return pa.concat_arrays([shared, copy_paths(shared, self.location)])
+
+    def files(self, paths: pa.Array | None) -> TargetFiles:
+        """Return the files of `main`: those of some paths, or all of them for None."""
+        head = None if self.table is None else self.table.metadata.head()
+        if self.table is None or head is None or (paths is not None and not len(paths)):
+            return NO_FILES
+        return list_target_files(self.table, head.id, paths, self._vector_ids)
+
+    def _vector_ids(self, deletes: pa.Table) -> pa.Array:
+        columns = ("file_path", "content_offset", "file_format")
+        paths, offsets, formats = (deletes.column(name).combine_chunks() for name in columns)
+        return stored_ids(paths, offsets, formats, self.storage)
+
+
+def target_format_version(name: TableName, table: LoadedTable | None, wanted: int | None) -> int:
+    """Return the format version of a target.
+
+    Args:
+        name: The target.
+        table: The table; None if it does not exist.
+        wanted: The format version that was asked for, if any.
+
+    Raises:
+        PlanError: The table has another format version than the one asked for.
+    """
+    if table is None:
+        return wanted or _NEWEST_FORMAT
+    found = table.metadata.format_version
+    if wanted not in (None, found):
+        raise PlanError(
+            f"{name} has format {found}, not {wanted}",
+            hint="omit format_version, or convert into another table",
+        )
+    return found

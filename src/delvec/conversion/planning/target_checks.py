@@ -1,0 +1,91 @@
+"""Whether a target can be continued: whose it is, who else has changed it, what it was reset to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delvec.conversion.planning.commit_facts import commit_facts
+from delvec.conversion.planning.progress import SOURCE_ID, SOURCE_VERSION, source_id
+from delvec.conversion.planning.target_files import list_target_files, without_ids
+from delvec.errors import PlanError
+
+if TYPE_CHECKING:
+    from delvec.conversion.options import Foreign
+    from delvec.conversion.planning.progress import Progress
+    from delvec.conversion.planning.target import Target
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.iceberg.client.catalog import LoadedTable
+
+__all__ = [
+    "foreign_note",
+    "is_another_history",
+    "require_same_source",
+    "rollback_note",
+    "same_files_since",
+]
+
+
+def require_same_source(target: Target, source: Snapshot) -> None:
+    """Refuse a target that was not converted from this source.
+
+    Raises:
+        PlanError: With what the target was made from.
+    """
+    expected = source_id(source.metadata, source.table)
+    found = target.properties.get(SOURCE_ID)
+    if found != expected:
+        origin = f"was made from table {found}" if found else "was not made by a conversion"
+        raise PlanError(
+            f"{target.name} {origin}, not from {source.table} ({expected})",
+            hint="convert into another table, or drop that one first",
+        )
+
+
+def same_files_since(table: LoadedTable, progress: Progress) -> bool:
+    """Tell whether commits after the last conversion left all files and deletes as they were.
+
+    Lists the files of two snapshots.
+    """
+    head = table.metadata.head()
+    if head is None:
+        return False
+    now, then = (
+        list_target_files(table, snapshot_id, None, without_ids)
+        for snapshot_id in (head.id, progress.snapshot.id)
+    )
+    return now.same_files(then)
+
+
+def foreign_note(target: Target, progress: Progress | None, foreign: Foreign) -> str:
+    """Return a note that changes of others are overwritten.
+
+    Raises:
+        PlanError: They are to be refused.
+    """
+    since = "" if progress is None else f" since version {progress.version} was converted"
+    if foreign == "refuse":
+        raise PlanError(
+            f"others have changed files of {target.name}{since}",
+            hint="their changes are lost if you pass foreign='overwrite'"
+            " (--overwrite-foreign): the target then gets what the source says",
+        )
+    return f"others have changed files of {target.name}{since}: taken back"
+
+
+def is_another_history(source: Snapshot, progress: Progress) -> bool:
+    """Tell whether the converted version of the source was replaced by another commit since.
+
+    A source that was restored from a copy counts on from an older version.
+    """
+    if progress.transaction_id is None or progress.version > source.version:
+        return False
+    now = commit_facts(source, progress.version).transaction_id
+    return now is not None and now != progress.transaction_id
+
+
+def rollback_note(target: Target, progress: Progress | None) -> tuple[str, ...]:
+    """Return a note if the target was rolled back to an older snapshot."""
+    newest = target.properties.get(SOURCE_VERSION, "")
+    if progress is None or not newest.isdecimal() or int(newest) <= progress.version:
+        return ()
+    return (f"{target.name} was rolled back from version {newest} to {progress.version}",)
