@@ -67,10 +67,10 @@ def test_the_difference_applied_to_the_target_gives_the_source(
     names, kept = list(source), list(held)
     for path in chosen(kept, found.gone):
         del left[path]
-    for path in chosen(kept, found.unmarked):
+    for path in chosen(kept, found.old_vectors):
         assert left[path] is not None
         left[path] = None
-    for path in chosen(names, found.marked):
+    for path in chosen(names, found.new_vectors):
         assert left[path] is None  # one vector for a file, never two
         left[path] = source[path]
     for path in chosen(names, found.added):

@@ -227,7 +227,10 @@ def test_what_is_staged_is_seen_on_its_branch_alone_until_it_is_published(
     second = file_of(tmp_path, 4, 5)
     key, vector = vector_of(tmp_path, first, 0, 2)
     change = RowChange(
-        described(tmp_path, second), vector, marked_data=pa.array([first]), summary={"why": "test"}
+        described(tmp_path, second),
+        vector,
+        data_with_new_deletes=pa.array([first]),
+        summary={"why": "test"},
     )
     more = staged(spark, name, table, change)
     assert ids(spark, str(name)) == [1, 2, 3]

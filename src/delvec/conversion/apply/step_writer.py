@@ -159,7 +159,7 @@ def _write_step(
         delete_files=deletes,
         removed_data=step.before.paths.take(pa.array(step.difference.gone)),
         removed_deletes=_removed_deletes(step, keys),
-        marked_data=step.paths.take(pa.array(step.difference.marked)),
+        data_with_new_deletes=step.paths.take(pa.array(step.difference.new_vectors)),
         summary=snapshot_summary(step.facts, step.files.metadata, step.files.root, step.mode),
     )
     per_version = destination.options.history == "per-version"
@@ -237,7 +237,7 @@ def _removed_deletes(step: PlannedStep, written: Mapping[str, str]) -> pa.Array:
         step: The step.
         written: The keys of delete files that earlier steps wrote, by data path.
     """
-    stale = np.concatenate([step.difference.gone, step.difference.unmarked])
+    stale = np.concatenate([step.difference.gone, step.difference.old_vectors])
     keys = step.before.keys.take(pa.array(stale)).drop_null()
     if written:
         known = [

@@ -170,18 +170,18 @@ def _possible_ids(
     files: FileSet, before: TargetFiles, source: Snapshot, format_version: int
 ) -> list[pa.Array]:
     """Return all ids that the vectors of these files may have in the target, a column for each."""
-    marked = files.has_vector
-    if not marked.any() or not len(before):
+    has_vector = files.has_vector
+    if not has_vector.any() or not len(before):
         return []
-    chosen = files.select(marked)
+    chosen = files.select(has_vector)
     ids = vector_ids_of(chosen)
     forms = [ids]
     if format_version == 2:
         forms.append(digest(ids))
     elif pc.any(pc.match_substring(before.ids, ".bin@")).as_py():
         forms.append(referenced_keys(chosen, source.storage))
-    order = np.cumsum(marked) - 1
-    at = pa.array(order, mask=~marked)
+    order = np.cumsum(has_vector) - 1
+    at = pa.array(order, mask=~has_vector)
     return [column.take(at) for column in forms]
 
 

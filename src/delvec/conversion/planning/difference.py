@@ -56,12 +56,12 @@ class Difference:
         return np.flatnonzero(self.codes == _ADD)
 
     @property
-    def marked(self) -> NDArray[np.int64]:
+    def new_vectors(self) -> NDArray[np.int64]:
         """Indexes of the source's files that the target has and that get a new vector."""
         return np.flatnonzero((self.codes == _VECTOR_ADD) | (self.codes == _VECTOR_REPLACE))
 
     @property
-    def unmarked(self) -> NDArray[np.int64]:
+    def old_vectors(self) -> NDArray[np.int64]:
         """Indexes of the target's files that stay while their vector is removed."""
         stale = (self.codes == _VECTOR_REPLACE) | (self.codes == _VECTOR_DROP)
         places: NDArray[np.int64] = self.places[stale]
@@ -75,13 +75,13 @@ class Difference:
 
 
 def differ(
-    paths: pa.Array, marked: NDArray[np.bool_], ids: Sequence[pa.Array], target: TargetFiles
+    paths: pa.Array, has_vector: NDArray[np.bool_], ids: Sequence[pa.Array], target: TargetFiles
 ) -> Difference:
     """Compare files by path and vector.
 
     Args:
         paths: The files of the source, by their paths in the target; each once.
-        marked: Which of them have a vector.
+        has_vector: Which of them have a vector.
         ids: The ids that their vectors may have in the target, a column for each form of id; one
             equal id suffices.
         target: The target's files among these, or all of its files.
@@ -100,15 +100,15 @@ def differ(
     at = pc.index_in(paths, value_set=target.paths)
     places = pc.fill_null(at, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     there = places >= 0
-    has = np.zeros(len(paths), dtype=np.bool_)
-    has[there] = target.keys.is_valid().to_numpy(zero_copy_only=False)[places[there]]
+    had = np.zeros(len(paths), dtype=np.bool_)
+    had[there] = target.keys.is_valid().to_numpy(zero_copy_only=False)[places[there]]
     equal = _equal(ids, target.ids.take(pa.array(places, mask=~there)))
     codes = np.full(len(paths), _ADD, dtype=np.int8)
-    codes[there & marked & has] = _VECTOR_REPLACE
-    codes[there & marked & has & equal] = _KEEP
-    codes[there & marked & ~has] = _VECTOR_ADD
-    codes[there & ~marked & has] = _VECTOR_DROP
-    codes[there & ~marked & ~has] = _KEEP
+    codes[there & has_vector & had] = _VECTOR_REPLACE
+    codes[there & has_vector & had & equal] = _KEEP
+    codes[there & has_vector & ~had] = _VECTOR_ADD
+    codes[there & ~has_vector & had] = _VECTOR_DROP
+    codes[there & ~has_vector & ~had] = _KEEP
     gone = np.ones(len(target), dtype=np.bool_)
     gone[places[there]] = False
     return Difference(codes, places, np.flatnonzero(gone))

@@ -71,7 +71,7 @@ def source_id(metadata: Metadata, root: str) -> str:
 
 
 def find_progress(target: TableMetadata) -> Progress | None:
-    """Return how far the target's main branch is; None if no snapshot of it tells."""
+    """Return how far the target's main branch is; None if no snapshot records it."""
     owner = target.properties.get(SOURCE_ID)
     for depth, snapshot in enumerate(target.ancestors()):
         version = snapshot.summary.get(SOURCE_VERSION, "")

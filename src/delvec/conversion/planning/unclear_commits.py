@@ -1,4 +1,4 @@
-"""Commits that do not say what became of a file, so that whole versions have to be compared."""
+"""Commits that leave open what became of a file, so that whole versions have to be compared."""
 
 from __future__ import annotations
 

@@ -85,20 +85,20 @@ def vector_places(files: FileSet) -> VectorPlaces:
     """
     if not files.has_vector.all():
         raise AssertionError("a file has no vector")
-    kind, text, offset, size, count = (
+    kind, path, offset, size, count = (
         pc.struct_field(files.vectors, name)
         for name in ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
     )
     sizes, counts = _numbers(size, -1), _numbers(count, -1)
     # Only null is an absent offset, so that a forged -1 is refused.
     starts = _numbers(offset, _FIRST_OFFSET)
-    sound = pc.and_(pc.is_in(kind, pa.array(["u", "p", "i"], kind.type)), text.is_valid())
+    sound = pc.and_(pc.is_in(kind, pa.array(["u", "p", "i"], kind.type)), path.is_valid())
     fits = (starts >= 0) & (starts < _INT_LIMIT) & (sizes >= 0) & (sizes < _INT_LIMIT)
     fits &= (counts > 0) & sound.to_numpy(zero_copy_only=False)
     if not fits.all():
         _refuse(files, int(np.argmin(fits)))
     _ = files.live_rows  # refuses cardinalities of more rows than there are
-    homes, home = _homes(files, kind, text)
+    homes, home = _homes(files, kind, path)
     ids = vector_ids(files.vectors)
     return VectorPlaces(files, homes, home, starts, sizes + FRAME_OVERHEAD, counts, ids)
 
@@ -139,11 +139,11 @@ def _numbers(column: pa.Array, absent: int) -> NDArray[np.int64]:
 
 
 def _homes(
-    files: FileSet, kind: pa.Array, text: pa.Array
+    files: FileSet, kind: pa.Array, path: pa.Array
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the distinct files of vectors, and the index of each vector's file."""
     is_inline = pc.equal(kind, "i")
-    named = pc.if_else(is_inline, "", pc.binary_join_element_wise(kind, text, ""))
+    named = pc.if_else(is_inline, "", pc.binary_join_element_wise(kind, path, ""))
     encoded = named.dictionary_encode()
     codes = encoded.indices.to_numpy().astype(np.int64)
     homes: dict[str, int] = {}

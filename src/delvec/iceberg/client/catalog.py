@@ -153,5 +153,5 @@ def _loaded(spark: SparkSession, name: TableName) -> LoadedTable:
     handle = catalog.loadTable(identifier)
     handle.refresh()  # catalogs cache tables
     current = handle.operations().current()
-    text = iceberg_view(spark).TableMetadataParser.toJson(current)
-    return LoadedTable(spark, name, handle, TableMetadata.from_json(text))
+    metadata = iceberg_view(spark).TableMetadataParser.toJson(current)
+    return LoadedTable(spark, name, handle, TableMetadata.from_json(metadata))

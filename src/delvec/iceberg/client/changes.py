@@ -31,7 +31,7 @@ class RowChange:
         removed_data: Paths of data files to remove.
         removed_deletes: Delete files to remove: `path@offset` for a vector in a Puffin file, else
             the path.
-        marked_data: Paths of data files of the table that get new deletes.
+        data_with_new_deletes: Paths of data files of the table that get new deletes.
         summary: Additional entries of the snapshot's summary.
     """
 
@@ -39,7 +39,7 @@ class RowChange:
     delete_files: pa.Array = field(default_factory=_no_files)
     removed_data: pa.Array = field(default_factory=_no_files)
     removed_deletes: pa.Array = field(default_factory=_no_files)
-    marked_data: pa.Array = field(default_factory=_no_files)
+    data_with_new_deletes: pa.Array = field(default_factory=_no_files)
     summary: Mapping[str, str] = field(default_factory=dict)
 
 

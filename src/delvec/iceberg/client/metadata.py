@@ -32,7 +32,7 @@ class IcebergSnapshot:
 
     @property
     def deleted_rows(self) -> int:
-        """Rows that position deletes and vectors mark, by the summary."""
+        """Rows that position deletes and vectors delete, by the summary."""
         return int(self.summary.get("total-position-deletes", 0))
 
     @property
@@ -75,9 +75,9 @@ class TableMetadata:
     refs: Mapping[str, Ref]
 
     @classmethod
-    def from_json(cls, text: str) -> TableMetadata:
+    def from_json(cls, metadata: str) -> TableMetadata:
         """Parse the result of `TableMetadataParser.toJson`."""
-        value = json.loads(text)
+        value = json.loads(metadata)
         schemas = {schema["schema-id"]: schema for schema in value["schemas"]}
         specs = {spec["spec-id"]: spec for spec in value["partition-specs"]}
         refs = {

@@ -44,8 +44,8 @@ def row_delta(
     target = transaction.table()
     specs = target.specs()
     delta = transaction.newRowDelta().toBranch(branch)
-    for described in (change.data_files, change.delete_files):
-        for array in json_arrays(described):
+    for files in (change.data_files, change.delete_files):
+        for array in json_arrays(files):
             java.add(delta, specs, array)
     for remove, names in (
         (java.removeRows, change.removed_data),
@@ -62,8 +62,8 @@ def row_delta(
             )
     if head is not None:
         delta = delta.validateFromSnapshot(head).validateDeletedFiles()
-        if len(change.marked_data):
-            java.requireDataFiles(delta, _SEPARATOR.join(change.marked_data.to_pylist()))
+        if len(change.data_with_new_deletes):
+            java.requireDataFiles(delta, _SEPARATOR.join(change.data_with_new_deletes.to_pylist()))
     for key, value in change.summary.items():
         delta = delta.set(key, value)
     return delta
