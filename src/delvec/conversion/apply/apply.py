@@ -45,7 +45,7 @@ __all__ = ["Figures", "apply_steps"]
 _LOG = logging.getLogger("delvec")
 _DAY_MS: Final = 24 * 3600 * 1000
 _PHASES: Final = ("vectors", "stage", "verify", "publish")
-BRANCH_PREFIX: Final = "delvec-convert-"
+_BRANCH_PREFIX: Final = "delvec-convert-"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def apply_steps(
             written = write_steps(planned.steps, _first_schema(planned, target), destination)
         with phase("stage"):
             properties = staged_properties(planned, source, target, zone)
-            branch = BRANCH_PREFIX + uuid4().hex
+            branch = _BRANCH_PREFIX + uuid4().hex
             prepared = prepare(opened, branch, written.snapshots, properties)
             staged = _stage(prepared, uncommitted)
     if verify != "none":
@@ -195,7 +195,7 @@ def _stale_branches(staged: Staged) -> list[str]:
     return [
         name
         for name, ref in metadata.refs.items()
-        if name.startswith(BRANCH_PREFIX)
+        if name.startswith(_BRANCH_PREFIX)
         and name != staged.branch
         and metadata.snapshots[ref.snapshot_id].timestamp_ms < now - _DAY_MS
     ]
