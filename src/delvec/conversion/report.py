@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from delvec.report.figures import counted, listed, size, visible
-from delvec.report.rendered import Rendered, Summary, document
+from delvec.report.rendered import ChangeReport, Summary
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from delvec.report.rendered import Line
 
@@ -18,14 +18,14 @@ __all__ = ["ConversionReport"]
 
 
 @dataclass(frozen=True)
-class ConversionReport(Rendered):
+class ConversionReport(ChangeReport):
     """What a conversion did; prints as a summary, also on terminals and in notebooks.
 
     >>> print(ConversionReport("/lake/orders", "ice.db.orders", 3, 12, 7, files_added=2))
     /lake/orders -> ice.db.orders: version 12 (from 3)
       files  2 added
 
-    Attributes:
+    Attributes, beside those of all reports (`ChangeReport`):
         source: The Delta table.
         target: The Iceberg table.
         start_version: The version that the target held before; None if it held none.
@@ -42,14 +42,10 @@ class ConversionReport(Rendered):
         vectors_added: Vectors of files that had none, new files included.
         vectors_replaced: Vectors that replace older ones.
         vectors_dropped: Vectors that were removed while their data file stayed.
-        vector_bytes: Bytes of the files of vectors that were written.
-        vector_files: How many of these files.
         rows: Live rows of the target.
         deleted_rows: Deleted rows in its files.
         verified: How the result was verified: `counts`, `rows` or `none`.
         requests: Requests of the driver itself; not those of Spark and Iceberg.
-        phases: Seconds by phase, in order.
-        notes: What users should know, in sentences.
     """
 
     source: str
@@ -68,18 +64,10 @@ class ConversionReport(Rendered):
     vectors_added: int = 0
     vectors_replaced: int = 0
     vectors_dropped: int = 0
-    vector_bytes: int = 0
-    vector_files: int = 0
     rows: int = 0
     deleted_rows: int = 0
     verified: str = "none"
     requests: RequestCounts = field(default_factory=RequestCounts)
-    phases: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON document."""
-        return document(self)
 
     def brief(self) -> str:
         """Return what happened in one line.

@@ -13,7 +13,7 @@ from delvec.report.figures import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Line", "Rendered", "Summary", "document"]
+__all__ = ["ChangeReport", "Line", "Rendered", "Summary", "document"]
 
 Line: TypeAlias = tuple[str, str]
 """A line of text and its style."""
@@ -41,6 +41,30 @@ class Rendered(ABC):
 
     def __rich_measure__(self, console: Any, options: Any) -> Any:  # noqa: ANN401
         return console.measure(console.render_str(str(self), **_AS_IT_IS), options=options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeReport(Rendered):
+    """What every report of a changed table tells, whatever the change was.
+
+    Attributes:
+        vector_bytes: The size of the files of vectors that were written.
+        vector_files: How many of these files.
+        phases: Seconds by phase, in order.
+        notes: What users should know, in sentences.
+    """
+
+    vector_bytes: int = 0
+    vector_files: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a document for programs: what is particular to the change first."""
+        shared = {each.name for each in fields(ChangeReport)}
+        found = document(self)
+        particular = {name: value for name, value in found.items() if name not in shared}
+        return {**particular, **found}
 
 
 @dataclass(frozen=True)

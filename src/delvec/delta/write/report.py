@@ -6,14 +6,14 @@ A report is a few figures, whatever the size of the table.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from delvec.report.figures import counted, listed, size, sizes, visible
-from delvec.report.rendered import Rendered, Summary, document
+from delvec.report.rendered import ChangeReport, Summary
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from delvec.report.rendered import Line
 
@@ -21,14 +21,14 @@ __all__ = ["WriteReport"]
 
 
 @dataclass(frozen=True)
-class WriteReport(Rendered):
+class WriteReport(ChangeReport):
     """What a write did; prints as text, and renders in terminals and notebooks.
 
     >>> print(WriteReport("DELETE", "/lake/orders", 12, rows_deleted=1204, vectors_added=3))
     DELETE on /lake/orders: version 12, 1,204 rows deleted
       vectors  3 added
 
-    Attributes:
+    Attributes, beside those of all reports (`ChangeReport`):
         operation: Its name in the history, such as DELETE or SET TBLPROPERTIES.
         table: Where the table is.
         version: The version that was committed; None if there was none.
@@ -46,15 +46,11 @@ class WriteReport(Rendered):
         vectors_removed: Vectors of removed files.
         bytes_added: The size of the added data files.
         bytes_removed: The size of the removed data files.
-        vector_bytes: The size of the new vectors.
-        vector_files: The files that hold the new vectors.
         change_files: Files of the change data feed.
         requests: Requests of the driver to the store; those of Spark are not counted.
-        phases: Seconds by phase, in order.
         attempts: How often a commit was attempted.
         reconciled: Files whose vector was united with that of a concurrent commit.
         scans: How often rows of the table were scanned for matches.
-        notes: Remarks, in sentences.
     """
 
     operation: str
@@ -74,19 +70,11 @@ class WriteReport(Rendered):
     vectors_removed: int = 0
     bytes_added: int = 0
     bytes_removed: int = 0
-    vector_bytes: int = 0
-    vector_files: int = 0
     change_files: int = 0
     requests: RequestCounts = field(default_factory=RequestCounts)
-    phases: Mapping[str, float] = field(default_factory=dict)
     attempts: int = 1
     reconciled: int = 0
     scans: int = 0
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a document for programs."""
-        return document(self)
 
     def _lines(self) -> Iterator[Line]:
         return Summary(
