@@ -333,7 +333,7 @@ def test_a_copy_that_cannot_be_finished_is_not_there(
 ) -> None:
     pair = source.pairs(tmp_path)[0]
     monkeypatch.setattr("delvec.conversion.copies.write_copies._Hadoop.copy", lambda *_: None)
-    with pytest.raises(StorageError, match="a copy is not whole"):
+    with pytest.raises(StorageError, match="a copy is incomplete"):
         copy_with_ids(spark, *pair, source.target.ids)
     assert list(tmp_path.iterdir()) == []
 

@@ -330,7 +330,7 @@ def test_a_forged_size_is_refused_before_memory_is_taken_for_it(tmp_path: Path, 
     ("change", "message"),
     [
         ({"cardinality": 1001}, r"part-1\.parquet marks more rows than there are"),
-        ({"cardinality": 0}, r"marks no rows .*part-1\.parquet in "),
+        ({"cardinality": 0}, r"cardinality in the log is not positive .*part-1\.parquet in "),
         ({"cardinality": -5}, "cardinality .* out of bounds"),
         ({"sizeInBytes": -1}, r"sizeInBytes .* out of bounds in the entry of part-1\.parquet"),
         ({"offset": -1}, r"offset .* out of bounds in the entry of part-1\.parquet"),

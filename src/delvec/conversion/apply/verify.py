@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["verify_counts", "verify_rows", "verify_total"]
 
 _SHOWN: Final = 5
-_HINT: Final = (
-    "the target still holds what it held before; please report this with the plan of the conversion"
-)
+_HINT: Final = "the target is unchanged; please report this with the plan of the conversion"
 
 
 def verify_counts(staged: Staged, expected: TargetFiles, paths: pa.Array | None) -> None:
@@ -60,7 +58,7 @@ def verify_counts(staged: Staged, expected: TargetFiles, paths: pa.Array | None)
     ]
     if files:
         raise VerificationError(
-            f"{staged.table.name} would not hold what the source says of {_some(files)}",
+            f"{staged.table.name} would not be equal to the source in {_some(files)}",
             files=files,
             expected=_counts(expected),
             found=_counts(found),
@@ -102,7 +100,7 @@ def verify_rows(staged: Staged, source: DataFrame) -> None:
             return
         files = _differing(source, target)
     raise VerificationError(
-        f"{staged.table.name} would not read as the source does; files that differ: {_some(files)}",
+        f"{staged.table.name} would not have the source's rows; files that differ: {_some(files)}",
         files=files,
         expected=f"{sums[0][0]:,} rows with hash {sums[0][1]}",
         found=f"{sums[1][0]:,} rows with hash {sums[1][1]}",

@@ -222,7 +222,7 @@ class _Hadoop(NamedTuple):
                 yield out
                 out.write(ending)
                 written = int(out.getPos())
-            _require_whole(name, written, data + len(ending))
+            _require_complete(name, written, data + len(ending))
             if not system.rename(temporary, path):
                 self._require_twin(name, data, ending)
                 system.delete(temporary, False)
@@ -238,10 +238,10 @@ class _Hadoop(NamedTuple):
             raise StorageError(f"the store refused the name of a copy: {name}", uri=name)
 
 
-def _require_whole(name: str, written: int, expected: int) -> None:
+def _require_complete(name: str, written: int, expected: int) -> None:
     if written != expected:
         raise StorageError(
-            f"a copy is not whole: {name} got {written} bytes, expected {expected}",
+            f"a copy is incomplete: {name} got {written} bytes, expected {expected}",
             uri=name,
             hint="did somebody change the source meanwhile? Try again",
         )

@@ -123,7 +123,7 @@ def _commits_after(snapshot: Snapshot, start: int) -> list[JsonActions] | None:
 
 
 def _is_readable(table: str, actions: JsonActions) -> bool:
-    """Tell whether the table is readable after a commit; otherwise files may be hidden from us."""
+    """Tell whether the table is readable after a commit; if not, files may be missing."""
     protocol, _ = state_set_by(actions)
     if protocol is None:
         return True

@@ -80,7 +80,7 @@ class PlannedStep:
 
     @cached_property
     def vector_rows(self) -> NDArray[np.int64]:
-        """Indexes of the files whose vector is written: of new files, and new ones of others."""
+        """Indexes of the files whose vector is written: new files with one, and changed ones."""
         added = self.difference.added
         fresh = added[self.files.has_vector[added]]
         return np.union1d(fresh, self.difference.new_vectors)

@@ -163,9 +163,9 @@ def _homes(
 def _refuse(files: FileSet, row: int) -> None:
     descriptor = files.descriptor(row)
     error = FormatError(
-        "a deletion vector has bytes, but by the log it marks no rows",
+        "a deletion vector has bytes, but its cardinality in the log is not positive",
         path=descriptor.file_path if descriptor else None,
-        expected="1 row or more",
+        expected="1 or more",
         found=descriptor.cardinality if descriptor else None,
     )
     raise blamed(error, files, row)

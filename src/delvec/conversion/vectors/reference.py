@@ -96,8 +96,8 @@ def _first_rows(places: VectorPlaces) -> list[int]:
 
 def _refuse_inline(places: VectorPlaces, row: int) -> None:
     raise UnsupportedFeatureError(
-        f"the deletion vector of {places.files.paths[row].as_py()} in {places.files.root} is in"
-        " the log itself, where Iceberg cannot point at",
+        f"the deletion vector of {places.files.paths[row].as_py()} in {places.files.root} is"
+        " inline in the log, which Iceberg cannot refer to",
         feature="inline deletion vectors",
         hint='use vectors="repack", which copies vectors into Puffin files',
     )

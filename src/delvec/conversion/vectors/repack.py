@@ -175,7 +175,7 @@ def _copied(places: VectorPlaces, source: Storage, rows: Rows) -> Frames:
 def _miscounted(places: VectorPlaces, row: int, found: int) -> FormatError:
     """Return the error for a wrong cardinality, which Iceberg's readers would refuse as well."""
     return FormatError(
-        "a deletion vector does not mark as many rows as the log says",
+        "a deletion vector does not have the cardinality that the log says",
         path=places.homes[places.home[row]] or None,
         offset=int(places.starts[row]),
         expected=int(places.cardinalities[row]),

@@ -42,7 +42,7 @@ class IcebergSnapshot:
 
     @property
     def data_file_count(self) -> int | None:
-        """Data files, by the summary; None if it does not tell."""
+        """Data files, by the summary; None if it has no total."""
         found = self.summary.get("total-data-files")
         return None if found is None else int(found)
 
