@@ -96,6 +96,8 @@ def write_steps(
 ) -> Written:
     """Write the vectors and the copied data files of steps, one step after the other.
 
+    Memory grows with the files that all steps add: some 1 kB of JSON each, until they are staged.
+
     Args:
         steps: The steps, oldest version first.
         schema: The schema of the target before the first step.
