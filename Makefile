@@ -2,15 +2,19 @@
 
 PY := .venv/bin/python
 
+# Each worker runs whole tests, with a JVM of its own (1 GB); 0 runs them in the process of pytest.
+WORKERS := 2
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal
+
 # Each prepares .venv with the extra it is given. The second also finds Java, and exports its home to
 # the command that follows in the same recipe line.
 setup = scripts/setup.sh $(1)
 setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
 
-.PHONY: help install demo test test-core test-slow s3-server lint format bench clean
+.PHONY: help install demo test test-core test-slow test-slow-slice s3-server lint format bench clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
 install: ## Set up .venv with everything for development, and find Java 17 or 21
 	@$(call setup_java,dev) && echo "ready: .venv/bin/delvec, with Java in $$JAVA_HOME"
@@ -19,15 +23,18 @@ demo: ## Run the demonstration (ARGS: its options)
 	@$(call setup_java) && .venv/bin/delvec demo $(ARGS)
 
 test: ## Run the tests, except the slow ones (ARGS: options of pytest)
-	@$(call setup_java,test) && $(PY) -m pytest $(ARGS)
+	@$(call setup_java,test) && $(PYTEST) $(ARGS)
 
 test-core: ## Run the tests that need no JVM (ARGS: options of pytest)
-	@$(call setup,test) && $(PY) -m pytest -m "not spark and not slow" $(ARGS)
+	@$(call setup,test) && $(PYTEST) -m "not spark and not slow" $(ARGS)
 
 # pytest exits with 5 when it selected no test, which is no failure here.
 test-slow: ## Run the slow tests (SLOW_EXAMPLES=5000 bounds the randomised ones)
 	@$(call setup_java,test) && \
-	{ $(if $(SLOW_EXAMPLES),DELVEC_SLOW_EXAMPLES=$(SLOW_EXAMPLES)) $(PY) -m pytest -m slow $(ARGS) || test $$? -eq 5; }
+	{ $(if $(SLOW_EXAMPLES),DELVEC_SLOW_EXAMPLES=$(SLOW_EXAMPLES)) $(PYTEST) -m slow $(ARGS) || test $$? -eq 5; }
+
+test-slow-slice: ## Run one slice of the slow tests on Spark (SLICE: other than .ci/slow-slice says)
+	@$(call setup_java,test) && $(PYTEST) -m "slow and spark" --slice $(or $(SLICE),$(shell cat .ci/slow-slice)) $(ARGS)
 
 s3-server: ## Build the server that the S3 tests run against, with Go (minutes, once)
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0

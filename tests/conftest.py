@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +30,33 @@ settings.load_profile("delvec")
 _JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:-UsePerfData"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM)  # for each JVM of Spark, in children too
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", _JVM)  # for that which computes its command line
+
+
+SLICES = 4
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    numbers = range(1, SLICES + 1)
+    parser.addoption("--slice", type=int, choices=numbers, help="run one test of each four, or so")
+
+
+@pytest.hookimpl(trylast=True)  # when `-m` has chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one slice: the cases of a test are dealt out in turn, so that slices are alike."""
+    wanted: int | None = config.getoption("--slice")
+    if wanted is None:
+        return
+    cases: dict[str, list[str]] = {}
+    for item in sorted(items, key=lambda item: item.nodeid):
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
+    kept = {
+        node
+        for test, nodes in cases.items()
+        for number, node in enumerate(nodes, crc32(test.encode()))
+        if number % SLICES == wanted - 1
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
