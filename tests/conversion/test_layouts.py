@@ -19,7 +19,7 @@ from tests.delta.builder import TableBuilder
 from tests.interop.conversion_targets import TARGETS, check_equal
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
-from tests.spark.delta.readers import ZONE, settings_of
+from tests.spark.delta.readers import INTERPRETED, ZONE, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,8 +34,7 @@ pytestmark = pytest.mark.spark
 SETTINGS: dict[str, object] = {
     # PyIceberg does not read the older timestamps of 96 bits.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
 }
 CONVERSIONS = ("v2", "repacked", "referenced")
 TEXTS = ("a b", "100%", "%20", "x=y", "a/b", "c:d", "'q\"", "Ünï", "", "#?&+", "NULL", "{a}[b]^")

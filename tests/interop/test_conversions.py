@@ -16,7 +16,7 @@ from tests.interop.conversion_targets import TARGETS, by_spark, check_pyiceberg
 from tests.interop.conversion_values import every_answer, questions
 from tests.interop.runs import SMALL_ROW_GROUPS
 from tests.spark.delta import spark_tables
-from tests.spark.delta.readers import settings_of
+from tests.spark.delta.readers import INTERPRETED, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -34,9 +34,7 @@ SETTINGS: dict[str, object] = {
     **SMALL_ROW_GROUPS,
     # PyIceberg does not read the older timestamps of 96 bits.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # To compile the plans of so few rows takes longer than to interpret them.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
 }
 
 

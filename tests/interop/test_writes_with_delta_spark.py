@@ -36,11 +36,6 @@ KINDS = {
     "mapped": (Kind(("day",), mapped=True), 226),
     "copied": (Kind(vectors=False), 198),
 }
-# To compile the plans of so few rows takes longer than to interpret them, by four tenths.
-INTERPRETED: dict[str, object] = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 OPERATIONS = {"append": "WRITE", "overwrite": "WRITE", "delete": "DELETE"} | {
     "update": "UPDATE",
     "merge": "MERGE",
@@ -83,7 +78,7 @@ def small_row_groups(request: pytest.FixtureRequest) -> Iterator[None]:
 def test_all_readers_see_what_the_model_says(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
-    with readers.settings_of(spark, {} if name == "plain" else INTERPRETED):
+    with readers.settings_of(spark, {} if name == "plain" else readers.INTERPRETED):
         check(spark, tmp_path / "t", *KINDS[name], thorough=name != "copied")
 
 

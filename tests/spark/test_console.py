@@ -33,7 +33,7 @@ child = 'import sys; print("early", file=sys.stderr, flush=True); sys.stdin.read
 command = [sys.executable, "-c", child]
 with QuietStart() as console:
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=console.sink)
-    while b"early" not in console._held:
+    while b"early\\n" not in console._held:
         time.sleep(0.01)
     {inside}
 process.communicate(b"\\n")

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FRAMES", "READERS", "ZONE", "by_frame", "read", "read_frame", "settings_of"]
+__all__ = [
+    "FRAMES",
+    "INTERPRETED",
+    "READERS",
+    "ZONE",
+    "by_frame",
+    "read",
+    "read_frame",
+    "settings_of",
+]
 
 Reader = Callable[["SparkSession", "Path", int | None], "pa.Table"]
 
@@ -44,6 +53,11 @@ def by_arrow(spark: SparkSession, path: Path, version: int | None = None) -> pa.
 
 
 ZONE = "spark.sql.session.timeZone"
+# To compile the plans of small tables takes longer than to run them.
+INTERPRETED: dict[str, object] = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 FRAMES: dict[str, Callable[..., DataFrame]] = {"to_df": by_frame, "source": by_source}
 READERS: dict[str, Reader] = {
     "to_df": lambda spark, path, version: by_frame(spark, path, version).toArrow(),

@@ -1,17 +1,24 @@
-"""Tables that delta-spark writes and reads."""
+"""Tables that delta-spark writes and reads.
+
+Its plans are interpreted where this module runs them: it judges, and is not what is tested. What
+delvec reads and writes runs as users run it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.spark.delta.readers import INTERPRETED, settings_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 __all__ = [
     "as_delta_spark_reads",
+    "collected",
     "create",
     "sql",
 ]
@@ -29,15 +36,21 @@ def create(
     settings = {"delta.enableDeletionVectors": "true", **(properties or {})}
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in settings.items())
     parts = f"PARTITIONED BY ({', '.join(partitioned_by)})" if partitioned_by else ""
-    spark.sql(
-        f"CREATE TABLE delta.`{path}` ({columns}) USING delta {parts} TBLPROPERTIES ({listed})"
-    )
+    statement = f"CREATE TABLE {{T}} ({columns}) USING delta {parts} TBLPROPERTIES ({listed})"
+    sql(spark, path, statement)
 
 
 def sql(spark: SparkSession, path: Path, *statements: str) -> None:
     """Run statements, in which `T` in braces stands for the table."""
-    for statement in statements:
-        spark.sql(statement.replace("{T}", f"delta.`{path}`"))
+    with settings_of(spark, INTERPRETED):
+        for statement in statements:
+            spark.sql(statement.replace("{T}", f"delta.`{path}`"))
+
+
+def collected(df: DataFrame) -> list[Row]:
+    """Give the rows of a frame that delta-spark reads."""
+    with settings_of(df.sparkSession, INTERPRETED):
+        return df.collect()
 
 
 def as_delta_spark_reads(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:

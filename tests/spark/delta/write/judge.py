@@ -59,12 +59,16 @@ class Judged:
 
 def bag(df: DataFrame) -> Rows:
     """Give rows as texts, which maps and variants are good for as well."""
-    return Counter(repr(row) for row in df.collect())
+    return Counter(map(repr, df.collect()))
+
+
+def _judge_bag(df: DataFrame) -> Rows:
+    return Counter(map(repr, spark_tables.collected(df)))
 
 
 def rows_of(spark: SparkSession, path: Path) -> Rows:
     """Read a table by delta-spark, and see that delvec reads the same."""
-    rows = bag(spark_tables.as_delta_spark_reads(spark, path))
+    rows = _judge_bag(spark_tables.as_delta_spark_reads(spark, path))
     assert bag(DeltaTable.for_path(spark, path).to_df()) == rows
     return rows
 
@@ -73,7 +77,7 @@ def feed(spark: SparkSession, path: Path, version: int) -> Rows:
     """Read the changes of one version by delta-spark, without their time."""
     reading = spark.read.format("delta").option("readChangeFeed", "true")
     reading = reading.option("startingVersion", version).option("endingVersion", version)
-    return bag(reading.load(str(path)).drop("_commit_timestamp"))
+    return _judge_bag(reading.load(str(path)).drop("_commit_timestamp"))
 
 
 def metrics(path: Path, *names: str) -> dict[str, int]:
