@@ -233,7 +233,7 @@ def test_a_source_is_known_by_its_name_or_by_what_it_is(
     assert source_rows(spark, orders, tmp_path / "a.parquet")[1] == [(0,), (1,)]
     assert source_rows(spark, orders, tmp_path / "folder", "parquet")[1] == [(0,), (1,)]
     assert source_rows(spark, orders, tmp_path / "table")[1] == [(0,), (1,)]
-    with pytest.raises(InvalidArgumentError, match="does not tell what it is"):
+    with pytest.raises(InvalidArgumentError, match="does not show its format"):
         source_rows(spark, orders, tmp_path / "folder")
 
 

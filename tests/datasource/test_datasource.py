@@ -434,6 +434,7 @@ def test_streams_and_writes_are_refused(spark: SparkSession, orders: Path, tmp_p
         spark.range(1).write.format("delvec").mode("append").save(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_another_session_finds_it_and_needs_no_setting(spark: SparkSession, orders: Path) -> None:
     other = spark.newSession()  # where nothing was registered
     other.conf.set("spark.sql.python.filterPushdown.enabled", "false")

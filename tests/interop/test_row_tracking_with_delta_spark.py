@@ -103,7 +103,7 @@ MERGE = (
     ("vectors", "partitioned_by"),
     [
         pytest.param("true", (), marks=pytest.mark.slow, id="vectors"),
-        pytest.param("false", ("part",), id="copied"),
+        pytest.param("false", ("part",), marks=pytest.mark.slow, id="copied"),
     ],
 )
 def test_rows_keep_their_ids(

@@ -68,7 +68,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", slow_but(("mapped", "second_kind"), KINDS))
+@pytest.mark.parametrize("kind", slow_but(("second_kind",), KINDS))
 def test_every_engine_reads_what_delvec_checkpoints(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -91,6 +91,7 @@ def test_history_is_that_of_delta_spark(spark: SparkSession, tmp_path: Path) -> 
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_versions_at_times_of_files_are_those_of_delta_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ except delvec.errors.EngineError as error:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_second_session_joins_the_first_or_is_refused(tmp_path: Path) -> None:
     code = """
 import threading
@@ -129,6 +130,7 @@ delvec.session("wb").sql("CREATE TABLE lake.db.u (id BIGINT) USING iceberg")
     assert (tmp_path / "wb" / "db" / "u").is_dir()
 
 
+@pytest.mark.slow
 def test_what_spark_submit_was_told_stays(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("""
 import delvec

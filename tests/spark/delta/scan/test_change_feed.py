@@ -80,7 +80,7 @@ def bag(df: DataFrame) -> Rows:
     return Counter(map(tuple, df.collect()))
 
 
-@pytest.mark.parametrize("kind", slow_but(("partitioned", "mapped_by_id"), KINDS))
+@pytest.mark.parametrize("kind", slow_but(("partitioned",), KINDS))
 def test_every_range_gives_the_rows_of_delta_spark(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

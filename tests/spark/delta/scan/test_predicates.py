@@ -519,6 +519,7 @@ def test_positions_hold_however_spark_reads(
     assert 400 < len(found[-1]) < 700
 
 
+@pytest.mark.slow
 def test_a_table_of_more_columns_than_spark_reads_at_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:

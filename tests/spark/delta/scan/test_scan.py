@@ -275,7 +275,7 @@ def test_texts_of_fixed_width_are_filled_up(spark: SparkSession, tmp_path: Path)
         assert ids_of(table.to_df().where(condition)) == wanted, condition
         assert table.to_arrow(condition, ["id"]).column("id").to_pylist() == wanted, condition
     assert table.to_arrow([("c", "in", ["ab"])], ["id"]).column("id").to_pylist() == [1]
-    with pytest.raises(UnsupportedFeatureError, match="only Spark fills up"):
+    with pytest.raises(UnsupportedFeatureError, match="only Spark pads"):
         table.to_arrow()
 
 

@@ -267,12 +267,12 @@ class TestChecked:
             (mapped, f"map('a', array(named_struct('x', {null})))", "null"),
         ):
             meta = of(kind)
-            conform = [
+            frames = [
                 conform(spark, meta, spark.sql(f"select {each} as v")) for each in (bad, good)
             ]
             with pytest.raises(ConstraintError, match="column v takes no NULL"):
-                rows(checked(spark, "t", meta, conform[0]))
-            assert len(rows(checked(spark, "t", meta, conform[1]))) == 1
+                rows(checked(spark, "t", meta, frames[0]))
+            assert len(rows(checked(spark, "t", meta, frames[1]))) == 1
 
     def test_a_job_that_writes_fails_as_well(self, spark: SparkSession, tmp_path: Path) -> None:
         rows = checked(
