@@ -32,12 +32,33 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM)  # for each JVM of Spark, in ch
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", _JVM)  # for that which computes its command line
 
 
-SLICES = 4
+SLICES = 8
+
+# Plans of a few rows cost more to compile than to interpret. Compiled they are where generated code
+# is what is tested: in scans, and in writes that find their rows by one.
+INTERPRETED = (
+    "tests/cli/",
+    "tests/conversion/",
+    "tests/datasource/",
+    "tests/iceberg/",
+    "tests/interop/",
+    "tests/spark/delta/test_checkpoints",
+    "tests/spark/delta/test_history",
+    "tests/spark/delta/test_symlink_manifest",
+    "tests/spark/delta/scan/test_change_feed",
+    "tests/spark/delta/write/test_bad_writes",
+    "tests/spark/delta/write/test_concurrent_writes",
+    "tests/spark/delta/write/test_conform_rows",
+    "tests/spark/delta/write/test_data_files",
+    "tests/spark/delta/write/test_feature_writes",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     numbers = range(1, SLICES + 1)
-    parser.addoption("--slice", type=int, choices=numbers, help="run one test of each four, or so")
+    parser.addoption(
+        "--slice", type=int, choices=numbers, help="run one of so many parts of the tests"
+    )
 
 
 @pytest.hookimpl(trylast=True)  # when `-m` has chosen
@@ -96,6 +117,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def interpreted_plans(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let Spark interpret its plans in the tests of `INTERPRETED`."""
+    if "spark" not in request.fixturenames or not request.node.nodeid.startswith(INTERPRETED):
+        yield
+        return
+    from tests.spark.delta.readers import INTERPRETED as SETTINGS  # noqa: PLC0415
+    from tests.spark.delta.readers import settings_of  # noqa: PLC0415
+
+    with settings_of(request.getfixturevalue("spark"), SETTINGS):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,7 @@ def write_rows(spark: SparkSession, path: Path, start: int, end: int) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_history_is_that_of_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "table"
     write_rows(spark, path, 0, 2)

@@ -57,6 +57,7 @@ print(spark.range(3).rdd.map(lambda row: __import__("sys").executable).distinct(
     assert (tmp_path / "warehouse" / "db" / "t" / "metadata").is_dir()
 
 
+@pytest.mark.slow
 def test_without_iceberg_a_session_needs_no_jar_and_says_so_when_asked_for_it(
     tmp_path: Path,
 ) -> None:

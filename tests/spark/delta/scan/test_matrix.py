@@ -366,6 +366,7 @@ def test_a_file_of_many_row_groups(spark: SparkSession, tmp_path: Path) -> None:
     same_ids(spark, tmp_path, ids[~gone])
 
 
+@pytest.mark.slow
 def test_a_file_of_millions_of_rows(spark: SparkSession, tmp_path: Path) -> None:
     count = 2_500_000
     one_sorted_file(spark, tmp_path, count)
