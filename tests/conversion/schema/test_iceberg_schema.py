@@ -6,7 +6,7 @@ import pytest
 
 from delvec.conversion.schema.evolution import require_evolution
 from delvec.conversion.schema.iceberg_schema import FIRST_OWN_ID, TargetSchema, target_schema
-from delvec.conversion.schema.iceberg_types import walk
+from delvec.conversion.schema.iceberg_types import walk_iceberg
 from delvec.errors import FormatError, UnsupportedFeatureError
 from tests.conversion.schema.columns import array, column, mapped, metadata_of, of_map, struct
 
@@ -25,7 +25,9 @@ def converted(metadata: Metadata, before: TargetSchema | None = None) -> TargetS
 
 
 def ids(schema: TargetSchema) -> dict[str, int]:
-    return {".".join(each.name for each in path): path[-1].id for path in walk(schema.fields)}
+    return {
+        ".".join(each.name for each in path): path[-1].id for path in walk_iceberg(schema.fields)
+    }
 
 
 def refused(metadata: Metadata, before: TargetSchema | None = None) -> str:
@@ -137,7 +139,9 @@ def test_not_null_inside_of_lists_and_maps_is_not_trusted() -> None:
             column("l", array(inner, contains_null=False)), column("m", of_map("long", inner))
         )
     )
-    required = {".".join(e.name for e in path): path[-1].required for path in walk(schema.fields)}
+    required = {
+        ".".join(e.name for e in path): path[-1].required for path in walk_iceberg(schema.fields)
+    }
     assert [name for name, value in required.items() if value] == ["m.key"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from delvec.conversion.schema.iceberg_types import can_become, parse_fields, walk
+from delvec.conversion.schema.iceberg_types import can_become, parse_fields, walk_iceberg
 from delvec.conversion.schema.name_mapping import ids_by_path
 from delvec.errors import UnsupportedFeatureError
 
@@ -41,8 +41,8 @@ def require_evolution(
     """
     if all_files_replaced:
         return
-    old = {path[-1].id: path for path in walk(parse_fields(current))}
-    for path in walk(new.fields):
+    old = {path[-1].id: path for path in walk_iceberg(parse_fields(current))}
+    for path in walk_iceberg(new.fields):
         before = old.get(path[-1].id)
         if before is None:
             _require_optional(path, old, table)
@@ -58,8 +58,8 @@ def require_partition_types(
 
     Manifests of older snapshots have its values in the old type.
     """
-    old = {path[-1].id: path[-1] for path in walk(parse_fields(current))}
-    now = {path[-1].id: path for path in walk(new.fields)}
+    old = {path[-1].id: path[-1] for path in walk_iceberg(parse_fields(current))}
+    now = {path[-1].id: path for path in walk_iceberg(new.fields)}
     for field in spec.fields:
         before, path = old.get(field.source_id), now[field.source_id]
         if before is not None and not can_become(before.type, path[-1].type):
@@ -93,7 +93,7 @@ def _require_same_ids(new: TargetSchema, current: Sequence[Mapping[str, Any]], t
     paths: dict[int, set[tuple[str, ...]]] = {}
     for names, number in ids.items():
         paths.setdefault(number, set()).add(names)
-    for path in walk(new.fields):
+    for path in walk_iceberg(new.fields):
         names, number = tuple(each.physical_name for each in path), path[-1].id
         if ids.get(names, number) != number or names not in paths.get(number, {names}):
             _refuse(table, path, f"field id {number} is not what files from before have it for")

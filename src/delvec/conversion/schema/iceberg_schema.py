@@ -18,7 +18,7 @@ from delvec.conversion.schema.iceberg_types import (
     TargetField,
     can_become,
     parse_fields,
-    walk,
+    walk_iceberg,
 )
 from delvec.conversion.schema.name_mapping import ids_by_path, name_mapping
 from delvec.conversion.schema.unsupported import convertible_schema
@@ -121,13 +121,13 @@ def target_schema(
     schema = convertible_schema(metadata, table)
     known = () if current is None else parse_fields(current)
     mapped = metadata.mapping_mode != "none"
-    used = max([last_column_id, *(path[-1].id for path in walk(known))])
+    used = max([last_column_id, *(path[-1].id for path in walk_iceberg(known))])
     last = max(used, FIRST_OWN_ID - 1) if mapped else used
     ids = _Ids(table, known, last, dict(ids_by_path(mapping)), mapped=mapped)
     fields = tuple(ids.field(each, known) for each in schema.fields)
     found = TargetSchema(
         fields,
-        max([last_column_id, *(path[-1].id for path in walk(fields))]),
+        max([last_column_id, *(path[-1].id for path in walk_iceberg(fields))]),
         tuple(ids.without_ids),
     )
     _require_ids(found, table)
@@ -163,7 +163,7 @@ class _Ids:
         mapped: bool,
     ) -> None:
         self.table = table
-        self.by_id = {path[-1].id: path[-1] for path in walk(known)}
+        self.by_id = {path[-1].id: path[-1] for path in walk_iceberg(known)}
         self.by_path = by_path
         self.last = last
         self.mapped = mapped
@@ -275,7 +275,7 @@ def _primitive(kind: PrimitiveType) -> str:
 def _require_ids(schema: TargetSchema, table: str) -> None:
     """Refuse ids that occur twice, or that Iceberg reserves."""
     seen: dict[int, str] = {}
-    for path in walk(schema.fields):
+    for path in walk_iceberg(schema.fields):
         number, name = path[-1].id, ".".join(each.name for each in path)
         if number in seen or not 0 < number <= _LAST_ID:
             raise FormatError(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["NestedType", "TargetField", "TargetType", "can_become", "parse_fields", "walk"]
+__all__ = ["NestedType", "TargetField", "TargetType", "can_become", "parse_fields", "walk_iceberg"]
 
 _DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _WIDER: Final = {("int", "long"), ("float", "double")}
@@ -88,13 +88,13 @@ def parse_fields(value: Mapping[str, Any]) -> tuple[TargetField, ...]:
     )
 
 
-def walk(
+def walk_iceberg(
     fields: tuple[TargetField, ...], above: tuple[TargetField, ...] = ()
 ) -> Iterator[tuple[TargetField, ...]]:
     """Yield the path of each field: the fields that contain it, outermost first, and itself."""
     for field in fields:
         yield (*above, field)
-        yield from walk(field.children, (*above, field))
+        yield from walk_iceberg(field.children, (*above, field))
 
 
 def can_become(old: TargetType, new: TargetType) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from delvec.conversion.schema.iceberg_types import walk
+from delvec.conversion.schema.iceberg_types import walk_iceberg
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ def name_mapping(
         fields: The columns of the table.
         current: The mapping so far. Dropped columns stay in it where their names are still free.
     """
-    return _merged(fields, current, {path[-1].id for path in walk(fields)})
+    return _merged(fields, current, {path[-1].id for path in walk_iceberg(fields)})
 
 
 def ids_by_path(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.conversion.schema.iceberg_types import walk
+from delvec.conversion.schema.iceberg_types import walk_iceberg
 from delvec.conversion.schema.time_transforms import time_parts
 from delvec.errors import UnsupportedFeatureError
 
@@ -82,7 +82,7 @@ def partition_spec(
         UnsupportedFeatureError: Iceberg cannot represent a partition column.
     """
     ids = {field.name: field.id for field in schema.fields}
-    taken = {".".join(each.name for each in path).lower() for path in walk(schema.fields)}
+    taken = {".".join(each.name for each in path).lower() for path in walk_iceberg(schema.fields)}
     found: list[tuple[str, str, int, Field | TimeParts]] = []
     for column in metadata.partition_fields:
         if column.name not in ids:
@@ -137,7 +137,7 @@ def require_same_spec(
     for field in current["fields"]:
         twins = [
             path
-            for path in walk(schema.fields)
+            for path in walk_iceberg(schema.fields)
             if ".".join(each.name for each in path) == field["name"]
             and path[-1].id != field["source-id"]
         ]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from delvec.delta.alter.column_mapping import assign_column_ids, without_mapping
-from delvec.delta.alter.valid_schema import require_valid
+from delvec.delta.alter.valid_schema import require_valid_schema
 from delvec.delta.schema.expressions import (
     CURRENT_DEFAULT,
     GENERATION,
@@ -121,7 +121,7 @@ def _finished(state: TableState, schema: StructType) -> TableState:
     if schema == state.schema:
         return state
     changed = assign_column_ids(state.with_schema(schema))
-    require_valid(changed.metadata)
+    require_valid_schema(changed.metadata)
     return changed.upgraded(state)
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from delvec.delta.alter.column_mapping import assign_column_ids, without_mapping
 from delvec.delta.alter.constraints import checked_condition
 from delvec.delta.alter.table_state import TableState, needed_features
-from delvec.delta.alter.valid_schema import require_nullable_elements, require_valid
+from delvec.delta.alter.valid_schema import require_nullable_elements, require_valid_schema
 from delvec.delta.schema.expressions import CONSTRAINT
 from delvec.delta.schema.features import FEATURES, feature_name
 from delvec.delta.schema.known_properties import PROPERTIES, check_properties
@@ -79,7 +79,7 @@ def new_table(
         created_ms=int(time.time() * 1000),
     )
     state = assign_column_ids(TableState(Protocol(1, 2), metadata))
-    require_valid(state.metadata)
+    require_valid_schema(state.metadata)
     require_nullable_elements(state.schema)
     state = _with_asked(state, asked.features)
     return _finished(state.with_features(needed_features(state.metadata)))
@@ -122,7 +122,7 @@ def set_properties(
             hint="switch it on with delta-spark, or when the table is created",
         )
     changed = assign_column_ids(changed, keep_names=True)
-    require_valid(changed.metadata)
+    require_valid_schema(changed.metadata)
     return _finished(changed.upgraded(state))
 
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.types import DataType
 
-__all__ = ["require_nullable_elements", "require_valid"]
+__all__ = ["require_nullable_elements", "require_valid_schema"]
 
 _FORBIDDEN: Final = " ,;{}()\n\t="
 
 
-def require_valid(metadata: Metadata) -> None:
+def require_valid_schema(metadata: Metadata) -> None:
     """Refuse a schema that Delta does not allow.
 
     Raises:
