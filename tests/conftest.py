@@ -111,7 +111,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.catalog.sqlite.jdbc.strict-mode": "true",  # namespaces have to be made
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
             "spark.sql.shuffle.partitions": "2",
+            # Stages are compiled as in production, the small projections around them are not.
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.ui.enabled": "false",
+            "spark.ui.liveUpdate.period": "-1",
+            "spark.sql.ui.retainedExecutions": "1",
             "spark.databricks.delta.snapshotPartitions": "1",
         },
     )

@@ -137,7 +137,7 @@ def test_keys_that_leave_the_root_are_refused(storage: Storage, key: str) -> Non
 
 @pytest.mark.parametrize("key", ["a\nb", "a\udcffb"])
 def test_keys_that_object_stores_cannot_hold_are_refused(storage: Storage, key: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="no name for an object"):
+    with pytest.raises(InvalidArgumentError, match="not a valid name of an object"):
         storage.write(key, b"")
 
 

@@ -57,6 +57,7 @@ ZONE = "spark.sql.session.timeZone"
 INTERPRETED: dict[str, object] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
 }
 FRAMES: dict[str, Callable[..., DataFrame]] = {"to_df": by_frame, "source": by_source}
 READERS: dict[str, Reader] = {
