@@ -114,7 +114,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             # Stages are compiled as in production, the small projections around them are not.
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.ui.enabled": "false",
-            "spark.ui.liveUpdate.period": "-1",
             "spark.sql.ui.retainedExecutions": "1",
             "spark.databricks.delta.snapshotPartitions": "1",
         },

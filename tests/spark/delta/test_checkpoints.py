@@ -14,7 +14,6 @@ from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.storage import Storage
 from tests.delta.rows import same_rows
-from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
@@ -68,7 +67,8 @@ KINDS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", slow_but(("second_kind",), KINDS))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_engine_reads_what_delvec_checkpoints(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -105,6 +105,7 @@ def test_versions_at_times_of_files_are_those_of_delta_spark(
     agree_on_times(spark, path)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_versions_at_times_in_commits_are_those_of_delta_spark(
     spark: SparkSession, tmp_path: Path

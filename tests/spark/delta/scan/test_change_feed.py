@@ -14,7 +14,6 @@ from delvec.spark.delta.scan.change_feed import changes
 from delvec.storage import Storage
 from tests.delta import log_files
 from tests.delta.builder import TableBuilder, removed
-from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 
 if TYPE_CHECKING:
@@ -80,7 +79,8 @@ def bag(df: DataFrame) -> Rows:
     return Counter(map(tuple, df.collect()))
 
 
-@pytest.mark.parametrize("kind", slow_but(("partitioned",), KINDS))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_range_gives_the_rows_of_delta_spark(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

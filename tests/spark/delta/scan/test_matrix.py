@@ -64,8 +64,7 @@ LAYOUTS = [
     Layout("name", False, "classic", TRACKING),
     Layout("none", True, "v2", PREFIXES),
 ]
-# Every commit takes delta-spark a second and more: by default one layout goes through a short life;
-# the rest runs with the slow tests.
+# Every commit takes delta-spark a second and more.
 LIVES = [(LAYOUTS[1], "short"), *((layout, "whole") for layout in LAYOUTS)]
 COLUMNS = (
     "id BIGINT, p STRING, n INT, s STRUCT<a: INT, b: STRUCT<d: STRING, e: DOUBLE>>,"
@@ -139,12 +138,10 @@ def name_of(layout: Layout) -> str:
     return f"{layout.mapping}-{form}-{layout.checkpoint}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "life"),
-    [
-        pytest.param(*each, id=f"{name_of(each[0])}-{each[1]}", marks=[pytest.mark.slow] * (at > 0))
-        for at, each in enumerate(LIVES)
-    ],
+    [pytest.param(*each, id=f"{name_of(each[0])}-{each[1]}") for each in LIVES],
 )
 def test_the_life_of_a_table(
     spark: SparkSession, tmp_path: Path, layout: Layout, life: str
@@ -191,6 +188,7 @@ def test_every_version_by_the_data_source(
     check_every_version(spark, tmp_path, ("source",))
 
 
+@pytest.mark.slow
 def test_a_shallow_clone_and_what_is_deleted_in_it(spark: SparkSession, tmp_path: Path) -> None:
     source, clone = tmp_path / "the source", tmp_path / "the clone"
     create(spark, source, "id BIGINT, p STRING", partitioned_by=["p"])
