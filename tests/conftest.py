@@ -47,10 +47,12 @@ INTERPRETED = (
     "tests/spark/delta/test_symlink_manifest",
     "tests/spark/delta/scan/test_change_feed",
     "tests/spark/delta/write/test_bad_writes",
+    "tests/spark/delta/write/test_clause_values",
     "tests/spark/delta/write/test_concurrent_writes",
     "tests/spark/delta/write/test_conform_rows",
     "tests/spark/delta/write/test_data_files",
     "tests/spark/delta/write/test_feature_writes",
+    "tests/spark/delta/write/test_implicit_casts",
 )
 
 

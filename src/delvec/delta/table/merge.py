@@ -27,7 +27,8 @@ class MergeBuilder:
 
     Each row is handled by the first clause of its kind whose condition holds, and left as it is
     if there is none. Conditions and values are SQL or columns of Spark; they refer to the table
-    and the source by their aliases.
+    and the source by their aliases, which assigned columns may have as well: `{"t.v": "s.w"}`. The
+    value `DEFAULT` is the column's default; values are cast to its type as in ANSI mode.
     """
 
     _run: Callable[..., WriteReport]

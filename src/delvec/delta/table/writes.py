@@ -114,7 +114,8 @@ class TableWrites(TableHandle):
 
         Args:
             set: New values by column: SQL, columns of Spark, or plain values other than strings,
-                which are taken as SQL; `a.b` is a field of the struct `a`.
+                which are taken as SQL; `a.b` is a field of the struct `a`. `DEFAULT` is the
+                column's default. They are cast to the column's type as in ANSI mode.
             where: The condition; it is evaluated once.
             rewrite_ratio: Rewrite a file, instead of giving it a deletion vector, when the vector
                 would delete at least this share of its rows, earlier deletes included.

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import Column, functions
 
+from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.types import StructType
 from delvec.delta.schema.walk import resolve
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import split_path
 from delvec.spark import jvm
 from delvec.spark.delta.scan.conditions import sql_of
+from delvec.spark.delta.write.conform_rows import default_of
 from delvec.spark.delta.write.file_outcomes import require_ratio
 from delvec.spark.jvm import items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -50,7 +52,8 @@ class Clause:
         when: Which rows it is for.
         action: What it does to them.
         condition: Which of them; all by default.
-        values: New values by column; None for all columns of the source under their names.
+        values: New values by column; None for all columns of the source under their names. A
+            column of the table is named by itself or behind the table's alias.
     """
 
     when: When
@@ -166,17 +169,43 @@ def bound(spark: SparkSession, each: Assigned, rows: DataFrame) -> Assigned:
 
 
 def assigned(
-    clause: Clause, number: int, schema: StructType, old: Callable[[str], Column] | None
+    clause: Clause,
+    number: int,
+    schema: StructType,
+    old: Callable[[str], Column] | None,
+    *,
+    alias: str | None = None,
+    named: Collection[str] = (),
 ) -> Assigned:
     """Resolve the columns that a clause assigns; `a.b` is a field of the struct `a`.
+
+    The value `DEFAULT` is the column's default, NULL without one, and what a generated column is
+    generated from.
+
+    Args:
+        clause: The clause.
+        number: Its number.
+        schema: The columns of the table.
+        old: Returns the value that a column has so far; None where rows are new.
+        alias: What names of assigned columns may call the table.
+        named: The columns that values may refer to: one called `default` is not the keyword.
 
     Raises:
         InvalidArgumentError: There is no such column, or it is given two values.
     """
     values: dict[str, Column] = {}
+    has_default = "default" in (each.lower() for each in named)
     for name, value in (clause.values or {}).items():
-        path = _path(schema, name)
+        path = _path(schema, name, alias)
         column = expression(value)
+        if not has_default and _is_default(value):
+            if len(path) > 1:
+                raise InvalidArgumentError(
+                    f"{name} has no default of its own", hint=f"give {path[0]} the value DEFAULT"
+                )
+            if GENERATION in schema.field(path[0]).metadata:
+                continue
+            column = default_of(schema.field(path[0]))
         if path[0] in values and len(path) == 1:
             raise InvalidArgumentError(f"column {path[0]} is given two values")
         if len(path) > 1:
@@ -211,8 +240,20 @@ def _with_field(base: Column, kind: DataType, path: Sequence[str], value: Column
     )
 
 
-def _path(schema: StructType, name: str) -> list[str]:
-    """Return the path of a column in the table's spelling; a column with dots in its name wins."""
-    if any(field.name.lower() == name.lower() for field in schema.fields):
+def _is_default(value: Value) -> bool:
+    return isinstance(value, str) and value.strip().lower() == "default"
+
+
+def _path(schema: StructType, name: str, alias: str | None) -> list[str]:
+    """Return the path of a column in the table's spelling; a column with dots in its name wins.
+
+    As in Spark, `t.v` is the column `v` of the table `t` rather than a field of a column `t`.
+    """
+    names = {field.name.lower() for field in schema.fields}
+    if name.lower() in names:
         return [schema.field(name).name]
-    return [each.name for each in resolve(schema, split_path(name), structs_only=True)]
+    path = split_path(name)
+    if alias is not None and len(path) > 1 and path[0].lower() == alias.lower():
+        is_column = path[0].lower() in names and path[1].lower() not in names
+        path = path if is_column else path[1:]
+    return [each.name for each in resolve(schema, path, structs_only=True)]

@@ -36,8 +36,13 @@ __all__ = ["Conversion", "Missing", "checked", "conform", "default_of", "guarded
 # the rows are refused.
 Missing: TypeAlias = Literal["default", "refuse"]
 
-_WIDENING: Final = ("byte", "short", "integer", "long")
-_FLOATING: Final = ("float", "double")
+# Which types are cast at all: those of ANSI store assignment, for appended rows; or all that ANSI
+# mode casts, such as strings to numbers and dates, as delta-spark does in UPDATE and MERGE.
+Casts: TypeAlias = Literal["assignment", "any"]
+
+_RULES: Final = {"assignment": "canANSIStoreAssign", "any": "canAnsiCast"}
+_FLOATING: Final = (spark_types.FloatType, spark_types.DoubleType)
+_TIMES: Final = (spark_types.DateType, spark_types.TimestampType, spark_types.TimestampNTZType)
 
 
 def conform(
@@ -182,10 +187,14 @@ def default_of(field: Field) -> Column:
 
 
 class Conversion:
-    """Casts of columns by ANSI store assignment."""
+    """Casts to the types of a table's columns; a value that does not fit fails the job.
 
-    def __init__(self, spark: SparkSession) -> None:
+    What the session says of ANSI mode and store assignment does not matter.
+    """
+
+    def __init__(self, spark: SparkSession, casts: Casts = "assignment") -> None:
         self._view = jvm.view_of(spark)
+        self._rule = _RULES[casts]
 
     def column(self, given: spark_types.StructField, field: Field) -> Column:
         """Return a column of the rows as a column of the table."""
@@ -210,18 +219,43 @@ class Conversion:
             )
         if isinstance(have, spark_types.MapType) and isinstance(wanted, MapType):
             return self._map(column, have, wanted, path)
-        if not self._may_be_stored(have, target):
+        if not self._allows(self._rule, have, target):
             raise InvalidArgumentError(
                 f"column {path} is {target.simpleString()}, and {have.simpleString()} cannot be"
                 " stored in it",
                 hint=f"cast it to {target.simpleString()}",
             )
-        return _cast(column, have, target, path)
+        return self._cast(column, have, target, path)
 
-    def _may_be_stored(self, have: spark_types.DataType, wanted: spark_types.DataType) -> bool:
+    def _cast(
+        self, column: Column, have: spark_types.DataType, wanted: spark_types.DataType, path: str
+    ) -> Column:
+        if self._always_fits(have, wanted):
+            return column.cast(wanted)
+        # Without ANSI mode a plain cast gives another value, or null.
+        value = column.try_cast(wanted)
+        message = f"a value of column {path} does not fit into {wanted.simpleString()}"
+        return functions.when(
+            column.isNotNull() & value.isNull(),
+            misfit(path, message, column).cast(wanted),
+        ).otherwise(value)
+
+    def _allows(self, rule: str, have: spark_types.DataType, wanted: spark_types.DataType) -> bool:
+        """Ask a predicate of Spark's `Cast` about two types."""
         of_json = self._view.org.apache.spark.sql.types.DataType.fromJson
         cast = self._view.org.apache.spark.sql.catalyst.expressions.Cast
-        return bool(cast.canANSIStoreAssign(of_json(have.json()), of_json(wanted.json())))
+        return bool(getattr(cast, rule)(of_json(have.json()), of_json(wanted.json())))
+
+    def _always_fits(self, have: spark_types.DataType, wanted: spark_types.DataType) -> bool:
+        if isinstance(wanted, spark_types.StringType):
+            return True
+        if isinstance(have, spark_types.StringType):
+            return isinstance(wanted, spark_types.BinaryType)
+        if isinstance(wanted, _FLOATING) or (
+            isinstance(have, _TIMES) and isinstance(wanted, _TIMES)
+        ):
+            return True
+        return self._allows("canUpCast", have, wanted)
 
     def _struct(
         self, column: Column, have: spark_types.StructType, wanted: StructType, path: str
@@ -254,26 +288,3 @@ class Conversion:
                 lambda _, value: self.value(value, have.valueType, wanted.value, f"{path}.value"),
             )
         return column
-
-
-def _cast(
-    column: Column, have: spark_types.DataType, wanted: spark_types.DataType, path: str
-) -> Column:
-    if _always_fits(have, wanted):
-        return column.cast(wanted)
-    # Without ANSI mode a plain cast silently overflows.
-    value = column.try_cast(wanted)
-    message = f"a value of column {path} does not fit into {wanted.simpleString()}"
-    return functions.when(
-        column.isNotNull() & value.isNull(),
-        misfit(path, message, column).cast(wanted),
-    ).otherwise(value)
-
-
-def _always_fits(have: spark_types.DataType, wanted: spark_types.DataType) -> bool:
-    if not isinstance(wanted, spark_types.NumericType):
-        return True
-    names = have.typeName(), wanted.typeName()
-    if all(name in _WIDENING for name in names):
-        return _WIDENING.index(names[0]) <= _WIDENING.index(names[1])
-    return names[1] in _FLOATING

@@ -81,9 +81,16 @@ class MergePlan:
 
     def _assigned(self, when: When) -> list[Assigned]:
         old = None if when == "not_matched" else self._old
+        own = () if when == "not_matched" else self._snapshot.metadata.schema.names
+        source = () if when == "not_matched_by_source" else self._request.source.columns
         return [
             assigned(
-                self._with_values(clause), self._numbers[id(clause)], self.metadata.schema, old
+                self._with_values(clause),
+                self._numbers[id(clause)],
+                self.metadata.schema,
+                old,
+                alias=self._target_alias,
+                named=(*own, *source),
             )
             for clause in self._request.of(when)
         ]

@@ -72,8 +72,9 @@ class _Update:
         self._attempt, self._where, self._ratio = attempt, where, ratio
         self._spark, self._snapshot = attempt.spark, attempt.snapshot
         self._metadata = attempt.snapshot.metadata
+        schema = self._metadata.schema
         self._assigned = assigned(
-            clause, 1, self._metadata.schema, lambda name: functions.col(quote(name))
+            clause, 1, schema, lambda name: functions.col(quote(name)), named=schema.names
         )
 
     def prepare(self) -> Outcome:

@@ -1,0 +1,129 @@
+"""Values of another type than their column: what UPDATE, MERGE and WRITE make of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from delvec.delta.schema.types import PrimitiveType
+from delvec.errors import InvalidArgumentError
+from delvec.spark.delta.write.conform_rows import Conversion
+from delvec.spark.failures import explained
+from tests.spark.delta import spark_tables
+from tests.spark.delta.readers import settings_of
+from tests.spark.delta.write.judge import judged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+# Each column's type, what UPDATE and MERGE store in it, and what they refuse.
+CASES = {
+    "i": ("INT", "' 5 '", "'x'"),
+    "d": ("DATE", "'2024-02-29'", "'2024-02-30'"),
+    "z": ("TIMESTAMP", "'2024-02-29 01:02:03.5'", "'no'"),
+    "n": ("TIMESTAMP_NTZ", "'2024-02-29'", "''"),
+    "c": ("DECIMAL(5, 2)", "'1.255'", "'12345.6'"),
+    "b": ("BOOLEAN", "'yes'", "'maybe'"),
+    "f": ("DOUBLE", "'1e3'", "'1,5'"),
+    "y": ("TINYINT", "TRUE", "'300'"),
+    "g": ("BIGINT", "TIMESTAMP'2024-01-01 00:00:00'", "'9999999999999999999'"),
+    "x": ("BINARY", "'ab'", "5"),
+    "t": ("TIMESTAMP", "5", "array(1)"),
+    "q": ("BOOLEAN", "2", "DATE'2024-01-01'"),
+    "w": ("STRING", "DATE'2024-01-01'", "INTERVAL '1' YEAR"),
+    "s": (
+        "STRUCT<a: INT, d: DATE>",
+        "named_struct('d', '2024-02-29', 'a', '1')",
+        "named_struct('d', 'no', 'a', '1')",
+    ),
+    "l": ("ARRAY<INT>", "array('1', NULL)", "array('1', '1.5')"),
+    "m": ("MAP<INT, DATE>", "map('7', '2024-02-29')", "map('seven', '2024-02-29')"),
+}
+REFUSED = {name: bad for name, (_, _, bad) in CASES.items() if name != "w"}  # takes all types
+SOURCE = "SELECT 2 AS id, {} UNION ALL SELECT 3, {}"
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("casts") / "t"
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in CASES.items())
+    spark_tables.create(spark, path, f"id INT, {columns}")
+    nulls = ", ".join("NULL" for _ in CASES)
+    spark_tables.sql(spark, path, f"INSERT INTO {{T}} VALUES (1, {nulls}), (2, {nulls})")
+    return path
+
+
+@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
+def test_an_update_casts_as_delta_spark_does(spark: SparkSession, table: Path, ansi: str) -> None:
+    values = {name: good for name, (_, good, _) in CASES.items()}
+    listed = ", ".join(f"{name} = {value}" for name, value in values.items())
+    with settings_of(spark, {"spark.sql.ansi.enabled": ansi}):
+        done = judged(
+            spark,
+            table,
+            f"update-{ansi}",
+            f"UPDATE {{T}} SET {listed} WHERE id = 1",
+            lambda t: t.update(values, "id = 1"),
+        )
+    assert done.done.rows_updated == 1
+
+
+@pytest.mark.slow
+def test_a_merge_casts_as_delta_spark_does(spark: SparkSession, table: Path) -> None:
+    values = ", ".join(f"{good} AS {name}" for name, (_, good, _) in CASES.items())
+    query = SOURCE.format(values, ", ".join(good for _, good, _ in CASES.values()))
+    done = judged(
+        spark,
+        table,
+        "merge",
+        f"MERGE INTO {{T}} t USING ({query}) s ON t.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        lambda t: (
+            t.merge(spark.sql(query), on="t.id = s.id")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute()
+        ),
+    )
+    assert (done.done.rows_updated, done.done.rows_inserted) == (1, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REFUSED)
+def test_delta_spark_refuses_the_same(spark: SparkSession, table: Path, name: str) -> None:
+    done = judged(
+        spark,
+        table,
+        f"refused-{name}",
+        f"UPDATE {{T}} SET {name} = {REFUSED[name]} WHERE id = 1",
+        lambda t: t.update({name: REFUSED[name]}, "id = 1"),
+    )
+    assert name in str(done.error)
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_value_that_does_not_fit_is_named_with_its_column(spark: SparkSession, ansi: str) -> None:
+    conversion = Conversion(spark, "any")
+    with settings_of(spark, {"spark.sql.ansi.enabled": ansi}):
+        for kind in ("integer", "date", "timestamp", "timestamp_ntz", "boolean", "decimal(5,2)"):
+            rows = spark.sql("SELECT 'bad' AS v")
+            value = conversion.value(
+                rows["v"], rows.schema["v"].dataType, PrimitiveType(kind), "s.v"
+            )
+            with pytest.raises(InvalidArgumentError, match=r"s\.v = bad"), explained("t"):
+                rows.select(value).collect()
+
+
+def test_an_append_takes_no_strings_for_numbers(spark: SparkSession, table: Path) -> None:
+    query = "SELECT 4 AS id, '5' AS i"
+
+    def by_delta_spark(path: Path) -> None:
+        spark.sql(query).write.format("delta").mode("append").save(str(path))
+
+    done = judged(spark, table, "append", by_delta_spark, lambda t: t.append(spark.sql(query)))
+    assert "column i is int, and string cannot be stored in it" in str(done.error)
