@@ -72,6 +72,7 @@ FOREIGN = {
     "obstore": ("storage",),
     "click": ("cli",),
     "rich": ("cli",),
+    "pandas": (),
 }
 
 
@@ -191,6 +192,12 @@ def test_only_one_module_says_jvm() -> None:
             or (isinstance(node, ast.Constant) and node.value == "_jvm")
         )
     ) == {"spark.jvm"}
+
+
+def test_only_one_module_asks_arrow_for_pandas() -> None:
+    assert users_of(
+        lambda node: is_call(node, "to_pandas", "to_pandas_dtype", "from_pandas", "toPandas")
+    ) == {"delta.table.reads"}
 
 
 def test_only_one_module_puts_commits_of_delta() -> None:

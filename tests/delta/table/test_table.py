@@ -92,7 +92,7 @@ def test_files_as_a_table(orders: DeltaTable) -> None:
     assert orders.arrow_files(version=1).column("deleted_rows").to_pylist() == [0, 0, 0]
 
 
-def test_rows_as_arrow_and_pandas(orders: DeltaTable) -> None:
+def test_rows_as_arrow(orders: DeltaTable) -> None:
     rows = orders.to_arrow()
     assert sorted(rows.column("id").to_pylist()) == list(range(4, 30))
     assert rows.schema == pa.schema(
@@ -102,8 +102,12 @@ def test_rows_as_arrow_and_pandas(orders: DeltaTable) -> None:
     assert some.to_pydict() == {"id": [28, 29], "_pos": [8, 9]}
     either = orders.to_arrow([[("id", "=", 4)], [("id", "in", [2, 25])]], ["id"])
     assert sorted(either.column("id").to_pylist()) == [4, 25]
-    assert orders.to_pandas(columns=["id"])["id"].sum() == sum(range(4, 30))
     assert orders.to_arrow(version=1).num_rows == 30
+
+
+def test_rows_as_pandas(orders: DeltaTable) -> None:
+    pytest.importorskip("pandas")
+    assert orders.to_pandas(columns=["id"])["id"].sum() == sum(range(4, 30))
 
 
 def test_only_files_that_can_match_are_opened(orders: DeltaTable) -> None:
@@ -175,6 +179,38 @@ assert table.arrow_files().num_rows == 3 and table.arrow_history().num_rows == 3
 assert not {"pyspark", "py4j"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code, orders.storage.root], check=True)
+
+
+def test_only_to_pandas_needs_pandas(tmp_path: Path) -> None:
+    kinds = ["byte", "short", "integer", "long", "float", "double"]
+    builder = TableBuilder(tmp_path / "t", fields={kind: kind for kind in kinds})
+    builder.create()
+    types = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()]
+    columns = {kind: pa.array([1, 2], each) for kind, each in zip(kinds, types, strict=True)}
+    builder.commit({"add": builder.write_file("a.parquet", columns)})
+    DeltaTable.for_path(None, builder.root).checkpoint()
+    code = """
+import sys
+class WithoutPandas:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name=name)
+sys.meta_path.insert(0, WithoutPandas())
+from delvec import DeltaTable
+from delvec.errors import MissingDependencyError
+table = DeltaTable.for_path(None, sys.argv[1])
+for kind in sys.argv[2:]:
+    assert table.to_arrow([(kind, "<", 2)]).num_rows == 1, kind
+    assert table.to_arrow([(kind, "in", [2, 3])]).num_rows == 1, kind
+    assert table.count([(kind, ">", 300)]) == 0, kind
+try:
+    table.to_pandas()
+except MissingDependencyError as error:
+    assert "pip install pandas" in str(error)
+else:
+    raise AssertionError("read without pandas")
+"""
+    subprocess.run([sys.executable, "-c", code, builder.root, *kinds], check=True)
 
 
 def test_statistics_that_cannot_be_trusted_keep_their_file(tmp_path: Path) -> None:

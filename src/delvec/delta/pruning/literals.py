@@ -59,8 +59,10 @@ def comparable(values: Sequence[object], kind: pa.DataType) -> pa.Array | None:
 
 def _narrowed(exact: pa.Array, kind: pa.DataType) -> pa.Array:
     numbers = exact.to_numpy(zero_copy_only=False)
+    # Not by Arrow's `to_pandas_dtype`, which imports pandas in version 25.
+    narrower = np.dtype(f"{numbers.dtype.kind}{kind.bit_width // 8}")
     with np.errstate(over="ignore"):
-        narrow = numbers.astype(kind.to_pandas_dtype())
+        narrow = numbers.astype(narrower)
     same = np.array_equal(
         narrow.astype(numbers.dtype), numbers, equal_nan=numbers.dtype.kind == "f"
     )
