@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Prepare what the targets of the Makefile run on.
 #
-#   scripts/setup.sh [--java] [test|dev]
+#   scripts/setup.sh [--java] [test|dev|lowest]
 #
-# Makes .venv with delvec and that extra in it. With --java it also finds Java 17 or 21 and prints its
+# Makes .venv with delvec and that extra in it; `lowest` is .venv-lowest, with the oldest Python there is and
+# the lowest versions of all dependencies. With --java it also finds Java 17 or 21 and prints its
 # home, the only thing that goes to standard output. Root on Debian or Ubuntu gets the missing system
 # packages; elsewhere the script stops with the command that installs them. PYTHON names another python3.
 set -euo pipefail
@@ -15,16 +16,27 @@ if [ "${1:-}" = --java ]; then
   shift
 fi
 extra=${1:-}
+venv=.venv
+constraints=constraints.txt
+extras=$extra
+pythons="python3 python3.13 python3.12 python3.11 python3.10"
 case $extra in
   "") covers="base" ;;
   test) covers="base test" ;;
   dev) covers="base test dev" ;;
-  *) echo "usage: scripts/setup.sh [--java] [test|dev]" >&2; exit 2 ;;
+  lowest)
+    covers="lowest"
+    venv=.venv-lowest
+    constraints=constraints-lowest.txt
+    extras=peers,pytest # not pandas, which delvec does not need
+    pythons="python3.10 ${PYENV_ROOT:-$HOME/.pyenv}/versions/3.10.*/bin/python python3.11 python3.12 python3.13 python3"
+    ;;
+  *) echo "usage: scripts/setup.sh [--java] [test|dev|lowest]" >&2; exit 2 ;;
 esac
 
 log=.cache/setup.log
 apt_unfinished=.cache/apt-unfinished
-venv_python=.venv/bin/python
+venv_python=$venv/bin/python
 
 say() { printf '%s\n' "$@" >&2; }
 
@@ -93,7 +105,7 @@ debian_java() {
 
 find_python() {
   local candidate
-  for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.10}; do
+  for candidate in ${PYTHON:-$pythons}; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; then
       python=$candidate
       return
@@ -111,14 +123,14 @@ has_ensurepip() { "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; }
 has_pip() { "$python" -m pip --version >/dev/null 2>&1; }
 
 make_venv() {
-  rm -rf .venv
+  rm -rf "$venv"
   if has_ensurepip; then
-    quietly "$python" -m venv .venv
+    quietly "$python" -m venv "$venv"
   elif has uv; then
-    quietly uv venv --seed --python "$python" .venv
+    quietly uv venv --seed --python "$python" "$venv"
   else
     # Not `pip --python`: the pip of Ubuntu 22.04 is too old for it.
-    quietly "$python" -m venv --without-pip .venv
+    quietly "$python" -m venv --without-pip "$venv"
     quietly "$python" -m pip install --target \
       "$("$venv_python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip
   fi
@@ -177,8 +189,8 @@ if has flock; then
 fi
 
 # The folder is part of it because an editable install, and the scripts in .venv/bin, hold its path.
-key="$(cat pyproject.toml constraints.txt scripts/setup.sh | cksum) $PWD"
-stamp() { echo ".venv/.delvec-$1"; }
+key="$(cat pyproject.toml "$constraints" scripts/setup.sh | cksum) $PWD"
+stamp() { echo "$venv/.delvec-$1"; }
 installed() { "$venv_python" -c '' 2>/dev/null && [ "$(cat "$(stamp "${extra:-base}")" 2>/dev/null)" = "$key" ]; }
 
 need_venv=
@@ -216,9 +228,9 @@ if ! installed; then
     make_venv
     note=" (Spark alone is some 450 MB)"
   fi
-  say "installing delvec${extra:+[$extra]} into .venv …$note"
+  say "installing delvec${extras:+[$extras]} into $venv …$note"
   quietly "$venv_python" -m pip install --disable-pip-version-check --progress-bar off \
-    -c constraints.txt -e ".${extra:+[$extra]}"
+    -c "$constraints" -e ".${extras:+[$extras]}"
   for level in $covers; do
     echo "$key" >"$(stamp "$level")"
   done

@@ -24,7 +24,7 @@ __all__ = ["DELTA_SPARK", "SQLITE", "resolved_jars"]
 DELTA_SPARK = "io.delta:delta-spark_4.1_2.13:4.4.0"
 SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
 
-_FILE = ROOT / ".cache" / "test-jars.json"
+_FILE = ROOT / ".cache" / f"test-jars-{pyspark.__version__}.json"
 _RESOLVE = """
 import sys
 from pyspark import SparkConf

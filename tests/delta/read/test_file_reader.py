@@ -477,7 +477,9 @@ def test_a_nested_type_that_is_stored_flat_is_refused(storage: Storage, kind: Da
 
 
 def test_timestamps_of_spark_are_instants(storage: Storage) -> None:
-    times = [-1, 0, -62_135_596_800_000_000, 253_402_300_799_999_999, None]
+    times = [0, -62_135_596_800_000_000, 253_402_300_799_999_999, None]
+    if int(pa.__version__.partition(".")[0]) >= 23:
+        times.append(-1)  # older ones write an instant before 1970 wrongly; all read it rightly
     stored = pa.array(times, pa.timestamp("us"))
     found = single(
         storage, stored, PrimitiveType("timestamp"), use_deprecated_int96_timestamps=True

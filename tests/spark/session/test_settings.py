@@ -14,7 +14,7 @@ from delvec.spark import jvm
 from delvec.spark.session.session import iceberg_coordinate
 from delvec.spark.session.settings import setting
 
-RUNTIME = iceberg_coordinate("4.1.0")
+RUNTIME = iceberg_coordinate()
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 

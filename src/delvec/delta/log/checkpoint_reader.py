@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["ParquetActions", "sidecar_key"]
 
 _MAPS: Final = ("partitionValues", "tags")
+# Arrow's own types for JSON, UUIDs and the like are not wanted. Before version 21 there is no such
+# argument, and such columns are plain.
+_PLAIN_TYPES: Final[dict[str, bool]] = (
+    {"arrow_extensions_enabled": False} if int(pa.__version__.partition(".")[0]) >= 21 else {}
+)
 _OTHERS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 
 
@@ -202,7 +207,7 @@ class ParquetActions:
                 pa.PythonFile(source, mode="r"),
                 pre_buffer=True,
                 coerce_int96_timestamp_unit="us",
-                arrow_extensions_enabled=False,
+                **_PLAIN_TYPES,
             )
         except (pa.ArrowInvalid, OSError) as error:
             if type(error).__module__.startswith("delvec"):

@@ -21,9 +21,9 @@ def statistics_to_json(values: pa.Array) -> pa.Array:
     """Return each value as a string of JSON, null where it is null; omit what JSON cannot hold.
 
     >>> from datetime import date
-    >>> row = {"numRecords": 2, "minValues": {"day": date(2024, 1, 31), "name": None}}
+    >>> row = {"minValues": {"day": date(2024, 1, 31), "name": None}, "numRecords": 2}
     >>> statistics_to_json(pa.array([row, None])).to_pylist()
-    ['{"numRecords":2,"minValues":{"day":"2024-01-31"}}', None]
+    ['{"minValues":{"day":"2024-01-31"},"numRecords":2}', None]
     """
     kind = values.type
     if pa.types.is_struct(kind):
