@@ -223,7 +223,9 @@ def _merged_type(have: DataType, incoming: DataType, path: str) -> DataType:
             key=_merged_type(have.key, incoming.key, f"{path}.key"),
             value=_merged_type(have.value, incoming.value, f"{path}.value"),
         )
-    if isinstance(have, PrimitiveType) and isinstance(incoming, PrimitiveType):
+    if isinstance(incoming, PrimitiveType) and (
+        isinstance(have, PrimitiveType) or incoming.name == "void"
+    ):
         return have  # writing casts the values to it, or refuses to
     raise InvalidArgumentError(
         f"column {path} is {have} in the table and {incoming} in the rows",

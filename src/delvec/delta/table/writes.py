@@ -146,7 +146,7 @@ class TableWrites(TableHandle):
             on: The condition by which a row of the table and a row of the source match.
             source_alias: The name of the source in conditions and values.
             target_alias: The name of the table in conditions and values.
-            merge_schema: Add columns that only the source has to the table.
+            merge_schema: Add columns and fields that clauses assign and only the source has.
         """
         if source_alias.lower() == target_alias.lower():
             raise InvalidArgumentError(f"both sides of a merge are called {source_alias!r}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, functions
 
 from delvec.delta.schema.expressions import GENERATION
@@ -35,6 +37,8 @@ __all__ = [
     "bound",
     "expression",
     "numbered",
+    "path_of",
+    "require_row_wise",
 ]
 
 SOURCE_ROW: Final = "__delvec_source_row"
@@ -64,11 +68,20 @@ class Clause:
 
 @dataclass(frozen=True)
 class Assigned:
-    """A clause with its number and its expressions, by the name of the table's column."""
+    """A clause with its number and its expressions, by the name of the table's column.
+
+    Attributes:
+        number: Its place among the clauses, from 1.
+        clause: The clause.
+        values: The new values.
+        keeps_fields: Whether fields that a new struct lacks keep their old values, instead of
+            becoming NULL.
+    """
 
     number: int
     clause: Clause
     values: Mapping[str, Column]
+    keeps_fields: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,14 +163,12 @@ def bound(spark: SparkSession, each: Assigned, rows: DataFrame) -> Assigned:
 
     Raises:
         AnalysisException: They have no such column.
+        InvalidArgumentError: A value or the condition depends on other rows.
     """
     column_of = jvm.view_of(spark).org.apache.spark.sql.classic.ExpressionUtils.column
 
     def resolved(value: Column) -> Column:
-        plan: Any = rows.select(value)._jdf.queryExecution().analyzed()  # noqa: SLF001
-        if plan.getClass().getSimpleName() != "Project":
-            raise InvalidArgumentError("a clause computes values of one row from that row alone")
-        [found] = items(plan.projectList())
+        [found] = items(_row_wise(rows, [value]).projectList())
         is_named = found.getClass().getSimpleName() == "Alias"
         return type(value)(column_of(found.child() if is_named else found))
 
@@ -166,6 +177,47 @@ def bound(spark: SparkSession, each: Assigned, rows: DataFrame) -> Assigned:
         condition = resolved(expression(condition))
     values = {name: resolved(value) for name, value in each.values.items()}
     return Assigned(each.number, replace(each.clause, condition=condition), values)
+
+
+def require_row_wise(rows: DataFrame, clauses: Sequence[Assigned]) -> None:
+    """Refuse values and conditions that depend on other rows than their own.
+
+    Spark would compute windows over the rows of all clauses.
+
+    Raises:
+        AnalysisException: The rows have no such column.
+        InvalidArgumentError: There is a window, an aggregate or a generator.
+    """
+    columns = [value for each in clauses for value in each.values.values()]
+    columns += [
+        expression(each.clause.condition) for each in clauses if each.clause.condition is not None
+    ]
+    if columns:
+        _row_wise(rows, columns)
+
+
+def _row_wise(rows: DataFrame, columns: Sequence[Column]) -> Any:  # noqa: ANN401
+    """Return the analysed projection; Spark adds other operators to it for more than that."""
+    own: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    try:
+        plan: Any = rows.select(*columns)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    except AnalysisException:
+        if len(columns) == 1:
+            raise
+        plan = None  # an aggregate beside other columns, or a name that is wrong
+    if plan is not None and _is_projection(plan, own):
+        return plan
+    if len(columns) > 1:
+        for column in columns:
+            _row_wise(rows, [column])
+    raise InvalidArgumentError(
+        f"a clause computes values from one row alone, and not {sql_of(columns[0])}",
+        hint="window functions, aggregates and generators belong into the source of a merge",
+    )
+
+
+def _is_projection(plan: Any, rows: Any) -> bool:  # noqa: ANN401
+    return plan.getClass().getSimpleName() == "Project" and bool(plan.child().fastEquals(rows))
 
 
 def assigned(
@@ -193,11 +245,12 @@ def assigned(
     Raises:
         InvalidArgumentError: There is no such column, or it is given two values.
     """
+    given = {name: tuple(path_of(schema, name, alias)) for name in clause.values or ()}
+    _refuse_contradictions(given)
     values: dict[str, Column] = {}
     has_default = "default" in (each.lower() for each in named)
     for name, value in (clause.values or {}).items():
-        path = _path(schema, name, alias)
-        column = expression(value)
+        path, column = given[name], expression(value)
         if not has_default and _is_default(value):
             if len(path) > 1:
                 raise InvalidArgumentError(
@@ -206,8 +259,6 @@ def assigned(
             if GENERATION in schema.field(path[0]).metadata:
                 continue
             column = default_of(schema.field(path[0]))
-        if path[0] in values and len(path) == 1:
-            raise InvalidArgumentError(f"column {path[0]} is given two values")
         if len(path) > 1:
             if old is None:
                 raise InvalidArgumentError(
@@ -218,6 +269,18 @@ def assigned(
             column = _with_field(base, schema.field(path[0]).type, path[1:], column)
         values[path[0]] = column
     return Assigned(number, clause, values)
+
+
+def _refuse_contradictions(given: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse two values for one column, or for a struct and a field of it."""
+    for (one, path), (other, longer) in permutations(given.items(), 2):
+        if longer[: len(path)] == path:
+            raise InvalidArgumentError(
+                f"{one} and {other} are set by one clause, and contradict each other",
+                hint="names that differ in case only are the same: set it once"
+                if path == longer
+                else f"set {one} as a whole, or fields of it only",
+            )
 
 
 def _with_field(base: Column, kind: DataType, path: Sequence[str], value: Column) -> Column:
@@ -244,7 +307,7 @@ def _is_default(value: Value) -> bool:
     return isinstance(value, str) and value.strip().lower() == "default"
 
 
-def _path(schema: StructType, name: str, alias: str | None) -> list[str]:
+def path_of(schema: StructType, name: str, alias: str | None = None) -> list[str]:
     """Return the path of a column in the table's spelling; a column with dots in its name wins.
 
     As in Spark, `t.v` is the column `v` of the table `t` rather than a field of a column `t`.

@@ -22,7 +22,7 @@ from delvec.spark.failures import explained, misfit
 from delvec.spark.types import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import DataType, Field
     from delvec.spark.delta.write.rules import Rule
 
-__all__ = ["Conversion", "Missing", "checked", "conform", "default_of", "guarded"]
+__all__ = ["Conversion", "Lacking", "Missing", "checked", "conform", "default_of", "guarded"]
 
 # A column of the table that the rows lack gets its default, its generation expression or NULL, or
 # the rows are refused.
 Missing: TypeAlias = Literal["default", "refuse"]
+# A field that a struct of the rows lacks is NULL in the table, or the rows are refused.
+Lacking: TypeAlias = Literal["null", "refuse"]
 
 # Which types are cast at all: those of ANSI store assignment, for appended rows; or all that ANSI
 # mode casts, such as strings to numbers and dates, as delta-spark does in UPDATE and MERGE.
@@ -189,29 +191,53 @@ def default_of(field: Field) -> Column:
 class Conversion:
     """Casts to the types of a table's columns; a value that does not fit fails the job.
 
-    What the session says of ANSI mode and store assignment does not matter.
+    What the session says of ANSI mode and store assignment does not matter. Fields of structs are
+    matched by name.
+
+    Args:
+        spark: A classic session.
+        casts: Which types are cast at all.
+        lacking: What to do about fields that a struct lacks.
     """
 
-    def __init__(self, spark: SparkSession, casts: Casts = "assignment") -> None:
+    def __init__(
+        self, spark: SparkSession, casts: Casts = "assignment", lacking: Lacking = "null"
+    ) -> None:
         self._view = jvm.view_of(spark)
-        self._rule = _RULES[casts]
+        self._rule, self._lacking = _RULES[casts], lacking
 
-    def column(self, given: spark_types.StructField, field: Field) -> Column:
-        """Return a column of the rows as a column of the table."""
+    def column(
+        self, given: spark_types.StructField, field: Field, old: Column | None = None
+    ) -> Column:
+        """Return a column of the rows as a column of the table; `old` is as in `value`."""
         column = functions.col(quote(given.name))
-        return self.value(column, given.dataType, field.type, field.name).alias(field.name)
+        return self.value(column, given.dataType, field.type, field.name, old).alias(field.name)
 
     def value(
-        self, column: Column, have: spark_types.DataType, wanted: DataType, path: str
+        self,
+        column: Column,
+        have: spark_types.DataType,
+        wanted: DataType,
+        path: str,
+        old: Column | None = None,
     ) -> Column:
-        """Return a value cast to the type of a column; `path` names it in errors."""
+        """Return a value cast to the type of a column.
+
+        Args:
+            column: The value.
+            have: Its type.
+            wanted: The type of the column.
+            path: The column's name, for errors.
+            old: The value that it replaces, of the type `wanted`: fields that a struct lacks are
+                taken from it. Elements of arrays and maps replace nothing.
+        """
         target = spark_type(wanted)
         if _same_type(have, target):
             return column
         if isinstance(have, spark_types.NullType):
             return column.cast(target)
         if isinstance(have, spark_types.StructType) and isinstance(wanted, StructType):
-            return self._struct(column, have, wanted, path)
+            return self._struct(column, have, wanted, path, old)
         if isinstance(have, spark_types.ArrayType) and isinstance(wanted, ArrayType):
             element, of = have.elementType, wanted.element
             return functions.transform(
@@ -258,24 +284,46 @@ class Conversion:
         return self._allows("canUpCast", have, wanted)
 
     def _struct(
-        self, column: Column, have: spark_types.StructType, wanted: StructType, path: str
+        self,
+        column: Column,
+        have: spark_types.StructType,
+        wanted: StructType,
+        path: str,
+        old: Column | None,
     ) -> Column:
         _refuse_twins([field.name for field in have.fields], f"fields of {path}")
         given = {field.name.lower(): field for field in have.fields}
         _refuse_unknown(given, list(wanted.names), path)
-        fields = []
-        for field in wanted.fields:
+        self._require_all(given, wanted, path)
+
+        def new(field: Field) -> Column:
             found = given.get(field.name.lower())
-            value = (
-                functions.lit(None).cast(spark_type(field.type))
-                if found is None
-                else self.value(
-                    column.getField(found.name), found.dataType, field.type, f"{path}.{field.name}"
+            before = None if old is None else old.getField(field.name)
+            if found is None:
+                return (functions.lit(None) if before is None else before).cast(
+                    spark_type(field.type)
                 )
-            )
-            fields.append(value.alias(field.name))
+            inner = column.getField(found.name)
+            return self.value(inner, found.dataType, field.type, f"{path}.{field.name}", before)
+
+        is_there = column.isNotNull()
+        if old is not None and _lacks_fields(have, wanted):
+            is_there |= old.isNotNull()
         # functions.struct is never null, so a null struct has to stay one explicitly.
-        return functions.when(column.isNotNull(), functions.struct(*fields))
+        return functions.when(
+            is_there, functions.struct(*(new(field).alias(field.name) for field in wanted.fields))
+        )
+
+    def _require_all(
+        self, given: Mapping[str, spark_types.StructField], wanted: StructType, path: str
+    ) -> None:
+        missing = [name for name in wanted.names if name.lower() not in given]
+        if missing and self._lacking == "refuse":
+            raise InvalidArgumentError(
+                f"column {path} is {spark_type(wanted).simpleString()}, and the new values lack"
+                f" its field {', '.join(missing)}",
+                hint="give every field a value; in a merge, merge_schema=True allows for less",
+            )
 
     def _map(self, column: Column, have: spark_types.MapType, wanted: MapType, path: str) -> Column:
         if not _same_type(have.keyType, spark_type(wanted.key)):
@@ -288,3 +336,19 @@ class Conversion:
                 lambda _, value: self.value(value, have.valueType, wanted.value, f"{path}.value"),
             )
         return column
+
+
+def _lacks_fields(have: spark_types.StructType, wanted: StructType) -> bool:
+    """Return whether a struct lacks a field, itself or in the structs directly inside of it."""
+    given = {field.name.lower(): field.dataType for field in have.fields}
+    for field in wanted.fields:
+        inner = given.get(field.name.lower())
+        if inner is None:
+            return True
+        if (
+            isinstance(field.type, StructType)
+            and isinstance(inner, spark_types.StructType)
+            and _lacks_fields(inner, field.type)
+        ):
+            return True
+    return False

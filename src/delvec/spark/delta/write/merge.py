@@ -97,10 +97,12 @@ class _Merge:
                 inserted = stages.enter_context(staged(inserted))
             written, copied = self._written(files, changed, inserted, found, ranges.rows)
             counts = self._counts(found, inserted, written, copied)
-            if not sum(counts[name] for name in _ROWS):
+            any_rows = any(counts[name] for name in _ROWS)
+            evolves = plan.metadata is not snapshot.metadata
+            if not any_rows and not evolves:
                 return Outcome(None, figures)
-            change_files = self._change_files(changed, inserted) if plan.has_feed else ()
-        evolves = plan.metadata is not snapshot.metadata
+            feed = plan.has_feed and any_rows
+            change_files = self._change_files(changed, inserted) if feed else ()
         change = Change(
             "MERGE",
             parameters=self._request.parameters(),

@@ -17,8 +17,16 @@ from delvec.identifiers import quote
 from delvec.spark.conf import bytes_setting
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import OLD, has_change_feed
-from delvec.spark.delta.write.clauses import SOURCE_ROW, assigned, bound, expression
+from delvec.spark.delta.write.clauses import (
+    SOURCE_ROW,
+    assigned,
+    bound,
+    expression,
+    path_of,
+    require_row_wise,
+)
 from delvec.spark.delta.write.conform_rows import Conversion
+from delvec.spark.delta.write.evolution import assigned_fields
 from delvec.spark.delta.write.join_keys import join_keys, key_ranges
 from delvec.spark.delta.write.projection import CLAUSE, clause_number, new_values
 from delvec.spark.delta.write.rewrite import kept_rows, placed_rows
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
     from delvec.spark.delta.write.clauses import Assigned, Clause, MergeRequest, When
+    from delvec.spark.delta.write.conform_rows import Lacking
     from delvec.spark.delta.write.join_keys import KeyRanges
     from delvec.vector import Bitmap
 
@@ -48,7 +57,7 @@ class MergePlan:
     """A MERGE into one version of a table.
 
     Attributes:
-        state: What the table is after the merge, with columns that only the source has if asked.
+        state: What the table is after the merge, with new columns if asked.
         matched: The clauses for matched rows.
         inserts: The clauses for rows of the source without a match.
         by_source: The clauses for rows of the target without a match.
@@ -60,6 +69,7 @@ class MergePlan:
         self.state = self._evolved()
         self.metadata = self.state.metadata
         self._old_names = frozenset(snapshot.metadata.schema.names)
+        self._lacking: Lacking = "null" if request.merge_schema else "refuse"
         self._numbers = {id(clause): place for place, clause in enumerate(request.clauses, 1)}
         self.matched = self._assigned("matched")
         self.inserts = self._assigned("not_matched")
@@ -76,24 +86,30 @@ class MergePlan:
         state = TableState.of(self._snapshot)
         if not self._request.merge_schema:
             return state
-        source = self._request.source.drop(SOURCE_ROW)
-        return evolve_schema(state, parse_schema(source.schema.json()))
+        source = parse_schema(self._request.source.drop(SOURCE_ROW).schema.json())
+        return evolve_schema(state, assigned_fields(source, state.schema, self._request))
 
     def _assigned(self, when: When) -> list[Assigned]:
-        old = None if when == "not_matched" else self._old
-        own = () if when == "not_matched" else self._snapshot.metadata.schema.names
-        source = () if when == "not_matched_by_source" else self._request.source.columns
-        return [
-            assigned(
-                self._with_values(clause),
-                self._numbers[id(clause)],
-                self.metadata.schema,
-                old,
-                alias=self._target_alias,
-                named=(*own, *source),
-            )
-            for clause in self._request.of(when)
-        ]
+        return [self._resolved(clause) for clause in self._request.of(when)]
+
+    def _resolved(self, clause: Clause) -> Assigned:
+        is_new, has_source = clause.when == "not_matched", clause.when != "not_matched_by_source"
+        own = self._snapshot.metadata.schema
+        if not has_source:
+            for name in clause.values or ():
+                path_of(own, name, self._target_alias)  # new columns are the source's
+        found = assigned(
+            self._with_values(clause),
+            self._numbers[id(clause)],
+            self.metadata.schema,
+            None if is_new else self._old,
+            alias=self._target_alias,
+            named=(
+                *(() if is_new else own.names),
+                *(self._request.source.columns if has_source else ()),
+            ),
+        )
+        return replace(found, keeps_fields=self._request.merge_schema and clause.values is None)
 
     def _with_values(self, clause: Clause) -> Clause:
         """Expand "all columns": those of the source under the names of the target's."""
@@ -156,6 +172,7 @@ class MergePlan:
             source, expression(self._request.on), "left" if self.by_source else "inner"
         )
         is_matched = functions.col(SOURCE_ROW).isNotNull()
+        require_row_wise(joined, self.matched)
         joined = joined.select("*", clause_number(changes, is_matched).alias(CLAUSE))
         if not self.inserts:
             joined = joined.where(functions.col(CLAUSE) > 0)
@@ -167,7 +184,9 @@ class MergePlan:
             kept[OLD] = functions.struct(
                 *(self._old(name).alias(name) for name in self.metadata.schema.names)
             )
-        return new_values(self._spark, self.metadata.schema, joined, changes, self._old, kept)
+        return new_values(
+            self._spark, self.metadata.schema, joined, changes, self._old, kept, self._lacking
+        )
 
     def _is_small(self, rows: int) -> bool:
         widths = (_WIDTHS.get(field.dataType.typeName(), 8) for field in self.source.schema.fields)
@@ -183,9 +202,12 @@ class MergePlan:
             matches = functions.broadcast(matches)
         condition = functions.col(SOURCE_ROW) == functions.col(f"{SOURCE_ROW}_of")
         rest = self.source.join(matches, condition, "left_anti")
+        require_row_wise(rest, self.inserts)
         rest = rest.select("*", clause_number(self.inserts, None).alias(CLAUSE))
         rest = rest.where(functions.col(CLAUSE) > 0)
-        rows = new_values(self._spark, self.metadata.schema, rest, self.inserts, None, {})
+        rows = new_values(
+            self._spark, self.metadata.schema, rest, self.inserts, None, {}, self._lacking
+        )
         ids = {name: functions.lit(None).cast("long") for name in id_names(self.metadata)}
         return rows.withColumns(ids) if ids else rows
 

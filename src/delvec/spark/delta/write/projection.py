@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions
 
 from delvec.delta.schema.expressions import GENERATION
+from delvec.delta.schema.types import StructType
 from delvec.identifiers import quote
 from delvec.spark.delta.write.clauses import expression
 from delvec.spark.delta.write.conform_rows import Conversion, default_of
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from delvec.delta.schema.types import Field, StructType
+    from delvec.delta.schema.types import Field
     from delvec.spark.delta.write.clauses import Assigned
+    from delvec.spark.delta.write.conform_rows import Lacking
 
 __all__ = ["CLAUSE", "clause_number", "new_values"]
 
@@ -52,6 +54,7 @@ def new_values(
     clauses: Sequence[Assigned],
     old: Callable[[str], Column] | None,
     kept: Mapping[str, Column],
+    lacking: Lacking = "refuse",
 ) -> DataFrame:
     """Evaluate clauses: the table's columns with their new values, then those that are kept.
 
@@ -62,6 +65,7 @@ def new_values(
         clauses: Those that may handle a row.
         old: Returns the value that a column has so far; None where rows are new.
         kept: Columns to carry along, by name; `CLAUSE` is always carried.
+        lacking: What to do about fields that the struct of a new value lacks.
     """
     changing = [each for each in clauses if each.clause.action != "delete"]
     values = {
@@ -76,23 +80,24 @@ def new_values(
         {}
         if old is None
         else {
-            f"__delvec_old_{index}": old(field.name)
+            _old_name(index): old(field.name)
             for index, field in enumerate(schema.fields)
-            if _is_carried_over(field, changing)
+            if any(_needs_old(field, each) for each in changing)
         }
     )
     columns = {**kept, CLAUSE: functions.col(CLAUSE), **values, **olds}
     evaluated = rows.select(*(column.alias(name) for name, column in columns.items()))
     have = {field.name: field for field in evaluated.schema.fields}
-    conversion = Conversion(spark, "any")
+    conversion = Conversion(spark, "any", lacking)
 
     def branch(each: Assigned, index: int, field: Field) -> Column | None:
         if field.name in each.values:
-            return conversion.column(have[_value_name(each, index)], field)
+            before = functions.col(_old_name(index)) if _needs_old(field, each) else None
+            return conversion.column(have[_value_name(each, index)], field, before)
         if GENERATION in field.metadata:
             return None  # comes from the other columns, below
         if each.clause.action == "update":
-            return functions.col(f"__delvec_old_{index}")
+            return functions.col(_old_name(index))
         return default_of(field)
 
     new = [
@@ -109,10 +114,17 @@ def _value_name(each: Assigned, index: int) -> str:
     return f"__delvec_new_{each.number}_{index}"
 
 
-def _is_carried_over(field: Field, changing: Sequence[Assigned]) -> bool:
-    return GENERATION not in field.metadata and any(
-        each.clause.action == "update" and field.name not in each.values for each in changing
-    )
+def _old_name(index: int) -> str:
+    return f"__delvec_old_{index}"
+
+
+def _needs_old(field: Field, each: Assigned) -> bool:
+    """Return whether the new value of a column is its old one, or takes fields from it."""
+    if each.clause.action != "update":
+        return False
+    if field.name in each.values:
+        return each.keeps_fields and isinstance(field.type, StructType)
+    return GENERATION not in field.metadata
 
 
 def _chosen(field: Field, branches: Sequence[tuple[int, Column | None]]) -> Column:

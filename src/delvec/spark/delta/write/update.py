@@ -27,7 +27,7 @@ from delvec.spark.delta.write.change_files import (
     old_and_new,
     store_change_rows,
 )
-from delvec.spark.delta.write.clauses import Clause, assigned
+from delvec.spark.delta.write.clauses import Clause, assigned, require_row_wise
 from delvec.spark.delta.write.conform_rows import checked
 from delvec.spark.delta.write.file_outcomes import find_outcomes, require_ratio
 from delvec.spark.delta.write.projection import CLAUSE, new_values
@@ -128,6 +128,7 @@ class _Update:
         rows = with_ids(self._spark, self._metadata, files, rows, changed=True)
         names = [NUMBER, POSITION, *id_names(self._metadata)]
         kept = {name: functions.col(quote(name)) for name in names}
+        require_row_wise(rows, [self._assigned])
         own = self._metadata.schema.names
         if old:
             kept[OLD] = functions.struct(*(functions.col(quote(name)) for name in own))

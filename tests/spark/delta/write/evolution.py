@@ -1,0 +1,222 @@
+"""The same statement with schema evolution by delta-spark and by delvec, side by side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+from zlib import crc32
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from delvec import DeltaTable
+from delvec.errors import DelvecError
+from delvec.spark.delta.write.clauses import Clause
+from tests.spark.delta import spark_tables
+from tests.spark.delta.readers import INTERPRETED, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec.delta.table.merge import MergeBuilder
+
+__all__ = [
+    "DELETE",
+    "INSERT_ALL",
+    "UPDATE_ALL",
+    "Append",
+    "Case",
+    "Merge",
+    "Outcome",
+    "Rows",
+    "Update",
+    "by_source_update",
+    "insert",
+    "outcomes",
+    "update",
+]
+
+Values: TypeAlias = "Mapping[str, Any]"
+
+UPDATE_ALL = Clause("matched", "update")
+INSERT_ALL = Clause("not_matched", "insert")
+DELETE = Clause("matched", "delete")
+
+
+def update(values: Values, condition: str | None = None) -> Clause:
+    return Clause("matched", "update", condition, values)
+
+
+def insert(values: Values, condition: str | None = None) -> Clause:
+    return Clause("not_matched", "insert", condition, values)
+
+
+def by_source_update(values: Values, condition: str | None = None) -> Clause:
+    return Clause("not_matched_by_source", "update", condition, values)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows by the DDL of their columns; each is what JSON can hold."""
+
+    columns: str
+    rows: tuple[Any, ...] = ()
+    select: str = "*"
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        text = json.dumps(self.rows)
+        kind = f"array<struct<{self.columns}>>"
+        return spark.sql(
+            f"SELECT {self.select} FROM (SELECT inline(from_json('{text}', '{kind}')))"
+        )
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A merge by the column `k`."""
+
+    clauses: tuple[Clause, ...]
+
+
+@dataclass(frozen=True)
+class Update:
+    """An update; delta-spark has no schema evolution for it, and neither has delvec."""
+
+    values: Values
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class Append:
+    """An append of the source by name, as delta-spark's `writeTo(...).append()`."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A statement, and what it meets."""
+
+    target: Rows
+    source: Rows
+    statement: Merge | Update | Append
+    evolve: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A schema and rows, or an error."""
+
+    schema: str = ""
+    rows: tuple[str, ...] = ()
+    error: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what was written; of errors, that there was one."""
+        if not isinstance(other, Outcome):
+            return NotImplemented
+        if self.error or other.error:
+            return bool(self.error) == bool(other.error)
+        return (self.schema, Counter(self.rows)) == (other.schema, Counter(other.rows))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+# Of the judge only the result matters: vectors cost it a third join, and a copy of the source.
+_JUDGE: dict[str, object] = INTERPRETED | {
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+    "spark.databricks.delta.update.deletionVectors.persistent": "false",
+    "spark.databricks.delta.merge.materializeSource": "none",
+}
+
+
+def outcomes(spark: SparkSession, folder: Path, case: Case) -> tuple[Outcome, Outcome]:
+    """Run a case by delta-spark and by delvec; tables stay in the folder for the next one."""
+    template = folder / f"{crc32(repr(case.target).encode()):08x}"
+    with settings_of(spark, _JUDGE):
+        if not template.exists():
+            writing = case.target.frame(spark).coalesce(1).write.format("delta")
+            writing.option("delta.enableDeletionVectors", "true").save(str(template))
+        theirs, ours = folder / "theirs", folder / "ours"
+        for path in (theirs, ours):
+            shutil.rmtree(path, ignore_errors=True)
+            shutil.copytree(template, path)
+        return _judged(spark, theirs, case), _tried(spark, ours, case)
+
+
+def _judged(spark: SparkSession, path: Path, case: Case) -> Outcome:
+    source, statement = case.source.frame(spark), case.statement
+    try:
+        if isinstance(statement, Append):
+            writer = source.writeTo(f"delta.`{path}`")
+            writer.option("mergeSchema", str(case.evolve).lower()).append()
+        elif isinstance(statement, Update):
+            where = f"WHERE {statement.where}" if statement.where else ""
+            spark.sql(f"UPDATE delta.`{path}` SET {_set(statement.values)} {where}")
+        else:
+            source.createOrReplaceTempView("delvec_source")
+            evolution = "WITH SCHEMA EVOLUTION" if case.evolve else ""
+            clauses = " ".join(map(_sql, statement.clauses))
+            spark.sql(
+                f"MERGE {evolution} INTO delta.`{path}` t USING delvec_source s ON t.k = s.k"
+                f" {clauses}"
+            )
+    except (PySparkException, Py4JError) as error:
+        return Outcome(error=str(error).splitlines()[0])
+    return _written(spark, path)
+
+
+def _tried(spark: SparkSession, path: Path, case: Case) -> Outcome:
+    source, statement = case.source.frame(spark), case.statement
+    table = DeltaTable.for_path(spark, path)
+    try:
+        if isinstance(statement, Append):
+            table.append(source, merge_schema=case.evolve)
+        elif isinstance(statement, Update):
+            table.update(statement.values, where=statement.where)
+        else:
+            merge = table.merge(source, "t.k = s.k", merge_schema=case.evolve)
+            for clause in statement.clauses:
+                merge = _added(merge, clause)
+            merge.execute()
+    except DelvecError as error:
+        return Outcome(error=f"{type(error).__name__}: {error}")
+    return _written(spark, path)
+
+
+def _written(spark: SparkSession, path: Path) -> Outcome:
+    frame = spark_tables.as_delta_spark_reads(spark, path)
+    rows = [json.dumps(row.asDict(recursive=True), default=str) for row in frame.collect()]
+    return Outcome(frame.schema.json(), tuple(sorted(rows)))
+
+
+def _added(merge: MergeBuilder, clause: Clause) -> MergeBuilder:
+    name = f"when_{clause.when}_{clause.action}"
+    if clause.action == "delete":
+        return getattr(merge, name)(clause.condition)  # type: ignore[no-any-return]
+    if clause.values is None:
+        return getattr(merge, f"{name}_all")(clause.condition)  # type: ignore[no-any-return]
+    return getattr(merge, name)(clause.values, clause.condition)  # type: ignore[no-any-return]
+
+
+def _sql(clause: Clause) -> str:
+    when = clause.when.upper().replace("_", " ")
+    condition = f"AND {clause.condition}" if clause.condition else ""
+    if clause.action == "delete":
+        action = "DELETE"
+    elif clause.action == "update":
+        action = f"UPDATE SET {'*' if clause.values is None else _set(clause.values)}"
+    elif clause.values is None:
+        action = "INSERT *"
+    else:
+        names, values = ", ".join(clause.values), ", ".join(map(str, clause.values.values()))
+        action = f"INSERT ({names}) VALUES ({values})"
+    return f"WHEN {when} {condition} THEN {action}"
+
+
+def _set(values: Values) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in values.items())

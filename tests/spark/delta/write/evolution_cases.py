@@ -1,0 +1,418 @@
+"""Cases of schema evolution, after those of Delta's own suites.
+
+They follow MergeIntoSchemaEvolutionSuite, MergeIntoStructEvolutionNullnessSuite, UpdateSuiteBase
+and DeltaInsertIntoMissingColumnSuite. Expected is what delta-spark does when it gets the case.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, Final
+
+from tests.spark.delta.write.evolution import (
+    DELETE,
+    INSERT_ALL,
+    UPDATE_ALL,
+    Append,
+    Case,
+    Merge,
+    Rows,
+    Update,
+    by_source_update,
+    insert,
+    update,
+)
+
+__all__ = ["CASES", "DIFFERENCES"]
+
+
+def _pairs(old: list[Any], new: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Let every old value of `v` meet every new one, and insert every new one."""
+    both = list(product(old, new))
+    target = [{"k": place, "v": value} for place, (value, _) in enumerate(both)]
+    target.append({"k": -1, "v": old[-1]})
+    source = [{"k": place, "v": value} for place, (_, value) in enumerate(both)]
+    source += [{"k": 100 + place, "v": value} for place, value in enumerate(new)]
+    return target, source
+
+
+_YZ, _XY = {"y": 2, "z": 2}, {"x": 1, "y": 1}
+# The types of a column `v` in table and source, and values of both.
+SHAPES: Final[dict[str, tuple[str, list[Any], str, list[Any]]]] = {
+    "other fields": (
+        "struct<y:int,z:int>",
+        [None, _YZ, {}],
+        "struct<x:int,y:int>",
+        [None, _XY, {}],
+    ),
+    "more fields": ("struct<y:int>", [None, {"y": 2}], "struct<x:int,y:int>", [None, _XY]),
+    "fewer fields": (
+        "struct<x:int,y:int,z:int>",
+        [None, {"x": 3, **_YZ}],
+        "struct<y:int>",
+        [None, {"y": 1}, {}],
+    ),
+    "no common field": ("struct<a:int>", [None, {"a": 1}], "struct<b:int>", [None, {"b": 1}]),
+    "another order": (
+        "struct<y:int,z:int>",
+        [None, _YZ],
+        "struct<z:int,y:int>",
+        [None, {"z": 5, "y": 6}],
+    ),
+    "another case": (
+        "struct<y:int,z:int>",
+        [None, _YZ],
+        "struct<Y:int,Z:int>",
+        [None, {"Y": 5, "Z": 6}],
+    ),
+    "another order and case, and fewer": (
+        "struct<aB:int,y:int,z:int>",
+        [None, {"aB": 3, **_YZ}],
+        "struct<Z:int,AB:int>",
+        [None, {"Z": 5, "AB": 6}],
+    ),
+    "the same": ("struct<y:int,z:int>", [None, _YZ], "struct<y:int,z:int>", [None, {"y": 5}]),
+    "wider and narrower": (
+        "struct<y:bigint,z:int>",
+        [None, _YZ],
+        "struct<y:int,z:smallint>",
+        [None, {"y": 5, "z": 6}],
+    ),
+    "nested": (
+        "struct<a:struct<y:int,z:int>,b:int>",
+        [None, {"b": 3}, {"a": _YZ, "b": 3}],
+        "struct<a:struct<x:int,y:int>>",
+        [None, {}, {"a": _XY}],
+    ),
+    "nested, extra fields inside only": (
+        "struct<a:struct<y:int,z:int>>",
+        [None, {}, {"a": _YZ}],
+        "struct<a:struct<y:int>>",
+        [None, {}, {"a": {"y": 1}}],
+    ),
+    "nested, new struct inside": (
+        "struct<b:int>",
+        [None, {"b": 1}],
+        "struct<a:struct<x:int>,b:int>",
+        [None, {"b": 2}, {"a": {}, "b": 2}, {"a": {"x": 1}}],
+    ),
+    "nested twice": (
+        "struct<a:struct<b:struct<y:int,z:int>,c:int>,d:int>",
+        [None, {"d": 1}, {"a": {"c": 2}}, {"a": {"b": _YZ, "c": 2}, "d": 1}],
+        "struct<a:struct<b:struct<x:int,y:int>>>",
+        [None, {}, {"a": {}}, {"a": {"b": _XY}}],
+    ),
+    "array": (
+        "array<struct<y:int,z:int>>",
+        [None, [_YZ, None]],
+        "array<struct<x:int,y:int>>",
+        [None, [], [_XY, None, _XY]],
+    ),
+    "array, fewer fields": (
+        "array<struct<y:int,z:int>>",
+        [None, [_YZ]],
+        "array<struct<y:int>>",
+        [None, [{"y": 1}, None]],
+    ),
+    "array, another order": (
+        "array<struct<y:int,z:int>>",
+        [None, [_YZ]],
+        "array<struct<Z:int,y:int>>",
+        [[{"y": 1, "Z": 3}, None]],
+    ),
+    "array in struct": (
+        "struct<a:array<struct<y:int,z:int>>,b:int>",
+        [None, {"b": 1}, {"a": [_YZ], "b": 1}],
+        "struct<a:array<struct<x:int,y:int>>>",
+        [None, {}, {"a": [None, _XY]}],
+    ),
+    "struct in array": (
+        "array<struct<a:struct<y:int,z:int>,b:int>>",
+        [None, [{"a": _YZ, "b": 1}]],
+        "array<struct<a:struct<x:int,y:int>>>",
+        [None, [None, {}, {"a": _XY}]],
+    ),
+    "map": (
+        "map<string,struct<y:int,z:int>>",
+        [None, {"p": _YZ}],
+        "map<string,struct<x:int,y:int>>",
+        [None, {}, {"p": _XY, "q": None}],
+    ),
+    "map, fewer fields": (
+        "map<string,struct<y:int,z:int>>",
+        [None, {"p": _YZ}],
+        "map<string,struct<y:int>>",
+        [None, {"p": {"y": 1}}],
+    ),
+    "map of arrays": (
+        "map<string,array<struct<y:int,z:int>>>",
+        [{"p": [_YZ]}],
+        "map<string,array<struct<x:int,y:int>>>",
+        [None, {"p": [_XY, None]}],
+    ),
+    "map in struct": (
+        "struct<m:map<string,struct<y:int,z:int>>,b:int>",
+        [None, {"m": {"p": _YZ}, "b": 1}],
+        "struct<m:map<string,struct<x:int,y:int>>>",
+        [None, {}, {"m": {"p": _XY}}],
+    ),
+    "struct for a number": ("int", [None, 1], "struct<x:int>", [None, {"x": 1}]),
+    "number for a struct": ("struct<x:int>", [None, {"x": 1}], "int", [None, 1]),
+    "array for a struct": ("struct<x:int>", [None, {"x": 1}], "array<struct<x:int>>", [None]),
+}
+
+_LISTS: Final = {
+    "update * insert *": (UPDATE_ALL, INSERT_ALL),
+    "update v insert v": (update({"v": "s.v"}), insert({"k": "s.k", "v": "s.v"})),
+}
+_MORE_LISTS: Final = _LISTS | {
+    "update *": (UPDATE_ALL,),
+    "insert *": (INSERT_ALL,),
+    "update k insert *": (update({"k": "s.k + 1000"}), INSERT_ALL),
+    "update v or *": (update({"v": "s.v"}, "t.k % 2 = 0"), UPDATE_ALL),
+    "update v insert *": (update({"v": "s.v"}), INSERT_ALL),
+    "delete": (DELETE,),
+}
+_MORE: Final = ("other fields", "nested", "map", "struct for a number")
+
+
+def _shaped(name: str, statement: Merge | Append, *, evolve: bool) -> Case:
+    have, old, given, new = SHAPES[name]
+    target, source = _pairs(old, new)
+    return Case(
+        Rows(f"k int, v {have}", tuple(target)),
+        Rows(f"k int, v {given}", tuple(source)),
+        statement,
+        evolve,
+    )
+
+
+_TARGET: Final = Rows("k int, v int", ({"k": 0, "v": 0}, {"k": 1, "v": 10}, {"k": 3, "v": 30}))
+_SOURCE: Final = Rows(
+    "k int, v int, e string, u string",
+    ({"k": 1, "v": 1, "e": "e1", "u": "u1"}, {"k": 2, "v": 2, "e": "e2", "u": "u2"}),
+)
+_LESS: Final = Rows("k int", ({"k": 1}, {"k": 2}))
+_CASED: Final = Rows("K int, V int, E int", ({"K": 1, "V": 1, "E": 5}, {"K": 2, "V": 2, "E": 6}))
+_NONE: Final = Rows(_SOURCE.columns)
+_CLAUSES: Final[dict[str, tuple[Rows, tuple[Any, ...]]]] = {
+    "update a new column": (_SOURCE, (update({"v": "s.v", "e": "s.e"}),)),
+    "update a new column from an old one": (_SOURCE, (update({"e": "s.v"}),)),
+    "update a new column from another new one": (_SOURCE, (update({"e": "s.u"}),)),
+    "update a new column by a literal": (_SOURCE, (update({"e": "'x'"}),)),
+    "update a column that nobody has": (_SOURCE, (update({"nope": "s.e"}),)),
+    "update an old column from a new one": (_SOURCE, (update({"v": "length(s.e)"}),)),
+    "insert a new column": (_SOURCE, (insert({"k": "s.k", "e": "s.e"}),)),
+    "insert a new column from an old one": (_SOURCE, (insert({"k": "s.k", "e": "s.v"}),)),
+    "insert a column that nobody has": (_SOURCE, (insert({"k": "s.k", "nope": "1"}),)),
+    "insert old columns": (_SOURCE, (insert({"k": "s.k"}),)),
+    "one new column updated, another inserted": (
+        _SOURCE,
+        (update({"e": "s.e"}), insert({"k": "s.k", "u": "s.u"})),
+    ),
+    "update some, then all": (
+        Rows(_SOURCE.columns, (*_SOURCE.rows, {"k": 3, "v": 3, "e": "e3"})),
+        (update({"v": "s.v"}, "s.k < 2"), UPDATE_ALL),
+    ),
+    "update some, insert all": (_SOURCE, (update({"v": "s.v"}), INSERT_ALL)),
+    "update all, insert some": (_SOURCE, (UPDATE_ALL, insert({"k": "s.k", "v": "s.v"}))),
+    "update all": (_SOURCE, (UPDATE_ALL,)),
+    "insert all": (_SOURCE, (INSERT_ALL,)),
+    "delete only": (_SOURCE, (DELETE,)),
+    "a new column in a condition only": (
+        _SOURCE,
+        (update({"v": "s.v"}, "s.e = 'e1'"), insert({"k": "s.k"}, "s.u = 'u2'")),
+    ),
+    "update a condition does not reach": (_SOURCE, (update({"e": "s.e"}, "false"),)),
+    "a source that lacks a column": (_LESS, (UPDATE_ALL, INSERT_ALL)),
+    "a source that lacks a column, some given": (_LESS, (insert({"k": "s.k"}),)),
+    "names in another case": (_CASED, (UPDATE_ALL, INSERT_ALL)),
+    "assigned in another case": (_CASED, (update({"E": "s.e"}), insert({"K": "S.k", "e": "S.E"}))),
+    "no rows, update all": (_NONE, (UPDATE_ALL,)),
+    "no rows, insert all": (_NONE, (INSERT_ALL,)),
+    "no rows, update one": (_NONE, (update({"e": "s.e"}),)),
+    "no rows, delete": (_NONE, (DELETE,)),
+    "insert all, update without a match": (
+        _SOURCE,
+        (INSERT_ALL, by_source_update({"v": "t.v + 1"}, "t.k > 1")),
+    ),
+    "some inserted, update without a match": (
+        _SOURCE,
+        (insert({"k": "s.k"}), by_source_update({"v": "t.v + 1"})),
+    ),
+    "a new column updated without a match": (
+        _SOURCE,
+        (INSERT_ALL, by_source_update({"e": "'x'"})),
+    ),
+    "a column twice": (_SOURCE, (update({"v": "1", "V": "2"}),)),
+    "a key and all": (_SOURCE, (update({"k": "s.k", "v": "s.v", "e": "s.e", "u": "s.u"}),)),
+}
+
+_DEEP: Final = Rows(
+    "k int, v struct<a:struct<x:int,y:int>,b:int>, w int",
+    (
+        {"k": 1, "v": {"a": {"x": 1, "y": 2}, "b": 3}, "w": 4},
+        {"k": 2, "v": {"b": 3}, "w": 4},
+        {"k": 3, "w": 4},
+        {"k": 4, "v": {"a": {"x": 1, "y": 2}, "b": 3}, "w": 4},
+    ),
+)
+_DEEP_SOURCE: Final = Rows(
+    "k int, v struct<a:struct<y:int,z:int>,c:int>, n struct<p:int,q:int>",
+    (
+        {"k": 1, "v": {"a": {"y": 5, "z": 6}, "c": 7}, "n": {"p": 8, "q": 9}},
+        {"k": 2, "v": {"a": {"y": 5, "z": 6}, "c": 7}, "n": {"p": 8}},
+        {"k": 3, "v": {"c": 7}},
+        {"k": 5, "v": {"a": {"y": 5, "z": 6}, "c": 7}, "n": {"p": 8, "q": 9}},
+        {"k": 6},
+    ),
+)
+_FIELDS: Final[dict[str, tuple[Any, ...]]] = {
+    "update a field": (update({"v.b": "s.v.c"}),),
+    "update a new field": (update({"v.c": "s.v.c"}),),
+    "update a new field, another is new too": (update({"v.a.z": "s.v.a.z"}),),
+    "update two new fields": (update({"v.a.z": "s.v.a.z", "v.c": "s.v.c"}),),
+    "update a nested struct": (update({"v.a": "s.v.a"}),),
+    "update a struct and insert all": (update({"v.a": "s.v.a"}), INSERT_ALL),
+    "update a field of a new struct": (update({"n.p": "s.n.p"}),),
+    "update a new struct": (update({"n": "s.n"}),),
+    "update a field that nobody has": (update({"v.nope": "1"}),),
+    "update a field, then all": (update({"v.b": "0"}, "s.k = 1"), UPDATE_ALL),
+    "insert a struct": (insert({"k": "s.k", "v": "s.v"}),),
+    "insert a new struct": (insert({"k": "s.k", "n": "s.n"}),),
+    "insert a field": (insert({"k": "s.k", "v.b": "1"}),),
+    "update a struct and a field of it": (update({"v.a": "s.v.a", "v.a.x": "1"}),),
+    "update a column and a field of it": (update({"v": "s.v", "v.b": "1"}),),
+    "update a field and its column": (update({"v.b": "1", "v": "s.v"}),),
+    "update a field twice": (update({"v.b": "1", "v.B": "2"}),),
+    "update all, insert a struct": (UPDATE_ALL, insert({"k": "s.k", "v": "s.v"})),
+    "fields without a match": (INSERT_ALL, by_source_update({"v.b": "t.v.b + 1"})),
+    "a struct of SQL": (update({"v": "named_struct('b', 1, 'a', s.v.a)"}),),
+    "update all twice": (update({"w": "1"}, "t.k = 1"), UPDATE_ALL, INSERT_ALL),
+    "delete and insert all": (DELETE, INSERT_ALL),
+}
+_UPDATES: Final[dict[str, Any]] = {
+    "a struct": {"v": "named_struct('a', named_struct('x', 1, 'y', 2), 'b', 1)"},
+    "a struct in another order": {"v": "named_struct('b', 1, 'a', named_struct('Y', 1, 'X', 2))"},
+    "fewer fields": {"v": "named_struct('b', 1)"},
+    "fewer nested fields": {"v": "named_struct('b', 1, 'a', named_struct('x', 1))"},
+    "more fields": {"v": "named_struct('a', v.a, 'b', 1, 'c', 2)"},
+    "a field": {"v.b": "7"},
+    "a nested field": {"v.a.x": "v.a.y + 1", "V.b": "w"},
+    "a nested struct with fewer": {"v.a": "named_struct('x', 1)"},
+    "contradicting": {"v.a": "v.a", "v.a.x": "1"},
+    "a column and its field": {"v": "v", "v.b": "1"},
+    "twice": {"w": "1", "W": "2"},
+    "null": {"v": "null"},
+    "a null field": {"v.a": "null"},
+    "a new field": {"v.c": "1"},
+    "a new column": {"n": "1"},
+    "a window": {"w": "row_number() OVER (ORDER BY k)"},
+    "an aggregate": {"w": "max(k)"},
+    "a generator": {"w": "explode(array(1, 2))"},
+    "a subquery": {"w": "(SELECT max(id) FROM range(5))"},
+}
+_BAD: Final = {
+    "a window": "row_number() OVER (ORDER BY s.k)",
+    "an aggregate": "max(s.k)",
+    "a generator": "explode(array(s.k, 2))",
+}
+
+
+def _keyed(fields: str, *keys: dict[str, int]) -> Rows:
+    """Return rows with a map by structs, which JSON does not have."""
+    rows = [{"k": at, "v": [{"key": key, "value": at}]} for at, key in enumerate(keys)]
+    entry = f"struct<key:struct<{fields}>,value:int>"
+    return Rows(f"k int, v array<{entry}>", tuple(rows), "k, map_from_entries(v) v")
+
+
+_KEYS: Final = {
+    "more": _keyed("x:int,y:int,z:int", {"x": 1, **_YZ}, {"x": 1, **_YZ}, {"x": 1, **_YZ}),
+    "fewer": _keyed("y:int", {"y": 1}, {"y": 1}, {"y": 1}),
+    "another order": _keyed("z:int,Y:int", {"z": 1, "Y": 3}, {"z": 1, "Y": 3}, {"z": 1, "Y": 3}),
+}
+
+CASES: Final[dict[str, Case]] = (
+    {
+        f"{shape}: {name}{'' if evolve else ', no evolution'}": _shaped(
+            shape, Merge(clauses), evolve=evolve
+        )
+        for shape in SHAPES
+        for name, clauses in (_MORE_LISTS if shape in _MORE else _LISTS).items()
+        for evolve in (True, False)
+    }
+    | {
+        f"{shape}: append{'' if evolve else ', no evolution'}": _shaped(
+            shape, Append(), evolve=evolve
+        )
+        for shape in SHAPES
+        for evolve in (True, False)
+    }
+    | {
+        f"columns: {name}{'' if evolve else ', no evolution'}": Case(
+            _TARGET, source, Merge(clauses), evolve
+        )
+        for name, (source, clauses) in _CLAUSES.items()
+        for evolve in (True, False)
+    }
+    | {
+        f"fields: {name}{'' if evolve else ', no evolution'}": Case(
+            _DEEP, _DEEP_SOURCE, Merge(clauses), evolve
+        )
+        for name, clauses in _FIELDS.items()
+        for evolve in (True, False)
+    }
+    | {
+        f"columns: append {name}{'' if evolve else ', no evolution'}": Case(
+            _TARGET, source, Append(), evolve
+        )
+        for name, source in {
+            "more": _SOURCE,
+            "fewer": _LESS,
+            "no rows": _NONE,
+            "another case": _CASED,
+        }.items()
+        for evolve in (True, False)
+    }
+    | {
+        f"keys of maps: {name}{'' if evolve else ', no evolution'}": Case(
+            _keyed("y:int,z:int", _YZ, _YZ), source, Merge((UPDATE_ALL, INSERT_ALL)), evolve
+        )
+        for name, source in _KEYS.items()
+        for evolve in (True, False)
+    }
+    | {
+        f"update: {name}": Case(_DEEP, _LESS, Update(values, "k < 4"), evolve=False)
+        for name, values in _UPDATES.items()
+    }
+    | {
+        f"values: {name} in {place}": Case(_TARGET, _SOURCE, Merge(clauses), evolve=False)
+        for name, sql in _BAD.items()
+        for place, clauses in {
+            "an update": (update({"v": sql}),),
+            "an insert": (insert({"k": "s.k", "v": sql}),),
+            "a condition": (update({"v": "1"}, f"{sql} > 0"),),
+            "a condition of an insert": (insert({"k": "s.k"}, f"{sql} > 0"),),
+            "an update without a match": (by_source_update({"v": sql.replace("s.k", "t.k")}),),
+            "a condition without a match": (
+                by_source_update({"v": "1"}, f"{sql.replace('s.k', 't.k')} > 0"),
+            ),
+        }.items()
+    }
+)
+
+_ARRAYS: Final = Rows("k int, v array<array<struct<y:int,z:int>>>", ({"k": 1, "v": [[_YZ]]},))
+_MERGES: Final = Merge((UPDATE_ALL, INSERT_ALL))
+
+# What delvec does on purpose where delta-spark refuses, and the rows that come of it.
+DIFFERENCES: Final[dict[str, tuple[Case, tuple[str, ...]]]] = {
+    # delta-spark matches fields by name only in arrays of structs, and by position further down.
+    "fields in arrays of arrays are matched by name as everywhere": (
+        Case(
+            _ARRAYS,
+            Rows("k int, v array<array<struct<y:int>>>", ({"k": 1, "v": [[{"y": 1}]]},)),
+            _MERGES,
+        ),
+        ('{"k": 1, "v": [[{"y": 1, "z": null}]]}',),
+    ),
+}

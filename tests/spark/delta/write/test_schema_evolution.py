@@ -1,0 +1,82 @@
+"""MERGE, UPDATE and append with and without schema evolution, case by case as delta-spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.marks import slow_but
+from tests.spark.delta.write.evolution import outcomes
+from tests.spark.delta.write.evolution_cases import CASES, DIFFERENCES
+from tests.spark.delta.write.random_evolution import random_case
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+QUICK = (
+    "other fields: update * insert *",
+    "columns: delete only",
+    "columns: no rows, update all",
+    "columns: update a new column from another new one",
+    "fewer fields: update * insert *, no evolution",
+    "fewer fields: update v insert v, no evolution",
+    "array, fewer fields: update v insert v, no evolution",
+    "map, fewer fields: update v insert v, no evolution",
+    "columns: a new column updated without a match",
+    "fields: update a struct and a field of it",
+    "fields: update a field twice",
+    "update: fewer fields",
+    "update: contradicting",
+    "update: twice",
+    "update: a window",
+    "update: an aggregate",
+    "update: a generator",
+    "values: a window in an insert",
+    "values: a window in a condition",
+    "values: a window in an update without a match",
+)
+RANDOM = 300
+BLOCK = 25
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("evolution")
+
+
+@pytest.mark.parametrize("name", slow_but(QUICK, CASES))
+def test_a_statement_gives_the_rows_and_the_schema_of_delta_spark_or_both_refuse(
+    spark: SparkSession, folder: Path, name: str
+) -> None:
+    theirs, ours = outcomes(spark, folder, CASES[name])
+    assert ours == theirs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_where_delvec_takes_what_delta_spark_refuses(
+    spark: SparkSession, folder: Path, name: str
+) -> None:
+    case, rows = DIFFERENCES[name]
+    theirs, ours = outcomes(spark, folder, case)
+    assert theirs.error
+    assert (ours.error, ours.rows) == ("", rows)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(2, RANDOM, BLOCK))],
+)
+def test_random_statements_do_what_delta_spark_does(
+    spark: SparkSession, folder: Path, first: int
+) -> None:
+    last = min(first + BLOCK, RANDOM) if first else 2
+    for seed in range(first, last):
+        case = random_case(seed)
+        theirs, ours = outcomes(spark, folder, case)
+        assert ours == theirs, f"seed {seed}: {case}"
