@@ -28,18 +28,20 @@ def assigned_fields(source: StructType, target: StructType, request: MergeReques
     have nothing of it.
     """
     setting = [
-        each for each in clauses if each.action != "delete" and each.when != "not_matched_by_source"
+        each
+        for each in request.clauses
+        if each.action != "delete" and each.when != "not_matched_by_source"
     ]
     if any(each.values is None for each in setting):
         return source
     names = {name for each in setting for name in each.values or ()}
-    schemas, alias = (target, source), request.aliases[0]
-    return _along(source, (), {path for name in names for path in _paths(name, schemas, alias)})
+    sides = ((target, request.aliases[0]), (source, None))
+    return _along(source, (), {path for name in names for path in _paths(name, sides)})
 
 
-def _paths(name: str, schemas: Sequence[StructType], alias: str) -> Iterator[Path]:
+def _paths(name: str, sides: Sequence[tuple[StructType, str | None]]) -> Iterator[Path]:
     """Yield the path that a clause assigns, in lower case; nothing if neither side has it."""
-    for schema in schemas:
+    for schema, alias in sides:
         try:
             path = path_of(schema, name, alias)
         except InvalidArgumentError:
