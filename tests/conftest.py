@@ -42,6 +42,7 @@ INTERPRETED = (
     "tests/datasource/",
     "tests/iceberg/",
     "tests/interop/",
+    "tests/spark/delta/test_arguments",
     "tests/spark/delta/test_checkpoints",
     "tests/spark/delta/test_history",
     "tests/spark/delta/test_symlink_manifest",
@@ -53,6 +54,7 @@ INTERPRETED = (
     "tests/spark/delta/write/test_data_files",
     "tests/spark/delta/write/test_feature_writes",
     "tests/spark/delta/write/test_implicit_casts",
+    "tests/spark/delta/write/test_self_reading_sources",
 )
 
 

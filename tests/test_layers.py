@@ -27,6 +27,7 @@ ROOMS = (
     "errors",
     "_version",
     "identifiers",
+    "calls",
     "report",
     "storage",
     "vector",
@@ -58,6 +59,7 @@ ROOMS = (
 # What a room imports of delvec at most, where the order alone allows more.
 ONLY = {
     "identifiers": ("errors",),
+    "calls": ("errors",),
     "report": (),
     "storage": ("errors", "_version"),
     "vector": ("errors", "_version"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from delvec.conversion.options import ConversionOptions
+from delvec.calls import explained_call
+from delvec.conversion.options import Choices, ConversionOptions
 from delvec.conversion.plan import ConversionPlan
 from delvec.conversion.planning.planner import plan_steps
 from delvec.conversion.planning.target import Target, target_format_version
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
-    from delvec.conversion.options import Choices, Verify
+    from delvec.conversion.options import Verify
     from delvec.conversion.report import ConversionReport
 
 __all__ = ["convert", "plan_conversion"]
@@ -29,6 +30,7 @@ __all__ = ["convert", "plan_conversion"]
 _ATTEMPTS: Final = 5
 
 
+@explained_call(Choices)
 def plan_conversion(
     spark: SparkSession,
     source: str | os.PathLike[str] | DeltaTable,
@@ -90,6 +92,7 @@ def plan_conversion(
     )
 
 
+@explained_call(Choices)
 def convert(
     spark: SparkSession,
     source: str | os.PathLike[str] | DeltaTable,

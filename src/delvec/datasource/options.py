@@ -13,7 +13,7 @@ from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ReadOptions", "View", "names_zone", "parse_options"]
+__all__ = ["FOLLOWS", "ReadOptions", "View", "names_zone", "parse_options"]
 
 View = Literal["rows", "files", "vectors", "positions", "history"]
 
@@ -30,6 +30,8 @@ _NAMES: Final = (
 _STORAGE: Final = "storage."
 # Internal: which files of the version to read.
 _FILES: Final = "_files"
+FOLLOWS: Final = "_follows"
+"""Internal, to be seen in plans: whether `versionAsOf` is what was the newest, not asked for."""
 # Options that Spark adds to tables of its catalog.
 _CATALOG: Final = frozenset(
     {"owner", "provider", "location", "external", "is_managed_location", "comment", "collation"}
@@ -64,7 +66,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     Raises:
         InvalidArgumentError: An option is unknown, or its value is invalid.
     """
-    known = {name.lower(): name for name in (*_NAMES, _FILES)}
+    known = {name.lower(): name for name in (*_NAMES, _FILES, FOLLOWS)}
     given: dict[str, str] = {}
     storage_options = {}
     for name, value in options.items():

@@ -61,6 +61,11 @@ class DelvecDataSource(DataSource):
         """Return the name of the format."""
         return "delvec"
 
+    @property
+    def version(self) -> int | None:
+        """The version that is read; None before it is chosen."""
+        return self._version
+
     def schema(self) -> StructType:
         """Return the schema, from the table's log."""
         return self._opened().schema

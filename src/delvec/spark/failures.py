@@ -7,7 +7,9 @@ constraint therefore raises a message with a prefix and JSON, made by `violation
 from __future__ import annotations
 
 import json
+import logging
 import re
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +23,7 @@ from pyspark.errors import (
     ParseException,
     PySparkException,
 )
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions
 
 from delvec.errors import (
@@ -57,6 +60,9 @@ _TRACEBACK: Final = re.compile(
 _HINT: Final = re.compile(r"^Hint: (.+)$", re.MULTILINE)
 _SQL: Final = re.compile(r"^== SQL.*==\n(.*?)\n-*\^\^\^$", re.MULTILINE | re.DOTALL)
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
+_SUGGESTED: Final = re.compile(r"( Did you mean one of the following\? )\[([^\]]*)\]")
+_INTERNAL: Final = re.compile(r"`(?:__delvec_\w+|_tmp_metadata_row_index)`$")
+_QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _VALUES: Final = (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
@@ -136,7 +142,8 @@ def explained(table: str) -> Iterator[None]:
         EngineError: Any other failure.
     """
     try:
-        yield
+        with _quiet():
+            yield
     except DelvecError:
         raise
     except (PySparkException, Py4JError) as error:
@@ -146,6 +153,37 @@ def explained(table: str) -> Iterator[None]:
             f"Spark's JVM cannot be reached any more: {error} (table {table})",
             hint="begin a new session; what was committed before stays",
         ) from error
+
+
+class _NotOurs(logging.Filter):
+    """Drops what is logged by a thread that is inside `explained`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = threading.local()
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
+        return not getattr(self.inside, "depth", 0)
+
+
+_NOT_OURS: Final = _NotOurs()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PySpark from logging errors of the block: each would be some 17 kB of JSON.
+
+    PySpark logs an error as soon as it is raised, whoever catches it; errors of other threads and
+    outside the block are logged as ever.
+    """
+    for name in _QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).addFilter(_NOT_OURS)  # once, however often it is added
+    inside = _NOT_OURS.inside
+    inside.depth = getattr(inside, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        inside.depth -= 1
 
 
 def _translated(error: Exception, message: str, table: str) -> DelvecError:
@@ -200,10 +238,20 @@ def _cause(message: str) -> str:
 
 
 def _plain(message: str) -> str:
-    message = _CALL.sub("", message.strip())
+    message = _CALL.sub("", _without_internal_columns(message.strip()))
     message = _STAGE.sub("", message)
     message = _CLASS.sub("", message.split("\n", 1)[0])
     return _STATE.sub("", message).rstrip(";: ")
+
+
+def _without_internal_columns(message: str) -> str:
+    """Drop columns of our own from the names that Spark suggests for a misspelt one."""
+
+    def own(match: re.Match[str]) -> str:
+        names = [name for name in match[2].split(", ") if not _INTERNAL.search(name)]
+        return f"{match[1]}[{', '.join(names)}]" if names else ""
+
+    return _SUGGESTED.sub(own, message)
 
 
 def _line_with(message: str, substring: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 
-from delvec.errors import EngineError, UnsupportedFeatureError
+from delvec.errors import EngineError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark.console import QuietStart
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "allow_calls_back",
     "array_of",
     "cache",
+    "cancel_tasks",
     "class_exists",
     "compiled",
     "hadoop_setting",
@@ -28,6 +30,7 @@ __all__ = [
     "is_classic",
     "is_running",
     "items",
+    "require_running",
     "session_of",
     "started",
     "started_with",
@@ -35,6 +38,7 @@ __all__ = [
     "view_of",
 ]
 
+_LONGEST_WAIT: Final = 10.0
 # The settings that `started` gave the JVM of this process, which keeps them for life.
 _started_here: set[str] = set()
 
@@ -98,12 +102,38 @@ def is_classic(spark: SparkSession) -> bool:
     return getattr(spark, "_jvm", None) is not None
 
 
+def require_running(spark: SparkSession, what: str) -> None:
+    """Refuse a session that cannot read and write rows for us.
+
+    Raises:
+        UnsupportedFeatureError: It is a Spark Connect client, which has no JVM of its own.
+        InvalidArgumentError: It was stopped.
+    """
+    if not is_classic(spark):
+        raise UnsupportedFeatureError(
+            f"{what} needs a classic Spark session; a Spark Connect client has no JVM of its own",
+            feature="Spark Connect",
+            hint="start a classic session, for example by delvec.session(); calls that write no"
+            " rows need none: DeltaTable.for_path(None, path)",
+        )
+    if spark.sparkContext._jsc is None:  # noqa: SLF001
+        raise InvalidArgumentError(
+            f"{what} needs a running Spark session, and this one was stopped",
+            hint="start a new one, for example by delvec.session(), and open the table with it",
+        )
+
+
 def view_of(spark: SparkSession) -> Any:  # noqa: ANN401
     """Return the root of the session's Java packages.
 
     Raises:
         UnsupportedFeatureError: The session is a Spark Connect client, which has no JVM of its own.
     """
+    if spark is None:
+        raise InvalidArgumentError(
+            "this needs a Spark session, not None",
+            hint="start one, for example by delvec.session()",
+        )
     if not is_classic(spark):
         raise UnsupportedFeatureError(
             "this needs a classic Spark session; a Spark Connect client has no JVM of its own",
@@ -136,6 +166,18 @@ def hadoop_setting(spark: SparkSession) -> Callable[[str], str | None]:
         return value
 
     return get
+
+
+def cancel_tasks(spark: SparkSession) -> None:
+    """Cancel all jobs, as PySpark does on SIGINT, and wait for their tasks, at most 10 s."""
+    context = spark.sparkContext
+    context.cancelAllJobs()
+    tracker = context._jsc.sc().statusTracker()  # noqa: SLF001
+    end = time.monotonic() + _LONGEST_WAIT
+    while time.monotonic() < end:
+        if not any(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
+            return
+        time.sleep(0.05)
 
 
 def cache(spark: SparkSession) -> dict[Any, Any]:

@@ -9,12 +9,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from delvec.calls import explained_calls
 from delvec.delta.alter import definition, operations
 from delvec.delta.alter.columns import add_columns, drop_column, rename_column
 from delvec.delta.alter.constraints import drop_constraint
 from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS
 from delvec.delta.schema.types import StructType
 from delvec.delta.table.handle import TableHandle
+from delvec.delta.write.options import WriteOptions
 from delvec.errors import ConflictError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
 
     from delvec.delta.alter.table_state import TableState
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.write.options import WriteOptions
     from delvec.delta.write.report import WriteReport
 
 __all__ = ["TableAlterations"]
 
 
+@explained_calls(WriteOptions)
 @dataclass(frozen=True)
 class TableAlterations(TableHandle):
     """The commands that create and alter a table; all take the keywords of `WriteOptions`."""
@@ -74,6 +76,7 @@ class TableAlterations(TableHandle):
         if mode not in ("error", "ignore", "replace"):
             raise InvalidArgumentError(f"mode is error, ignore or replace, not {mode!r}")
         table = cls._at(spark, path, storage_options)
+        table._engine()  # noqa: SLF001 - a session that could not write rows is refused first
         columns = _columns(schema)
         wanted = operations.TableDescription(
             columns, tuple(partition_by), dict(properties or {}), name, description
@@ -175,6 +178,7 @@ class TableAlterations(TableHandle):
         """
         from delvec.spark.delta.write.constraints import constrain  # noqa: PLC0415
 
+        self._session("add_constraint()")
         return self.run("ADD CONSTRAINT", constrain(name, expression), options)
 
     def drop_constraint(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from delvec.calls import explained_calls
 from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.table.arguments import require_session
 from delvec.delta.write.engine import NoEngine
-from delvec.delta.write.options import CheckedOptions
+from delvec.delta.write.options import CheckedOptions, WriteOptions
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
@@ -26,13 +28,13 @@ if TYPE_CHECKING:
     from delvec.delta.schema.protocol import Protocol
     from delvec.delta.schema.types import StructType
     from delvec.delta.write.engine import Engine
-    from delvec.delta.write.options import WriteOptions
     from delvec.delta.write.report import WriteReport
     from delvec.delta.write.transaction import Attempt, Outcome
 
 __all__ = ["TableHandle"]
 
 
+@explained_calls(WriteOptions)
 @dataclass(frozen=True)
 class TableHandle:
     """The base of all commands: the storage of a table, and the session if there is one."""
@@ -41,6 +43,20 @@ class TableHandle:
     spark: SparkSession | None = None
     _latest: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
     _lock: Any = field(default_factory=Lock, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse anything but a storage, such as the path of a table."""
+        given: tuple[object, ...] = (self.storage, self.spark)
+        if isinstance(given[0], Storage):
+            return
+        name = type(self).__name__
+        paths = [repr(os.fspath(each)) for each in given if isinstance(each, str | os.PathLike)]
+        path = paths[0] if paths else "path"
+        raise InvalidArgumentError(
+            f"{name}(...) does not open a table",
+            hint=f"call {name}.for_path(spark, {path}), with None for the session to read without"
+            " Spark",
+        )
 
     @classmethod
     def for_path(
@@ -73,6 +89,7 @@ class TableHandle:
         storage_options: Mapping[str, object] | None,
     ) -> Self:
         """Return a handle without checking that there is a table."""
+        require_session(spark, path)
         if spark is None:
             return cls(Storage.open(path, storage_options))
         from delvec.spark.storage import open_storage  # noqa: PLC0415
@@ -88,6 +105,12 @@ class TableHandle:
         """
         from delvec.spark.catalogs import location_of  # noqa: PLC0415
 
+        require_session(spark, identifier)
+        if spark is None:
+            raise InvalidArgumentError(
+                f"{identifier} is looked up in the catalog of a Spark session, and there is none",
+                hint="open the table by its path: for_path(None, path)",
+            )
         return cls.for_path(spark, location_of(spark, identifier))
 
     @staticmethod
@@ -183,5 +206,7 @@ class TableHandle:
         if self.spark is None:
             return NoEngine()
         from delvec.spark.engine import SparkEngine  # noqa: PLC0415
+        from delvec.spark.jvm import require_running  # noqa: PLC0415
 
+        require_running(self.spark, f"writing to {self.storage.root}")
         return SparkEngine(self.spark)

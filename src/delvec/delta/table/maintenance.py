@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from delvec.calls import explained_calls
 from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.table.handle import TableHandle
+from delvec.delta.write.options import WriteOptions
 
 __all__ = ["TableMaintenance"]
 
 
+@explained_calls(WriteOptions)
 @dataclass(frozen=True)
 class TableMaintenance(TableHandle):
     """The maintenance commands of a table."""

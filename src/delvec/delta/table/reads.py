@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from delvec.calls import explained_calls
 from delvec.delta.log.files_table import files_table
 from delvec.delta.log.history import history
 from delvec.delta.pruning.predicate import Always
@@ -16,7 +17,9 @@ from delvec.delta.read.snapshot_reader import (
     is_understood,
     read_batches,
 )
+from delvec.delta.table.arguments import require_condition
 from delvec.delta.table.handle import TableHandle
+from delvec.delta.write.options import WriteOptions
 from delvec.errors import InvalidArgumentError, MissingDependencyError
 from delvec.identifiers import quote
 
@@ -83,6 +86,7 @@ class TableDetail:
         return asdict(self)
 
 
+@explained_calls(WriteOptions)
 @dataclass(frozen=True)
 class TableReads(TableHandle):
     """The commands that read a table."""
@@ -161,18 +165,22 @@ class TableReads(TableHandle):
         """
         from delvec.spark.delta.scan.conditions import predicate_of  # noqa: PLC0415
         from delvec.spark.delta.scan.scan import scan  # noqa: PLC0415
+        from delvec.spark.failures import explained  # noqa: PLC0415
 
+        require_condition("to_df", where)
         session = self._session("to_df()", "to_arrow()")
         snapshot = self.snapshot(version, timestamp)
+        follows = version is None and timestamp is None
         if where is None:
-            return scan(session, snapshot, columns)
+            return scan(session, snapshot, columns, follows=follows)
         # The condition may look at columns that are not wanted.
         own = snapshot.metadata.schema.names
         added = [name for name in columns or () if name not in own and name in ADDED_COLUMNS]
-        predicate = predicate_of(session, snapshot.metadata.schema, where)
-        files = snapshot.files.prune(predicate, self.time_zone)
-        found = scan(session, snapshot, [*own, *added], files).where(where)
-        return found if columns is None else found.select(*map(quote, columns))
+        with explained(snapshot.table):
+            predicate = predicate_of(session, snapshot.metadata.schema, where)
+            files = snapshot.files.prune(predicate, self.time_zone)
+            found = scan(session, snapshot, [*own, *added], files, follows=follows).where(where)
+            return found if columns is None else found.select(*map(quote, columns))
 
     def to_batches(
         self,
@@ -289,6 +297,9 @@ class TableReads(TableHandle):
         if isinstance(where, list | tuple):
             return parse_filters(where, snapshot.metadata.schema)
         from delvec.spark.delta.scan.conditions import predicate_of  # noqa: PLC0415
+        from delvec.spark.failures import explained  # noqa: PLC0415
 
+        require_condition("to_arrow", where, tuples=True)
         session = self._session("a condition in SQL", "tuples such as [('id', '=', 1)]")
-        return predicate_of(session, snapshot.metadata.schema, where)  # type: ignore[arg-type]
+        with explained(snapshot.table):
+            return predicate_of(session, snapshot.metadata.schema, where)  # type: ignore[arg-type]

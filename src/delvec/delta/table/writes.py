@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from delvec.calls import explained_calls
+from delvec.delta.table.arguments import (
+    require_condition,
+    require_source,
+    require_values,
+)
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.table.merge import MergeBuilder
+from delvec.delta.write.options import WriteOptions
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -15,12 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
-    from delvec.delta.write.options import WriteOptions
     from delvec.delta.write.report import WriteReport
 
 __all__ = ["TableWrites"]
 
 
+@explained_calls(WriteOptions)
 @dataclass(frozen=True)
 class TableWrites(TableHandle):
     """The commands that change rows; each call is one commit.
@@ -47,6 +54,7 @@ class TableWrites(TableHandle):
         """
         from delvec.spark.delta.write.append import append  # noqa: PLC0415
 
+        require_source("append", df)
         return self.run("WRITE", append(df, "merge" if merge_schema else "none"), options)
 
     def overwrite(
@@ -69,6 +77,8 @@ class TableWrites(TableHandle):
         """
         from delvec.spark.delta.write.append import overwrite  # noqa: PLC0415
 
+        require_source("overwrite", df)
+        require_condition("overwrite", where)
         if merge_schema and replace_schema:
             raise InvalidArgumentError("merge_schema and replace_schema: choose one of them")
         evolution = "replace" if replace_schema else "merge" if merge_schema else "none"
@@ -98,6 +108,7 @@ class TableWrites(TableHandle):
         """
         from delvec.spark.delta.write.delete import delete  # noqa: PLC0415
 
+        require_condition("delete", where)
         return self.run("DELETE", delete(where, rewrite_ratio), options)
 
     def update(
@@ -123,8 +134,8 @@ class TableWrites(TableHandle):
         """
         from delvec.spark.delta.write.update import update  # noqa: PLC0415
 
-        if not set:
-            raise InvalidArgumentError("an update needs at least one column to set")
+        require_values("update", set, where)
+        require_condition("update", where)
         return self.run("UPDATE", update(set, where, rewrite_ratio), options)
 
     def merge(
@@ -148,6 +159,9 @@ class TableWrites(TableHandle):
             target_alias: The name of the table in conditions and values.
             merge_schema: Add columns and fields that clauses assign and only the source has.
         """
+        self._engine()
+        require_source("merge", source)
+        require_condition("merge", on)
         if source_alias.lower() == target_alias.lower():
             raise InvalidArgumentError(f"both sides of a merge are called {source_alias!r}")
-        return MergeBuilder(self.run, source, on, (target_alias, source_alias), merge_schema)
+        return MergeBuilder(self, source, on, (target_alias, source_alias), merge_schema)

@@ -73,5 +73,5 @@ class CheckedOptions:
             raise InvalidArgumentError(f"max_retries is 0 or more, got {max_retries}")
         transaction = None
         if txn_app_id is not None and txn_version is not None:
-            transaction = AppTransaction(txn_app_id, txn_version)
+            transaction = AppTransaction(txn_app_id, int(txn_version))
         return cls(dry_run, max_retries, commit_metadata, transaction)

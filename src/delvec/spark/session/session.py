@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyspark
 from pyspark.sql import SparkSession
 
+from delvec.calls import explained_call
 from delvec.errors import (
     InvalidArgumentError,
     MissingDependencyError,
@@ -35,6 +36,7 @@ _EXTENSIONS: Final = "spark.sql.extensions"
 _HAS_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 
+@explained_call()
 def session(
     warehouse: str | os.PathLike[str] | None = None,
     *,
@@ -144,6 +146,7 @@ def _require_no_other_warehouse(
         )
 
 
+@explained_call()
 def configure(
     builder: SparkSession.Builder,
     *,

@@ -8,6 +8,7 @@ minutes to plan a union of one scan for each of a thousand versions.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, functions
@@ -74,11 +75,12 @@ def changes(
     if end_timestamp is not None:
         end_version = version_at(storage, end_timestamp, zone)
     feed = change_feed(storage, start_version or 0, end_version)
-    found = _rows(spark, feed.snapshot, feed.whole)
+    rows = partial(_rows, spark, feed.snapshot, follows=end_version is None)
+    found = rows(feed.whole)
     if len(feed.partial.files):
-        found = found.unionAll(_rows(spark, feed.snapshot, feed.partial, keep="selected"))
+        found = found.unionAll(rows(feed.partial, keep="selected"))
     if len(feed.recorded.files):
-        found = found.unionAll(_rows(spark, feed.snapshot, feed.recorded, recorded=True))
+        found = found.unionAll(rows(feed.recorded, recorded=True))
     return found
 
 
@@ -87,6 +89,7 @@ def _rows(
     snapshot: Snapshot,
     part: FeedPart,
     *,
+    follows: bool,
     keep: Keep = "live",
     recorded: bool = False,
 ) -> DataFrame:
@@ -98,6 +101,7 @@ def _rows(
         vectors=part.marks,
         keep=keep,
         stored=[StructField(CHANGE_TYPE, StringType())] if recorded else (),
+        follows=follows,
     )
     names = FEED_COLUMNS.names[1:] if recorded else FEED_COLUMNS.names
     table = part.constants.select(names).append_column(

@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame
+
+from delvec.calls import shown
 from delvec.errors import InvalidArgumentError
 from delvec.report.figures import size
 from delvec.report.rendered import Rendered
@@ -15,8 +18,6 @@ from delvec.spark.jvm import items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame
 
     from delvec.report.rendered import Line
     from delvec.spark.delta.scan.file_index import Listing
@@ -93,6 +94,11 @@ def explain(df: DataFrame) -> ReadReport:
     Raises:
         InvalidArgumentError: The query reads no Delta table through delvec.
     """
+    if not isinstance(df, DataFrame):
+        raise InvalidArgumentError(
+            f"explain() takes a DataFrame of Spark, not {shown(df)}",
+            hint="call explain(table.to_df().where(...))",
+        )
     jvm.view_of(df.sparkSession)
     plan = df._jdf.queryExecution().executedPlan()  # noqa: SLF001
     parts = tuple(part for leaf in _leaves(plan) for part in _parts(leaf))

@@ -83,6 +83,8 @@ class FileIndex:
         hidden: tuple[Hidden, ...],
         time_zone: str,
         hidden_name: Callable[[Hidden], str],
+        *,
+        follows: bool = False,
     ) -> None:
         """Prepare the files of a scan.
 
@@ -93,10 +95,12 @@ class FileIndex:
             hidden: The constant columns of each file, after its partition values.
             time_zone: Of the session, for partition values that are timestamps without a zone.
             hidden_name: Returns the name of a hidden column.
+            follows: Whether the version was read for being the newest.
         """
         self._spark, self.snapshot = spark, snapshot
         self._part, self._files = part, part.files
         self.hidden, self._time_zone, self._hidden_name = hidden, time_zone, hidden_name
+        self.follows = follows
         self.last = Listing()
         self.name = f"delvec scan {next(_NUMBERS)} of {snapshot.table} version {snapshot.version}"
         _BY_NAME[self.name] = self
@@ -138,7 +142,7 @@ class FileIndex:
         files, total = self._files, len(self._files)
         kept = self._partitions.matching(partition)
         in_partitions = int(kept.sum())
-        predicate = And(tuple(self._understood(each) for each in data))
+        predicate = And(tuple(self.understood(each) for each in data))
         if data and in_partitions:
             within = files.select(kept)
             matching = within.may_match(predicate, self._time_zone)
@@ -153,7 +157,8 @@ class FileIndex:
             bytes_read=int(files.sizes[chosen].sum()),
         )
 
-    def _understood(self, expression: Any) -> Predicate:  # noqa: ANN401
+    def understood(self, expression: Any) -> Predicate:  # noqa: ANN401
+        """Return what is understood of a condition of Spark on columns of this scan."""
         return translate(expression, self._logical, self._lister.pickled)
 
     def _logical(self, physical: tuple[str, ...]) -> tuple[str, ...] | None:

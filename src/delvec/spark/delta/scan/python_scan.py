@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from delvec.datasource import DelvecDataSource
+from delvec.datasource.options import FOLLOWS
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import quote
 from delvec.spark import jvm
@@ -38,6 +39,8 @@ def by_tasks(
     columns: Sequence[str],
     added: Mapping[str, Added],
     part: ScanPart,
+    *,
+    follows: bool = False,
 ) -> DataFrame:
     """Return the rows of files with vectors; lazy. Each task loads the vectors of its own files.
 
@@ -47,6 +50,7 @@ def by_tasks(
         columns: The columns to read, in order, added ones included.
         added: Those of them that are not columns of the table, and what they hold.
         part: The files, all of them with a vector.
+        follows: See `scan`.
     """
     register(spark)
     options = {f"storage.{key}": value for key, value in snapshot.storage.options.items()}
@@ -55,6 +59,7 @@ def by_tasks(
         "timeZone": spark.conf.get("spark.sql.session.timeZone") or "UTC",
         "splitBytes": str(_split_bytes(spark, snapshot)),
         "_files": "vectored",
+        FOLLOWS: str(follows).lower(),
     }
     source = {"file": "_file", "position": "_pos", "number": "_file"}
     own = [name for name in columns if name not in added]

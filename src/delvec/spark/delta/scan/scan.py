@@ -46,7 +46,7 @@ _ADDED: Final[dict[str, Added]] = {"_file": "file", "_pos": "position"}
 _TYPES: Final = {"vector": BinaryType(), "number": LongType(), "file": StringType()}
 
 
-def scan(
+def scan(  # noqa: PLR0913
     spark: SparkSession,
     snapshot: Snapshot,
     columns: Sequence[str] | None = None,
@@ -56,6 +56,7 @@ def scan(
     vectors: Mapping[int, Bitmap] | None = None,
     keep: Keep = "live",
     stored: Sequence[StructField] = (),
+    follows: bool = False,
 ) -> DataFrame:
     """Return the rows of a version; lazy.
 
@@ -70,6 +71,8 @@ def scan(
         vectors: Vectors in memory, by the number of the file, instead of those that the log names.
         keep: `live` keeps rows that no vector has; `selected` only rows that `vectors` has.
         stored: Columns that the files store and the table does not have, read last.
+        follows: Whether the caller asked for the newest version, and not for this one by name or
+            for an operation of its own. Rows that were read so are out of date after a commit.
     """
     if not jvm.is_classic(spark):
         raise UnsupportedFeatureError(
@@ -86,7 +89,7 @@ def scan(
             needed_by=snapshot.table,
             hint="read it by to_arrow(), or rename the column",
         )
-    builder = _ScanBuilder(spark, snapshot, columns, added or {}, keep, stored)
+    builder = _ScanBuilder(spark, snapshot, columns, added or {}, keep, stored, follows=follows)
     return builder.build(snapshot.files if files is None else files, vectors or {})
 
 
@@ -99,8 +102,11 @@ class _ScanBuilder:
         added: Mapping[str, Added],
         keep: Keep,
         stored: Sequence[StructField],
+        *,
+        follows: bool,
     ) -> None:
         self._spark, self._snapshot, self._keep = spark, snapshot, keep
+        self._follows = follows
         self._schema, self._stored = snapshot.metadata.schema, stored
         names = [field.name for field in self._schema.fields] if columns is None else list(columns)
         self._added = {name: _ADDED[name] for name in names if self._is_added(name)} | dict(added)
@@ -159,7 +165,15 @@ class _ScanBuilder:
                 *(StructField(self._hidden(kind), _TYPES[kind]) for kind in hidden),
             ]
         )
-        index = FileIndex(self._spark, self._snapshot, part, hidden, self._time_zone, self._hidden)
+        index = FileIndex(
+            self._spark,
+            self._snapshot,
+            part,
+            hidden,
+            self._time_zone,
+            self._hidden,
+            follows=self._follows,
+        )
         return parquet_relation(self._spark, index, data, constants, by_id=by_id)
 
     def _hidden(self, kind: str) -> str:
@@ -212,7 +226,9 @@ class _ScanBuilder:
                 needed_by=self._snapshot.table,
                 hint=f"raise {VECTOR_MEMORY}, or narrow the condition",
             )
-        return by_tasks(self._spark, self._snapshot, self._order, self._added, part)
+        return by_tasks(
+            self._spark, self._snapshot, self._order, self._added, part, follows=self._follows
+        )
 
 
 def _renamed(field: Field) -> str | Column:

@@ -1,0 +1,156 @@
+"""Calls with keywords and plain values that a function does not take: an error that helps.
+
+Python's own error for an unknown keyword does not tell which one was meant, and a string where a
+number belongs fails somewhere else, later, or not at all.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import wraps
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from delvec.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["explained_call", "explained_calls", "shown"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Class = TypeVar("_Class", bound="type[Any]")
+
+_SHOWN: Final = 60
+_OWN: Final = ("self", "cls")
+# Keywords of delta-spark, deltalake and Spark's writers, in lower case without underscores.
+_SYNONYMS: Final = {
+    "condition": ("where", "on"),
+    "predicate": ("where", "on"),
+    "filter": ("where",),
+    "filters": ("where",),
+    "replacewhere": ("where",),
+    "updates": ("set",),
+    "source": ("df",),
+    "data": ("df",),
+    "usermetadata": ("commit_metadata",),
+    "custommetadata": ("commit_metadata",),
+    "overwriteschema": ("replace_schema",),
+    "partitioncolumns": ("partition_by",),
+    "configuration": ("properties",),
+    "versionasof": ("version",),
+    "timestampasof": ("timestamp",),
+    "startingversion": ("start_version",),
+    "endingversion": ("end_version",),
+    "startingtimestamp": ("start_timestamp",),
+    "endingtimestamp": ("end_timestamp",),
+}
+_MAPPING: Final = (Mapping, "a mapping, such as {'key': 'value'}")
+# Annotations whose values can be checked as they are.
+_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
+    "bool": (bool, "True or False"),
+    "str": (str, "a string"),
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
+    "Mapping[str, Any]": _MAPPING,
+    "Mapping[str, str]": _MAPPING,
+    "Mapping[str, object]": _MAPPING,
+    "Iterable[str]": (Iterable, "a list of strings"),
+    "Sequence[str]": ((list, tuple), "a list of strings"),
+}
+
+
+def explained_call(
+    options: type[Any] | None = None,
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Return a decorator: a function refuses keywords and plain values that it does not take.
+
+    Args:
+        options: The keywords of `**options`, a typed dictionary.
+    """
+    more = {} if options is None else options.__annotations__
+    keywords = {key: getattr(each, "__forward_arg__", str(each)) for key, each in more.items()}
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        signature, name = inspect.signature(function), function.__name__
+        parameters = [each for each in signature.parameters.values() if each.name not in _OWN]
+        named = [each for each in parameters if each.kind != each.VAR_KEYWORD]
+        [rest] = [each.name for each in parameters if each.kind == each.VAR_KEYWORD] or [""]
+        types = {each.name: str(each.annotation) for each in named} | (keywords if rest else {})
+
+        @wraps(function)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            for keyword in kwargs.keys() - types:
+                _refuse_keyword(name, keyword, list(types))
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                needed = [each.name for each in named if each.default is each.empty]
+                raise InvalidArgumentError(
+                    f"{name}(): {error}", hint=f"call {name}({', '.join(needed)})"
+                ) from None
+            for keyword, value in {**given, **given.get(rest, {})}.items():
+                _require_type(name, keyword, value, types.get(keyword, ""))
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def explained_calls(options: type[Any] | None = None) -> Callable[[_Class], _Class]:
+    """Return a decorator that does the same for all public methods of a class."""
+    explained = explained_call(options)
+
+    def decorate(kind: _Class) -> _Class:
+        for name, member in list(vars(kind).items()):
+            if name.startswith("_"):
+                continue
+            if isinstance(member, classmethod | staticmethod):
+                setattr(kind, name, type(member)(explained(member.__func__)))
+            elif inspect.isfunction(member):
+                setattr(kind, name, explained(member))
+        return kind
+
+    return decorate
+
+
+def _refuse_keyword(name: str, keyword: str, known: Sequence[str]) -> None:
+    plain = keyword.replace("_", "").lower()
+    meant = [each for each in _SYNONYMS.get(plain, ()) if each in known]
+    meant = meant or [each for each in known if each.replace("_", "") == plain]
+    meant = meant or get_close_matches(keyword, known, 1)
+    raise InvalidArgumentError(
+        f"{name}() has no keyword {keyword!r}, only {', '.join(known)}",
+        hint=f"call {name}({meant[0]}=...)" if meant else None,
+    )
+
+
+def _require_type(name: str, keyword: str, value: object, annotation: str) -> None:
+    wanted = annotation.removesuffix(" | None")
+    if wanted not in _TYPES or (value is None and wanted != annotation):
+        return
+    kind, what = _TYPES[wanted]
+    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+        return
+    is_one = isinstance(value, str) and wanted == "Sequence[str]"
+    hint = f"call {name}({keyword}=[{value!r}])" if is_one else None
+    raise InvalidArgumentError(f"{keyword} of {name}() is {what}, not {shown(value)}", hint=hint)
+
+
+def shown(value: object) -> str:
+    """Return a value for a message, or what it is if it is too long to be shown.
+
+    >>> shown([("id", "<", 10)]), shown(object())
+    ("[('id', '<', 10)]", 'an object')
+    """
+    kind = type(value)
+    text = repr(value) if isinstance(value, str | int | float | list | tuple | dict) else ""
+    if value is None or 0 < len(text) <= _SHOWN:
+        return repr(value)
+    module = kind.__module__.partition(".")[0]
+    article = "an" if kind.__name__[0].lower() in "aeiou" else "a"
+    return f"{article} {kind.__name__}" + ("" if module == "builtins" else f" of {module}")

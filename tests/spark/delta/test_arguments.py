@@ -1,0 +1,380 @@
+"""Wrong arguments: an InvalidArgumentError that names the call that was meant."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+import delvec
+from delvec import DeltaTable
+from delvec.delta.table.merge import MergeBuilder
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from tests.delta.builder import TableBuilder
+from tests.delta.log_files import newest_version
+from tests.repository import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = pa.table({"id": [1], "v": [2]})
+# Calls that need a session, by what the error says, and what its hint says.
+CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
+    "delete of True": (
+        lambda t, _: t.delete(True),  # type: ignore[arg-type]
+        r"SQL or a Column of Spark, not True",
+        r"call delete\(\) without a condition",
+    ),
+    "delete by tuples": (
+        lambda t, _: t.delete([("id", "<", 10), ("v", "=", "x")]),  # type: ignore[arg-type]
+        r"not \[\('id', '<', 10\)",
+        r"call delete\(\"id < 10 AND v = 'x'\"\)",
+    ),
+    "delete by rows": (
+        lambda t, df: t.delete(df),  # type: ignore[arg-type]
+        r"not a DataFrame of pyspark",
+        r"merge\(df",
+    ),
+    "delete by delta-spark's name": (
+        lambda t, _: t.delete(condition="id < 10"),  # type: ignore[call-arg]
+        r"delete\(\) has no keyword 'condition', only where, rewrite_ratio, dry_run",
+        r"call delete\(where=",
+    ),
+    "update by deltalake's name": (
+        lambda t, _: t.update({"v": "1"}, predicate="id < 10"),  # type: ignore[call-arg]
+        "has no keyword 'predicate'",
+        r"call update\(where=",
+    ),
+    "update the other way round": (
+        lambda t, _: t.update("id < 10", {"v": "1"}),  # type: ignore[arg-type]
+        r"mapping from columns to SQL .* not 'id < 10'",
+        r"values come first: call update\(\{'v': '1'\}, 'id < 10'\)",
+    ),
+    "update of nothing": (lambda t, _: t.update({}), "at least one column", ""),
+    "update of a number": (
+        lambda t, _: t.update({1: "1"}),  # type: ignore[dict-item]
+        "mapping from columns",
+        r"call update\(",
+    ),
+    "merge by delta-spark's name": (
+        lambda t, df: t.merge(df, condition="t.id = s.id"),  # type: ignore[call-arg]
+        "has no keyword 'condition'",
+        r"call merge\(on=",
+    ),
+    "merge without a condition": (
+        lambda t, df: t.merge(df),  # type: ignore[call-arg]
+        "missing a required argument: 'on'",
+        r"call merge\(source, on\)",
+    ),
+    "merge of an Arrow table": (
+        lambda t, _: t.merge(ROWS, "t.id = s.id"),
+        "a DataFrame of Spark, not a Table of pyarrow",
+        r"call merge\(spark.createDataFrame\(rows\)",
+    ),
+    "clause with a string": (
+        lambda t, df: t.merge(df, "t.id = s.id").when_matched_update("v = s.v"),  # type: ignore[arg-type]
+        "mapping from columns",
+        r"call when_matched_update\(",
+    ),
+    "clause with True": (
+        lambda t, df: t.merge(df, "t.id = s.id").when_matched_delete(True),  # type: ignore[arg-type]
+        "not True",
+        r"when_matched_delete\(\) without",
+    ),
+    "append of pandas": (
+        lambda t, _: t.append(ROWS.to_pandas()),
+        "not a DataFrame of pandas",
+        r"append\(spark.createDataFrame",
+    ),
+    "append of a list": (
+        lambda t, _: t.append([(1, 2)]),  # type: ignore[arg-type]
+        r"not \[\(1, 2\)\]",
+        "createDataFrame",
+    ),
+    "append of a stream": (
+        lambda t, df: t.append(df.sparkSession.readStream.format("rate").load()),
+        "this DataFrame is a stream",
+        "foreachBatch",
+    ),
+    "overwrite by a stream": (
+        lambda t, df: t.overwrite(df.sparkSession.readStream.format("rate").load()),
+        "is a stream",
+        "foreachBatch",
+    ),
+    "merge of a stream": (
+        lambda t, df: t.merge(df.sparkSession.readStream.format("rate").load(), "true"),
+        "is a stream",
+        "foreachBatch",
+    ),
+    "version of a transaction": (
+        lambda t, df: t.append(df, txn_app_id="a", txn_version="x"),  # type: ignore[arg-type]
+        r"txn_version of append\(\) is a whole number, not 'x'",
+        "",
+    ),
+    "id of an application": (
+        lambda t, df: t.append(df, txn_app_id=7, txn_version=7),  # type: ignore[arg-type]
+        "txn_app_id .* is a string, not 7",
+        "",
+    ),
+    "dry run": (
+        lambda t, _: t.delete(dry_run="no"),  # type: ignore[arg-type]
+        "dry_run .* is True or False",
+        "",
+    ),
+    "retries": (
+        lambda t, _: t.delete(max_retries="3"),  # type: ignore[arg-type]
+        "max_retries .* is a whole number",
+        "",
+    ),
+    "ratio": (
+        lambda t, _: t.delete(rewrite_ratio="half"),  # type: ignore[arg-type]
+        "rewrite_ratio .* is a number, not 'half'",
+        "",
+    ),
+    "schema": (
+        lambda t, df: t.append(df, mergeSchema=True),  # type: ignore[call-arg]
+        "no keyword 'mergeSchema'",
+        r"call append\(merge_schema=",
+    ),
+    "metadata": (
+        lambda t, df: t.append(df, user_metadata="x"),  # type: ignore[call-arg]
+        "no keyword 'user_metadata'",
+        r"call append\(commit_metadata=",
+    ),
+    "a version to read": (
+        lambda t, _: t.to_df(versionAsOf=1),  # type: ignore[call-arg]
+        "no keyword 'versionAsOf'",
+        r"call to_df\(version=",
+    ),
+    "a version as a string": (lambda t, _: t.to_df("1"), "version .* whole number", ""),  # type: ignore[arg-type]
+    "tuples to Spark": (
+        lambda t, _: t.to_df(where=[("id", "<", 3)]),  # type: ignore[arg-type]
+        "SQL or a Column",
+        r"call to_df\('id < 3'\)",
+    ),
+    "properties as a string": (
+        lambda t, _: t.set_properties("a=b"),  # type: ignore[arg-type]
+        "properties .* is a mapping",
+        "",
+    ),
+    "columns as a string": (
+        lambda t, _: t.to_df(columns="id"),
+        "columns .* is a list of strings, not 'id'",
+        r"call to_df\(columns=\['id'\]\)",
+    ),
+    "a condition of to_arrow": (
+        lambda t, _: t.to_arrow({"id": 3}),  # type: ignore[arg-type]
+        "is tuples, SQL or a Column of Spark",
+        r"call to_arrow\(\"id < 10\"\)",
+    ),
+    "a constraint": (
+        lambda t, _: t.add_constraint("positive"),  # type: ignore[call-arg]
+        "required argument",
+        r"expression\)",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    path = tmp_path_factory.mktemp("arguments") / "t"
+    builder = TableBuilder(path, fields={"id": "long", "v": "long"})
+    builder.create()
+    builder.commit({"add": builder.write_file("part", {"id": [1], "v": [1]})})
+    return DeltaTable.for_path(spark, path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_arguments(spark: SparkSession, table: DeltaTable, name: str) -> None:
+    call, message, hint = CALLS[name]
+    with pytest.raises(InvalidArgumentError, match=message) as caught:
+        call(table, spark.range(1))
+    assert (caught.value.hint is None) == (not hint)
+    if hint:
+        assert_matches(hint, caught.value.hint)
+    assert table.version == 1
+
+
+def assert_matches(pattern: str, text: str | None) -> None:
+    with pytest.raises(AssertionError, match=pattern):
+        raise AssertionError(text)
+
+
+OPENED: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a path": (lambda _: DeltaTable("/lake/t"), r"call DeltaTable.for_path\(spark, '/lake/t'\)"),  # type: ignore[arg-type]
+    "a session and a path": (
+        lambda spark: DeltaTable(spark, "/lake/t"),  # type: ignore[arg-type]
+        r"for_path\(spark, '/lake/t'\)",
+    ),
+    "for_path of a path": (lambda _: DeltaTable.for_path("/lake/t"), r"for_path\(spark, path\)"),  # type: ignore[call-arg, arg-type]
+    "for_path the other way round": (
+        lambda spark: DeltaTable.for_path("/lake/t", spark),  # type: ignore[arg-type]
+        r"call for_path\(spark, '/lake/t'\)",
+    ),
+    "for_path of a number": (lambda _: DeltaTable.for_path(None, 7), r"for_path\(spark, path\)"),  # type: ignore[arg-type]
+    "for_path of something": (lambda _: DeltaTable.for_path(7, "t"), r"delvec.session\(\)"),  # type: ignore[arg-type]
+    "for_path with wrong options": (
+        lambda _: DeltaTable.for_path(None, "t", "key=value"),  # type: ignore[arg-type]
+        "",
+    ),
+    "for_name without a session": (
+        lambda _: DeltaTable.for_name(None, "db.t"),  # type: ignore[arg-type]
+        r"for_path\(None, path\)",
+    ),
+    "convert with a misspelt keyword": (
+        lambda spark: delvec.convert(spark, "t", "lake.db.t", verfy="rows"),  # type: ignore[call-arg]
+        r"call convert\(verify=",
+    ),
+    "convert without a session": (
+        lambda _: delvec.convert(None, "t", "lake.db.t"),  # type: ignore[arg-type]
+        r"delvec.session\(\)",
+    ),
+    "session with a misspelt keyword": (
+        lambda _: delvec.session(ware_house="w"),  # type: ignore[call-arg]
+        r"call session\(warehouse=",
+    ),
+    "explain of a number": (lambda _: delvec.explain(3), r"call explain\("),  # type: ignore[arg-type]
+    "partitions as a string": (
+        lambda _: DeltaTable.create(None, "t", "id long", partition_by="id"),
+        r"call create\(partition_by=\['id'\]\)",
+    ),
+    "properties as a list": (
+        lambda _: DeltaTable.create(None, "t", "id long", properties=["a"]),  # type: ignore[arg-type]
+        "",
+    ),
+    "create": (
+        lambda _: DeltaTable.create(None, "t", "id long", partitionBy=["id"]),  # type: ignore[call-arg]
+        r"call create\(partition_by=",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_wrong_ways_to_open_a_table(name: str) -> None:
+    call, hint = OPENED[name]
+    with pytest.raises(InvalidArgumentError) as caught:
+        call(object())
+    if hint:
+        assert_matches(hint, caught.value.hint)
+
+
+def test_all_public_methods_refuse_keywords_that_they_do_not_have() -> None:
+    """The session is never asked."""
+    for kind in (DeltaTable, MergeBuilder):
+        for name, member in inspect.getmembers(kind, callable):
+            if not name.startswith("_"):
+                with pytest.raises(InvalidArgumentError, match=rf"{name}\(\) has no keyword 'nil'"):
+                    member(nil=1)
+
+
+MISSPELT: dict[str, Callable[[DeltaTable, DataFrame], object]] = {
+    "delete": lambda t, _: t.delete("idd < 3"),
+    "update": lambda t, _: t.update({"v": "vv + 1"}),
+    "update where": lambda t, _: t.update({"v": "1"}, "idd < 3"),
+    "merge": lambda t, df: t.merge(df, "t.idd = s.id").when_matched_delete().execute(),
+    "clause": lambda t, df: (
+        t.merge(df, "t.id = s.id").when_matched_update({"v": "s.idd"}).execute()
+    ),
+    "insert": lambda t, df: (
+        t.merge(df, "t.id = s.id").when_not_matched_insert({"id": "s.idd"}).execute()
+    ),
+    "to_df": lambda t, _: t.to_df(where="idd < 3"),
+    "overwrite": lambda t, df: t.overwrite(df.selectExpr("id", "id AS v"), "idd < 3"),
+    "constraint": lambda t, _: t.add_constraint("positive", "idd > 0"),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", MISSPELT)
+def test_a_misspelt_column_is_one_error_that_names_columns_of_the_table(
+    spark: SparkSession, table: DeltaTable, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"`(s`\.`)?(idd|vv)`|idd") as caught:
+        MISSPELT[name](table, spark.range(1))
+    assert "delvec_" not in str(caught.value)
+    assert "_tmp_metadata" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.spark
+def test_errors_of_the_user_are_logged_by_pyspark_as_ever(
+    spark: SparkSession, table: DeltaTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.addHandler(caplog.handler)
+    try:
+        with pytest.raises(InvalidArgumentError):
+            table.delete("idd < 3")
+        assert not caplog.records
+        with pytest.raises(Exception, match="idd"):
+            spark.sql("SELECT idd FROM range(3)")
+        assert len(caplog.records) == 1
+    finally:
+        logger.removeHandler(caplog.handler)
+
+
+class RemoteSession:
+    """What delvec sees of a Spark Connect session: it makes DataFrames, and has no JVM."""
+
+    createDataFrame = None  # noqa: N815
+    conf: ClassVar = {"spark.sql.session.timeZone": "UTC"}
+
+
+@pytest.mark.parametrize("mode", ["error", "ignore", "replace"])
+def test_a_table_is_not_created_for_a_session_that_could_not_write_to_it(
+    tmp_path: Path,
+    mode: Any,  # noqa: ANN401
+) -> None:
+    remote: Any = RemoteSession()
+    with pytest.raises(UnsupportedFeatureError, match=r"classic .* Spark Connect") as caught:
+        DeltaTable.create(remote, tmp_path / "t", DeltaTable, mode=mode)
+    assert "for_path(None, path)" in str(caught.value.hint)
+    assert not (tmp_path / "t").exists()
+    builder = TableBuilder(tmp_path / "t", fields={"id": "long"})
+    builder.create()
+    table = DeltaTable.for_path(remote, tmp_path / "t")
+    assert table.to_arrow().num_rows == 0, "reading needs no JVM"
+    for write in (table.delete, table.enable_deletion_vectors, lambda: table.merge(None, "true")):  # type: ignore[arg-type]
+        with pytest.raises(UnsupportedFeatureError, match="Spark Connect"):
+            write()
+    assert newest_version(tmp_path / "t") == 0
+
+
+STOPPED = """
+from delvec import DeltaTable
+from tests.spark.delta.write.crash_child import session
+import sys
+spark = session()
+table = DeltaTable.create(spark, sys.argv[1], "id long")
+df = spark.range(3)
+spark.stop()
+for act in (
+    lambda: table.append(df),
+    lambda: table.delete(),
+    lambda: DeltaTable.for_path(session(), sys.argv[1]).append(df),
+):
+    try:
+        act()
+    except Exception as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_stopped_session_is_named_as_the_cause(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", STOPPED, str(tmp_path / "t")]
+    told = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert told.count("InvalidArgumentError") == 3
+    assert told.count("this one was stopped") == 3
