@@ -121,7 +121,7 @@ def _catalog(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-@delvec_command("convert")
+@delvec_command("convert", "the target is as it was, or holds all that was published to it")
 @click.argument("source")
 @click.argument("target")
 @click.option("--version", type=click.IntRange(min=0), help="Of the source; the newest if absent.")

@@ -15,11 +15,11 @@ from delvec.errors import (
     VerificationError,
 )
 
-__all__ = ["ExitCode", "exit_code"]
+__all__ = ["CommandInterruptedError", "ExitCode", "exit_code"]
 
 
 class ExitCode(IntEnum):
-    """Exit codes; 2 is also click's for an invalid command line."""
+    """Exit codes; 2 is also click's for an invalid command line, 130 the shell's for Ctrl-C."""
 
     OK = 0
     FAILED = 1
@@ -29,6 +29,11 @@ class ExitCode(IntEnum):
     UNSUPPORTED = 5
     CONFLICT = 6
     DIFFERENT = 7
+    INTERRUPTED = 130
+
+
+class CommandInterruptedError(DelvecError):
+    """Ctrl-C ended a command."""
 
 
 _BY_ERROR: tuple[tuple[type[DelvecError], ExitCode], ...] = (
@@ -39,6 +44,7 @@ _BY_ERROR: tuple[tuple[type[DelvecError], ExitCode], ...] = (
     (UnsupportedFeatureError, ExitCode.UNSUPPORTED),
     (ConflictError, ExitCode.CONFLICT),
     (VerificationError, ExitCode.DIFFERENT),
+    (CommandInterruptedError, ExitCode.INTERRUPTED),
 )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +15,7 @@ from delvec._version import __version__
 from delvec.errors import DelvecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from delvec.cli.output import Output
 
@@ -59,29 +61,66 @@ def main() -> None:
     """Row-level deletes for Delta Lake and Apache Iceberg.
 
     Every command takes --json. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found,
-    4 damaged, 5 not supported, 6 conflict, 7 different rows.
+    4 damaged, 5 not supported, 6 conflict, 7 different rows, 130 interrupted.
     """
 
 
-def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Return a decorator that makes a function a command with an `Output` and exit codes."""
+def command(
+    name: str, unfinished: str = "nothing was written"
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Return a decorator that makes a function a command with an `Output` and exit codes.
+
+    Args:
+        name: Its name.
+        unfinished: What is true if Ctrl-C ends it before a commit to a Delta table.
+    """
 
     def decorate(function: Callable[..., None]) -> click.Command:
         @wraps(function)
         def run(*args: Any, as_json: bool, **kwargs: Any) -> None:  # noqa: ANN401
             output = _output(as_json=as_json)
-            try:
-                function(output, *args, **kwargs)
-            except DelvecError as error:
-                from delvec.cli.exits import exit_code  # noqa: PLC0415
+            with _listed_commits() as commits:
+                try:
+                    function(output, *args, **kwargs)
+                except DelvecError as error:
+                    from delvec.cli.exits import exit_code  # noqa: PLC0415
 
-                output.error(error)
-                sys.exit(exit_code(error))
+                    output.error(error)
+                    sys.exit(exit_code(error))
+                except KeyboardInterrupt:
+                    from delvec.cli.exits import CommandInterruptedError, ExitCode  # noqa: PLC0415
+
+                    done = "; ".join(commits) or unfinished
+                    output.error(CommandInterruptedError(f"interrupted, {done}"))
+                    sys.exit(ExitCode.INTERRUPTED)
 
         option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
         return click.command(name)(option(run))
 
     return decorate
+
+
+@contextmanager
+def _listed_commits() -> Iterator[list[str]]:
+    """List what the log says of commits in the block, for a command that is interrupted."""
+    found: list[str] = []
+
+    def listed(record: logging.LogRecord) -> bool:
+        from delvec.delta.write.commit import COMMITTED, UNKNOWN  # noqa: PLC0415
+
+        if record.msg in (COMMITTED, UNKNOWN):
+            found.append(record.getMessage())
+        return record.levelno >= logging.WARNING
+
+    log = logging.getLogger("delvec")
+    level = log.level
+    log.setLevel(logging.INFO)
+    log.addFilter(listed)
+    try:
+        yield found
+    finally:
+        log.removeFilter(listed)
+        log.setLevel(level)
 
 
 def _output(*, as_json: bool) -> Output:

@@ -44,6 +44,8 @@ def on_spark(
         given = dict(iceberg or {})
         conf = {**_SETTINGS, **given.pop("conf", {})}
         spark = session(iceberg=iceberg is not None, conf=conf, **given)
+        # Ctrl-C does not wait for what a task is at.
+        spark.sparkContext.setInterruptOnCancel(True)
         with explained(table):
             if show is None:
                 yield spark

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from delvec.spark import jvm
 from delvec.spark.failures import explained
 from delvec.spark.progress import described
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
@@ -26,9 +29,18 @@ class SparkEngine:
         """Return the session."""
         return self.spark
 
-    def explained(self, table: str) -> AbstractContextManager[None]:
-        """Turn failures of Spark in the block into errors of delvec, see `failures.explained`."""
-        return explained(table)
+    @contextmanager
+    def explained(self, table: str) -> Iterator[None]:
+        """Turn failures of Spark in the block into errors of delvec, see `failures.explained`.
+
+        If the block is interrupted, no task goes on, so that none writes files any more.
+        """
+        try:
+            with explained(table):
+                yield
+        except KeyboardInterrupt:
+            jvm.cancel_tasks(self.spark)
+            raise
 
     def described(self, what: str) -> AbstractContextManager[None]:
         """Set the description of the block's jobs, see `progress.described`."""

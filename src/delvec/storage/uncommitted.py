@@ -44,6 +44,11 @@ class UncommittedFiles:
         """Remove nothing at the end: a commit may refer to the files."""
         self._kept = True
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether nothing is removed at the end."""
+        return self._kept
+
     def discard(self) -> None:
         """Remove everything at the end: the commit certainly did not happen."""
         self._kept = False

@@ -7,8 +7,9 @@ tries the next version. All files that a commit refers to are stored before it i
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from delvec.delta.log.json_actions import JsonActions
@@ -30,7 +31,13 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
     from delvec.storage.uncommitted import UncommittedFiles
 
-__all__ = ["Committed", "commit"]
+__all__ = ["COMMITTED", "UNKNOWN", "Committed", "commit"]
+
+_LOG: Final = logging.getLogger("delvec")
+COMMITTED: Final = "version %d of %s was committed"
+"""The message that is logged for each commit."""
+UNKNOWN: Final = "whether version %d of %s was committed is not known"
+"""The message that is logged if a commit was interrupted, and a request of it may still arrive."""
 
 
 @dataclass(frozen=True)
@@ -65,19 +72,24 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
     """
     txn_id, read_version = str(uuid4()), base.version
     attempts, reconciled = 0, 0
-    while True:
-        metadata = change.metadata or base.metadata
-        change = store_vectors(base.storage, metadata, change, uncommitted)
-        data = encode_lines(commit_actions(base, change, read_version, txn_id))
-        attempts += 1
-        if _put(base, data, txn_id, uncommitted):
-            break
-        try:
-            base, change, united = _rebase_all(base, change)
-        except ConflictError as error:
-            error.attempts = attempts
-            raise
-        reconciled += united
+    try:
+        while True:
+            metadata = change.metadata or base.metadata
+            change = store_vectors(base.storage, metadata, change, uncommitted)
+            data = encode_lines(commit_actions(base, change, read_version, txn_id))
+            attempts += 1
+            if _put(base, data, txn_id, uncommitted):
+                break
+            try:
+                base, change, united = _rebase_all(base, change)
+            except ConflictError as error:
+                error.attempts = attempts
+                raise
+            reconciled += united
+        _LOG.info(COMMITTED, base.version + 1, base.storage.root)
+    except KeyboardInterrupt:
+        _log_interrupted(base, txn_id, uncommitted)
+        raise
     used = {
         each.descriptor.file_path for each in change.vector_updates if each.descriptor is not None
     }
@@ -86,6 +98,17 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
     sizes = {path: size for path, size in change.vector_files.items() if path not in stale}
     change = replace(change, vector_files=sizes)
     return Committed(base.version + 1, change, attempts, reconciled)
+
+
+def _log_interrupted(base: Base, txn_id: str, uncommitted: UncommittedFiles) -> None:
+    """Log what became of a commit that was interrupted; the files of one that is in are kept."""
+    storage, version = base.storage, base.version + 1
+    if _is_ours(storage, version, txn_id):
+        _LOG.info(COMMITTED, version, storage.root)
+    elif "://" not in storage.root:
+        uncommitted.discard()
+    elif uncommitted.is_kept:  # the request may still arrive
+        _LOG.warning(UNKNOWN, version, storage.root)
 
 
 def _put(base: Base, data: bytes, txn_id: str, uncommitted: UncommittedFiles) -> bool:

@@ -1,0 +1,93 @@
+"""Ctrl-C: the command says what is true, leaves no files of its own, and exits with 130."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+import delvec.delta.write.transaction as running
+from delvec import DeltaTable
+from delvec.cli.main import main
+from tests.delta.builder import TableBuilder
+from tests.delta.log_files import newest_version
+from tests.delta.write.write_checks import ids, unnamed_files
+from tests.repository import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def make(path: Path) -> None:
+    builder = TableBuilder(
+        path, fields={"id": "long"}, properties={"delta.enableDeletionVectors": "true"}
+    )
+    builder.create()
+    entry = builder.write_file("part", {"id": list(range(10))})
+    stats = {"numRecords": 10, "minValues": {"id": 0}, "maxValues": {"id": 9}}
+    builder.commit({"add": entry | {"stats": json.dumps(stats)}})
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupted_command_says_whether_it_has_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    assert spark is not None
+    make(tmp_path / "t")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "commit" if moment == "before" else "after_commit", interrupt)
+    result = CliRunner().invoke(main, ["update", str(tmp_path / "t"), "--set", "id=-id", "--all"])
+    assert result.exit_code == 130
+    left = {
+        "before": "interrupted, nothing was written",
+        "after": f"interrupted, version 2 of {tmp_path / 't'} was committed",
+    }
+    assert left[moment] in " ".join(result.stderr.split())
+    assert newest_version(tmp_path / "t") == (1 if moment == "before" else 2)
+    assert not unnamed_files(tmp_path / "t")
+
+
+@pytest.mark.slow
+def test_a_real_signal_to_a_real_process(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    make(path)
+    sleep = "reflect('java.lang.Thread', 'sleep', 300000L) IS NULL"
+    jobs = [
+        {"at": "job", "arguments": ["delete", str(path), "--where", f"id = 3 OR {sleep}"]},
+        {"at": "before", "arguments": ["update", str(path), "--set", "id=-1", "--where", "id = 3"]},
+        {"at": "after", "arguments": ["delete", str(path), "--where", "id = 4"]},
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.interrupted", json.dumps(jobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    found = []
+    for _ in jobs:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        found.append(process.stdout.readline().strip())
+        found.append(str(newest_version(path)))
+        assert not unnamed_files(path)
+    _, errors = process.communicate(timeout=60)
+    assert found == ["130", "1", "130", "1", "130", "2"]
+    told = [" ".join(line.split()) for line in errors.split("Error: ")[1:]]
+    assert told[:2] == ["interrupted, nothing was written"] * 2, errors
+    assert told[2].startswith(f"interrupted, version 2 of {path} was committed")
+    assert ids(path) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert DeltaTable.for_path(None, path).arrow_history()["operation"][0].as_py() == "DELETE"
