@@ -14,7 +14,7 @@ pickled, because they travel from Spark workers to the driver.
       StorageError (OSError)                .uri
         ObjectNotFoundError (FileNotFoundError)  ObjectExistsError (FileExistsError)
       UnsupportedFeatureError (NotImplementedError)  .feature .needed_by
-      ConflictError                         a concurrent commit won: .version .files
+      ConflictError                         a concurrent commit won: .version .files .retryable
       PlanError                             a plan that would break an invariant
       VerificationError                     counts or hashes differ: .files .expected .found
       MissingDependencyError (ImportError)  .dependency
@@ -193,9 +193,11 @@ class UnsupportedFeatureError(DelvecError, NotImplementedError):
 
 
 class ConflictError(DelvecError):
-    """A concurrent commit won, and this one conflicts with it. Safe to retry.
+    """A concurrent commit won, and this one conflicts with it; nothing was changed.
 
-    `attempts` is the number of times that this commit was attempted.
+    `attempts` is the number of times that this commit was attempted. `retryable` tells whether the
+    same call may succeed if it is made again. It is false if the call was given rows that were read
+    from the table before the concurrent commit: these have to be read again first.
     """
 
     def __init__(
@@ -204,11 +206,13 @@ class ConflictError(DelvecError):
         *,
         version: int | None = None,
         files: Sequence[str] = (),
+        retryable: bool = True,
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.version = version
         self.files = tuple(files)
+        self.retryable = retryable
         self.attempts = 0
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from delvec.calls import explained_calls
+from delvec.delta.table.arguments import require_condition, require_values
+from delvec.delta.write.options import WriteOptions
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
-    from delvec.delta.write.options import WriteOptions
+    from delvec.delta.table.handle import TableHandle
     from delvec.delta.write.report import WriteReport
     from delvec.spark.delta.write.clauses import Clause, When
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["MergeBuilder"]
 
 
+@explained_calls(WriteOptions)
 @dataclass(frozen=True)
 class MergeBuilder:
     """A MERGE to be run: each method returns a builder with one more clause, `execute` runs it.
@@ -31,7 +36,7 @@ class MergeBuilder:
     value `DEFAULT` is the column's default; values are cast to its type as in ANSI mode.
     """
 
-    _run: Callable[..., WriteReport]
+    _table: TableHandle
     source: DataFrame
     on: str | Column
     aliases: tuple[str, str]
@@ -76,7 +81,8 @@ class MergeBuilder:
         """Run the merge as one commit.
 
         The source is computed once, even if a conflict with another writer makes the merge start
-        again.
+        again. A source that reads the table itself is not used again: if rows of the table have
+        changed since it was read, the caller has to read it anew.
 
         Args:
             rewrite_ratio: Rewrite a file, instead of giving it a deletion vector, when the vector
@@ -86,16 +92,28 @@ class MergeBuilder:
         Raises:
             InvalidArgumentError: Clauses or names are wrong, or several rows of the source match
                 one row of the table that a clause changes.
+            ConflictError: Another writer won, see `ConflictError.retryable`.
         """
+        from delvec.spark.delta.scan.read_versions import reads_of  # noqa: PLC0415
         from delvec.spark.delta.write.clauses import MergeRequest, numbered  # noqa: PLC0415
         from delvec.spark.delta.write.merge import merge  # noqa: PLC0415
+        from delvec.spark.failures import explained  # noqa: PLC0415
         from delvec.spark.staging import staged  # noqa: PLC0415
 
-        with staged(numbered(self.source)) as source:
+        # Before the source is read, so that no commit falls between the two.
+        root, newest = self._table.storage.root, lambda: self._table.version
+        reads = reads_of(self.source, root, newest)
+        with explained(root), staged(numbered(self.source)) as source:
             request = MergeRequest(
-                source, self.on, self.aliases, self.clauses, self.merge_schema, rewrite_ratio
+                source,
+                self.on,
+                self.aliases,
+                self.clauses,
+                self.merge_schema,
+                rewrite_ratio,
+                reads,
             )
-            return self._run("MERGE", merge(request), options)
+            return self._table.run("MERGE", merge(request), options)
 
     def _with(
         self,
@@ -106,5 +124,9 @@ class MergeBuilder:
     ) -> MergeBuilder:
         from delvec.spark.delta.write.clauses import Clause  # noqa: PLC0415
 
+        call = f"when_{when}_{action}"
+        require_condition(call, condition)
+        if values is not None:
+            require_values(call, values, condition)
         clause = Clause(when, action, condition, values)
         return replace(self, clauses=(*self.clauses, clause))

@@ -8,16 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from delvec.delta.pruning.predicate import Always
 
-    from delvec.delta.log.file_set import FileEntry
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from delvec.delta.log.file_set import FileEntry, FileSet
     from delvec.delta.pruning.predicate import Predicate
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.protocol import Protocol
     from delvec.vector import Bitmap, Descriptor
 
-__all__ = ["AppTransaction", "Change", "ReadSet", "VectorUpdate"]
+__all__ = ["AppTransaction", "Change", "ReadSet", "SourceRead", "VectorUpdate"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,25 @@ class VectorUpdate:
 
 
 @dataclass(frozen=True)
+class SourceRead:
+    """What a source of rows has read of the very table that these are written to.
+
+    Attributes:
+        version: The version.
+        files: The files of that version; None if they are not known, or if it is certain only that
+            it has read this version or a later one.
+        predicate: Returns which rows it uses, of these files; called if a commit has to be
+            compared with it.
+        time_zone: The time zone of timestamps that name none.
+    """
+
+    version: int
+    files: FileSet | None = None
+    predicate: Callable[[], Predicate] = Always
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True)
 class ReadSet:
     """The rows and files that a change depends on, for the detection of conflicts.
 
@@ -57,12 +78,20 @@ class ReadSet:
             where each row is changed independently of the others. False where unchanged rows
             matter, as in a MERGE that does not insert a source row because it matches one.
         time_zone: The time zone of timestamps that name none.
+        sources: What its own source has read of the table, as in a MERGE of a table with rows of
+            the same table.
     """
 
     predicate: Predicate | None = None
     files: frozenset[str] = frozenset()
     row_wise: bool = True
     time_zone: str = "UTC"
+    sources: tuple[SourceRead, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the table was read."""
+        return self.predicate is None and not self.sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +143,4 @@ class Change:
     @property
     def is_blind_append(self) -> bool:
         """Whether it only adds rows and has read none."""
-        return self.reads.predicate is None and not (
-            self.vector_updates or self.removed or self.metadata
-        )
+        return self.reads.is_empty and not (self.vector_updates or self.removed or self.metadata)

@@ -9,6 +9,8 @@
     added rows that our predicate may match      conflict, unless it is a blind append, the table
                                                  is WriteSerializable and we do not alter it
     changed a file that we read as a whole       conflict (see `ReadSet.row_wise`)
+    changed rows that our source, which reads    conflict, with the same exception for blind appends
+      the table itself, might have read
     anything else                                none
 
 Positions in a file never change, so two sets of deleted rows of one file can be united, whoever
@@ -37,13 +39,18 @@ from delvec.vector import Bitmap, Descriptor
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.json_actions import JsonActions
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.write.change import Change
+    from delvec.delta.write.change import Change, SourceRead
     from delvec.storage import Storage
 
-__all__ = ["Winner", "isolation_level", "rebase"]
+__all__ = ["READ_AGAIN", "Winner", "isolation_level", "rebase", "require_same_rows"]
 
+READ_AGAIN: Final = (
+    "nothing was changed; read the table again for the source, and repeat the operation (a source"
+    " that names its version, as to_df(version=3), is taken as it is)"
+)
 # Operations whose vectors only grow: they make no deleted row live again.
 _ONLY_DELETE: Final = frozenset({"DELETE", "UPDATE", "MERGE"})
 
@@ -98,6 +105,10 @@ def rebase(change: Change, winner: Winner, storage: Storage) -> tuple[Change, in
     Raises:
         ConflictError: The winner conflicts with it; nothing was changed.
     """
+    for read in change.reads.sources:
+        # A source without a fixed version may have read the rows of a blind append already.
+        if read.files is None or not _is_ignored(change, winner):
+            require_same_rows(winner, read)
     _check_table(change, winner)
     updates = {each.file.path: each for each in change.vector_updates}
     removed = {each.path for each in change.removed}
@@ -115,6 +126,32 @@ def rebase(change: Change, winner: Winner, storage: Storage) -> tuple[Change, in
     return _with_united(change, united, storage), len(united)
 
 
+def require_same_rows(winner: Winner, read: SourceRead) -> None:
+    """Refuse a commit that changed rows after a source has read them.
+
+    Raises:
+        ConflictError: It did; the source has to be read again.
+    """
+    before, after = (
+        {path for path, body in side.items() if body.get("dataChange", True)}
+        for side in (winner.removes, winner.adds)
+    )
+    changed = before | after
+    if changed and read.files is not None and not winner.has("metaData"):
+        added = added_files(winner.metadata, winner.root, winner.actions)
+        changed = _matching(added, after, read) | _matching(read.files, before, read)
+    if changed:
+        what = f"changed rows after the source of this operation had read version {read.version}"
+        raise _conflict(winner, what, sorted(changed), READ_AGAIN)
+
+
+def _matching(files: FileSet, paths: set[str], read: SourceRead) -> set[str]:
+    """Return those of some files that a source reads, by their statistics."""
+    chosen = files.select(np.isin(np.array(files.paths.to_pylist()), sorted(paths)))
+    matching = chosen.may_match(read.predicate(), read.time_zone)
+    return set(chosen.paths.filter(pa.array(matching)).to_pylist())
+
+
 def _check_table(change: Change, winner: Winner) -> None:
     for kind, what in (("protocol", "protocol"), ("metaData", "metadata")):
         if winner.has(kind):
@@ -130,10 +167,7 @@ def _check_new_rows(change: Change, winner: Winner, storage: Storage) -> None:
     reads = change.reads
     if reads.predicate is None or not winner.adds:
         return
-    is_blind = winner.info.get("isBlindAppend") is True
-    # A change of the metadata, such as a new constraint, must hold for these rows too.
-    may_ignore = is_blind and change.metadata is None
-    if may_ignore and isolation_level(winner.metadata) == "WriteSerializable":
+    if _is_ignored(change, winner):
         return
     candidates = [
         path
@@ -152,6 +186,14 @@ def _check_new_rows(change: Change, winner: Winner, storage: Storage) -> None:
     if matching.any():
         paths = chosen.paths.filter(pa.array(matching)).to_pylist()
         raise _conflict(winner, "added rows that this change might be about", paths)
+
+
+def _is_ignored(change: Change, winner: Winner) -> bool:
+    """Return whether a winner's rows may be taken as added after our change."""
+    is_blind = winner.info.get("isBlindAppend") is True
+    # A change of the metadata, such as a new constraint, must hold for these rows too.
+    may_ignore = is_blind and change.metadata is None
+    return may_ignore and isolation_level(winner.metadata) == "WriteSerializable"
 
 
 def _resurrects(path: str, winner: Winner, storage: Storage) -> bool:
@@ -199,12 +241,17 @@ def _with_united(change: Change, united: Mapping[str, VectorUpdate], storage: St
     )
 
 
-def _conflict(winner: Winner, what: str, files: Sequence[str]) -> ConflictError:
+def _conflict(
+    winner: Winner,
+    what: str,
+    files: Sequence[str],
+    hint: str = "nothing was changed; run the operation again, or allow more retries",
+) -> ConflictError:
     by = winner.info.get("operation", "another writer")
     names = f": {', '.join(files[:3])}{', ...' if len(files) > 3 else ''}" if files else ""
     return ConflictError(
         f"version {winner.version} of {winner.root} ({by}) {what}{names}",
         version=winner.version,
         files=files,
-        hint="nothing was changed; run the operation again, or allow more retries",
+        hint=hint,
     )

@@ -15,17 +15,19 @@ from delvec.delta.write.base import Base
 from delvec.delta.write.change import Change
 from delvec.delta.write.commit import commit
 from delvec.delta.write.report import WriteReport
+from delvec.delta.write.source_reads import require_rows_of
 from delvec.errors import ConflictError
 from delvec.report.phases import Stopwatch
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
     from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.write.change import SourceRead
     from delvec.delta.write.commit import Committed
     from delvec.delta.write.engine import Engine
     from delvec.delta.write.options import CheckedOptions
@@ -56,6 +58,7 @@ class Attempt:
     uncommitted: UncommittedFiles
     spent: Spent
     what: str
+    sources: list[SourceRead] = field(default_factory=list)
 
     @property
     def spark(self) -> SparkSession:
@@ -66,6 +69,16 @@ class Attempt:
     def storage(self) -> Storage:
         """The table."""
         return self.snapshot.storage
+
+    def depend_on(self, reads: Iterable[SourceRead]) -> None:
+        """Note what a source of rows has read of this very table.
+
+        Raises:
+            ConflictError: These rows have changed since.
+        """
+        for read in reads:
+            require_rows_of(self.snapshot, read)
+            self.sources.append(read)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase, and describe its jobs in the engine's user interface."""
@@ -105,7 +118,8 @@ def run(
         options: The keywords of the call.
 
     Raises:
-        ConflictError: Every attempt met a conflict; nothing was changed.
+        ConflictError: Every attempt met a conflict, or the source was read from the table before
+            its rows changed; nothing was changed.
     """
     spent: Spent | None = None
     for retry in range(options.max_retries + 1):
@@ -120,8 +134,8 @@ def run(
             return _attempt(engine, snapshot, operation, prepare, options, spent)
         except ConflictError as error:
             spent.attempts += error.attempts
-            if retry == options.max_retries:
-                if options.max_retries:
+            if retry == options.max_retries or not error.retryable:
+                if retry and error.retryable:
                     error.message += f" (after {options.max_retries} retries)"
                 raise
             # Writers that retry at the same moment would only conflict again.
@@ -161,7 +175,8 @@ def _attempt(
         if change is None or options.dry_run:
             # Files that the plan had to write are removed.
             return _report(attempt, operation, outcome, change)
-        change = _with_times(change, spent)
+        reads = replace(change.reads, sources=tuple(attempt.sources))
+        change = _with_times(replace(change, reads=reads), spent)
         with attempt.phase("commit"):
             committed = commit(Base.of(snapshot), change, uncommitted)
             spent.attempts += committed.attempts

@@ -20,6 +20,7 @@ from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import predicate_of, sql_of
+from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import store_change_rows
 from delvec.spark.delta.write.conform_rows import checked, conform, guarded
 from delvec.spark.delta.write.delete import prepare_delete
@@ -45,12 +46,13 @@ __all__ = ["append", "overwrite"]
 
 
 def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
-    """Prepare an append; it depends on no row of the table (a blind append)."""
+    """Prepare an append; it is blind unless its rows are read from the table itself."""
 
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot
         with attempt.phase("plan"):
             require_writable(snapshot, "append")
+            depend_on_source(attempt, df)
             state = _state(snapshot, df, evolution)
             rows = _rows(attempt, state.metadata, df)
         if attempt.options.dry_run:
@@ -75,6 +77,7 @@ def overwrite(
 
     def prepare(attempt: Attempt) -> Outcome:
         require_writable(attempt.snapshot, "overwrite")
+        depend_on_source(attempt, df)
         state = _state(attempt.snapshot, df, evolution)
         if where is None:
             return _replace_all(attempt, state, df)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from delvec.delta.schema.types import DataType
+    from delvec.delta.write.change import SourceRead
 
 __all__ = [
     "SOURCE_ROW",
@@ -95,6 +96,7 @@ class MergeRequest:
         clauses: What to do, in order.
         merge_schema: Whether columns that only the source has become columns of the table.
         rewrite_ratio: Rewrite a file when this share of its rows is deleted.
+        reads: What the source has read of the target.
     """
 
     source: DataFrame
@@ -103,6 +105,7 @@ class MergeRequest:
     clauses: tuple[Clause, ...]
     merge_schema: bool = False
     rewrite_ratio: float | None = None
+    reads: tuple[SourceRead, ...] = ()
 
     def of(self, when: When) -> list[Clause]:
         """Return the clauses for matched, not matched, or not matched by source rows."""

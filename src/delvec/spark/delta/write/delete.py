@@ -14,6 +14,7 @@ from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import plan_targets, sql_of
+from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
 from delvec.spark.delta.write.file_outcomes import Found, find_outcomes, require_ratio
@@ -102,7 +103,9 @@ class _Delete:
     def _hits(self, files: FileSet) -> DataFrame:
         added = {NUMBER: "number", POSITION: "position"}
         rows = scan(self._spark, self._snapshot, None, files, added=added)  # type: ignore[arg-type]
-        return rows.where(self._where).select(NUMBER, POSITION)  # type: ignore[arg-type]
+        hits = rows.where(self._where).select(NUMBER, POSITION)  # type: ignore[arg-type]
+        depend_on_source(self._attempt, hits)  # a subquery may read the table
+        return hits
 
     def _copied(
         self, files: FileSet, outcomes: FileOutcomes

@@ -26,6 +26,7 @@ from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.spark.conf import time_zone
+from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import old_and_new, store_change_rows
 from delvec.spark.delta.write.conform_rows import checked
 from delvec.spark.delta.write.file_outcomes import Found, find_outcomes
@@ -75,6 +76,7 @@ class _Merge:
     def prepare(self) -> Outcome:
         attempt, snapshot, plan = self._attempt, self._snapshot, self._plan
         with attempt.phase("plan"):
+            attempt.depend_on(self._request.reads)
             columns = {name for each in plan.changes for name in each.values}
             require_writable(snapshot, "merge", columns_set=columns, inserts=bool(plan.inserts))
             ranges = plan.source_ranges()
@@ -89,10 +91,14 @@ class _Merge:
             "scans": int(len(files) > 0),
         }
         with ExitStack() as stages:
-            changed = stages.enter_context(staged(plan.changed_rows(files, ranges)))
+            joined = plan.changed_rows(files, ranges)
+            depend_on_source(attempt, joined)  # a subquery may read the table
+            changed = stages.enter_context(staged(joined))
             with attempt.phase("find"):
                 found = self._found(files, changed, vectors=vectors)
             inserted = plan.inserted_rows(changed, ranges.rows)
+            if inserted is not None:
+                depend_on_source(attempt, inserted)
             if inserted is not None and plan.has_feed:
                 inserted = stages.enter_context(staged(inserted))
             written, copied = self._written(files, changed, inserted, found, ranges.rows)

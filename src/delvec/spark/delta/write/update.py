@@ -21,6 +21,7 @@ from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.identifiers import quote
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import plan_targets, sql_of
+from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import (
     OLD,
     has_change_feed,
@@ -89,7 +90,9 @@ class _Update:
             vectors = bool(len(looked_at)) and writes_vectors(snapshot)
         files, whole = snapshot.files.select(looked_at), snapshot.files.select(direct)
         figures = {**targets.figures, "files_scanned": len(looked_at)}
-        with staged(self._rows(files, self._where, old=feed)) as changed:
+        rows = self._rows(files, self._where, old=feed)
+        depend_on_source(attempt, rows)  # a subquery may read the table
+        with staged(rows) as changed:
             with attempt.phase("find"):
                 places = changed.select(NUMBER, POSITION)
                 found = find_outcomes(attempt, files, places, vectors=vectors, ratio=self._ratio)

@@ -1,0 +1,194 @@
+"""What a DataFrame reads of a table, and at which version: found in Spark's plan; runs no job.
+
+Seen are scans of delvec, reads of delta-spark by path or by name, `format("delvec")`, and plain
+reads of the table's files; in views, joins and subqueries, and through caches. Not seen is what a
+plan does not tell any more: rows of checkpoints, of RDDs and of `collect()`.
+
+A version that the reader named (`to_df(version=3)`, `versionAsOf`, `VERSION AS OF`) does not count:
+its rows are meant, whatever is committed later.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.datasource import DelvecDataSource
+from delvec.datasource.options import FOLLOWS
+from delvec.delta.pruning.predicate import Always, Or
+from delvec.delta.write.change import SourceRead
+from delvec.errors import InvalidArgumentError
+from delvec.spark import jvm
+from delvec.spark.conf import time_zone
+from delvec.spark.delta.scan.file_index import find_index
+from delvec.storage.listed_files import local_path, store_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec.delta.pruning.predicate import Predicate
+    from delvec.delta.write.transaction import Attempt
+    from delvec.spark.delta.scan.file_index import FileIndex
+
+__all__ = ["depend_on_source", "reads_of"]
+
+_LISTER: Final = "delvec.FileLister"
+# How old a version delta-spark may read for the newest; not at all by default.
+_STALENESS: Final = "spark.databricks.delta.stalenessLimit"
+
+
+def depend_on_source(attempt: Attempt, rows: DataFrame) -> None:
+    """Note what rows to be written have read of the very table, if they have.
+
+    Raises:
+        ConflictError: Rows that they have read have changed since.
+    """
+    snapshot = attempt.snapshot
+    attempt.depend_on(reads_of(rows, snapshot.table, lambda: snapshot.version))
+
+
+def reads_of(df: DataFrame, table: str, newest: Callable[[], int]) -> tuple[SourceRead, ...]:
+    """Return what a DataFrame reads of a table.
+
+    Args:
+        df: The DataFrame.
+        table: The root of the table.
+        newest: Returns the newest version. Reads that take the newest version when they run, and
+            reads of files whose version nothing tells, count as this.
+    """
+    plan: Any = df._jdf.queryExecution().withCachedData()  # noqa: SLF001
+    found = _PlanReads(df, _normal(table)).reads(plan)
+    return tuple(SourceRead(newest()) if read is None else read for read in found)
+
+
+class _PlanReads:
+    """The reads of one table in a plan; None where that is the newest version."""
+
+    def __init__(self, df: DataFrame, table: str) -> None:
+        self._df, self._spark, self._table = df, df.sparkSession, table
+
+    def reads(self, plan: Any, *, cached: bool = False) -> Iterator[SourceRead | None]:  # noqa: ANN401
+        for leaf in _leaves(plan):
+            kind = leaf.getClass().getSimpleName()
+            if kind == "InMemoryRelation":
+                yield from self.reads(leaf.cacheBuilder().logicalPlan(), cached=True)
+            elif kind == "LogicalRelation" and _is_a(leaf.relation(), "HadoopFsRelation"):
+                yield from self._of_files(leaf.relation().location(), cached=cached)
+            elif kind == "DataSourceV2Relation":
+                yield from self._of_connector(leaf)
+
+    def _of_files(self, index: Any, *, cached: bool) -> Iterator[SourceRead | None]:  # noqa: ANN401
+        name = str(index.getClass().getName())
+        roots = [_normal(str(path.toString())) for path in jvm.items(index.rootPaths())]
+        if name == _LISTER:
+            ours = find_index(str(index.toString()))
+            if self._table in roots and (ours is None or ours.follows):
+                yield None if ours is None else self._of_scan(ours, cached=cached)
+        elif name.startswith("org.apache.spark.sql.delta."):
+            if self._table in roots:
+                yield from self._of_delta_spark(index, cached=cached)
+        elif any(_overlap(root, self._table) for root in roots):
+            yield None
+
+    def _of_scan(self, index: FileIndex, *, cached: bool) -> SourceRead:
+        snapshot = index.snapshot
+        if cached:  # what it holds is not narrowed by the query
+            return SourceRead(snapshot.version)
+        predicate = cache(partial(_rows_used, self._df, index))
+        return SourceRead(snapshot.version, snapshot.files, predicate, time_zone(self._spark))
+
+    def _of_delta_spark(
+        self,
+        index: Any,  # noqa: ANN401
+        *,
+        cached: bool,
+    ) -> Iterator[SourceRead | None]:
+        if index.getClass().getSimpleName() != "TahoeLogFileIndex":
+            yield SourceRead(int(index.version()))  # chosen files of a version
+        elif not index.isTimeTravelQuery():
+            # The newest version when the query is planned; a cache was planned earlier.
+            is_older = cached or self._spark.conf.get(_STALENESS, "0") != "0"
+            yield SourceRead(int(index.snapshotAtAnalysis().version())) if is_older else None
+
+    def _of_connector(self, relation: Any) -> Iterator[SourceRead | None]:  # noqa: ANN401
+        table, options = relation.table(), relation.options()
+        kind = table.getClass().getSimpleName()
+        if kind == "PythonTable" and table.name() == DelvecDataSource.name():
+            if _normal(str(options.get("path"))) == self._table:
+                yield from map(SourceRead, _versions_of_source(self._spark, table, options))
+        elif _is_a(table, "FileTable"):
+            yield from self._of_files(table.fileIndex(), cached=False)
+
+
+def _rows_used(df: DataFrame, index: FileIndex) -> Predicate:
+    """Return which rows of a scan a query uses, by the filters that Spark has pushed down to it."""
+    plan: Any = df._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
+    found: list[Predicate] = []
+    waiting: list[tuple[Any, Any]] = [
+        (each, None) for each in (plan, *jvm.items(plan.subqueriesAll()))
+    ]
+    while waiting:
+        node, condition = waiting.pop()
+        kind = node.getClass().getSimpleName()
+        if kind == "LogicalRelation":
+            location = node.relation().location() if _is_scan(node.relation()) else None
+            if location is not None and str(location.toString()) == index.name:
+                found.append(Always() if condition is None else index.understood(condition))
+        below = node.condition() if kind == "Filter" else None
+        waiting += [(child, below) for child in jvm.items(node.children())]
+    return Or(tuple(found)) if found else Always()
+
+
+def _is_scan(relation: Any) -> bool:  # noqa: ANN401
+    return (
+        _is_a(relation, "HadoopFsRelation") and relation.location().getClass().getName() == _LISTER
+    )
+
+
+def _leaves(plan: Any) -> Iterator[Any]:  # noqa: ANN401
+    for part in (plan, *jvm.items(plan.subqueriesAll())):
+        yield from jvm.items(part.collectLeaves())
+
+
+def _versions_of_source(spark: SparkSession, table: Any, options: Any) -> Iterator[int]:  # noqa: ANN401
+    """Return the version that `format("delvec")` took for the newest, if it was to do so."""
+    version = options.get("versionAsOf")
+    if options.get(FOLLOWS) == "true":
+        yield int(version)
+    elif version is None and options.get("timestampAsOf") is None:
+        field = table.getClass().getDeclaredField("ds")
+        field.setAccessible(True)
+        none = jvm.view_of(spark).scala.Option.empty()
+        made = field.get(table).getOrCreateDataSourceInPython(table.name(), options, none)
+        opened = pickle.loads(made.dataSource()).version  # noqa: S301 - our own, from this session
+        if opened is None:
+            raise InvalidArgumentError(
+                f"which version of {options.get('path')} the source reads is not known, since its"
+                " schema was given",
+                hint='use to_df(), or omit the schema of spark.read.format("delvec")',
+            )
+        yield opened
+
+
+def _is_a(thing: Any, name: str) -> bool:  # noqa: ANN401
+    """Return whether an object's class is a class or extends it: delta-spark's have no names."""
+    kind = thing.getClass()
+    while kind is not None:
+        if kind.getSimpleName() == name:
+            return True
+        kind = kind.getSuperclass()
+    return False
+
+
+def _normal(location: str) -> str:
+    """Return a location in the one spelling by which locations are compared."""
+    path = local_path(location)
+    return store_of(path if "://" in path else os.path.realpath(path))
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")

@@ -1,0 +1,440 @@
+"""Sources that read the table which they are written to: no update of another writer is lost.
+
+The table has one counter. Another writer adds 1 to it, our operation reads it and adds 1: it is 3
+in the end, or our caller is told and it is 2.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions
+
+from delvec import DeltaTable
+from delvec.datasource import DelvecDataSource
+from delvec.delta.write.base import Base
+from delvec.delta.write.change import Change
+from delvec.delta.write.commit import commit
+from delvec.errors import ConflictError
+from delvec.storage.uncommitted import UncommittedFiles
+from tests.delta.builder import TableBuilder
+from tests.delta.log_files import commits, newest_version
+from tests.delta.write.write_checks import before_commit, deletion, live, unnamed_files
+from tests.marks import slow_but
+from tests.repository import ROOT
+from tests.spark.delta.spark_tables import sql
+from tests.spark.delta.write.incrementing import increment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec.delta.write.report import WriteReport
+
+pytestmark = pytest.mark.spark
+
+
+def counter(builder: TableBuilder, name: str, n: int) -> dict[str, Any]:
+    columns = {"id": [1], "n": [n]}
+    stats = {"numRecords": 1, "minValues": {"id": 1, "n": n}, "maxValues": {"id": 1, "n": n}}
+    return builder.write_file(name, columns) | {"stats": json.dumps(stats)}
+
+
+def make(path: Path, **properties: str) -> DeltaTable:
+    settings = {"delta.enableDeletionVectors": "true", **properties}
+    builder = TableBuilder(path, fields={"id": "long", "n": "long"}, properties=settings)
+    builder.create()
+    builder.commit({"add": counter(builder, "first", 1)})
+    return DeltaTable.for_path(None, path)
+
+
+def put(path: Path, change: Callable[[Any], Change]) -> None:
+    snapshot = DeltaTable.for_path(None, path).snapshot()
+    with UncommittedFiles(snapshot.storage) as uncommitted:
+        commit(Base.of(snapshot), change(snapshot), uncommitted)
+
+
+def replace(path: Path, name: str, n: int) -> None:
+    """Commit a file with a counter in place of all others."""
+    entry = counter(TableBuilder(path), name, n)
+    put(
+        path,
+        lambda it: Change("UPDATE", removed=tuple(it.files.entries()), added=(entry,)),
+    )
+
+
+def add_one(path: Path) -> None:
+    """Let another writer add 1 to the counter of 1, without Spark."""
+    replace(path, "second", 2)
+
+
+def read_counter(path: Path) -> list[int]:
+    return sorted(DeltaTable.for_path(None, path).to_arrow()["n"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def spark_(spark: SparkSession) -> Iterator[SparkSession]:
+    """Spark with format("delvec"), and without the tables that are made by name."""
+    spark.dataSource.register(DelvecDataSource)
+    yield spark
+    spark.sql("DROP VIEW IF EXISTS self_view")
+    spark.sql("DROP TABLE IF EXISTS self_named")
+    spark.catalog.dropTempView("self_scan")
+
+
+def named(spark: SparkSession, path: Path) -> DataFrame:
+    spark.sql("DROP TABLE IF EXISTS self_named")
+    sql(spark, path, f"CREATE TABLE self_named USING delta LOCATION '{path}'")
+    return spark.table("self_named")
+
+
+def named_view(spark: SparkSession, path: Path) -> DataFrame:
+    named(spark, path)
+    spark.sql("CREATE OR REPLACE VIEW self_view AS SELECT id, n FROM self_named")
+    return spark.table("self_view")
+
+
+def temp_view(spark: SparkSession, path: Path) -> DataFrame:
+    DeltaTable.for_path(spark, path).to_df().createOrReplaceTempView("self_scan")
+    return spark.sql("SELECT id, n FROM self_scan WHERE n > 0")
+
+
+def subquery(spark: SparkSession, path: Path) -> DataFrame:
+    temp_view(spark, path)
+    return spark.sql("SELECT 1L AS id, (SELECT max(n) FROM self_scan) AS n")
+
+
+def joined(spark: SparkSession, path: Path) -> DataFrame:
+    return DeltaTable.for_path(spark, path).to_df().join(spark.range(5), "id")
+
+
+def feed(spark: SparkSession, path: Path) -> DataFrame:
+    changes = DeltaTable.for_path(spark, path).changes(1)
+    return changes.where("_change_type != 'update_preimage'").select("id", "n")
+
+
+def by_tasks(spark: SparkSession, path: Path) -> DataFrame:
+    """Read through a vector by Python tasks, as if the driver could not hold it."""
+    builder = TableBuilder(path)
+    entry = builder.write_file("third", {"id": [1, 2], "n": [1, 1]})
+    stats = {"stats": json.dumps({"numRecords": 2})}
+    put(path, lambda _: Change("WRITE", added=({**entry, **stats},)))
+    put(path, lambda it: deletion(it, {"third": [1]}))
+    spark.conf.set("spark.delvec.scan.vectorMemory", "0")
+    try:
+        return DeltaTable.for_path(spark, path).to_df()
+    finally:
+        spark.conf.unset("spark.delvec.scan.vectorMemory")
+
+
+# Read at a version that is chosen when the DataFrame is made.
+FIXED: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
+    "to_df": lambda spark, path: DeltaTable.for_path(spark, path).to_df(),
+    "to_df where": lambda spark, path: DeltaTable.for_path(spark, path).to_df(where="id = 1"),
+    "a view of to_df": temp_view,
+    "a subquery": subquery,
+    "a join": joined,
+    "a cache": lambda spark, path: DeltaTable.for_path(spark, path).to_df().cache(),
+    "a cache of delta-spark": lambda spark, path: (
+        spark.read.format("delta").load(str(path)).cache()
+    ),
+    "format delvec": lambda spark, path: spark.read.format("delvec").load(str(path)),
+    "the change feed": feed,
+    "a symbolic link": lambda spark, path: DeltaTable.for_path(spark, linked(path)).to_df(),
+}
+# Read at the newest version whenever a query is planned.
+LATE: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
+    "delta-spark by path": lambda spark, path: spark.read.format("delta").load(str(path)),
+    "delta-spark by name": named,
+    "a view of delta-spark": named_view,
+    "delta-spark in SQL": lambda spark, path: spark.sql(f"SELECT * FROM delta.`{path}`"),
+}
+# Constants: the reader has named a version.
+NAMED: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
+    "to_df of a version": lambda spark, path: DeltaTable.for_path(spark, path).to_df(1),
+    "delta-spark's versionAsOf": lambda spark, path: (
+        spark.read.format("delta").option("versionAsOf", 1).load(str(path))
+    ),
+    "delta-spark's VERSION AS OF": lambda spark, path: spark.sql(
+        f"SELECT * FROM delta.`{path}` VERSION AS OF 1"
+    ),
+    "format delvec of a version": lambda spark, path: (
+        spark.read.format("delvec").option("versionAsOf", 1).load(str(path))
+    ),
+}
+
+
+def linked(path: Path) -> Path:
+    link = path.parent / "link"
+    if not link.exists():
+        link.symlink_to(path)
+    return link
+
+
+def merge(table: DeltaTable, source: DataFrame) -> WriteReport:
+    found = table.merge(source, "t.id = s.id").when_matched_update({"n": "s.n + 1"})
+    return found.execute()
+
+
+def overwrite(table: DeltaTable, source: DataFrame) -> WriteReport:
+    return table.overwrite(source.select("id", (source["n"] + 1).alias("n")))
+
+
+def append(table: DeltaTable, source: DataFrame) -> WriteReport:
+    return table.append(source.select("id", (source["n"] + 1).alias("n")))
+
+
+WRITES = {"merge": merge, "overwrite": overwrite, "append": append}
+
+
+@pytest.mark.parametrize("name", slow_but(set(FIXED) - {"a cache of delta-spark"}, FIXED))
+def test_a_source_that_was_read_before_another_commit_is_refused(
+    spark_: SparkSession, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "t"
+    make(path, **{"delta.enableChangeDataFeed": "true"} if name == "the change feed" else {})
+    source = FIXED[name](spark_, path)
+    add_one(path)
+    table = DeltaTable.for_path(spark_, path)
+    for write in WRITES.values():
+        with pytest.raises(ConflictError, match=r"version 2 .* had read version 1") as caught:
+            write(table, source)
+        assert not caught.value.retryable
+        assert "read the table again" in str(caught.value.hint)
+    assert (read_counter(path), newest_version(path)) == ([2], 2)
+    assert not unnamed_files(path)
+    source.unpersist()
+
+
+def test_a_source_that_python_tasks_read_is_refused_as_well(
+    spark_: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    source = by_tasks(spark_, path)
+    replace(path, "fourth", 7)
+    with pytest.raises(ConflictError, match=r"version 4 .* had read version 3"):
+        append(DeltaTable.for_path(spark_, path), source)
+
+
+@pytest.mark.parametrize("write", slow_but({"overwrite"}, WRITES))
+@pytest.mark.parametrize("name", slow_but({"delta-spark by name"}, LATE))
+def test_a_source_that_is_read_when_it_is_needed_has_the_newest_rows(
+    spark_: SparkSession, tmp_path: Path, name: str, write: str
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    source = LATE[name](spark_, path)
+    add_one(path)
+    WRITES[write](DeltaTable.for_path(spark_, path), source)
+    assert read_counter(path) == ([2, 3] if write == "append" else [3])
+
+
+RACES = {
+    (name, write): "told" if name in FIXED or write == "merge" else "right"
+    for name in (*FIXED, *LATE)
+    for write in WRITES
+}
+QUICK = {
+    ("to_df", "merge"),
+    ("to_df", "append"),
+    ("delta-spark by path", "overwrite"),
+    ("delta-spark by name", "merge"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in RACES],
+)
+def test_a_lost_race_never_writes_rows_of_the_older_version(
+    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, write: str
+) -> None:
+    path = tmp_path / "t"
+    make(path, **{"delta.enableChangeDataFeed": "true"} if name == "the change feed" else {})
+    source = {**FIXED, **LATE}[name](spark_, path)
+    before_commit(monkeypatch, lambda: add_one(path))
+    table = DeltaTable.for_path(spark_, path)
+    if RACES[name, write] == "told":
+        with pytest.raises(ConflictError, match=r"version 2 .* had read version 1") as caught:
+            WRITES[write](table, source)
+        assert not caught.value.retryable
+        assert read_counter(path) == [2]
+    else:
+        report = WRITES[write](table, source)
+        assert read_counter(path) == ([2, 3] if write == "append" else [3])
+        assert report.version == 3
+    assert not unnamed_files(path)
+    source.unpersist()
+
+
+@pytest.mark.parametrize("name", slow_but({"to_df of a version"}, NAMED))
+def test_a_source_of_a_named_version_is_taken_as_it_is(
+    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    source = NAMED[name](spark_, path)
+    add_one(path)
+    third = counter(TableBuilder(path), "third", 7)
+    before_commit(monkeypatch, lambda: put(path, lambda _: Change("WRITE", added=(third,))))
+    DeltaTable.for_path(spark_, path).overwrite(source)
+    assert read_counter(path) == [1]
+
+
+def test_commits_that_change_no_rows_are_no_conflict(
+    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    source = DeltaTable.for_path(spark_, path).to_df()
+    DeltaTable.for_path(None, path).set_properties({"user.key": "1"})
+    tried = before_commit(
+        monkeypatch, lambda: DeltaTable.for_path(None, path).set_properties({"user.key": "2"})
+    )
+    report = merge(DeltaTable.for_path(spark_, path), source)
+    assert (read_counter(path), report.version, len(tried)) == ([2], 4, 2)
+
+
+@pytest.mark.parametrize("narrowed", [True, False])
+def test_commits_of_rows_that_the_source_does_not_use_are_no_conflict(
+    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, narrowed: bool
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    third = counter(TableBuilder(path), "third", 7)
+    put(path, lambda _: Change("WRITE", added=(third,)))
+    table = DeltaTable.for_path(spark_, path)
+    source = table.to_df().select("id", "n")
+    source = source.where("n < 7") if narrowed else source
+
+    def another(old: str, name: str, n: int) -> None:
+        entry = counter(TableBuilder(path), name, n)
+        put(path, lambda it: Change("UPDATE", removed=(live(it)[old],), added=(entry,)))
+
+    another("third", "fourth", 8)
+    before_commit(monkeypatch, lambda: another("fourth", "fifth", 9))
+    if narrowed:
+        table.overwrite(source.selectExpr("id", "n + 1 AS n"), "n < 7")
+        assert read_counter(path) == [2, 9]
+    else:
+        with pytest.raises(ConflictError, match=r"version 3 .* had read version 2"):
+            table.overwrite(source.selectExpr("id", "n + 1 AS n"), "n < 7")
+
+
+def test_an_append_of_rows_of_the_table_is_not_blind(spark_: SparkSession, tmp_path: Path) -> None:
+    path, other = tmp_path / "t", tmp_path / "t-other"
+    make(path)
+    make(other)
+    table = DeltaTable.for_path(spark_, path)
+    append(table, DeltaTable.for_path(spark_, other).to_df())
+    append(table, table.to_df())
+    infos = [action["commitInfo"] for each in commits(path)[2:] for action in each[:1]]
+    assert [info["isBlindAppend"] for info in infos] == [True, False]
+    assert read_counter(path) == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("write", slow_but({"delete"}, ("delete", "update", "merge")))
+def test_a_condition_that_reads_the_table_depends_on_its_rows(
+    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    third = counter(TableBuilder(path), "third", 7)
+    put(path, lambda _: Change("WRITE", added=(third,)))
+    table = DeltaTable.for_path(spark_, path)
+    named(spark_, path)
+    one = spark_.createDataFrame([(1, 7)], "id long, n long")
+
+    def act(view: str) -> WriteReport:
+        largest = f"(SELECT max(n) FROM {view})"
+        if write == "delete":
+            return table.delete(f"n = {largest}")
+        if write == "update":
+            return table.update({"n": f"{largest} + 1"}, f"n = {largest}")
+        found = table.merge(one, f"t.n = s.n AND t.n = {largest}")
+        return found.when_matched_update({"n": "t.n + 1"}).execute()
+
+    def without_first(snapshot: Any) -> Change:  # noqa: ANN401
+        return Change("DELETE", removed=(live(snapshot)["first"],))
+
+    # The file that goes is none that we change, but the condition has read it.
+    before_commit(monkeypatch, lambda: put(path, without_first))
+    report = act("self_named")
+    assert report.version == 4, "read again"
+    temp_view(spark_, path)
+    newest = read_counter(path)
+    fourth = counter(TableBuilder(path), "fourth", 9)
+    put(path, lambda _: Change("WRITE", added=(fourth,)))
+    with pytest.raises(ConflictError, match="had read version 4"):
+        act("self_scan")
+    assert read_counter(path) == [*newest, 9]
+
+
+def test_a_checkpoint_hides_where_its_rows_are_from(spark_: SparkSession, tmp_path: Path) -> None:
+    """What the documentation says is not promised."""
+    path = tmp_path / "t"
+    make(path)
+    source = DeltaTable.for_path(spark_, path).to_df().localCheckpoint()
+    add_one(path)
+    merge(DeltaTable.for_path(spark_, path), source)
+    assert read_counter(path) == [2]
+
+
+ROUNDS = 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", ["merge", "overwrite"])
+def test_racing_threads_that_add_one_lose_no_update(
+    spark_: SparkSession, tmp_path: Path, write: str
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    barrier = Barrier(2, timeout=300)
+
+    def work(_: int) -> list[bool]:
+        done = []
+        for _ in range(ROUNDS // 2):
+            barrier.wait()
+            done.append(increment(DeltaTable.for_path(spark_, path), write))
+        return done
+
+    with ThreadPoolExecutor(2) as pool:
+        done = [each for thread in pool.map(work, range(2)) for each in thread]
+    assert read_counter(path) == [1 + sum(done)]
+    assert ROUNDS // 2 <= sum(done) < ROUNDS, "one of two succeeds, and some were told"
+    found = spark_.read.format("delta").load(str(path)).select(functions.sum("n")).first()
+    assert found == (1 + sum(done),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", ["merge", "overwrite"])
+def test_racing_processes_that_add_one_lose_no_update(tmp_path: Path, write: str) -> None:
+    path = tmp_path / "t"
+    make(path)
+    job = json.dumps({"table": str(path), "write": write, "times": ROUNDS // 2})
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.delta.write.incrementing", job],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    done = sum(int(process.communicate("\n", timeout=600)[0]) for process in processes)
+    assert read_counter(path) == [1 + done]
+    assert done < ROUNDS, "some were told"
