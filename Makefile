@@ -11,7 +11,7 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal
 setup = scripts/setup.sh $(1)
 setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
 
-.PHONY: help install demo test test-core test-lowest test-slow test-slow-slice s3-server lint format bench clean
+.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice s3-server lint format bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -31,6 +31,13 @@ test-core: ## Run the tests that need no JVM (ARGS: options of pytest)
 # Those that need no JVM, the examples of the README, and the demonstration on Spark.
 test-lowest: ## Run a part of the tests with the oldest Python there is and the lowest versions, without pandas
 	@$(call setup_java,lowest) && scripts/test_lowest.sh $(WORKERS)
+
+READERS := .venv-readers/bin/python
+test-readers: ## Read converted tables with other readers: the table of them in docs/conversion.md is right
+	@$(call setup_java,readers) && $(READERS) -m pytest -n 0 -m readers tests/readers $(ARGS)
+
+readers-table: ## Write the table of readers in docs/conversion.md anew
+	@$(call setup_java,readers) && $(READERS) -m tests.readers
 
 # pytest exits with 5 when it selected no test, which is no failure here.
 test-slow: ## Run the slow tests (SLOW_EXAMPLES=5000 bounds the randomised ones)
@@ -58,5 +65,5 @@ bench: ## Run the benchmarks (NAME: one of them; ARGS: options)
 	@$(call setup_java,test) && $(PY) -m benchmarks $(NAME) $(ARGS)
 
 clean: ## Remove .venv, caches and build output; tables in a warehouse folder stay
-	rm -rf .venv .venv-lowest .cache build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache derby.log
+	rm -rf .venv .venv-lowest .venv-readers .cache build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache derby.log
 	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Prepare what the targets of the Makefile run on.
 #
-#   scripts/setup.sh [--java] [test|dev|lowest]
+#   scripts/setup.sh [--java] [test|dev|lowest|readers]
 #
 # Makes .venv with delvec and that extra in it; `lowest` is .venv-lowest, with the oldest Python there is and
-# the lowest versions of all dependencies. With --java it also finds Java 17 or 21 and prints its
+# the lowest versions of all dependencies, `readers` is .venv-readers. With --java it also finds Java 17 or 21 and prints its
 # home, the only thing that goes to standard output. Root on Debian or Ubuntu gets the missing system
 # packages; elsewhere the script stops with the command that installs them. PYTHON names another python3.
 set -euo pipefail
@@ -31,7 +31,11 @@ case $extra in
     extras=peers,pytest # not pandas, which delvec does not need
     pythons="python3.10 ${PYENV_ROOT:-$HOME/.pyenv}/versions/3.10.*/bin/python python3.11 python3.12 python3.13 python3"
     ;;
-  *) echo "usage: scripts/setup.sh [--java] [test|dev|lowest]" >&2; exit 2 ;;
+  readers)
+    covers="readers"
+    venv=.venv-readers
+    ;;
+  *) echo "usage: scripts/setup.sh [--java] [test|dev|lowest|readers]" >&2; exit 2 ;;
 esac
 
 log=.cache/setup.log

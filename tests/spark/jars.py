@@ -19,12 +19,12 @@ import pyspark
 from delvec.spark.session.session import iceberg_coordinate
 from tests.repository import ROOT
 
-__all__ = ["DELTA_SPARK", "SQLITE", "resolved_jars"]
+__all__ = ["DELTA_SPARK", "SQLITE", "resolved", "resolved_jars"]
 
 DELTA_SPARK = "io.delta:delta-spark_4.1_2.13:4.4.0"
 SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
 
-_FILE = ROOT / ".cache" / f"test-jars-{pyspark.__version__}.json"
+_FILE = ROOT / ".cache" / f"test-jars-of-{pyspark.__version__}.json"
 _RESOLVE = """
 import sys
 from pyspark import SparkConf
@@ -37,20 +37,24 @@ print(launch_gateway(conf).jvm.java.lang.System.getProperty("spark.jars"))
 @cache
 def resolved_jars() -> list[str]:
     """Give the paths of the jars of delta-spark, Iceberg and SQLite."""
-    coordinates = [DELTA_SPARK, SQLITE, iceberg_coordinate()]
+    return resolved(DELTA_SPARK, SQLITE, iceberg_coordinate())
+
+
+def resolved(*coordinates: str) -> list[str]:
+    """Give the paths of jars, without those that Spark brings itself."""
+    wanted = ",".join(coordinates)
     _FILE.parent.mkdir(exist_ok=True)
     with _FILE.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        known = json.loads(_FILE.read_text()) if _FILE.exists() else {}
-        jars: list[str] = known.get("jars", [])
-        if known.get("coordinates") != coordinates or not all(Path(jar).exists() for jar in jars):
-            jars = _resolve(coordinates)
-            _FILE.write_text(json.dumps({"coordinates": coordinates, "jars": jars}, indent=1))
-    return jars
+        known: dict[str, list[str]] = json.loads(_FILE.read_text()) if _FILE.exists() else {}
+        if wanted not in known or not all(Path(jar).exists() for jar in known[wanted]):
+            known[wanted] = _resolve(wanted)
+            _FILE.write_text(json.dumps(known, indent=1))
+    return known[wanted]
 
 
-def _resolve(coordinates: list[str]) -> list[str]:
-    command = [sys.executable, "-c", _RESOLVE, ",".join(coordinates)]
+def _resolve(wanted: str) -> list[str]:
+    command = [sys.executable, "-c", _RESOLVE, wanted]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [jar.removeprefix("file://") for jar in done.stdout.split()[-1].split(",")]

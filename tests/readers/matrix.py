@@ -1,0 +1,131 @@
+"""Which reader gives the rows of which converted table, and the table of it in the docs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyarrow import feather
+
+from delvec.spark.session.session import iceberg_coordinate
+from tests.delta.rows import rows_of
+from tests.readers.readers import READERS, title
+from tests.readers.tables import FORMS, SOURCES, Converted, convert_tables
+from tests.repository import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["PAGE", "Seen", "see", "shown_table", "with_table"]
+
+PAGE: Final = ROOT / "docs" / "conversion.md"
+_PLACE: Final = re.compile(r"(<!-- readers: begin[^\n]*-->\n).*(<!-- readers: end -->)", re.DOTALL)
+_SPARK: Final = "Spark"
+_SECONDS: Final = 300
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a reader gave: the right rows, others, or an error."""
+
+    table: Converted
+    reader: str
+    error: str = ""
+    wrong: str = ""
+
+    @property
+    def cell(self) -> str:
+        return "fails" if self.error else "**WRONG ROWS**" if self.wrong else "reads"
+
+
+def see(spark: SparkSession, folder: Path) -> list[Seen]:
+    """Convert all tables and read each with each reader, in a process of its own."""
+    tables = convert_tables(spark, folder)
+    by_spark = [_compared(table, _SPARK, table.by_spark) for table in tables]
+    pairs = [(table, reader) for table in tables for reader in READERS]
+    with ThreadPoolExecutor(2) as pool:
+        return [*by_spark, *pool.map(lambda pair: _read(pair[0], pair[1], folder), pairs)]
+
+
+def _read(table: Converted, reader: str, folder: Path) -> Seen:
+    rows = folder / f"{table.source}-{table.form}-{reader}.arrow"
+    command = [
+        sys.executable,
+        "-m",
+        "tests.readers.readers",
+        reader,
+        str(table.metadata),
+        str(rows),
+    ]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return Seen(table, reader, error=f"no result within {_SECONDS} s")
+    if done.returncode:
+        return Seen(table, reader, error=_message(done.stderr, done.returncode))
+    return _compared(table, reader, rows)
+
+
+def _message(output: str, code: int) -> str:
+    """Take the last exception of a traceback, without the names of files."""
+    lines = [line for line in output.splitlines() if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    last = lines[-1] if lines else f"exit code {code}"
+    return re.sub(r"(file:)?/[^\s'\",:;]+", "…", last)[:140].strip()
+
+
+def _compared(table: Converted, reader: str, found: Path) -> Seen:
+    rows, expected = (rows_of(_plain(feather.read_table(path))) for path in (found, table.expected))
+    more, less = (rows - expected).total(), (expected - rows).total()
+    wrong = f"{more} rows that are not in the source, {less} missing" if more or less else ""
+    return Seen(table, reader, wrong=wrong)
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Give instants as microseconds: a time zone is how a reader shows them."""
+    for number, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            instants = table[number].cast(pa.timestamp("us", field.type.tz)).cast(pa.int64())
+            table = table.set_column(number, field.name, instants)
+    return table
+
+
+def shown_table(seen: list[Seen]) -> str:
+    """Give the table in Markdown, with the errors below it."""
+    readers = list(dict.fromkeys(each.reader for each in seen))
+    cells = {(each.table.source, each.table.form, each.reader): each for each in seen}
+    lines = [
+        "| source | target | " + " | ".join(readers) + " |",
+        "|---|---|" + "---|" * len(readers),
+    ]
+    for source in SOURCES:
+        for form in FORMS:
+            row = [cells[source, form, reader].cell for reader in readers]
+            lines.append(f"| {SOURCES[source].title} | {FORMS[form][0]} | {' | '.join(row)} |")
+    versions = [_spark_title(), *(f"{each}: {title(each)}" for each in READERS)]
+    lines += ["", "Versions: " + "; ".join(versions) + ".", ""]
+    lines += [f"- {reader}: {said}" for reader in readers if (said := _said(seen, reader))]
+    return "\n".join(lines) + "\n"
+
+
+def _said(seen: list[Seen], reader: str) -> str:
+    texts = dict.fromkeys(each.wrong or each.error for each in seen if each.reader == reader)
+    return "; ".join(f"`{text}`" for text in texts if text)
+
+
+def _spark_title() -> str:
+    return f"{_SPARK}: {iceberg_coordinate().removeprefix('org.apache.iceberg:')}"
+
+
+def with_table(page: str, seen: list[Seen]) -> str:
+    """Give a page with another table between its marks."""
+    assert _PLACE.search(page), "the page has no place for the table"
+    return _PLACE.sub(lambda match: f"{match[1]}\n{shown_table(seen)}\n{match[2]}", page)

@@ -1,0 +1,25 @@
+"""Readers of Iceberg tables, given what conversions wrote: the docs say what they make of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.readers.matrix import PAGE, see, with_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.readers]
+
+
+def test_the_table_of_readers_in_the_docs_is_what_they_give(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    seen = see(spark, tmp_path)
+    assert {each.cell for each in seen if each.reader == "Spark"} == {"reads"}
+    page = PAGE.read_text()
+    assert page == with_table(page, seen), "`make readers-table` writes what they give now"
