@@ -29,7 +29,7 @@ case $extra in
     venv=.venv-lowest
     constraints=constraints-lowest.txt
     extras=peers,pytest # not pandas, which delvec does not need
-    pythons="python3.10 ${PYENV_ROOT:-$HOME/.pyenv}/versions/3.10.*/bin/python python3.11 python3.12 python3.13 python3"
+    pythons="python3.10 ${PYENV_ROOT:-${HOME:-}/.pyenv}/versions/3.10.*/bin/python python3.11 python3.12 python3.13 python3"
     ;;
   readers)
     covers="readers"

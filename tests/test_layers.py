@@ -75,6 +75,7 @@ FOREIGN = {
     "click": ("cli",),
     "rich": ("cli",),
     "pandas": (),
+    "typing_extensions": (),
 }
 
 

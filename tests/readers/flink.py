@@ -13,9 +13,9 @@ from py4j.java_gateway import JavaGateway
 
 from tests.spark.jars import resolved
 
-__all__ = ["RUNTIME", "by_flink"]
+__all__ = ["read"]
 
-RUNTIME: Final = "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0"
+_RUNTIME: Final = "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0"
 _OPENED: Final = ("lang", "lang.invoke", "lang.reflect", "io", "math", "net", "nio", "text", "time")
 _OPENED_UTIL: Final = ("util", "util.concurrent", "util.concurrent.atomic", "util.concurrent.locks")
 _COLUMNS: Final = (
@@ -27,7 +27,7 @@ _COLUMNS: Final = (
 )
 
 
-def by_flink(metadata: Path) -> pa.Table:
+def read(metadata: Path) -> pa.Table:
     """Read a table of a Hadoop catalog that has the columns of the tables here."""
     table = metadata.parents[1]
     gateway = JavaGateway.launch_gateway(
@@ -70,7 +70,7 @@ def _classpath() -> list[str]:
     found = [*_jars("pyflink", "lib/*.jar")]
     for pattern in ("hadoop-client-*.jar", "py4j-*.jar"):
         found += _jars("pyspark", f"jars/{pattern}")
-    return [*map(str, found), *resolved(RUNTIME)]
+    return [*map(str, found), *resolved(_RUNTIME)]
 
 
 def _jars(package: str, pattern: str) -> list[Path]:

@@ -83,7 +83,10 @@ def _message(output: str, code: int) -> str:
 
 
 def _compared(table: Converted, reader: str, found: Path) -> Seen:
-    rows, expected = (rows_of(_plain(feather.read_table(path))) for path in (found, table.expected))
+    left, right = (_plain(feather.read_table(path)) for path in (found, table.expected))
+    if left.column_names != right.column_names:
+        return Seen(table, reader, wrong=f"other columns: {', '.join(left.column_names)}")
+    rows, expected = rows_of(left), rows_of(right)
     more, less = (rows - expected).total(), (expected - rows).total()
     wrong = f"{more} rows that are not in the source, {less} missing" if more or less else ""
     return Seen(table, reader, wrong=wrong)

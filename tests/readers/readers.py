@@ -82,7 +82,14 @@ def by_daft(metadata: Path) -> pa.Table:
     return daft.read_iceberg(_static(metadata)).to_arrow()
 
 
+def by_flink(metadata: Path) -> pa.Table:
+    from tests.readers import flink
+
+    return flink.read(metadata)
+
+
 READERS: Final[dict[str, tuple[tuple[str, ...], Callable[[Path], pa.Table]]]] = {
+    "Flink": (("apache-flink-libraries",), by_flink),
     "PyIceberg": (("pyiceberg",), by_pyiceberg),
     "DuckDB": (("duckdb",), by_duckdb),
     "Polars": (("polars",), by_polars),
