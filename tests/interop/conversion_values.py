@@ -125,7 +125,7 @@ def questions(rng: Random, schema: StructType, count: int) -> list[str]:
     Engines answer these by what they know of files: skipping them, or not reading at all.
     """
     simple = list(leaves(schema))
-    hashed = ", ".join(name for name, _ in simple)
+    hashed = ", ".join(f"isnull({name}), {name}" for name, _ in simple)
     sums = f"count(*) AS n, string(sum(CAST(xxhash64({hashed}) AS DECIMAL(20, 0)))) AS a"
     asked = [
         f"SELECT {sums}, '' AS b FROM {{T}} WHERE {where}"

@@ -8,7 +8,7 @@ from delvec.cli.output import Column
 from delvec.delta.table import DeltaTable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from delvec.cli.output import Output
     from delvec.conversion.report import ConversionReport
@@ -21,6 +21,7 @@ _CALL: Final = f'delvec.convert(spark, "written", "{_TARGET}", verify="rows")'
 
 def show_conversion(output: Output, spark: SparkSession, path: str, result: dict[str, Any]) -> None:
     """Convert a table, delete once more, convert what is new; stock Iceberg reads both."""
+    from delvec.conversion.apply.row_sums import row_sums  # noqa: PLC0415
     from delvec.conversion.convert import convert  # noqa: PLC0415
 
     output.heading("10. To Iceberg: data files are shared, vectors are copied and not decoded.")
@@ -35,7 +36,8 @@ def show_conversion(output: Output, spark: SparkSession, path: str, result: dict
         output.note((f"\n{call}" if reports else call, "dim"))
         output.note(str(report).replace(table.storage.root, "written"))
         reports.append(report)
-        delta, iceberg = _summed(table.to_df()), _summed(spark.table(_TARGET))
+        target = spark.table(_TARGET)
+        delta, iceberg = (row_sums(side, target.schema) for side in (table.to_df(), target))
         rows.append(
             {
                 "version": report.version,
@@ -52,10 +54,3 @@ def show_conversion(output: Output, spark: SparkSession, path: str, result: dict
     }
     output.table([Column(key, title) for key, title in titles.items()], rows)
     result["conversion"] = {"reports": [report.to_json() for report in reports], "rows": rows}
-
-
-def _summed(rows: DataFrame) -> tuple[Any, ...]:
-    """Return the number of rows and the sum of their hashes, independent of order."""
-    hashed = f"xxhash64({', '.join(rows.columns)})"
-    [found] = rows.selectExpr("count(*)", f"sum(cast({hashed} as decimal(20, 0)))").collect()
-    return tuple(found)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote as url_unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, MapType, StructType
 
+from delvec.conversion.apply.row_sums import row_sums, sums_by_rows
 from delvec.conversion.planning.target_files import list_target_files, without_ids
 from delvec.errors import VerificationError
 from delvec.iceberg.client.failures import explained
@@ -19,8 +19,8 @@ from delvec.identifiers import quote
 from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from delvec.conversion.planning.target_files import TargetFiles
     from delvec.iceberg.client.changes import Staged
@@ -87,86 +87,44 @@ def verify_total(staged: Staged, expected: int | None) -> None:
 
 
 def verify_rows(staged: Staged, source: DataFrame) -> None:
-    """Compare all rows of both sides by an order-free hash; one scan of each.
+    """Compare all rows of both sides by sums of hashes; one scan of each.
+
+    Values of the source are compared in the target's types, which may be wider.
 
     Raises:
         VerificationError: Rows differ; the error names the files.
     """
     with explained(str(staged.table.name)):
         target = snapshot_rows(staged.table, staged.snapshot_id)
-        columns = [quote(name) for name in source.columns]
-        sums = [_summed(side.select(*columns)) for side in (source, target)]
-        if sums[0] == sums[1]:
+        kind = target.select(*map(quote, source.columns)).schema
+        expected, found = (row_sums(side, kind) for side in (source, target))
+        if expected == found:
             return
-        files = _differing(source, target)
+        files = _differing(source, target, kind)
     raise VerificationError(
         f"{staged.table.name} would not have the source's rows; files that differ: {_some(files)}",
         files=files,
-        expected=f"{sums[0][0]:,} rows with hash {sums[0][1]}",
-        found=f"{sums[1][0]:,} rows with hash {sums[1][1]}",
+        expected=_shown(expected),
+        found=_shown(found),
         hint=_HINT,
     )
 
 
-def _summed(rows: DataFrame) -> tuple[int, Any]:
-    found = rows.agg(F.count(F.lit(1)).alias("n"), _hash_of_all(rows).alias("h")).first()
-    if found is None:
-        raise AssertionError("an aggregate without groups returns a row")
-    return int(found["n"]), found["h"]
-
-
-def _hash_of_all(rows: DataFrame) -> Column:
-    columns = [_hashable(F.col(quote(f.name)), f.dataType) for f in rows.schema.fields]
-    hashed = F.xxhash64(*columns) if columns else F.lit(0)
-    return F.coalesce(F.sum(hashed.cast("decimal(20,0)")), F.lit(0))
-
-
-def _hashable(column: Column, kind: DataType) -> Column:
-    """Return a column that Spark can hash: not maps, which have no order, but their entries."""
-    if not _has_map(kind):
-        return column
-    if isinstance(kind, MapType):
-        entries = F.map_entries(column)
-        parts = F.transform(
-            entries,
-            lambda entry: F.struct(
-                _hashable(entry["key"], kind.keyType).alias("key"),
-                _hashable(entry["value"], kind.valueType).alias("value"),
-            ),
-        )
-        return F.array_sort(F.transform(parts, _hash))
-    if isinstance(kind, ArrayType):
-        return F.transform(column, lambda element: _hashable(element, kind.elementType))
-    if isinstance(kind, StructType):
-        fields = [_hashable(column[f.name], f.dataType).alias(f.name) for f in kind.fields]
-        return F.when(column.isNotNull(), F.struct(*fields))
-    raise AssertionError(f"{kind} contains no map")
-
-
-def _hash(value: Column) -> Column:
-    return F.xxhash64(value)
-
-
-def _has_map(kind: DataType) -> bool:
-    if isinstance(kind, ArrayType):
-        return _has_map(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(_has_map(field.dataType) for field in kind.fields)
-    return isinstance(kind, MapType)
-
-
-def _differing(source: DataFrame, target: DataFrame) -> list[str]:
+def _differing(source: DataFrame, target: DataFrame, kind: StructType) -> list[str]:
     """Return the files whose rows differ; another scan of both sides."""
     sides = []
-    columns = [quote(name) for name in source.columns]
+    columns = [quote(field.name) for field in kind.fields]
     for rows, file in ((source, F.input_file_name()), (target, F.col("_file"))):
         named = rows.select(file.alias("delvec file"), *columns)
-        grouped = named.groupBy("delvec file").agg(
-            F.count(F.lit(1)).alias("n"), _hash_of_all(named.select(*columns)).alias("h")
-        )
-        sides.append({_plain(row[0]): (row["n"], row["h"]) for row in grouped.collect()})
+        grouped = named.groupBy("delvec file").agg(*sums_by_rows(kind))
+        sides.append({_plain(name): tuple(sums) for name, *sums in grouped.collect()})
     names = sides[0].keys() | sides[1].keys()
     return sorted(name for name in names if sides[0].get(name) != sides[1].get(name))
+
+
+def _shown(sums: tuple[int, ...]) -> str:
+    rows, *parts = sums
+    return f"{rows:,} rows with hash {'-'.join(map(str, parts))}"
 
 
 def _plain(path: str) -> str:
