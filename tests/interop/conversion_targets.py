@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delvec.conversion.options import Verify
     from delvec.conversion.report import ConversionReport
 
-__all__ = ["TARGETS", "Target", "by_spark", "check_equal", "check_pyiceberg"]
+__all__ = ["TARGETS", "Target", "by_spark", "check_equal", "check_pyiceberg", "static_table"]
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ def by_spark(spark: SparkSession, name: str, version: int | None = None) -> Data
     return spark.sql(f"SELECT * FROM {name} VERSION AS OF 'delta-version-{version}'")
 
 
-def by_pyiceberg(spark: SparkSession, name: str) -> pa.Table:
-    """Read a table of a Hadoop catalog by its newest metadata."""
+def static_table(spark: SparkSession, name: str) -> StaticTable:
+    """Open a table of a Hadoop catalog in PyIceberg, by its newest metadata."""
     location = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'")
     row = location.first()
     assert row is not None
     folder = Path(row["data_type"].removeprefix("file:")) / "metadata"
     number = (folder / "version-hint.text").read_text().strip()
     metadata = folder / f"v{number}.metadata.json"
-    return StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow()
+    return StaticTable.from_metadata(f"file://{metadata}")
 
 
 def check_pyiceberg(spark: SparkSession, name: str, expected: pa.Table) -> None:
@@ -64,7 +64,7 @@ def check_pyiceberg(spark: SparkSession, name: str, expected: pa.Table) -> None:
         if _holds_structs(column.type):
             values = [each or [] for each in expected[number].to_pylist()]
             expected = expected.set_column(number, column, pa.array(values, column.type))
-    assert same_rows(by_pyiceberg(spark, name), expected)
+    assert same_rows(static_table(spark, name).scan().to_arrow(), expected)
 
 
 def _holds_structs(kind: pa.DataType) -> bool:

@@ -10,9 +10,10 @@ from uuid import uuid4
 import pytest
 
 import delvec
+from tests.delta.builder import small_table
 from tests.delta.rows import same_rows
 from tests.interop.conversion_sources import KINDS, Source, life
-from tests.interop.conversion_targets import TARGETS, by_spark, check_pyiceberg
+from tests.interop.conversion_targets import TARGETS, by_spark, check_pyiceberg, static_table
 from tests.interop.conversion_values import every_answer, questions
 from tests.interop.runs import SMALL_ROW_GROUPS
 from tests.spark.delta import spark_tables
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+FILE_PATH = 2147483546  # the id of that column in files of position deletes
 SLOW_EXAMPLES = min(3, int(os.environ.get("DELVEC_SLOW_EXAMPLES") or 3))
 SETTINGS: dict[str, object] = {
     **SMALL_ROW_GROUPS,
@@ -54,6 +56,24 @@ def test_targets_follow_a_partitioned_table(spark: SparkSession, tmp_path: Path)
 def test_a_change_of_columns_alone_is_followed(spark: SparkSession, tmp_path: Path) -> None:
     run = Run(spark, tmp_path / "t", "plain", seed=1)
     run.live(("append", "add in array"), compared=(0,), asked=0)
+
+
+def test_position_deletes_belong_to_one_file_by_their_bounds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Readers that do not know `referenced_data_file` assign them by bounds of `file_path`."""
+    name = f"lake.db.bounds_{uuid4().hex[:8]}"
+    source = small_table(tmp_path / "a source, with a path of more than sixteen characters")[0]
+    delvec.convert(spark, source.root, name, format_version=2, verify="rows")
+    deletes = spark.table(f"{name}.delete_files").collect()
+    assert len(deletes) == 2
+    for each in deletes:
+        path = each["referenced_data_file"].encode()
+        for bounds in (each["lower_bounds"], each["upper_bounds"]):
+            assert {number: bytes(value) for number, value in bounds.items()} == {FILE_PATH: path}
+    tasks = list(static_table(spark, name).scan().plan_files())
+    assert [len(task.delete_files) for task in tasks] == [1, 1]
+    check_pyiceberg(spark, name, spark.table(name).toArrow())
 
 
 @pytest.mark.slow

@@ -55,6 +55,9 @@ def test_delete_files_name_their_data_file_and_where_their_vector_is(kind: str) 
     assert [each.get("content-offset") for each in found] == expected
     expected = [40, 2**31] if frames else [None, None]
     assert [each.get("content-size-in-bytes") for each in found] == expected
+    paths = [{"keys": [2147483546], "values": [path.encode().hex().upper()]} for path in STRANGE]
+    for side in ("lower-bounds", "upper-bounds"):
+        assert [each.get(side) for each in found] == ([None, None] if frames else paths[:2])
 
 
 def test_files_go_to_java_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["data_file_json", "delete_file_json", "joined", "json_arrays", "json_strings"]
 
 _STRING: Final = pa.large_string()
+_FILE_PATH_ID: Final = 2147483546  # of the column `file_path` in files of position deletes
 _FILES_PER_ARRAY: Final = 10_000  # some megabytes in one call to Java
 
 
@@ -66,6 +67,10 @@ def delete_file_json(
 ) -> pa.Array:
     """Return a JSON object for each file of position deletes, which applies to one data file.
 
+    The path of the data file is `referenced-data-file`; for Parquet files it is also both bounds of
+    the column `file_path`, by which readers assign them that do not know the former. Bounds are not
+    truncated: readers compare them with whole paths.
+
     Args:
         paths: As the manifest is to have them.
         sizes: Bytes of the whole file.
@@ -76,8 +81,12 @@ def delete_file_json(
         frames: Offset and length of each vector in its Puffin file; None for Parquet files.
     """
     kind = "parquet" if frames is None else "puffin"
-    content: tuple[str | pa.Array, ...] = ()
-    if frames is not None:
+    content: tuple[str | pa.Array, ...]
+    if frames is None:
+        bound = _hexadecimal(data_paths)
+        keys = f'{{"keys":[{_FILE_PATH_ID}],"values":["'
+        content = (f',"lower-bounds":{keys}', bound, f'"]}},"upper-bounds":{keys}', bound, '"]}')
+    else:
         offsets, lengths = map(_numbers, frames)
         content = (',"content-offset":', offsets, ',"content-size-in-bytes":', lengths)
     return joined(
@@ -120,3 +129,7 @@ def joined(*parts: str | pa.Array) -> pa.Array:
 
 def _numbers(values: NDArray[np.int64] | pa.Array) -> pa.Array:
     return (values if isinstance(values, pa.Array) else pa.array(values)).cast(_STRING)
+
+
+def _hexadecimal(values: pa.Array) -> pa.Array:
+    return pa.array([value.encode().hex().upper() for value in values.to_pylist()], _STRING)
