@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import delvec
 from delvec.conversion.apply import apply as applying
 from delvec.conversion.apply.apply import _require_apart
 from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
+from tests.delta.builder import TableBuilder, removed
 from tests.spark.delta.spark_tables import as_delta_spark_reads, sql
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    Action = dict[str, Any]
 
 MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
 
@@ -66,6 +70,43 @@ def test_a_new_column_survives_a_conversion_that_was_not_published(
     ).option("overwriteSchema", "true").save(str(path))
     delvec.convert(spark, path, target, verify="rows")
     assert same(spark, path, target)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("history", ["latest", "per-version"])
+def test_a_type_that_is_narrow_again_stays_wide_in_the_target(
+    spark: SparkSession,
+    tmp_path: Path,
+    history: Any,  # noqa: ANN401
+) -> None:
+    """As delta-spark's RESTORE leaves a table; `tests/interop` has real ones."""
+    target = f"lake.histories.narrow_{history.replace('-', '_')}"
+    table = TableBuilder(tmp_path / "t", fields={"id": "long", "n": "integer"})
+    narrow, wide = pa.int32(), pa.int64()
+
+    def rows(name: str, number: int, kind: pa.DataType) -> Action:
+        return table.write_file(name, {"id": [number], "n": pa.array([number], kind)})
+
+    def changed(kind: str) -> Action:
+        table.fields = {"id": "long", "n": kind}
+        return {"metaData": table.metadata()}
+
+    table.create()
+    table.commit({"add": rows("a.parquet", 1, narrow)})
+    delvec.convert(spark, table.root, target, history=history)
+    large = rows("b.parquet", 5_000_000_000, wide)
+    table.commit(changed("long"), {"add": large})
+    assert delvec.convert(spark, table.root, target, history=history).notes == ()
+    table.commit(changed("integer"), {"remove": removed(large)})
+    table.commit({"add": rows("c.parquet", 3, narrow)})
+    report = delvec.convert(spark, table.root, target, history=history, verify="rows")
+    assert (report.mode, report.versions) == ("incremental", 1 if history == "latest" else 2)
+    [note] = report.notes
+    assert "'n' is long and not int" in note
+    found = spark.table(target)
+    assert dict(found.dtypes)["n"] == "bigint"
+    assert sorted(map(tuple, found.collect())) == [(1, 1), (3, 3)]
+    assert sorted(map(tuple, found.where("n > 2").collect())) == [(3, 3)]
 
 
 @pytest.mark.spark

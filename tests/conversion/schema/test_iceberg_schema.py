@@ -4,9 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from delvec.conversion.schema.evolution import require_evolution
+from delvec.conversion.schema.evolution import (
+    compatible_schema,
+    require_evolution,
+    require_partition_types,
+    wider_columns,
+)
 from delvec.conversion.schema.iceberg_schema import FIRST_OWN_ID, TargetSchema, target_schema
 from delvec.conversion.schema.iceberg_types import walk_iceberg
+from delvec.conversion.schema.partition_spec import partition_spec
 from delvec.errors import FormatError, UnsupportedFeatureError
 from tests.conversion.schema.columns import array, column, mapped, metadata_of, of_map, struct
 
@@ -492,6 +498,52 @@ class TestEvolution:
         assert "do not have it" in self.refused(before, more)
         inner = struct(column("x", "long", nullable=False))
         self.follow(before, converted(metadata_of(column("a", "long"), column("s", inner)), before))
+
+    def test_types_are_not_narrowed_and_nulls_not_forbidden_again(self) -> None:
+        """As by a RESTORE of the source to before it widened its columns."""
+        wide = metadata_of(
+            column("id", "long"),
+            column("s", struct(column("f", "double"), column("d", "decimal(9,2)"))),
+            column("m", of_map("string", "long")),
+            column("key", "long"),
+        )
+        narrow = metadata_of(
+            column("id", "integer", nullable=False),
+            column("s", struct(column("f", "float"), column("d", "decimal(5,2)"))),
+            column("m", of_map("string", "integer")),
+            column("key", "string"),
+            column("x", struct(column("y", "long", nullable=False)), nullable=False),
+        )
+        before = converted(wide)
+        exact = converted(narrow, before)
+        kept = compatible_schema(before.to_json(), exact)
+        found = {
+            ".".join(each.name for each in path): (str(path[-1].type), path[-1].required)
+            for path in walk_iceberg(kept.fields)
+        }
+        assert found["id"] == ("long", False)
+        assert found["s.f"] == ("double", False)
+        assert found["s.d"] == ("decimal(9, 2)", False)
+        assert found["m.key"] == ("string", True)
+        assert found["m.value"] == ("long", False)
+        assert found["key"] == ("string", False)  # no promotion in either direction
+        assert found["x.y"] == ("long", True)  # no file from before has the struct
+        assert found["x"][1] is False
+        assert wider_columns(exact, kept) == (
+            "'id' is long and not int",
+            "'s.f' is double and not float",
+            "'s.d' is decimal(9, 2) and not decimal(5, 2)",
+            "'m.value' is long and not int",
+        )
+        assert compatible_schema(exact.to_json(), exact) == exact
+
+    def test_partitions_by_floats_are_not_widened(self) -> None:
+        metadata = metadata_of(column("p", "double"), column("id", "long"), partitions=["p"])
+        old = converted(metadata_of(column("p", "float"), column("id", "long")))
+        new = converted(metadata, old)
+        spec = partition_spec(metadata, new, table="db.t")
+        with pytest.raises(UnsupportedFeatureError, match="partitions were of type float"):
+            require_partition_types(old.to_json(), new, spec, "db.t")
 
     def test_ids_that_meant_other_columns_of_the_files_are_refused(self) -> None:
         before = converted(metadata_of(column("l", array("long")), column("b", "long")))

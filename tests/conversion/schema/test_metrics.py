@@ -114,6 +114,27 @@ class TestBytes:
             None if text is None else text.encode().hex().upper() for text in texts[start:]
         ]
 
+    def test_bounds_have_the_targets_type_where_it_is_wider(self, tmp_path: Path) -> None:
+        """As after a RESTORE of the source to before it widened a column."""
+        for number, (kind, wide, low, expected) in enumerate(
+            (
+                ("integer", "long", -2, hexed("<q", -2)),
+                ("float", "double", 0.5, hexed("<d", 0.5)),
+                ("date", "date", "1969-12-31", hexed("<i", -1)),
+            )
+        ):
+            metadata = metadata_of(column("c", kind))
+            schema = target_schema(
+                metadata_of(column("c", wide)),
+                table="t",
+                format_version=3,
+                current=None,
+                last_column_id=0,
+            )
+            files = files_of(tmp_path / str(number), metadata, stats(low, low))
+            [text] = metrics_json(files, schema).to_pylist()
+            assert json.loads(f"{{{text}}}")["lower-bounds"]["values"] == [expected]
+
     def test_long_texts_are_cut_below_and_left_out_above(self, tmp_path: Path) -> None:
         low, high = bounds(tmp_path, "string", "a" * 100, "b" * 100)
         assert low is not None

@@ -60,6 +60,7 @@ class PlannedStep:
         copied: Which of them the target has a copy of instead of sharing them.
         row_counts: Physical rows of each.
         before: The target's files before this step, of those that were compared.
+        wider: Columns that have a wider type in the target than in the source, described.
     """
 
     facts: CommitFacts
@@ -72,6 +73,7 @@ class PlannedStep:
     row_counts: NDArray[np.int64]
     before: TargetFiles
     difference: Difference
+    wider: tuple[str, ...] = ()
 
     @property
     def version(self) -> int:

@@ -1,10 +1,16 @@
-"""Schema changes of a Delta table that an Iceberg table with existing files cannot follow."""
+"""How an Iceberg table with existing files follows schema changes of a Delta table, or cannot."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from delvec.conversion.schema.iceberg_types import can_become, parse_fields, walk_iceberg
+from delvec.conversion.schema.iceberg_types import (
+    NestedType,
+    can_become,
+    parse_fields,
+    walk_iceberg,
+)
 from delvec.conversion.schema.name_mapping import ids_by_path
 from delvec.errors import UnsupportedFeatureError
 
@@ -15,7 +21,62 @@ if TYPE_CHECKING:
     from delvec.conversion.schema.iceberg_types import TargetField
     from delvec.conversion.schema.partition_spec import PartitionSpec
 
-__all__ = ["require_evolution", "require_partition_types"]
+__all__ = ["compatible_schema", "require_evolution", "require_partition_types", "wider_columns"]
+
+
+def compatible_schema(current: Mapping[str, Any], new: TargetSchema) -> TargetSchema:
+    """Return a schema with the types and nullability that files of the target need.
+
+    Iceberg promotes types and never narrows them, and a column that had nulls cannot become
+    required. A RESTORE of the source to before it widened a type or dropped NOT NULL does both: the
+    target then keeps the wider type, or the nullable column, and has the same values.
+
+    Args:
+        current: The target's schema, in Iceberg's JSON form.
+        new: The schema of the source.
+    """
+    old = {path[-1].id: path[-1] for path in walk_iceberg(parse_fields(current))}
+    fields = tuple(_compatible(field, old, in_old_files=True) for field in new.fields)
+    return replace(new, fields=fields)
+
+
+def _compatible(
+    field: TargetField, old: Mapping[int, TargetField], *, in_old_files: bool, is_key: bool = False
+) -> TargetField:
+    """Return a field as the target can have it.
+
+    Args:
+        field: The field as the source has it.
+        old: The target's fields by id.
+        in_old_files: Whether files of the target have what contains it.
+        is_key: Whether it is the key of a map, which is always required.
+    """
+    before, kind, required = old.get(field.id), field.type, field.required
+    if isinstance(kind, NestedType):
+        is_map = kind.kind == "map"
+        inner = (
+            _compatible(
+                each, old, in_old_files=before is not None, is_key=is_map and each.name == "key"
+            )
+            for each in kind.fields
+        )
+        kind = NestedType(kind.kind, tuple(inner))
+    elif before is not None and can_become(kind, before.type):
+        kind = before.type
+    if required and in_old_files and not is_key:
+        required = before is not None and before.required
+    return replace(field, type=kind, required=required)
+
+
+def wider_columns(source: TargetSchema, target: TargetSchema) -> tuple[str, ...]:
+    """Describe the columns that have a wider type in the target than in the source."""
+    return tuple(
+        f"{_name(ours)!r} is {ours[-1].type} and not {theirs[-1].type}"
+        for ours, theirs in zip(
+            walk_iceberg(target.fields), walk_iceberg(source.fields), strict=True
+        )
+        if not isinstance(ours[-1].type, NestedType) and ours[-1].type != theirs[-1].type
+    )
 
 
 def require_evolution(
@@ -56,13 +117,17 @@ def require_partition_types(
 ) -> None:
     """Refuse a change of a partition column's type, even if all files are new.
 
-    Manifests of older snapshots have its values in the old type.
+    Manifests of older snapshots have its values in the old type. Those of a float would differ from
+    the source's, which reads the same text as a double.
     """
     old = {path[-1].id: path[-1] for path in walk_iceberg(parse_fields(current))}
     now = {path[-1].id: path for path in walk_iceberg(new.fields)}
     for field in spec.fields:
         before, path = old.get(field.source_id), now[field.source_id]
-        if before is not None and not can_become(before.type, path[-1].type):
+        if before is None:
+            continue
+        change = before.type, path[-1].type
+        if not can_become(*change) or change == ("float", "double"):
             _refuse(table, path, f"partitions were of type {before.type}, not {path[-1].type}")
 
 

@@ -255,8 +255,14 @@ def _named(fields: tuple[TargetField, ...], name: str) -> TargetField | None:
 
 
 def _still(known: TargetField | None, kind: DataType) -> TargetField | None:
-    """Return the target's field if its type can be promoted to the new one."""
-    return known if known and can_become(known.type, _outline(kind)) else None
+    """Return the target's field if its type can be promoted to the new one, or the other way.
+
+    The target keeps the wider of the two, see `evolution.compatible_schema`.
+    """
+    if known is None:
+        return None
+    old, new = known.type, _outline(kind)
+    return known if can_become(old, new) or can_become(new, old) else None
 
 
 def _outline(kind: DataType) -> TargetType:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from delvec.conversion.schema.iceberg_schema import TargetSchema
-    from delvec.conversion.schema.iceberg_types import TargetField
+    from delvec.conversion.schema.iceberg_types import TargetField, TargetType
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.pruning.predicate import ColumnPath
     from delvec.delta.stats.columns import StatisticPath
@@ -40,16 +40,18 @@ _NULL: Final = pa.scalar(None, _STRING)
 _TIGHT: Final[StatisticPath] = ("tightBounds",)
 _LONGEST: Final = 64  # characters of a string bound
 _PARSED_TOGETHER: Final = 32  # columns
+_WIDE: Final = {"long": pa.int64(), "double": pa.float64()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column with statistics: its path in the log, and its id in the target."""
+    """A column with statistics: its path in the log, and its id and type in the target."""
 
     names: ColumnPath
     physical: ColumnPath
     kind: PrimitiveType
     id: int
+    target_type: TargetType
 
     @property
     def nulls(self) -> StatisticPath:
@@ -122,7 +124,7 @@ def _columns(
         if isinstance(field.type, StructType):
             yield from _columns(field.type, target.children, (names, physical))
         elif isinstance(field.type, PrimitiveType):
-            yield _Column(names, physical, field.type, target.id)
+            yield _Column(names, physical, field.type, target.id, target.type)
 
 
 def _null_counts(files: FileSet, column: _Column) -> pa.Array:
@@ -154,8 +156,14 @@ def _bounds(
         ordered = pc.fill_null(pc.less_equal(low, high), True)
         low, high = (pc.if_else(ordered, each, pa.scalar(None, each.type)) for each in (low, high))
     if pa.types.is_floating(arrow_type(column.kind)):
-        return _float_lower_bound(low), None
-    return _truncated(low), _short(high)
+        return _widened(_float_lower_bound(low), column), None
+    return _truncated(_widened(low, column)), _short(_widened(high, column))
+
+
+def _widened(values: pa.Array | None, column: _Column) -> pa.Array | None:
+    """Return values in the target's type, which may be wider; decimals have the same bytes."""
+    kind = _WIDE.get(column.target_type) if isinstance(column.target_type, str) else None
+    return values if values is None or kind is None else values.cast(kind)
 
 
 def _float_lower_bound(low: pa.Array | None) -> pa.Array | None:

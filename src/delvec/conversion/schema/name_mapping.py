@@ -64,7 +64,7 @@ def _dropped(
     for entry in current:
         # Iceberg joins names with dots and refuses two that are then equal.
         names = [name for name in entry["names"] if name not in taken and "." not in name]
-        if names and entry.get("field-id") not in used:
+        if names and "field-id" in entry and entry["field-id"] not in used:
             inner = list(_dropped(entry.get("fields", ()), used, set()))
             yield {"field-id": entry["field-id"], "names": names} | (
                 {"fields": inner} if inner else {}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PartitionField",
     "PartitionSpec",
+    "listed_fields",
     "partition_spec",
     "require_same_spec",
 ]
@@ -128,8 +129,8 @@ def require_same_spec(
         names = {field.source_id: field.name for field in spec.fields}
         raise UnsupportedFeatureError(
             f"{table} is partitioned in another way than the target:"
-            f" by {_listed([(names[number], how) for number, how in ours])} and not by "
-            + _listed([(field["name"], field["transform"]) for field in current["fields"]]),
+            f" by {listed_fields([(names[number], how) for number, how in ours])} and not by "
+            + listed_fields([(field["name"], field["transform"]) for field in current["fields"]]),
             feature="partition columns",
             needed_by=table,
             hint="convert the table to a new target",
@@ -151,6 +152,7 @@ def require_same_spec(
             )
 
 
-def _listed(fields: list[tuple[str, str]]) -> str:
+def listed_fields(fields: list[tuple[str, str]]) -> str:
+    """Return partition fields, given by name and transform, as they are named in messages."""
     names = [name if how == "identity" else f"{how} ({name})" for name, how in fields]
     return ", ".join(names) or "nothing"
