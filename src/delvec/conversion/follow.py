@@ -64,7 +64,8 @@ def follow(  # noqa: PLR0913
         target: The name of the Iceberg table; created if it does not exist.
         stop: Set it from another thread to end this call. (A signal handler runs in the thread
             that waits, so it should start another one to set it.)
-        on_report: Called with the report of the first poll, and of each that changed the target.
+        on_report: Called with the report of the first poll, and of each that changed the target,
+            be it properties only.
         on_retry: Called with the error and the seconds until the next attempt; logs a warning by
             default.
         interval: Seconds from the start of one poll to the start of the next.
@@ -107,7 +108,7 @@ def follow(  # noqa: PLR0913
             ) from error
         else:
             failures = 0
-            if last is None or report.snapshot_id is not None:
+            if last is None or report.snapshot_id is not None or report.properties_set:
                 on_report(report)
             last = report
         stop.wait(max(0.0, begin + pause - time.monotonic()))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from delvec.conversion.apply.apply import Figures, apply_steps
+from delvec.conversion.apply.target_properties import lost_properties
 from delvec.conversion.planning.difference import ACTIONS
 from delvec.conversion.planning.step import PLAN_SCHEMA
 from delvec.conversion.planning.target import Target
 from delvec.conversion.report import ConversionReport
 from delvec.errors import InvalidArgumentError
+from delvec.iceberg.client.commit import set_properties
 from delvec.report.figures import counted, size, visible
 from delvec.report.rendered import Rendered, Summary
 from delvec.storage.counts import RequestCounts
@@ -85,6 +88,9 @@ class ConversionPlan(Rendered):
     def notes(self) -> tuple[str, ...]:
         """What users should know before they apply it, in sentences."""
         notes = list(self.planned.notes)
+        if self._lost_properties:
+            names = ", ".join(self._lost_properties)
+            notes.append(f"properties of {self.name} were changed or removed, set again: {names}")
         if self.options.vectors == "reference" and self.format_version > 2:
             notes.append(
                 "vectors are referred to where Delta has them: VACUUM of the source removes those"
@@ -141,17 +147,25 @@ class ConversionPlan(Rendered):
         chosen: Verify = "none"
         if verify:
             chosen = "counts" if verify is True else verify
-        target = Target(self.spark, self.name, self.table, self.format_version)
-        if not self.planned.steps:
-            head = None if self.table is None else self.table.metadata.head()
-            if head is None:
-                return self._report(Figures(), "none")
-            return self._report(
-                Figures(rows=head.live_rows, deleted_rows=head.deleted_rows), "none"
-            )
-        return self._report(
-            apply_steps(self.planned, self.snapshot, target, self.options, chosen), chosen
-        )
+        if self.planned.steps:
+            figures = apply_steps(self.planned, self.snapshot, self._target, self.options, chosen)
+            return self._report(figures, chosen)
+        if self.table is None:
+            return self._report(Figures(), "none")
+        if self._lost_properties:
+            set_properties(self.table, self._lost_properties)
+        head = self.table.metadata.head()
+        if head is None:
+            return self._report(Figures(), "none")
+        return self._report(Figures(rows=head.live_rows, deleted_rows=head.deleted_rows), "none")
+
+    @property
+    def _target(self) -> Target:
+        return Target(self.spark, self.name, self.table, self.format_version)
+
+    @cached_property
+    def _lost_properties(self) -> dict[str, str]:
+        return lost_properties(self.planned, self.snapshot, self._target)
 
     def _report(self, figures: Figures, verified: Verify) -> ConversionReport:
         steps, counts = self.planned.steps, self.counts()
@@ -178,6 +192,7 @@ class ConversionPlan(Rendered):
             rows=figures.rows,
             deleted_rows=figures.deleted_rows,
             verified=verified,
+            properties_set=tuple(self._lost_properties),
             requests=self.requests + figures.requests,
             phases={"plan": self.seconds, **figures.phases},
             notes=self.notes,

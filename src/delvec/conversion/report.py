@@ -45,6 +45,7 @@ class ConversionReport(ChangeReport):
         rows: Live rows of the target.
         deleted_rows: Deleted rows in its files.
         verified: How the result was verified: `counts`, `rows` or `none`.
+        properties_set: Table properties that were set again, since others had changed them.
         requests: Requests of the driver itself; not those of Spark and Iceberg.
     """
 
@@ -67,6 +68,7 @@ class ConversionReport(ChangeReport):
     rows: int = 0
     deleted_rows: int = 0
     verified: str = "none"
+    properties_set: tuple[str, ...] = ()
     requests: RequestCounts = field(default_factory=RequestCounts)
 
     def brief(self) -> str:
@@ -98,7 +100,8 @@ class ConversionReport(ChangeReport):
 def _headline(report: ConversionReport) -> str:
     where = f"{visible(report.source)} -> {visible(report.target)}"
     if report.snapshot_id is None:
-        return f"{where}: version {report.version:,} is there already, nothing was written"
+        written = "no file" if report.properties_set else "nothing"
+        return f"{where}: version {report.version:,} is there already, {written} was written"
     return f"{where}: {_version(report)}"
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 import delvec
-from delvec.conversion.apply import apply, step_writer
+from delvec.conversion.apply import apply, step_writer, target_properties
 from delvec.conversion.vectors import repack
 from delvec.errors import (
     ConflictError,
@@ -420,6 +421,21 @@ def test_two_first_conversions_at_once_leave_one_whole_table(
         spark.sql(f"DROP TABLE {target}")
 
 
+def test_a_lost_race_for_a_new_target_leaves_no_branch_while_others_go_on_committing(
+    spark: SparkSession, source: TableBuilder, target: str
+) -> None:
+    """The third commit is to publish; by the seventh the loser removes its branch."""
+    other = before(lambda: delvec.convert(spark, source.root, target))
+    properties = f"ALTER TABLE {target} SET TBLPROPERTIES ('theirs' = '1')"
+    more = before(lambda: spark.sql(properties))
+    with numbered({2: other, 6: more}) as calls:
+        report = delvec.convert(spark, source.root, target)
+    assert calls.names[6:8] == ["commit", "commit"]
+    assert report.version == 2
+    assert ids(spark, target) == LIVE
+    assert branches(spark, target) == {"main"}
+
+
 def test_targets_that_do_not_fit_are_refused_as_they_are(
     spark: SparkSession, source: TableBuilder, target: str
 ) -> None:
@@ -588,6 +604,29 @@ def test_vectors_that_change_places_are_found_by_their_rows(
     ]
     assert state(spark, target) == old
     assert branches(spark, target) == {"main"}
+
+
+def test_columns_that_change_places_are_found_by_their_nulls(
+    spark: SparkSession, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows (null, 5), (7, null) and (5, null), (null, 7) have the same hashes in Spark."""
+    table = TableBuilder(tmp_path / "source", fields={"a": "long", "b": "long"})
+    table.create()
+    values = {"a": pa.array([None, 7], pa.int64()), "b": pa.array([5, None], pa.int64())}
+    table.commit({"add": table.write_file("part-0.parquet", values)})
+    real = target_properties.staged_properties
+
+    def confused(*arguments: Any) -> dict[str, str]:  # noqa: ANN401
+        key = "schema.name-mapping.default"
+        properties = real(*arguments)
+        first, second = json.loads(properties[key])
+        first["names"], second["names"] = second["names"], first["names"]
+        return {**properties, key: json.dumps([first, second])}
+
+    monkeypatch.setattr(apply, "staged_properties", confused)
+    with pytest.raises(VerificationError, match=r"part-0\.parquet"):
+        delvec.convert(spark, table.root, target, verify="rows")
+    assert nothing_of(spark, target)
 
 
 def test_tags_move_with_what_is_published_and_not_before(

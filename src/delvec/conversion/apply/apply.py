@@ -17,6 +17,7 @@ from delvec.conversion.apply.step_writer import Destination, write_steps
 from delvec.conversion.apply.target_properties import published_properties, staged_properties
 from delvec.conversion.apply.verify import verify_counts, verify_rows, verify_total
 from delvec.conversion.planning.progress import TIME_ZONE
+from delvec.conversion.planning.target_layout import own_layout
 from delvec.delta.log.checksums import file_count
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, DelvecError, PlanError
@@ -89,7 +90,9 @@ def apply_steps(
     before = source.storage.requests
     with phase("stage"):
         base = target.table or _new_table(planned, options, target.format_version)
-        opened = begin(target.spark, target.name, base)
+        spec = own_layout(target, source.metadata).spec
+        spec_id = None if spec is None else spec["spec-id"]
+        opened = begin(target.spark, target.name, base, spec_id)
         _require_apart(opened.location, source.table)
         storage = open_storage(target.spark, opened.location)
     zone = target.properties.get(TIME_ZONE) or time_zone(target.spark)

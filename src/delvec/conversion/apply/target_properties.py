@@ -12,16 +12,21 @@ from delvec.conversion.planning.progress import (
     TIME_ZONE,
     source_id,
 )
+from delvec.conversion.planning.target_layout import current_mapping, own_layout
+from delvec.conversion.schema.evolution import compatible_schema
+from delvec.conversion.schema.iceberg_schema import target_schema
 from delvec.conversion.schema.name_mapping import ids_by_path
 from delvec.delta.schema.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from delvec.conversion.planning.planner import Planned
     from delvec.conversion.planning.target import Target
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
 
-__all__ = ["published_properties", "staged_properties"]
+__all__ = ["lost_properties", "published_properties", "staged_properties"]
 
 _FIRST_SPARE_ID: Final = 2_000_000_000  # no column has it, neither of Delta nor of Iceberg
 _PROTECTING: Final = {
@@ -32,6 +37,23 @@ _PROTECTING: Final = {
     # Following a source makes many commits; only files of table metadata are removed.
     "write.metadata.delete-after-commit.enabled": "true",
 }
+
+
+def lost_properties(planned: Planned, source: Snapshot, target: Target) -> dict[str, str]:
+    """Return properties that a conversion had set and that others have changed or removed.
+
+    With the values that they should have: a plan without steps sets these, others set them anyway.
+    """
+    if target.table is None:
+        return {}
+    wanted = dict(_PROTECTING)
+    if not planned.steps:
+        if source.metadata.description:
+            wanted["comment"] = source.metadata.description
+        mapping = _name_mapping(planned, source, target)
+        if dict(ids_by_path(mapping)) != dict(ids_by_path(current_mapping(target.properties))):
+            wanted[NAME_MAPPING] = json.dumps(mapping)
+    return {key: value for key, value in wanted.items() if target.properties.get(key) != value}
 
 
 def staged_properties(
@@ -49,9 +71,8 @@ def staged_properties(
     }
     if metadata.description:
         wanted["comment"] = metadata.description
-    mapping = _name_mapping(planned, metadata, target)
-    current = json.loads(target.properties.get(NAME_MAPPING, "[]"))
-    if _keeps_names(current, mapping):
+    mapping = _name_mapping(planned, source, target)
+    if _keeps_names(own_layout(target, metadata).mapping, mapping):
         # Otherwise readers of `main` would miss columns until publication.
         wanted[NAME_MAPPING] = json.dumps(mapping)
     return {key: value for key, value in wanted.items() if target.properties.get(key) != value}
@@ -59,20 +80,31 @@ def staged_properties(
 
 def published_properties(planned: Planned, source: Snapshot, target: Target) -> dict[str, str]:
     """Return the properties to set when snapshots are published."""
-    mapping = _name_mapping(planned, source.metadata, target)
+    mapping = _name_mapping(planned, source, target)
     return {SOURCE_VERSION: str(source.version), NAME_MAPPING: json.dumps(mapping)}
 
 
-def _name_mapping(planned: Planned, metadata: Metadata, target: Target) -> list[dict[str, Any]]:
-    """Return the name mapping of the target after the last step."""
-    mapping: list[dict[str, Any]] = json.loads(target.properties.get(NAME_MAPPING, "[]"))
-    mapping = [entry for entry in mapping if entry.get("field-id", 0) < _FIRST_SPARE_ID]
-    for step in planned.steps:
-        mapping = step.schema.name_mapping(mapping)
-    return _with_row_tracking(mapping, metadata)
+def _name_mapping(planned: Planned, source: Snapshot, target: Target) -> list[dict[str, Any]]:
+    """Return the name mapping of the target after the last step, or that it should have."""
+    layout = own_layout(target, source.metadata)
+    schemas = [step.schema for step in planned.steps]
+    if not schemas and layout.schema is not None:
+        schema = target_schema(
+            source.metadata,
+            table=source.table,
+            format_version=target.format_version,
+            current=layout.schema,
+            last_column_id=layout.last_column_id,
+            mapping=layout.mapping,
+        )
+        schemas = [compatible_schema(layout.schema, schema)]
+    mapping = [dict(each) for each in layout.mapping if each.get("field-id", 0) < _FIRST_SPARE_ID]
+    for schema in schemas:
+        mapping = schema.name_mapping(mapping)
+    return _with_row_tracking(mapping, source.metadata)
 
 
-def _keeps_names(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
+def _keeps_names(before: Sequence[Mapping[str, Any]], after: list[dict[str, Any]]) -> bool:
     """Tell whether every name still has the id that it had."""
     return dict(ids_by_path(before)).items() <= dict(ids_by_path(after)).items()
 

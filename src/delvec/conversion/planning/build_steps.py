@@ -12,10 +12,15 @@ import pyarrow.compute as pc
 from delvec.conversion.copies.placing import place
 from delvec.conversion.planning.difference import differ
 from delvec.conversion.planning.step import PlannedStep, vector_ids_of
-from delvec.conversion.planning.target import TargetLayout
 from delvec.conversion.planning.target_files import NO_FILES, target_paths
+from delvec.conversion.planning.target_layout import TargetLayout, own_layout
 from delvec.conversion.planning.unclear_commits import require_clear
-from delvec.conversion.schema.evolution import require_evolution, require_partition_types
+from delvec.conversion.schema.evolution import (
+    compatible_schema,
+    require_evolution,
+    require_partition_types,
+    wider_columns,
+)
 from delvec.conversion.schema.iceberg_schema import target_schema
 from delvec.conversion.schema.old_calendars import require_modern_dates
 from delvec.conversion.schema.partition_spec import partition_spec, require_same_spec
@@ -82,7 +87,7 @@ def build_steps(
         UnsupportedFeatureError: A version has what an Iceberg reader would read wrongly.
     """
     steps: list[PlannedStep] = []
-    layout = target.layout
+    layout = own_layout(target, source.metadata)
     for version in versions:
         untouched = NO_FILES
         touched = files
@@ -127,7 +132,7 @@ def _step(
         mapping=layout.mapping,
     )
     spec = partition_spec(
-        version.metadata, schema, table=source.table, transforms=_has_transforms(source, target)
+        version.metadata, schema, table=source.table, transforms=_has_transforms(source, layout)
     )
     if layout.spec is not None:
         require_same_spec(layout.spec, spec, source.table, schema=schema)
@@ -138,32 +143,47 @@ def _step(
     )
     ids = _possible_ids(files, before, source, target.format_version)
     difference = differ(paths, files.has_vector, ids, before)
-    _require_evolution(layout, schema, spec, version, difference, source.table)
+    evolved = _evolved(layout, schema, spec, version, difference, source.table)
     require_modern_dates(files, difference.added, source.storage)
     rows = physical_rows(source.storage, files, difference.places, before.rows)
     return PlannedStep(
-        version.facts, version.mode, schema, spec, files, paths, copied, rows, before, difference
+        version.facts,
+        version.mode,
+        evolved,
+        spec,
+        files,
+        paths,
+        copied,
+        rows,
+        before,
+        difference,
+        wider_columns(schema, evolved),
     )
 
 
-def _require_evolution(
+def _evolved(
     layout: TargetLayout,
     schema: TargetSchema,
     spec: PartitionSpec,
     version: SourceVersion,
     difference: Difference,
     table: str,
-) -> None:
+) -> TargetSchema:
+    """Return the schema that the target gets, which can read the files that stay in it."""
     if layout.schema is None:
-        return
+        return schema
+    all_files_replaced = version.changes is None and bool((difference.places < 0).all())
+    if not all_files_replaced:
+        schema = compatible_schema(layout.schema, schema)
     require_evolution(
         layout.schema,
         schema,
         table,
-        all_files_replaced=version.changes is None and bool((difference.places < 0).all()),
+        all_files_replaced=all_files_replaced,
         current_mapping=layout.mapping,
     )
     require_partition_types(layout.schema, schema, spec, table)
+    return schema
 
 
 def _possible_ids(
@@ -185,9 +205,8 @@ def _possible_ids(
     return [column.take(at) for column in forms]
 
 
-def _has_transforms(source: Snapshot, target: Target) -> bool:
+def _has_transforms(source: Snapshot, layout: TargetLayout) -> bool:
     """Tell whether partitions follow generated columns; an existing target keeps what it has."""
-    if target.table is None:
+    if layout.spec is None:
         return "generatedColumns" in source.protocol.supported
-    fields = target.table.metadata.spec["fields"]
-    return any(field["transform"] != "identity" for field in fields)
+    return any(field["transform"] != "identity" for field in layout.spec["fields"])

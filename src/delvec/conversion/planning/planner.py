@@ -14,11 +14,12 @@ from delvec.conversion.planning.source_changes import (
     versions_after,
 )
 from delvec.conversion.planning.target_checks import (
+    documentation_note,
+    foreign_changes,
     foreign_note,
     is_another_history,
     require_same_source,
     rollback_note,
-    same_files_since,
 )
 from delvec.conversion.planning.target_files import NO_FILES
 from delvec.conversion.planning.unclear_commits import UnclearCommitsError
@@ -78,25 +79,30 @@ def plan_steps(source: Snapshot, target: Target, options: ConversionOptions) -> 
     if target.table is None:
         return _plan_new(source, target, options)
     require_same_source(target, source)
+    progress = find_progress(target.table.metadata)
+    changes = foreign_changes(target.table, progress)
+    notes = rollback_note(target, progress)
+    if changes.what:
+        notes = (*notes, foreign_note(target.table, progress, changes, options.foreign))
     if target.table.metadata.head() is None:
         # An earlier conversion ended before it was published.
-        return _plan_new(source, target, options)
-    progress = find_progress(target.table.metadata)
-    notes = rollback_note(target, progress)
-    if progress is None or not (progress.is_head or same_files_since(target.table, progress)):
-        note = foreign_note(target, progress, options.foreign)
-        return _plan_full(source, target, options, progress, (*notes, note))
+        return _plan_new(source, target, options, notes)
+    if progress is None or changes.what:
+        return _plan_full(source, target, options, progress, notes)
     if progress.source != source.table:
         note = f"the source was at {progress.source}: {_ALL_COMPARED}"
         return _plan_full(source, target, options, progress, (*notes, note))
     if progress.version == source.version:
         return Planned(progress.version, notes=notes)
+    notes = (*notes, *documentation_note(target.table))
     return _plan_increment(source, target, options, progress, notes)
 
 
-def _plan_new(source: Snapshot, target: Target, options: ConversionOptions) -> Planned:
+def _plan_new(
+    source: Snapshot, target: Target, options: ConversionOptions, notes: tuple[str, ...] = ()
+) -> Planned:
     if options.history == "latest":
-        return _plan_full(source, target, options, None, ())
+        return _plan_full(source, target, options, None, notes)
     storage, end = source.storage, source.version
     start = options.start_version
     start = oldest_version(storage) if start is None else start
@@ -107,10 +113,10 @@ def _plan_new(source: Snapshot, target: Target, options: ConversionOptions) -> P
     first = open_snapshot(storage, start)
     versions = [_whole(first), *map(_changed, versions_after(storage, start, end))]
     try:
-        return _plan(source, target, options, None, versions, NO_FILES, ())
+        return _plan(source, target, options, None, versions, NO_FILES, notes)
     except UnclearCommitsError as error:
         note = f"{error}: there is one snapshot, not one for each version"
-        return _plan_full(source, target, options, None, (note,))
+        return _plan_full(source, target, options, None, (*notes, note))
 
 
 def _plan_increment(
@@ -175,6 +181,10 @@ def _plan(
     notes: tuple[str, ...],
 ) -> Planned:
     steps, expected = build_steps(source, target, versions, files, may_copy=options.copy_files)
+    if steps and steps[-1].wider:
+        columns = "; ".join(steps[-1].wider)
+        note = f"wider types stay in {target.name}, since Iceberg narrows none: {columns}"
+        notes = (*notes, note)
     return Planned(None if progress is None else progress.version, steps, expected, notes)
 
 

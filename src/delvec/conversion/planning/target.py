@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from delvec.conversion.copies.placing import copy_paths
-from delvec.conversion.planning.progress import NAME_MAPPING
 from delvec.conversion.planning.target_files import NO_FILES, list_target_files, target_paths
 from delvec.conversion.vectors.known_ids import stored_ids
 from delvec.errors import PlanError
 from delvec.spark.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
@@ -25,26 +23,9 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable, TableName
     from delvec.storage import Storage
 
-__all__ = ["Target", "TargetLayout", "target_format_version"]
+__all__ = ["Target", "target_format_version"]
 
 _NEWEST_FORMAT: Final = 3
-
-
-@dataclass(frozen=True)
-class TargetLayout:
-    """Schema, partition spec and name mapping of a target; empty for a new one.
-
-    Attributes:
-        schema: In Iceberg's JSON form; None for a new table.
-        last_column_id: The highest field id that was ever used.
-        spec: The partition spec, in Iceberg's JSON form; None for a new table.
-        mapping: The name mapping.
-    """
-
-    schema: Mapping[str, Any] | None = None
-    last_column_id: int = 0
-    spec: Mapping[str, Any] | None = None
-    mapping: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -65,15 +46,6 @@ class Target:
     def properties(self) -> Mapping[str, str]:
         """The table properties; none of a table that does not exist."""
         return {} if self.table is None else self.table.metadata.properties
-
-    @property
-    def layout(self) -> TargetLayout:
-        """Schema, partition spec and name mapping."""
-        if self.table is None:
-            return TargetLayout()
-        metadata = self.table.metadata
-        mapping = json.loads(self.properties.get(NAME_MAPPING, "[]"))
-        return TargetLayout(metadata.schema, metadata.last_column_id, metadata.spec, mapping)
 
     @cached_property
     def storage(self) -> Storage:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delvec.conversion.planning.commit_facts import commit_facts
 from delvec.conversion.planning.progress import SOURCE_ID, SOURCE_VERSION, source_id
 from delvec.conversion.planning.target_files import list_target_files, without_ids
+from delvec.conversion.planning.target_layout import layout_changes
 from delvec.errors import PlanError
 
 if TYPE_CHECKING:
     from delvec.conversion.options import Foreign
     from delvec.conversion.planning.progress import Progress
     from delvec.conversion.planning.target import Target
+    from delvec.conversion.planning.target_layout import LayoutChanges
     from delvec.delta.log.snapshot import Snapshot
     from delvec.iceberg.client.catalog import LoadedTable
 
 __all__ = [
+    "ForeignChanges",
+    "documentation_note",
+    "foreign_changes",
     "foreign_note",
     "is_another_history",
     "require_same_source",
     "rollback_note",
-    "same_files_since",
 ]
 
 
@@ -41,11 +46,50 @@ def require_same_source(target: Target, source: Snapshot) -> None:
         )
 
 
-def same_files_since(table: LoadedTable, progress: Progress) -> bool:
-    """Tell whether commits after the last conversion left all files and deletes as they were.
+@dataclass(frozen=True)
+class ForeignChanges:
+    """What others have changed of a target since the last conversion.
 
-    Lists the files of two snapshots.
+    Attributes:
+        files: Whether they added or removed files or deletes.
+        layout: What they changed of its columns and partitions.
     """
+
+    files: bool
+    layout: LayoutChanges
+
+    @property
+    def what(self) -> str:
+        """What they changed, as an error names it; empty if they changed nothing."""
+        parts = {
+            "files": self.files,
+            "columns": bool(self.layout.columns),
+            "the partition spec": bool(self.layout.partitions),
+        }
+        return " and ".join(name for name, changed in parts.items() if changed)
+
+
+def foreign_changes(table: LoadedTable, progress: Progress | None) -> ForeignChanges:
+    """Return what others have changed since the last conversion.
+
+    Lists the files of two snapshots if the newest one is not a conversion's.
+    """
+    layout = layout_changes(table.metadata)
+    if table.metadata.head() is None or (progress is not None and progress.is_head):
+        return ForeignChanges(files=False, layout=layout)
+    files = progress is None or not _same_files_since(table, progress)
+    return ForeignChanges(files=files, layout=layout)
+
+
+def documentation_note(table: LoadedTable) -> tuple[str, ...]:
+    """Return a note if others changed comments or the order of columns, which are set again."""
+    if not layout_changes(table.metadata).is_documented:
+        return ()
+    return (f"comments or the order of columns of {table.name} were changed: taken back",)
+
+
+def _same_files_since(table: LoadedTable, progress: Progress) -> bool:
+    """Tell whether commits after the last conversion left all files and deletes as they were."""
     head = table.metadata.head()
     if head is None:
         return False
@@ -56,20 +100,27 @@ def same_files_since(table: LoadedTable, progress: Progress) -> bool:
     return now.same_files(then)
 
 
-def foreign_note(target: Target, progress: Progress | None, foreign: Foreign) -> str:
+def foreign_note(
+    table: LoadedTable, progress: Progress | None, changes: ForeignChanges, foreign: Foreign
+) -> str:
     """Return a note that changes of others are overwritten.
 
     Raises:
-        PlanError: They are to be refused.
+        PlanError: They are to be refused. The error names them.
     """
     since = "" if progress is None else f" since version {progress.version} was converted"
+    message = f"others have changed {changes.what} of {table.name}{since}"
+    details = "; ".join((*changes.layout.columns, *changes.layout.partitions))
     if foreign == "refuse":
         raise PlanError(
-            f"others have changed files of {target.name}{since}",
+            f"{message}: {details}" if details else message,
             hint="their changes are lost if you pass foreign='overwrite'"
             " (--overwrite-foreign): the target then gets what the source says",
         )
-    return f"others have changed files of {target.name}{since}: taken back"
+    note = f"{message}: taken back" + (f" ({details})" if details else "")
+    if changes.layout.added:
+        note += f"; dropped with all values: {', '.join(map(repr, changes.layout.added))}"
+    return note
 
 
 def is_another_history(source: Snapshot, progress: Progress) -> bool:

@@ -102,6 +102,7 @@ class Prepared:
         snapshot_ids: The snapshots, oldest first.
         tags: Snapshot ids by the tag that each gets when it is published.
         schema_id: The schema of the table after publication.
+        layout_until_then: The ids of the table's schema and partition spec until then.
         metadata: Iceberg's table metadata to be committed, for `commit.py` alone.
     """
 
@@ -110,6 +111,7 @@ class Prepared:
     snapshot_ids: tuple[int, ...]
     tags: Mapping[str, int]
     schema_id: int
+    layout_until_then: tuple[int, int]
     metadata: Any
 
 
@@ -123,6 +125,8 @@ class Staged:
         tags: Snapshot ids by the tag that each gets when it is published.
         parent: What `main` pointed to; None for a table without snapshots.
         schema_id: The schema of the table after publication.
+        layout_until_then: The ids of the table's schema and partition spec until then.
+        spec_id: The partition spec of added files, and of the table after publication.
         is_new: Whether the table was created by staging.
     """
 
@@ -132,6 +136,8 @@ class Staged:
     tags: Mapping[str, int]
     parent: int | None
     schema_id: int
+    layout_until_then: tuple[int, int]
+    spec_id: int
     is_new: bool
 
     @property

@@ -10,7 +10,8 @@ a concurrent commit: the second committer gets a conflict.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import ConflictError
 from delvec.iceberg.client.catalog import catalog_of, find_table, iceberg_view, load_table
@@ -28,19 +29,29 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable, TableName
     from delvec.iceberg.client.changes import NewSnapshot
 
-__all__ = ["abandon", "begin", "drop", "prepare", "publish", "stage"]
+__all__ = ["abandon", "begin", "drop", "prepare", "publish", "set_properties", "stage"]
+
+_ATTEMPTS: Final = 5
+_UNSORTED: Final = 0  # the id of the sort order that every table has
 
 
-def begin(spark: SparkSession, name: TableName, base: LoadedTable | NewTable) -> OpenTransaction:
+def begin(
+    spark: SparkSession,
+    name: TableName,
+    base: LoadedTable | NewTable,
+    spec_id: int | None = None,
+) -> OpenTransaction:
     """Begin a transaction; nothing is written.
 
     Args:
         spark: The session.
         name: The table.
         base: The table as it was when the change was planned, or how to create it.
+        spec_id: The partition spec of added files, which becomes the table's default when they are
+            published; by default the one that is.
 
     Raises:
-        ConflictError: `main` has moved since.
+        ConflictError: `main` has moved since, or the schema or partition spec was changed.
     """
     with explained(str(name)):
         if isinstance(base, NewTable):
@@ -49,9 +60,13 @@ def begin(spark: SparkSession, name: TableName, base: LoadedTable | NewTable) ->
             transaction = base.handle.newTransaction()
             head = base.metadata.head()
             parent = None if head is None else head.id
-            _require_main_at(parent, transaction.startMetadata(), name)
+            start = transaction.startMetadata()
+            _require_main_at(parent, start, name)
+            planned_on = base.metadata.schema["schema-id"], base.metadata.spec["spec-id"]
+            _require_layout(planned_on, start, name)
         table = transaction.table()
-        location, spec_id = table.location(), table.spec().specId()
+        location = table.location()
+        spec_id = table.spec().specId() if spec_id is None else spec_id
     is_new = isinstance(base, NewTable)
     return OpenTransaction(spark, name, transaction, location, spec_id, parent, is_new)
 
@@ -86,7 +101,7 @@ def prepare(
         tags: dict[str, int] = {}
         for snapshot in snapshots:
             if snapshot.schema is not None:
-                _set_schema(view, transaction, snapshot.schema, snapshot.last_column_id)
+                _set_schema(view, opened, snapshot.schema, snapshot.last_column_id)
             head = ids[-1] if ids else opened.parent
             change, table = snapshot.change, str(opened.name)
             row_delta(spark, transaction, branch, head, change, table).commit()
@@ -98,9 +113,15 @@ def prepare(
         start = transaction.startMetadata()  # null for a new table
         if start is not None and schema_id != start.currentSchemaId():
             # Snapshots remember their schema; readers of `main` keep theirs until publication.
-            before = start.currentSchemaId()
-            final = view.TableMetadata.buildFrom(final).setCurrentSchema(before).build()
-    return Prepared(opened, branch, tuple(ids), tags, schema_id, final)
+            final = (
+                view.TableMetadata.buildFrom(final)
+                .setCurrentSchema(start.currentSchemaId())
+                .setDefaultPartitionSpec(start.defaultSpecId())
+                .setDefaultSortOrder(start.defaultSortOrderId())
+                .build()
+            )
+        until_then = final.currentSchemaId(), final.defaultSpecId()
+    return Prepared(opened, branch, tuple(ids), tags, schema_id, until_then, final)
 
 
 def stage(prepared: Prepared) -> Staged:
@@ -126,6 +147,8 @@ def stage(prepared: Prepared) -> Staged:
         prepared.tags,
         opened.parent,
         prepared.schema_id,
+        prepared.layout_until_then,
+        opened.spec_id,
         opened.is_new,
     )
 
@@ -141,7 +164,8 @@ def publish(
         stale: Other branches to remove.
 
     Raises:
-        ConflictError: `main` has moved since it was staged.
+        ConflictError: `main` has moved since it was staged, or the schema or partition spec was
+            changed.
     """
     table, spark = staged.table, staged.table.spark
     view = iceberg_view(spark)
@@ -149,7 +173,11 @@ def publish(
         operations = table.handle.operations()
         base = operations.refresh()
         _require_main_at(staged.parent, base, table.name)
+        _require_layout(staged.layout_until_then, base, table.name)
+        schema = base.schemasById().get(staged.schema_id)
         builder = view.TableMetadata.buildFrom(base).setCurrentSchema(staged.schema_id)
+        builder = builder.setDefaultPartitionSpec(staged.spec_id)
+        builder = builder.setDefaultSortOrder(_sort_order_id(base, schema))
         builder = builder.setBranchSnapshot(staged.snapshot_id, MAIN)
         for branch in (staged.branch, *stale):
             builder = builder.removeRef(branch)
@@ -173,7 +201,19 @@ def abandon(staged: Staged) -> None:
 
     A new table that others have written to since is kept, and only the branch is removed. The
     snapshots stay in the metadata without a ref.
+
+    Raises:
+        ConflictError: Others committed to the table at the same time, again and again.
     """
+    for _ in range(_ATTEMPTS - 1):
+        # Whoever won the race that this one lost may be committing still.
+        with suppress(ConflictError):
+            _remove_staged(staged)
+            return
+    _remove_staged(staged)
+
+
+def _remove_staged(staged: Staged) -> None:
     table = find_table(staged.table.spark, staged.table.name)
     if table is None or table.metadata.uuid != staged.table.metadata.uuid:
         return
@@ -185,6 +225,22 @@ def abandon(staged: Staged) -> None:
         operations = table.handle.operations()
         base = operations.refresh()
         changed = view.TableMetadata.buildFrom(base).removeRef(staged.branch).build()
+        operations.commit(base, changed)
+        table.spark.catalog.refreshTable(str(table.name))
+
+
+def set_properties(table: LoadedTable, properties: Mapping[str, str]) -> None:
+    """Set properties of a table, and change nothing else.
+
+    Raises:
+        ConflictError: Somebody else committed to the table at the same time.
+    """
+    view = iceberg_view(table.spark)
+    with explained(str(table.name)):
+        operations = table.handle.operations()
+        base = operations.refresh()
+        values = _java_map(table.spark, properties)
+        changed = view.TableMetadata.buildFrom(base).setProperties(values).build()
         operations.commit(base, changed)
         table.spark.catalog.refreshTable(str(table.name))
 
@@ -226,16 +282,31 @@ def _creation(spark: SparkSession, name: TableName, new: NewTable) -> Any:  # no
 
 def _set_schema(
     view: Any,  # noqa: ANN401
-    transaction: Any,  # noqa: ANN401
+    opened: OpenTransaction,
     schema: Mapping[str, Any],
     last_column_id: int,
 ) -> None:
-    operations = transaction.table().operations()
+    """Set the schema, with a partition spec and a sort order of columns that it has."""
+    operations = opened.handle.table().operations()
     base = operations.current()
     new = view.SchemaParser.fromJson(json.dumps(schema))
-    last = max(last_column_id, base.lastColumnId())
-    changed = view.TableMetadata.buildFrom(base).setCurrentSchema(new, last).build()
+    changed = (
+        view.TableMetadata.buildFrom(base)
+        .setCurrentSchema(new, max(last_column_id, base.lastColumnId()))
+        .setDefaultPartitionSpec(opened.spec_id)
+        .setDefaultSortOrder(_sort_order_id(base, new))
+        .build()
+    )
     operations.commit(base, changed)
+
+
+def _sort_order_id(metadata: Any, schema: Any) -> int:  # noqa: ANN401
+    """Return the table's sort order, or none if a schema lacks a column of it."""
+    for field in metadata.sortOrder().fields():
+        if schema.findField(field.sourceId()) is None:
+            return _UNSORTED
+    found: int = metadata.defaultSortOrderId()
+    return found
 
 
 def _set_properties(transaction: Any, properties: Mapping[str, str]) -> None:  # noqa: ANN401
@@ -254,6 +325,20 @@ def _require_main_at(expected: int | None, metadata: Any, name: TableName) -> No
         raise ConflictError(
             f"somebody else committed to {name}: expected snapshot {expected}, found {found}",
             hint="run it again: the difference is then found anew",
+        )
+
+
+def _require_layout(
+    expected: tuple[int, int],
+    metadata: Any,  # noqa: ANN401
+    name: TableName,
+) -> None:
+    found = metadata.currentSchemaId(), metadata.defaultSpecId()
+    if found != expected:
+        raise ConflictError(
+            f"somebody else changed {name}: expected schema {expected[0]} and partition spec"
+            f" {expected[1]}, found {found[0]} and {found[1]}",
+            hint="run it again: the change is then named",
         )
 
 

@@ -61,7 +61,9 @@ class TableMetadata:
 
     Attributes:
         schema: The current schema, in Iceberg's JSON form.
+        schemas: All schemas by id, those of older snapshots included.
         spec: The default partition spec, in Iceberg's JSON form.
+        specs: All partition specs by id.
     """
 
     uuid: str
@@ -69,8 +71,10 @@ class TableMetadata:
     format_version: int
     properties: Mapping[str, str]
     schema: Mapping[str, Any]
+    schemas: Mapping[int, Mapping[str, Any]]
     last_column_id: int
     spec: Mapping[str, Any]
+    specs: Mapping[int, Mapping[str, Any]]
     snapshots: Mapping[int, IcebergSnapshot]
     refs: Mapping[str, Ref]
 
@@ -90,8 +94,10 @@ class TableMetadata:
             value["format-version"],
             value.get("properties", {}),
             schemas[value["current-schema-id"]],
+            schemas,
             value["last-column-id"],
             specs[value["default-spec-id"]],
+            specs,
             {each["snapshot-id"]: _snapshot(each) for each in value.get("snapshots", [])},
             refs,
         )
