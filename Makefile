@@ -37,7 +37,7 @@ test-readers: ## Read converted tables with other readers: the table of them in 
 	@$(call setup_java,readers) && $(READERS) -m pytest -n 0 -m readers tests/readers $(ARGS)
 
 readers-table: ## Write the table of readers in docs/conversion.md anew
-	@$(call setup_java,readers) && $(READERS) -m tests.readers
+	@$(call setup_java,readers) && DELVEC_READERS_TABLE=write $(READERS) -m pytest -n 0 -m readers tests/readers
 
 # pytest exits with 5 when it selected no test, which is no failure here.
 test-slow: ## Run the slow tests (SLOW_EXAMPLES=5000 bounds the randomised ones)

@@ -42,6 +42,7 @@ INTERPRETED = (
     "tests/datasource/",
     "tests/iceberg/",
     "tests/interop/",
+    "tests/readers/",
     "tests/spark/delta/test_arguments",
     "tests/spark/delta/test_checkpoints",
     "tests/spark/delta/test_history",

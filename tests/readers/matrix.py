@@ -88,7 +88,15 @@ def _compared(table: Converted, reader: str, found: Path) -> Seen:
         return Seen(table, reader, wrong=f"other columns: {', '.join(left.column_names)}")
     rows, expected = rows_of(left), rows_of(right)
     more, less = (rows - expected).total(), (expected - rows).total()
-    wrong = f"{more} rows that are not in the source, {less} missing" if more or less else ""
+    if not more and not less:
+        return Seen(table, reader)
+    wrong = f"{more:,} rows that are not in the source, {less:,} of its rows missing"
+    if left.num_rows == right.num_rows:
+        left, right = left.sort_by("id"), right.sort_by("id")
+        other = [
+            name for name in right.column_names if left[name].to_pylist() != right[name].to_pylist()
+        ]
+        wrong += f"; other values of {', '.join(other)}"
     return Seen(table, reader, wrong=wrong)
 
 

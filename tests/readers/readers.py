@@ -70,9 +70,13 @@ def _polars(metadata: Path, reader: str) -> pa.Table:
 
 def by_datafusion(metadata: Path) -> pa.Table:
     from datafusion import SessionContext
+    from pyiceberg_core.datafusion import IcebergDataFusionTable
 
     context = SessionContext()
-    context.register_table("t", _static(metadata))
+    table = IcebergDataFusionTable(
+        identifier=["db", "t"], metadata_location=f"file://{metadata}", file_io_properties={}
+    )
+    context.register_table("t", table)
     return context.sql("SELECT * FROM t").to_arrow_table()
 
 
