@@ -1,4 +1,4 @@
-"""Delta writes: DELETE, UPDATE and MERGE against delta-spark, and vectors against rewriting files.
+"""Delta writes: against delta-spark, against plain Spark's scan, vectors against rewriting files.
 
 Every run changes a copy of its own, made of hard links and opened before the clock starts.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import delvec
-from benchmarks.delta import MILLION, clean, folder, session
+from benchmarks.delta import MILLION, clean, folder, same, session
 from benchmarks.runner import Contest, Peer, benchmark
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 # decode the same columns of all files, which takes most of the remaining time.
 AT_MOST = 0.4
 AT_MOST_BY_NAME = {"delete-1%-scattered": 0.5, "update-1%": 0.65}
+# The goals against what cannot be saved: plain Spark's scan of the condition's columns for DELETE,
+# its scan of all columns and the write of the matched rows for UPDATE.
+SCAN_AT_MOST = 1.6
+SCAN_AND_WRITE_AT_MOST = 1.35
+SCAN_ROUNDS = 7
 ROUNDS = 3
 ROWS = 20 * MILLION
 SCATTERED = "pmod(hash(id), 100) = 0"
@@ -156,6 +161,60 @@ def named(name: str) -> Contest:
 
 for _name in OURS:
     benchmark(f"delta-write/20M-rows/{_name}")(lambda name=_name: named(name))  # type: ignore[misc]
+
+
+def against_plain_spark(
+    ours: Callable[[delvec.DeltaTable], object],
+    peer: str,
+    theirs: Callable[[], int],
+    at_most: float,
+) -> Contest:
+    """Compare a write with plain Spark on the same files; both return how many rows they found."""
+    spark = with_defaults()
+    mine: list[delvec.DeltaTable] = []
+
+    def prepare() -> None:
+        for table in mine:
+            shutil.rmtree(table.storage.root)
+        mine[:] = [delvec.DeltaTable.for_path(spark, copied(large()))]
+        len(mine[0].snapshot().files)
+
+    return Contest(
+        lambda: ours(mine[0]), [Peer(peer, theirs, at_most)], same, SCAN_ROUNDS, prepare, warm_ups=3
+    )
+
+
+def plain_files() -> DataFrame:
+    return session().read.parquet(*map(str, large().glob("*.parquet")))
+
+
+@benchmark("delta-write/20M-rows/delete-1%-against-scan")
+def delete_against_scan() -> Contest:
+    files = plain_files()
+    return against_plain_spark(
+        lambda table: table.delete(SCATTERED).rows_deleted,
+        "scan by plain Spark",
+        lambda: files.where(SCATTERED).count(),
+        SCAN_AT_MOST,
+    )
+
+
+@benchmark("delta-write/20M-rows/update-1%-against-scan-and-write")
+def update_against_scan_and_write() -> Contest:
+    files = plain_files()
+    found = files.where(SCATTERED).count()
+    changed = files.where(SCATTERED).withColumn("v", files["v"] + 1)
+
+    def scan_and_write() -> int:
+        changed.write.parquet(str(folder() / f"plain-{next(_numbers)}"))
+        return found
+
+    return against_plain_spark(
+        lambda table: table.update({"v": "v + 1"}, where=SCATTERED).rows_updated,
+        "scan and write by plain Spark",
+        scan_and_write,
+        SCAN_AND_WRITE_AT_MOST,
+    )
 
 
 @benchmark("delta-write/1000-files/100-small-deletes")

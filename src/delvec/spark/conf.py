@@ -22,7 +22,7 @@ def time_zone(spark: SparkSession) -> str:
     name: str = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     if not jvm.is_classic(spark):
         return name
-    zones = jvm.view_of(spark).java.time.ZoneId
+    zones = jvm.java_class(spark, "java.time.ZoneId")
     return str(zones.SHORT_IDS.get(name) or name)
 
 

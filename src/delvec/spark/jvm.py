@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager, nullcontext
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
+from pyspark.sql import DataFrame
 
 from delvec.errors import EngineError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark.console import QuietStart
@@ -27,9 +29,11 @@ __all__ = [
     "compiled",
     "hadoop_setting",
     "has_context",
+    "in_copied_session",
     "is_classic",
     "is_running",
     "items",
+    "java_class",
     "require_running",
     "session_of",
     "started",
@@ -186,6 +190,17 @@ def cache(spark: SparkSession) -> dict[Any, Any]:
     return things
 
 
+def java_class(spark: SparkSession, name: str) -> Any:  # noqa: ANN401
+    """Return a class by its full name, kept for as long as the JVM lives.
+
+    In `view_of(spark).java.util.ArrayList` every dot is a call.
+    """
+    view, classes = view_of(spark), cache(spark)
+    if name not in classes:
+        classes[name] = reduce(getattr, name.split("."), view)
+    return classes[name]
+
+
 def compiled(spark: SparkSession, name: str, source: str) -> Any:  # noqa: ANN401
     """Return a Java class, compiled on the driver by the compiler of Spark's generated code.
 
@@ -222,11 +237,11 @@ def items(sequence: Any) -> Iterator[Any]:  # noqa: ANN401
 
 def to_seq(spark: SparkSession, values: Sequence[Any]) -> Any:  # noqa: ANN401
     """Return a Scala sequence of some values; each costs a call."""
-    view = view_of(spark)
-    buffer = view.java.util.ArrayList()
+    buffer = java_class(spark, "java.util.ArrayList")()
     for value in values:
         buffer.add(value)
-    return view.scala.jdk.javaapi.CollectionConverters.asScala(buffer).toSeq()
+    converters = java_class(spark, "scala.jdk.javaapi.CollectionConverters")
+    return converters.asScala(buffer).toSeq()
 
 
 def _gateway(spark: SparkSession) -> Any:  # noqa: ANN401
@@ -238,3 +253,18 @@ def session_of(spark: SparkSession) -> Any:  # noqa: ANN401
     """Return the session's Java object."""
     view_of(spark)
     return spark._jsparkSession  # noqa: SLF001
+
+
+def in_copied_session(
+    spark: SparkSession, rows: DataFrame, settings: Mapping[str, str]
+) -> DataFrame:
+    """Return the same rows in a copy of the session with other settings.
+
+    The session itself keeps its own, whatever its other threads are doing.
+    """
+    copy = session_of(spark).cloneSession()
+    for key, value in settings.items():
+        copy.conf().set(key, value)
+    datasets = java_class(spark, "org.apache.spark.sql.classic.Dataset")
+    plan: Any = rows._jdf.logicalPlan()  # noqa: SLF001
+    return DataFrame(datasets.ofRows(copy, plan), spark)

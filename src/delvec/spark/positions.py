@@ -2,8 +2,10 @@
 
 The JVM aggregates positions to words of 64 bits, so that the driver gets at most 16 bytes for each
 word with a hit, however wide the rows are. (Spark's own `bitmap_construct_agg` makes pages of 4 KiB
-and sorts all rows first, which takes twice as long where hits are dense.) If the words of all
-scanned files could take more than `spark.delvec.write.hitMemory`, tasks make the vectors instead.
+and sorts all rows first, which takes twice as long where hits are dense.) A scan reads the rows of
+a file in order, so that two tasks share no more than the word where a file is split: the driver
+takes the words of each task as they are. If the words of all scanned files could take more than
+`spark.delvec.write.hitMemory`, tasks make the vectors instead.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions
 
 from delvec.spark.conf import bytes_setting
+from delvec.spark.task_groups import collect_groups
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
@@ -76,32 +78,46 @@ def hit_words(rows: DataFrame, counted: Mapping[str, str]) -> DataFrame:
         rows: With `NUMBER` and `POSITION`.
         counted: Conditions in SQL, by the name of a column that counts the rows that satisfy each.
     """
-    counts = [functions.expr(f"count_if({sql})").alias(name) for name, sql in counted.items()]
-    return rows.groupBy(
-        functions.expr(f"int({NUMBER})").alias(NUMBER),
-        functions.expr(f"int(shiftright({POSITION}, 6))").alias("word"),
-    ).agg(
-        functions.expr(f"bit_or(shiftleft(1L, int({POSITION} & 63)))").alias("bits"),
-        functions.expr("count(1)").alias("rows"),
-        *counts,
+    places = rows.selectExpr(
+        f"int({NUMBER}) AS {NUMBER}",
+        f"int(shiftright({POSITION}, 6)) AS word",
+        f"shiftleft(1L, int({POSITION} & 63)) AS bit",
+        *(f"{sql} AS {name}" for name, sql in counted.items()),
+    )
+    return places.groupBy(NUMBER, "word").agg(
+        # An alias of its own would be five calls into the JVM, and one more expression as well.
+        functions.expr("bit_or(bit) AS bits"),
+        functions.expr("count(1) AS rows"),
+        *(functions.expr(f"count_if({name}) AS {name}") for name in counted),
     )
 
 
 def bitmap_of(words: NDArray[np.int64], bits: NDArray[np.int64]) -> Bitmap:
-    """Return the bitmap of some words of 64 bits, each given once, in any order.
+    """Return the bitmap of some words of 64 bits, in any order; those given twice are united.
 
-    >>> bitmap_of(np.array([0, 2]), np.array([0b101, 1])).to_numpy().tolist()
-    [0, 2, 128]
+    >>> bitmap_of(np.array([0, 2, 0]), np.array([0b101, 1, 0b110])).to_numpy().tolist()
+    [0, 1, 2, 128]
     """
     numbers, places = np.unique(words // _WORDS_OF_A_PAGE, return_inverse=True)
     pages = np.zeros((len(numbers), _WORDS_OF_A_PAGE), dtype="<i8")
-    pages[places, words % _WORDS_OF_A_PAGE] = bits
+    np.bitwise_or.at(pages, (places, words % _WORDS_OF_A_PAGE), bits)
     return Bitmap.from_pages(numbers + 1, pages.view(np.uint8).reshape(-1))
 
 
-def find_rows(rows: DataFrame, counted: Mapping[str, str] | None = None) -> Hits:
-    """Return the positions of all rows, by one job; see `hit_words` for the arguments."""
-    found: pa.Table = hit_words(rows, counted or {}).toArrow()
+def find_rows(
+    rows: DataFrame, counted: Mapping[str, str] | None = None, *, in_order: bool = True
+) -> Hits:
+    """Return the positions of all rows, by one job.
+
+    Args:
+        rows: See `hit_words`.
+        counted: See `hit_words`.
+        in_order: Whether they are in the tasks that have read them. After a shuffle every task may
+            have rows of every word; if the plan of `rows` shows no shuffle that was, say so here.
+    """
+    words = hit_words(rows, counted or {})
+    buffers = ["bit_or", *["count"] * (1 + len(counted or ()))]
+    found = collect_groups(words, 2, buffers) if in_order else words.toArrow()
     counts = {name: pc.sum(found.column(name)).as_py() or 0 for name in counted or ()}
     if not found.num_rows:
         return Hits({}, counts)

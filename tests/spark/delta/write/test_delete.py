@@ -256,13 +256,17 @@ def test_conditions_that_need_other_rows(spark: SparkSession, tmp_path: Path) ->
     table = DeltaTable.create(spark, tmp_path / "t", "id long")
     table.append(spark.range(10))
     spark.range(3, 5).createOrReplaceTempView("doomed")
+    threshold = "spark.sql.autoBroadcastJoinThreshold"
     try:
-        table.delete("id IN (SELECT id FROM doomed)")
-    except InvalidArgumentError:
-        assert table.count() == 10
-    else:
-        assert table.count() == 8
-    spark.catalog.dropTempView("doomed")
+        assert table.delete("id IN (SELECT id FROM doomed)").rows_deleted == 2
+        assert table.delete("id < (SELECT min(id) - 2 FROM doomed)").rows_deleted == 1
+        spark.conf.set(threshold, "-1")  # by a shuffle
+        assert table.delete("id IN (SELECT id * 2 FROM doomed)").rows_deleted == 2
+        assert table.update({"id": "-id"}, where="id IN (SELECT id + 2 FROM doomed)").rows_updated
+    finally:
+        spark.conf.unset(threshold)
+        spark.catalog.dropTempView("doomed")
+    assert sorted(row.id for row in table.to_df().collect()) == [-5, 1, 2, 7, 9]
     before = table.count()
     report = table.delete("rand() < 0.5")
     assert table.count() == before - report.rows_deleted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import functions
+from pyspark.sql import DataFrame, functions
 
 from delvec.delta.pruning.predicate import Always, Unknown
 from delvec.delta.write.targets import targets_of
@@ -28,9 +28,8 @@ __all__ = ["plan_targets", "predicate_of", "sql_of"]
 
 def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -> Predicate:
     """Return what is understood of a condition, which Spark parses and resolves; runs no job."""
-    jvm.view_of(spark)
     condition = functions.expr(where) if isinstance(where, str) else where
-    nothing = spark.createDataFrame([], table_schema(schema.fields))
+    nothing = _no_rows(spark, schema)
     try:
         plan: Any = nothing.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
     except AnalysisException:
@@ -42,6 +41,14 @@ def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -
         return path
 
     return translate(plan.condition(), column, literal_pickler(spark))
+
+
+def _no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Return an empty DataFrame, which PySpark would make of an RDD, in tenfold the time."""
+    java_type = jvm.java_class(spark, "org.apache.spark.sql.types.DataType")
+    rows = jvm.java_class(spark, "java.util.ArrayList")()
+    columns = java_type.fromJson(table_schema(schema.fields).json())
+    return DataFrame(jvm.session_of(spark).createDataFrame(rows, columns), spark)
 
 
 def plan_targets(spark: SparkSession, snapshot: Snapshot, where: str | Column | None) -> Targets:

@@ -107,10 +107,10 @@ class FileIndex:
 
     def java(self, schema: Any) -> Any:  # noqa: ANN401
         """Make the JVM's half; `schema` is that of the constant columns, in Java."""
-        view = jvm.view_of(self._spark)
+        path = jvm.java_class(self._spark, "org.apache.hadoop.fs.Path")
         self._lister = make_lister(
             self._spark,
-            view.org.apache.hadoop.fs.Path(spark_path(self.snapshot.table, "")),
+            path(spark_path(self.snapshot.table, "")),
             schema,
             int(self._files.sizes.sum()),
             self.name,

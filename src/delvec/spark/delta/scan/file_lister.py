@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["literal_pickler", "make_lister"]
 
 _CLASS: Final = "delvec.FileLister"
+_PICKLER: Final = "pickler of literals"
 
 
 def make_lister(
@@ -46,7 +47,10 @@ def make_lister(
 
 def literal_pickler(spark: SparkSession) -> Callable[[Any], bytes]:
     """Return a function that pickles a Scala sequence of literal values."""
-    pickled: Callable[[Any], bytes] = _new(spark, None, None, 0, "").pickled
+    kept = jvm.cache(spark)
+    if _PICKLER not in kept:
+        kept[_PICKLER] = _new(spark, None, None, 0, "").pickled
+    pickled: Callable[[Any], bytes] = kept[_PICKLER]
     return pickled
 
 
@@ -71,7 +75,7 @@ class _Callback:
 
 def _new(spark: SparkSession, root: Any, schema: Any, size: int, name: str) -> Any:  # noqa: ANN401
     [constructor] = jvm.compiled(spark, _CLASS, _source()).getConstructors()
-    kind = jvm.view_of(spark).java.lang.Object
+    kind = jvm.java_class(spark, "java.lang.Object")
     return constructor.newInstance(jvm.array_of(spark, kind, [root, schema, size, name]))
 
 

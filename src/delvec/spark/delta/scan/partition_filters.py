@@ -119,25 +119,18 @@ class PartitionFilters:
 
     def _typed_rows(self, rows: Sequence[tuple[str | None, ...]], more: Sequence[DataType]) -> Any:  # noqa: ANN401
         """Cast partition values and `more` columns from strings, by Spark's own casts."""
-        view = jvm.view_of(self._spark)
-        expressions = view.org.apache.spark.sql.catalyst.expressions
-        types = view.org.apache.spark.sql.types
         fields = self._snapshot.metadata.partition_fields
-        casts = [
-            expressions.Cast(
-                expressions.BoundReference(place, types.DataTypes.StringType, True),
-                types.DataType.fromJson(kind.json()),
-                view.scala.Option.apply(self._time_zone),
-                expressions.EvalMode.ANSI(),
-            )
-            for place, kind in enumerate([*(spark_type(field.type) for field in fields), *more])
-        ]
+        kinds = [*(spark_type(field.type) for field in fields), *more]
+        casts = [self._cast(place, kind) for place, kind in enumerate(kinds)]
+        expression = jvm.java_class(
+            self._spark, "org.apache.spark.sql.catalyst.expressions.Expression"
+        )
         # The protocol: an empty string is null, whatever the type.
         strings = [tuple(value or None for value in values) for values in rows]
         try:
             return self._lister.rows(
                 pickle.dumps(strings, protocol=4),
-                jvm.array_of(self._spark, expressions.Expression, casts),
+                jvm.array_of(self._spark, expression, casts),
             )
         except (Py4JJavaError, PySparkException) as error:
             cause = str(error).splitlines()[0]
@@ -146,6 +139,17 @@ class PartitionFilters:
                 path=self._snapshot.table,
                 expected=", ".join(f"{field.name} {field.type}" for field in fields),
             ) from error
+
+    def _cast(self, place: int, kind: DataType) -> Any:  # noqa: ANN401
+        view = jvm.view_of(self._spark)
+        expressions = view.org.apache.spark.sql.catalyst.expressions
+        types = view.org.apache.spark.sql.types
+        return expressions.Cast(
+            expressions.BoundReference(place, types.DataTypes.StringType, True),
+            types.DataType.fromJson(kind.json()),
+            view.scala.Option.apply(self._time_zone),
+            expressions.EvalMode.ANSI(),
+        )
 
 
 def distinct_rows(

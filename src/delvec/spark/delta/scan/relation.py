@@ -29,18 +29,17 @@ def parquet_relation(
         constants: The columns that are constant in a file, partition columns first.
         by_id: Whether stored columns are found by their field ids instead of their names.
     """
-    view = jvm.view_of(spark)
-    sources = view.org.apache.spark.sql.execution.datasources
-    java_type = view.org.apache.spark.sql.types.DataType.fromJson
+    sources = "org.apache.spark.sql.execution.datasources"
+    java_type = jvm.java_class(spark, "org.apache.spark.sql.types.DataType").fromJson
     schema = java_type(constants.json())
-    relation = sources.HadoopFsRelation(
+    relation = jvm.java_class(spark, f"{sources}.HadoopFsRelation")(
         index.java(schema),
         schema,
         java_type(data.json()),
-        view.scala.Option.empty(),
-        sources.parquet.ParquetFileFormat(),
+        jvm.java_class(spark, "scala.Option").empty(),
+        jvm.java_class(spark, f"{sources}.parquet.ParquetFileFormat")(),
         # A file that is gone or damaged is an error, whatever the session says of other files.
-        view.org.apache.spark.api.python.PythonUtils.toScalaMap(
+        jvm.java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(
             {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         ),
         _session_that_reads_ids(spark) if by_id else jvm.session_of(spark),

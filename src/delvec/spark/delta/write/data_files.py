@@ -165,7 +165,7 @@ def _write(
         options["compression"] = codec.lower()
     with UncommittedFiles(storage) as uncommitted:
         uncommitted.add_folder(folder)
-        selected = _in_session_of_format(spark, rows).select(*columns)
+        selected = jvm.in_copied_session(spark, rows, _FORMAT).select(*columns)
         if files is not None:
             selected = selected.coalesce(max(1, files))
         writer = selected.write.options(**options).mode("error")
@@ -197,15 +197,6 @@ def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
             hint="add a column that is no partition column",
         )
     return [*stored, *(partition_string(field) for field in metadata.partition_fields)]
-
-
-def _in_session_of_format(spark: SparkSession, rows: DataFrame) -> DataFrame:
-    """Return the same rows in a copy of the session with the settings of `_FORMAT`."""
-    copy = spark._jsparkSession.cloneSession()  # noqa: SLF001
-    for key, value in _FORMAT.items():
-        copy.conf().set(key, value)
-    datasets = jvm.view_of(spark).org.apache.spark.sql.classic.Dataset
-    return DataFrame(datasets.ofRows(copy, rows._jdf.logicalPlan()), spark)  # noqa: SLF001
 
 
 def _listed(storage: Storage, metadata: Metadata, folder: str) -> _Written:

@@ -94,6 +94,7 @@ def find_outcomes(
     vectors: bool,
     ratio: float | None = None,
     counted: Mapping[str, str] | None = None,
+    in_order: bool = True,
 ) -> Found:
     """Run the job that finds rows, and decide what becomes of their files.
 
@@ -104,6 +105,7 @@ def find_outcomes(
         vectors: Whether the table takes vectors; without, files are rewritten.
         ratio: Rewrite a file when this share of its rows is deleted.
         counted: Conditions in SQL, by name, whose rows are counted.
+        in_order: See `positions.find_rows`.
     """
     if vectors and ratio is None and not fits_driver(attempt.spark, files):
         from delvec.spark.delta.write.vectors_in_tasks import (  # noqa: PLC0415
@@ -111,7 +113,7 @@ def find_outcomes(
         )
 
         return write_vectors_in_tasks(attempt, files, rows, counted or {})
-    hits = find_rows(rows, counted)
+    hits = find_rows(rows, counted, in_order=in_order)
     outcomes = decide(attempt.snapshot, files, hits.bitmaps, vectors=vectors, ratio=ratio)
     count = sum(bitmap.cardinality for bitmap in hits.bitmaps.values())
     repeated = tuple(files.paths[number].as_py() for number in hits.repeated)

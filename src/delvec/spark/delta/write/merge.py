@@ -36,6 +36,7 @@ from delvec.spark.delta.write.rewrite import count_kept, store_rows
 from delvec.spark.delta.write.row_tracking import id_names
 from delvec.spark.positions import NUMBER, POSITION
 from delvec.spark.staging import staged
+from delvec.spark.task_groups import shuffles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,7 +96,8 @@ class _Merge:
             depend_on_source(attempt, joined)  # a subquery may read the table
             changed = stages.enter_context(staged(joined))
             with attempt.phase("find"):
-                found = self._found(files, changed, vectors=vectors)
+                in_order = not shuffles(joined)
+                found = self._found(files, changed, vectors=vectors, in_order=in_order)
             inserted = plan.inserted_rows(changed, ranges.rows)
             if inserted is not None:
                 depend_on_source(attempt, inserted)
@@ -127,7 +129,7 @@ class _Merge:
         rows = {name: counts[name] for name in _ROWS}
         return Outcome(change, {**figures, "rows_copied": copied, **rows})
 
-    def _found(self, files: FileSet, changed: DataFrame, *, vectors: bool) -> Found:
+    def _found(self, files: FileSet, changed: DataFrame, *, vectors: bool, in_order: bool) -> Found:
         """Find the rows that change; this is the job that runs the join."""
         plan = self._plan
         if not plan.changes:
@@ -143,7 +145,13 @@ class _Merge:
         rows = changed.where(functions.col(CLAUSE) > 0).select(NUMBER, POSITION, CLAUSE)
         ratio = self._request.rewrite_ratio
         found = find_outcomes(
-            self._attempt, files, rows, vectors=vectors, ratio=ratio, counted=counted
+            self._attempt,
+            files,
+            rows,
+            vectors=vectors,
+            ratio=ratio,
+            counted=counted,
+            in_order=in_order,
         )
         only_deletes = len(plan.matched) == 1 and plan.matched[0].clause.action == "delete"
         if found.repeated and not (only_deletes and plan.matched[0].clause.condition is None):

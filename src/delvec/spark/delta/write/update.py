@@ -36,6 +36,7 @@ from delvec.spark.delta.write.rewrite import count_kept, kept_rows, placed_rows,
 from delvec.spark.delta.write.row_tracking import id_names, with_ids
 from delvec.spark.positions import NUMBER, POSITION
 from delvec.spark.staging import staged
+from delvec.spark.task_groups import shuffles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,8 +95,14 @@ class _Update:
         depend_on_source(attempt, rows)  # a subquery may read the table
         with staged(rows) as changed:
             with attempt.phase("find"):
-                places = changed.select(NUMBER, POSITION)
-                found = find_outcomes(attempt, files, places, vectors=vectors, ratio=self._ratio)
+                found = find_outcomes(
+                    attempt,
+                    files,
+                    changed.select(NUMBER, POSITION),
+                    vectors=vectors,
+                    ratio=self._ratio,
+                    in_order=not shuffles(rows),
+                )
             gone = snapshot.files.entries(direct)
             count = found.rows + self._live_rows(direct)
             if not count:
