@@ -1,6 +1,6 @@
 """The positions of all rows of a DataFrame, as one bitmap for each file.
 
-The JVM aggregates positions to words of 64 bits, so that the driver gets at most 16 bytes for each
+The JVM aggregates positions to words of 64 bits, so that the driver gets at most 24 bytes for each
 word with a hit, however wide the rows are. (Spark's own `bitmap_construct_agg` makes pages of 4 KiB
 and sorts all rows first, which takes twice as long where hits are dense.) A scan reads the rows of
 a file in order, so that two tasks share no more than the word where a file is split: the driver
@@ -46,7 +46,7 @@ NUMBER: Final = "__delvec_number"
 POSITION: Final = "__delvec_position"
 """The column that holds a row's position in its file."""
 
-_BYTES_OF_A_WORD: Final = 16
+_BYTES_OF_A_WORD: Final = 24
 _WORDS_OF_A_PAGE: Final = 512
 
 
