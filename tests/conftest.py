@@ -56,6 +56,7 @@ INTERPRETED = (
     "tests/spark/delta/write/test_feature_writes",
     "tests/spark/delta/write/test_implicit_casts",
     "tests/spark/delta/write/test_self_reading_sources",
+    "tests/spark/delta/write/test_partition_overwrite",
 )
 
 

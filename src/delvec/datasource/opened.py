@@ -17,6 +17,7 @@ from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.read.scan import FILE_COLUMN, POSITION_COLUMN
 from delvec.delta.read.snapshot_reader import arrow_scan
+from delvec.delta.schema.partition_values import is_null_text
 from delvec.errors import InvalidArgumentError
 from delvec.spark.types import table_schema
 from delvec.storage import Storage
@@ -113,7 +114,11 @@ class Opened:
             if field.name not in read or str(field.type) != "timestamp":
                 continue
             values = self.snapshot.files.partition_strings(field.physical_name).unique().to_pylist()
-            zoneless: Sequence[str] = [value for value in values if value and not names_zone(value)]
+            zoneless: Sequence[str] = [
+                value
+                for value in values
+                if value and not is_null_text(value, field.type) and not names_zone(value)
+            ]
             if zoneless:
                 raise InvalidArgumentError(
                     f"column {field.name} of {self.snapshot.table} has values without a zone, such"

@@ -26,9 +26,18 @@ if TYPE_CHECKING:
 
     from delvec.delta.schema.types import DataType
 
-__all__ = ["PartitionValue", "parse_partition_value", "partition_column"]
+__all__ = [
+    "HIVE_NULL",
+    "PartitionValue",
+    "is_null_text",
+    "parse_partition_value",
+    "partition_column",
+]
 
 PartitionValue = str | bytes | bool | int | float | Decimal | date | datetime
+
+HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive calls the folder of null."""
 
 _BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -47,7 +56,7 @@ _EXACT: Final = Context(prec=100)
 def parse_partition_value(
     text: str | None, data_type: DataType, time_zone: str = "UTC"
 ) -> PartitionValue | None:
-    """Return a partition value in its column's type; an empty string is null for every type.
+    """Return a partition value in its column's type, None for null (see `is_null_text`).
 
     Args:
         text: As the log has it.
@@ -62,7 +71,20 @@ def parse_partition_value(
     datetime.datetime(2021, 9, 8, 9, 11, 11, tzinfo=datetime.timezone.utc)
     """
     parse = _parser(data_type, time_zone)
-    return parse(text) if text else None
+    return None if text is None or is_null_text(text, data_type) else parse(text)
+
+
+def is_null_text(text: str, data_type: DataType) -> bool:
+    """Return whether a string stands for null: the empty one, and Hive's name for null.
+
+    In columns of strings the latter is an ordinary value, as for delta-spark, which never writes
+    it: as a value of a row it becomes null.
+
+    >>> is_null_text(HIVE_NULL, PrimitiveType("date")), is_null_text("", PrimitiveType("string"))
+    (True, True)
+    """
+    is_text = data_type in (PrimitiveType("string"), PrimitiveType("binary"))
+    return not text or (text == HIVE_NULL and not is_text)
 
 
 def partition_column(texts: pa.Array, data_type: DataType, time_zone: str = "UTC") -> pa.Array:
@@ -78,7 +100,10 @@ def partition_column(texts: pa.Array, data_type: DataType, time_zone: str = "UTC
         texts = texts.combine_chunks()
     parse = _parser(data_type, time_zone)
     encoded = texts.dictionary_encode()
-    values = [parse(text) if text else None for text in encoded.dictionary.to_pylist()]
+    values = [
+        None if is_null_text(text, data_type) else parse(text)
+        for text in encoded.dictionary.to_pylist()
+    ]
     return pa.array(values, arrow_type(data_type)).take(encoded.indices)
 
 

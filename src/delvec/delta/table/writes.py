@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from delvec.calls import explained_calls
 from delvec.delta.table.arguments import (
@@ -62,15 +62,19 @@ class TableWrites(TableHandle):
         df: DataFrame,
         where: str | Column | None = None,
         *,
+        partitions: Literal["static", "dynamic"] = "static",
         merge_schema: bool = False,
         replace_schema: bool = False,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
-        """Replace all rows, or those that match a condition.
+        """Replace all rows, those that match a condition, or the partitions of the new rows.
 
         Args:
             df: The new rows; with `where` they must match it.
             where: The rows to replace, all by default.
+            partitions: With `dynamic` only partitions that the new rows are in are replaced, as
+                by Spark's `partitionOverwriteMode`; without new rows nothing changes. A table
+                without partition columns is replaced as a whole.
             merge_schema: Add columns that only `df` has to the table.
             replace_schema: Replace the schema of the table by that of `df`.
             options: See the class.
@@ -81,8 +85,15 @@ class TableWrites(TableHandle):
         require_condition("overwrite", where)
         if merge_schema and replace_schema:
             raise InvalidArgumentError("merge_schema and replace_schema: choose one of them")
+        if partitions not in ("static", "dynamic"):
+            raise InvalidArgumentError(
+                f'partitions={partitions!r}: expected "static" or "dynamic"',
+                hint="to replace certain partitions, name them in `where`",
+            )
+        by_partition = partitions == "dynamic"
         evolution = "replace" if replace_schema else "merge" if merge_schema else "none"
-        return self.run("WRITE", overwrite(df, where, evolution), options)  # type: ignore[arg-type]
+        prepare = overwrite(df, where, evolution, by_partition=by_partition)  # type: ignore[arg-type]
+        return self.run("WRITE", prepare, options)
 
     def delete(
         self,

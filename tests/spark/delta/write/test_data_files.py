@@ -330,7 +330,6 @@ def test_change_rows_go_where_readers_look_for_them(spark: SparkSession, tmp_pat
 @pytest.mark.parametrize(
     ("value", "kind", "message"),
     [
-        ("'__HIVE_DEFAULT_PARTITION__'", "STRING", "stands for null"),
         ("X'ff'", "BINARY", "INVALID_UTF8"),
     ],
 )

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType
 
+from delvec.delta.schema.partition_values import is_null_text
 from delvec.errors import FormatError
 from delvec.spark import jvm
 from delvec.spark.types import spark_type
@@ -125,8 +126,15 @@ class PartitionFilters:
         expression = jvm.java_class(
             self._spark, "org.apache.spark.sql.catalyst.expressions.Expression"
         )
-        # The protocol: an empty string is null, whatever the type.
-        strings = [tuple(value or None for value in values) for values in rows]
+        own = len(fields)
+        strings = [
+            tuple(
+                None if text is None or is_null_text(text, field.type) else text
+                for text, field in zip(values[:own], fields, strict=True)
+            )
+            + values[own:]
+            for values in rows
+        ]
         try:
             return self._lister.rows(
                 pickle.dumps(strings, protocol=4),

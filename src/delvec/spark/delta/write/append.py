@@ -15,6 +15,7 @@ from delvec.delta.pruning.predicate import Always
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.schema.parse import parse_schema
 from delvec.delta.write.change import Change, ReadSet
+from delvec.delta.write.partitions import Partitions
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
@@ -24,6 +25,7 @@ from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import store_change_rows
 from delvec.spark.delta.write.conform_rows import checked, conform, guarded
 from delvec.spark.delta.write.delete import prepare_delete
+from delvec.spark.delta.write.physical_columns import partition_string
 from delvec.spark.delta.write.rewrite import store_rows
 from delvec.spark.delta.write.rules import Rule
 from delvec.spark.failures import violation
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.transaction import Attempt
@@ -66,19 +69,26 @@ def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
 
 
 def overwrite(
-    df: DataFrame, where: str | Column | None, evolution: Evolution
+    df: DataFrame, where: str | Column | None, evolution: Evolution, *, by_partition: bool = False
 ) -> Callable[[Attempt], Outcome]:
-    """Prepare new rows in place of all, or of those that match a condition."""
-    if where is not None and evolution == "replace":
+    """Prepare new rows in place of all, of those that match a condition, or of their partitions."""
+    if where is not None and by_partition:
+        raise InvalidArgumentError(
+            'where and partitions="dynamic" both say which rows to replace', hint="give one of them"
+        )
+    if evolution == "replace" and (where is not None or by_partition):
         raise InvalidArgumentError(
             "the schema can be replaced only where all rows are",
-            hint="leave `where` out, or let new columns come by merge_schema=True",
+            hint="replace all rows, or let new columns come by merge_schema=True",
         )
 
     def prepare(attempt: Attempt) -> Outcome:
         require_writable(attempt.snapshot, "overwrite")
         depend_on_source(attempt, df)
         state = _state(attempt.snapshot, df, evolution)
+        # A table without partition columns is one partition.
+        if by_partition and state.metadata.partition_columns:
+            return _replace_partitions(attempt, state, df)
         if where is None:
             return _replace_all(attempt, state, df)
         return _replace_where(attempt, state, df, where)
@@ -91,13 +101,7 @@ def _replace_all(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
     with attempt.phase("plan"):
         rows = _rows(attempt, state.metadata, df)
         removed = tuple(snapshot.files.entries())
-        left = snapshot.files.live_rows
-        gone = int(left.fill_null(0).to_numpy().sum())
-        notes = (
-            (f"{left.null_count} removed files do not say how many rows they have",)
-            if left.null_count
-            else ()
-        )
+        gone, notes = _live_rows(snapshot.files)
     if attempt.options.dry_run:
         figures = {"rows_inserted": rows.count(), "rows_deleted": gone}
         return Outcome(Change("WRITE", removed=removed), figures, notes)
@@ -108,6 +112,48 @@ def _replace_all(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
         reads=ReadSet(Always()),
     )
     return Outcome(change, {"rows_inserted": written.rows, "rows_deleted": gone}, notes)
+
+
+def _replace_partitions(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
+    """Replace the partitions that the new rows are in."""
+    files, fields = attempt.snapshot.files, state.metadata.partition_fields
+    zone = time_zone(attempt.spark)
+    rows = _rows(attempt, state.metadata, df)
+    if attempt.options.dry_run:
+        found = rows.groupBy(*map(partition_string, fields)).count().collect()
+        inserted = sum(row["count"] for row in found)
+        entries = [row.asDict() for row in found]
+        change = Change("WRITE")
+    else:
+        written = store_rows(attempt, state, rows)
+        inserted = written.rows
+        entries = [add["partitionValues"] for add in written.adds]
+        change = _change(
+            attempt, state, written, "Overwrite", {"isDynamicPartitionOverwrite": True}
+        )
+    partitions = Partitions.of(state.metadata, zone, entries)
+    replaced = partitions.files(files)
+    gone, notes = _live_rows(files.select(replaced))
+    figures = {"rows_inserted": inserted, "rows_deleted": gone}
+    if not inserted and change.metadata is None:
+        return Outcome(None, figures)
+    change = replace(
+        change,
+        removed=tuple(files.entries(replaced)),
+        reads=ReadSet(partitions.predicate, time_zone=zone),
+    )
+    return Outcome(change, figures, notes)
+
+
+def _live_rows(files: FileSet) -> tuple[int, tuple[str, ...]]:
+    """Return the live rows of files that are removed, and what the log does not tell of them."""
+    left = files.live_rows
+    notes = (
+        (f"{left.null_count} removed files do not say how many rows they have",)
+        if left.null_count
+        else ()
+    )
+    return int(left.fill_null(0).to_numpy().sum()), notes
 
 
 def _replace_where(

@@ -21,13 +21,14 @@ from delvec.delta.parquet.footer_statistics import (
     statistics_json,
 )
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
+from delvec.delta.schema.partition_values import HIVE_NULL
 from delvec.delta.schema.properties import COMPRESSION_CODEC
 from delvec.delta.schema.types import PrimitiveType
 from delvec.delta.write.store_vectors import random_prefix
 from delvec.errors import EngineError, InvalidArgumentError, PlanError
 from delvec.identifiers import quote
 from delvec.spark import jvm
-from delvec.spark.delta.write.physical_columns import HIVE_NULL, file_column, partition_string
+from delvec.spark.delta.write.physical_columns import file_column, partition_string
 from delvec.storage.listed_files import spark_path
 from delvec.storage.parallel import gather
 from delvec.storage.uncommitted import UncommittedFiles

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions
 
+from delvec.delta.schema.partition_values import HIVE_NULL
 from delvec.delta.schema.types import PrimitiveType
 from delvec.identifiers import quote
 from delvec.spark.types import file_schema, spark_type
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.schema.types import Field
 
-__all__ = ["HIVE_NULL", "file_column", "partition_string"]
-
-HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+__all__ = ["file_column", "partition_string"]
 
 # Independent of the session's time zone, and of hours that its clocks show twice.
 _UTC_CLOCK: Final = (
@@ -27,15 +26,6 @@ _UTC_CLOCK: Final = (
 _UTC_STRING: Final = (
     "concat(replace(split_part({clock}, '.', 1), ' ', 'T'), '.',"
     " rpad(split_part({clock}, '.', 2), 6, '0'), 'Z')"
-)
-# Folder names cannot tell this string from null; other types cannot have it.
-_CHECKED_STRING: Final = (
-    "CASE WHEN {text} = '"
-    + HIVE_NULL
-    + "' THEN raise_error('the string "
-    + HIVE_NULL
-    + " stands for"
-    " null in partition columns, and cannot be written into one') ELSE {text} END"
 )
 
 
@@ -51,14 +41,15 @@ def file_column(field: Field, *, with_ids: bool) -> Column:
 def partition_string(field: Field) -> Column:
     """Return a partition column as the string that the log keeps for each value.
 
-    An empty string is null, as in Delta. Timestamps are in UTC; bytes must be UTF-8.
+    An empty string and Hive's name for null are null, as for delta-spark. Timestamps are in UTC;
+    bytes must be UTF-8.
     """
     column, name = quote(field.name), str(field.type)
     if name == "timestamp":
         text = _UTC_STRING.format(clock=_UTC_CLOCK.format(column=column))
     elif name in ("string", "binary"):
         plain = column if name == "string" else f"validate_utf8(CAST({column} AS STRING))"
-        text = _CHECKED_STRING.format(text=plain)
+        text = f"CASE WHEN {plain} NOT IN ('', '{HIVE_NULL}') THEN {plain} END"
     else:
         text = f"CAST({column} AS STRING)"
     return functions.expr(text).alias(field.physical_name)

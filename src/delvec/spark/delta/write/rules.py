@@ -11,6 +11,7 @@ from pyspark.sql import functions
 from pyspark.sql import types as spark_types
 
 from delvec.delta.schema.expressions import GENERATION, constraints, invariants, names_in
+from delvec.delta.schema.partition_values import HIVE_NULL
 from delvec.delta.schema.types import CHAR_TYPE, ArrayType, MapType, StructType
 from delvec.identifiers import quote
 from delvec.spark import jvm
@@ -40,6 +41,7 @@ def rules_of(spark: SparkSession, metadata: Metadata) -> list[Rule]:
     """Return all rules of a table, over its columns by their logical names."""
     return [
         *_not_null(metadata.schema),
+        *_null_texts(metadata),
         *_lengths(spark, metadata.schema),
         *_generated(metadata.schema),
         *_expressions(metadata),
@@ -62,6 +64,22 @@ def _not_null(schema: StructType) -> Iterator[Rule]:
             holds,
             violation(
                 f"NOT NULL {name}", f"column {name} takes no NULL", {path[0]: _column(path[0])}
+            ),
+        )
+
+
+def _null_texts(metadata: Metadata) -> Iterator[Rule]:
+    """Yield a condition for each partition column in which a string would be stored as null."""
+    for field in metadata.partition_fields:
+        if field.nullable or str(field.type) not in ("string", "binary"):
+            continue
+        text = _column(field.name).cast("string")
+        yield Rule(
+            functions.coalesce(~text.isin("", HIVE_NULL), functions.lit(True)),
+            violation(
+                f"NOT NULL {field.name}",
+                f"partition column {field.name} takes no NULL, and this string is stored as one",
+                {field.name: text},
             ),
         )
 
