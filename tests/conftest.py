@@ -57,6 +57,7 @@ INTERPRETED = (
     "tests/spark/delta/write/test_implicit_casts",
     "tests/spark/delta/write/test_self_reading_sources",
     "tests/spark/delta/write/test_partition_overwrite",
+    "tests/spark/delta/write/test_type_widening",
 )
 
 

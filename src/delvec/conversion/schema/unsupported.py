@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from delvec.delta.schema.type_widening import TYPE_CHANGES
 from delvec.delta.schema.walk import children, primitives, walk
 from delvec.errors import UnsupportedFeatureError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["convertible_schema"]
 
-_TYPE_CHANGES: Final = "delta.typeChanges"
 _COLLATIONS: Final = "__COLLATIONS"
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
@@ -91,7 +91,7 @@ def _require_plain(field: Field, path: str, table: str) -> None:
 
 def _require_promotable(field: Field, path: str, table: str) -> None:
     """Refuse columns whose type was widened in a way that Iceberg's readers do not support."""
-    changes = field.metadata.get(_TYPE_CHANGES) or ()
+    changes = field.metadata.get(TYPE_CHANGES) or ()
     if isinstance(changes, str):
         changes = json.loads(changes)
     for change in changes:

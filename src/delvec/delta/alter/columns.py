@@ -17,9 +17,10 @@ from delvec.delta.schema.expressions import (
     invariants,
     names_in,
 )
-from delvec.delta.schema.properties import STATS_COLUMNS
+from delvec.delta.schema.properties import ENABLE_TYPE_WIDENING, STATS_COLUMNS
+from delvec.delta.schema.type_widening import TYPE_CHANGES, can_widen, with_type_changes
 from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
-from delvec.delta.schema.walk import change_struct, map_fields, resolve
+from delvec.delta.schema.walk import change_struct, map_fields, resolve, walk
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import split_path
 
@@ -111,10 +112,42 @@ def drop_column(
 def evolve_schema(state: TableState, incoming: StructType) -> TableState:
     """Add the columns and fields that only incoming rows have, at the end and nullable.
 
+    Types become those of incoming rows where the table has type widening enabled and they are
+    wider. Else they stay, and writing casts the values or refuses to.
+
     Raises:
-        InvalidArgumentError: A column has a type of another kind in the table.
+        InvalidArgumentError: A column has a type of another kind in the table, or an expression
+            of the table names one that would be widened.
     """
-    return _finished(state, _merged(state.schema, incoming, ""))
+    widens = state.metadata.is_on(ENABLE_TYPE_WIDENING) and (
+        "typeWidening" in state.protocol.supported
+    )
+    schema = _merged(state.schema, incoming, "", widens=widens)
+    if widens:
+        _require_unnamed(state, schema)
+    return _finished(state, schema)
+
+
+def _require_unnamed(state: TableState, schema: StructType) -> None:
+    """Refuse to widen a column that a constraint or a generation expression names."""
+    before = dict(_type_changes(state.schema))
+    for path, changes in _type_changes(schema):
+        if changes == before.get(path):
+            continue
+        words = {name for name in path if name not in ("element", "key", "value")}
+        for holder, expression in _expressions(state):
+            if words <= names_in(expression) and STATS_COLUMNS not in holder:
+                raise InvalidArgumentError(
+                    f"column {'.'.join(path)} cannot be widened: {holder} names it: {expression}",
+                    hint="cast its values to the type of the column",
+                )
+
+
+def _type_changes(schema: StructType) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Yield the fields whose type was widened: their path in lower case, and what is recorded."""
+    for path in walk(schema):
+        if TYPE_CHANGES in path[-1].metadata:
+            yield tuple(each.name.lower() for each in path), path[-1].metadata[TYPE_CHANGES]
 
 
 def _finished(state: TableState, schema: StructType) -> TableState:
@@ -198,35 +231,36 @@ def _expressions(state: TableState) -> Iterator[tuple[str, str]]:
         yield f"property {STATS_COLUMNS}", state.metadata.configuration[STATS_COLUMNS]
 
 
-def _merged(have: StructType, incoming: StructType, prefix: str) -> StructType:
+def _merged(have: StructType, incoming: StructType, prefix: str, *, widens: bool) -> StructType:
     by_name = {field.name.lower(): field for field in have.fields}
     fields = dict(by_name)
     for field in incoming.fields:
         key, path = field.name.lower(), f"{prefix}{field.name}"
-        fields[key] = (
-            replace(by_name[key], type=_merged_type(by_name[key].type, field.type, path))
-            if key in by_name
-            else _nullable(field)
-        )
+        if key not in by_name:
+            fields[key] = _nullable(field)
+            continue
+        old = by_name[key]
+        kind = _merged_type(old.type, field.type, path, widens=widens)
+        fields[key] = with_type_changes(old, replace(old, type=kind))
     return StructType(tuple(fields.values()))
 
 
-def _merged_type(have: DataType, incoming: DataType, path: str) -> DataType:
+def _merged_type(have: DataType, incoming: DataType, path: str, *, widens: bool) -> DataType:
+    inner = partial(_merged_type, widens=widens)
     if isinstance(have, StructType) and isinstance(incoming, StructType):
-        return _merged(have, incoming, f"{path}.")
+        return _merged(have, incoming, f"{path}.", widens=widens)
     if isinstance(have, ArrayType) and isinstance(incoming, ArrayType):
-        element = _merged_type(have.element, incoming.element, f"{path}.element")
-        return replace(have, element=element)
+        return replace(have, element=inner(have.element, incoming.element, f"{path}.element"))
     if isinstance(have, MapType) and isinstance(incoming, MapType):
         return replace(
             have,
-            key=_merged_type(have.key, incoming.key, f"{path}.key"),
-            value=_merged_type(have.value, incoming.value, f"{path}.value"),
+            key=inner(have.key, incoming.key, f"{path}.key"),
+            value=inner(have.value, incoming.value, f"{path}.value"),
         )
-    if isinstance(incoming, PrimitiveType) and (
-        isinstance(have, PrimitiveType) or incoming.name == "void"
-    ):
-        return have  # writing casts the values to it, or refuses to
+    if isinstance(incoming, PrimitiveType) and incoming.name == "void":
+        return have
+    if isinstance(have, PrimitiveType) and isinstance(incoming, PrimitiveType):
+        return incoming if widens and can_widen(have, incoming) else have
     raise InvalidArgumentError(
         f"column {path} is {have} in the table and {incoming} in the rows",
         hint=f"cast it to {have}",
