@@ -49,6 +49,7 @@ INTERPRETED = (
     "tests/spark/delta/test_symlink_manifest",
     "tests/spark/delta/scan/test_change_feed",
     "tests/spark/delta/write/test_bad_writes",
+    "tests/spark/delta/write/test_bound_columns",
     "tests/spark/delta/write/test_clause_values",
     "tests/spark/delta/write/test_concurrent_writes",
     "tests/spark/delta/write/test_conform_rows",
@@ -56,6 +57,7 @@ INTERPRETED = (
     "tests/spark/delta/write/test_feature_writes",
     "tests/spark/delta/write/test_implicit_casts",
     "tests/spark/delta/write/test_self_reading_sources",
+    "tests/spark/delta/write/test_names_by_case",
     "tests/spark/delta/write/test_partition_overwrite",
     "tests/spark/delta/write/test_type_widening",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ class TableHandle:
     spark: SparkSession | None = None
     _latest: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
     _lock: Any = field(default_factory=Lock, repr=False, compare=False)
+    # The columns of the last DataFrames that `to_df` returned, for conditions made of them.
+    _given: deque[Any] = field(default_factory=lambda: deque(maxlen=64), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse anything but a storage, such as the path of a table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from delvec.calls import explained_calls
@@ -10,7 +10,7 @@ from delvec.delta.table.arguments import require_condition, require_values
 from delvec.delta.write.options import WriteOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
@@ -42,6 +42,7 @@ class MergeBuilder:
     aliases: tuple[str, str]
     merge_schema: bool = False
     clauses: tuple[Clause, ...] = ()
+    _by_name: Callable[[Any], Any] = field(default=lambda value: value, repr=False)
 
     def when_matched_update(self, set: Values, condition: Condition = None) -> MergeBuilder:  # noqa: A002
         """Set columns of a row of the table that matches a row of the source."""
@@ -128,5 +129,6 @@ class MergeBuilder:
         require_condition(call, condition)
         if values is not None:
             require_values(call, values, condition)
-        clause = Clause(when, action, condition, values)
+            values = {name: self._by_name(value) for name, value in values.items()}
+        clause = Clause(when, action, self._by_name(condition), values)
         return replace(self, clauses=(*self.clauses, clause))

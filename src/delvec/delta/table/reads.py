@@ -163,6 +163,7 @@ class TableReads(TableHandle):
             columns: The same as `.select(*columns)`, but `_file` and `_pos` are allowed too: the
                 full path of a row's file, and the row's position in it.
         """
+        from delvec.spark.delta.scan.bound_columns import attributes_of  # noqa: PLC0415
         from delvec.spark.delta.scan.conditions import predicate_of  # noqa: PLC0415
         from delvec.spark.delta.scan.scan import scan  # noqa: PLC0415
         from delvec.spark.failures import explained  # noqa: PLC0415
@@ -172,7 +173,9 @@ class TableReads(TableHandle):
         snapshot = self.snapshot(version, timestamp)
         follows = version is None and timestamp is None
         if where is None:
-            return scan(session, snapshot, columns, follows=follows)
+            df = scan(session, snapshot, columns, follows=follows)
+            self._given.append(attributes_of(df))
+            return df
         # The condition may look at columns that are not wanted.
         own = snapshot.metadata.schema.names
         added = [name for name in columns or () if name not in own and name in ADDED_COLUMNS]
@@ -180,6 +183,7 @@ class TableReads(TableHandle):
             predicate = predicate_of(session, snapshot.metadata.schema, where)
             files = snapshot.files.prune(predicate, self.time_zone)
             found = scan(session, snapshot, [*own, *added], files, follows=follows).where(where)
+            self._given.append(attributes_of(found))
             return found if columns is None else found.select(*map(quote, columns))
 
     def to_batches(

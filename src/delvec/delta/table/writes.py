@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from delvec.calls import explained_calls
@@ -92,7 +93,7 @@ class TableWrites(TableHandle):
             )
         by_partition = partitions == "dynamic"
         evolution = "replace" if replace_schema else "merge" if merge_schema else "none"
-        prepare = overwrite(df, where, evolution, by_partition=by_partition)  # type: ignore[arg-type]
+        prepare = overwrite(df, self._by_name(where), evolution, by_partition=by_partition)  # type: ignore[arg-type]
         return self.run("WRITE", prepare, options)
 
     def delete(
@@ -120,7 +121,7 @@ class TableWrites(TableHandle):
         from delvec.spark.delta.write.delete import delete  # noqa: PLC0415
 
         require_condition("delete", where)
-        return self.run("DELETE", delete(where, rewrite_ratio), options)
+        return self.run("DELETE", delete(self._by_name(where), rewrite_ratio), options)
 
     def update(
         self,
@@ -147,7 +148,22 @@ class TableWrites(TableHandle):
 
         require_values("update", set, where)
         require_condition("update", where)
-        return self.run("UPDATE", update(set, where, rewrite_ratio), options)
+        values = {name: self._by_name(value) for name, value in set.items()}
+        return self.run("UPDATE", update(values, self._by_name(where), rewrite_ratio), options)
+
+    def _by_name(
+        self,
+        value: Any,  # noqa: ANN401
+        target_alias: str | None = None,
+        source: tuple[str, DataFrame] | None = None,
+    ) -> Any:  # noqa: ANN401
+        """Return a condition or value in which columns of DataFrames are resolved by name."""
+        if self.spark is None:
+            return value
+        from delvec.spark.delta.scan.bound_columns import by_name  # noqa: PLC0415
+
+        known = [] if source is None else [source]
+        return by_name(self.spark, value, (target_alias, self._given), known)
 
     def merge(
         self,
@@ -175,4 +191,6 @@ class TableWrites(TableHandle):
         require_condition("merge", on)
         if source_alias.lower() == target_alias.lower():
             raise InvalidArgumentError(f"both sides of a merge are called {source_alias!r}")
-        return MergeBuilder(self, source, on, (target_alias, source_alias), merge_schema)
+        aliases = (target_alias, source_alias)
+        by_name = partial(self._by_name, target_alias=target_alias, source=(source_alias, source))
+        return MergeBuilder(self, source, by_name(on), aliases, merge_schema, _by_name=by_name)

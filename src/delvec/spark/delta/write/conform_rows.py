@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import DataType, Field
     from delvec.spark.delta.write.rules import Rule
 
-__all__ = ["Conversion", "Lacking", "Missing", "checked", "conform", "default_of", "guarded"]
+__all__ = [
+    "Conversion",
+    "Lacking",
+    "Missing",
+    "checked",
+    "conform",
+    "default_of",
+    "guarded",
+    "refuse_twins",
+]
 
 # A column of the table that the rows lack gets its default, its generation expression or NULL, or
 # the rows are refused.
@@ -135,11 +144,16 @@ def _by_name(df: DataFrame, keep: Sequence[str]) -> dict[str, spark_types.Struct
     """Return the columns of rows by their names in lower case."""
     kept = set(keep)
     columns = [field for field in df.schema.fields if field.name not in kept]
-    _refuse_twins([field.name for field in columns], "the rows")
+    refuse_twins([field.name for field in columns], "the rows")
     return {field.name.lower(): field for field in columns}
 
 
-def _refuse_twins(names: Sequence[str], where: str) -> None:
+def refuse_twins(names: Sequence[str], where: str) -> None:
+    """Refuse columns whose names differ in case only.
+
+    Raises:
+        InvalidArgumentError: It names them.
+    """
     counts = Counter(name.lower() for name in names)
     twins = [name for name in names if counts[name.lower()] > 1]
     if twins:
@@ -291,7 +305,7 @@ class Conversion:
         path: str,
         old: Column | None,
     ) -> Column:
-        _refuse_twins([field.name for field in have.fields], f"fields of {path}")
+        refuse_twins([field.name for field in have.fields], f"fields of {path}")
         given = {field.name.lower(): field for field in have.fields}
         _refuse_unknown(given, list(wanted.names), path)
         self._require_all(given, wanted, path)

@@ -25,7 +25,7 @@ from delvec.spark.delta.write.clauses import (
     path_of,
     require_row_wise,
 )
-from delvec.spark.delta.write.conform_rows import Conversion
+from delvec.spark.delta.write.conform_rows import Conversion, refuse_twins
 from delvec.spark.delta.write.evolution import assigned_fields
 from delvec.spark.delta.write.join_keys import join_keys, key_ranges
 from delvec.spark.delta.write.projection import CLAUSE, clause_number, new_values
@@ -115,6 +115,7 @@ class MergePlan:
         """Expand "all columns": those of the source under the names of the target's."""
         if clause.action == "delete" or clause.values is not None:
             return clause
+        refuse_twins(self._request.source.columns, "the rows of the source")
         have = {name.lower(): name for name in self._request.source.columns if name != SOURCE_ROW}
         schema = self.metadata.schema
         missing = [name for name in schema.names if name.lower() not in have]
