@@ -33,7 +33,7 @@ __all__ = ["FEATURES", "Feature", "Writing", "feature_name", "implied_by"]
 # What delvec does when a table has the feature and has it switched on:
 #   handled      delvec writes as the feature demands
 #   append_only  rows are added, and never changed or removed
-#   identity     identity values are not generated: nothing is inserted
+#   identity     values of identity columns are generated, and never updated
 #   no_vectors   neither data files nor vectors are written
 #   no_files     no data files are written; vectors are
 #   moved        nothing is written at all
@@ -115,7 +115,7 @@ FEATURES: Final = {
         Feature(
             "identityColumns",
             for_readers=False,
-            advice="insert with delta-spark; deletes, and updates of other columns, work here",
+            advice="update other columns only, or delete the rows and insert new ones",
             writing="identity",
             versions=(1, 6),
         ),

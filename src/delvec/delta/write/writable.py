@@ -29,7 +29,6 @@ def require_writable(
     operation: Operation,
     *,
     columns_set: Collection[str] = (),
-    inserts: bool = True,
     rewrites: bool = False,
 ) -> None:
     """Refuse an operation on a table with a feature in use that delvec does not write.
@@ -38,7 +37,6 @@ def require_writable(
         snapshot: The version that the operation starts from.
         operation: The operation.
         columns_set: The columns that an update, or the updates of a merge, set.
-        inserts: Whether a merge may insert rows.
         rewrites: Whether a delete may rewrite files; it always may where vectors are off.
 
     Raises:
@@ -48,7 +46,6 @@ def require_writable(
     writes_files = operation in _WRITING_FILES or (
         operation == "delete" and (rewrites or not _vectors_are_on(snapshot))
     )
-    inserts = operation in ("append", "overwrite") or (operation == "merge" and inserts)
     touched = {name.lower() for name in columns_set}
     for feature in FEATURES.values():
         if not _is_in_use(feature, snapshot):
@@ -56,7 +53,7 @@ def require_writable(
         refused = {
             "handled": not feature.is_read,
             "append_only": operation in _REMOVING,
-            "identity": inserts or bool(touched & _identity_columns(snapshot)),
+            "identity": bool(touched & _identity_columns(snapshot)),
             "no_vectors": writes_files or operation == "delete",
             "no_files": writes_files,
             "moved": True,
@@ -134,7 +131,7 @@ def _identity_columns(snapshot: Snapshot) -> frozenset[str]:
 def _refusal(snapshot: Snapshot, name: str, what: str, feature: Feature) -> UnsupportedFeatureError:
     reasons = {
         "append_only": "the table is append-only",
-        "identity": "delvec does not generate values of identity columns",
+        "identity": "values of identity columns cannot be updated",
         "moved": "the table has moved",
     }
     reason = reasons.get(feature.writing, "delvec does not write what it requires")

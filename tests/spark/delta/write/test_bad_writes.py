@@ -32,7 +32,7 @@ from tests.delta.write.write_checks import before_commit, deletion, files_below,
 from tests.marks import slow_but
 from tests.repository import ROOT
 from tests.spark.delta.readers import settings_of
-from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
+from tests.spark.delta.spark_tables import as_delta_spark_reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -287,24 +287,6 @@ def test_a_table_that_only_grows_is_not_changed(
             acts[operation]()
         assert caught.value.hint == "set delta.appendOnly to false"
         assert str(path) in caught.value.message
-
-
-@pytest.mark.spark
-def test_identity_columns_get_no_values_of_ours(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    create(spark, path, "id LONG GENERATED ALWAYS AS IDENTITY, n INT")
-    sql(spark, path, "INSERT INTO {T} (n) VALUES (1), (2)")
-    table = DeltaTable.for_path(spark, path)
-    with nothing_happens(path):
-        acts: list[Callable[[], object]] = [
-            lambda: table.append(one(spark, "5L AS id", "1 AS n")),
-            lambda: table.update({"id": "id + 1"}),
-            lambda: table.overwrite(one(spark, "1 AS n")),
-        ]
-        for act in acts:
-            with pytest.raises(UnsupportedFeatureError, match="identity"):
-                act()
-    assert table.update({"n": "n + 1"}, "n = 1").rows_updated == 1
 
 
 @pytest.mark.spark

@@ -76,9 +76,7 @@ CASES: dict[str, Case] = {
     "not null": Case(", n INT NOT NULL", ", 1 n"),
     "generatedColumns": Case(", twice BIGINT GENERATED ALWAYS AS (id * 2)"),
     "allowColumnDefaults": Case(", n INT DEFAULT 42", "", supported("allowColumnDefaults")),
-    "identityColumns": Case(
-        ", n BIGINT GENERATED ALWAYS AS IDENTITY", refused=frozenset({"append", "merge"})
-    ),
+    "identityColumns": Case(", n BIGINT GENERATED ALWAYS AS IDENTITY"),
     "changeDataFeed": Case(properties={"delta.enableChangeDataFeed": "true"}),
     "rowTracking": Case(properties={"delta.enableRowTracking": "true"}),
     "inCommitTimestamp": Case(properties={"delta.enableInCommitTimestamps": "true"}),

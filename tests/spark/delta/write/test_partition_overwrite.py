@@ -111,7 +111,7 @@ def test_what_cannot_be_asked_for_together(spark: SparkSession, table: Path) -> 
     before = folder(table)
     for options in ({"where": "p = 'a'"}, {"replace_schema": True}):
         with pytest.raises(InvalidArgumentError, match="replace"):
-            t.overwrite(rows, partitions="dynamic", **options)  # type: ignore[arg-type]
+            t.overwrite(rows, partitions="dynamic", **options)
     with pytest.raises(InvalidArgumentError, match="partitions='p'"):
         t.overwrite(rows, partitions="p")  # type: ignore[arg-type]
     assert folder(table) == before

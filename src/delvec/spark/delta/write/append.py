@@ -25,6 +25,12 @@ from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import store_change_rows
 from delvec.spark.delta.write.conform_rows import checked, conform, guarded
 from delvec.spark.delta.write.delete import prepare_delete
+from delvec.spark.delta.write.identity_values import (
+    missing_identities,
+    require_insertable,
+    with_identity_values,
+    with_next_value,
+)
 from delvec.spark.delta.write.physical_columns import partition_string
 from delvec.spark.delta.write.rewrite import store_rows
 from delvec.spark.delta.write.rules import Rule
@@ -39,7 +45,6 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.transaction import Attempt
     from delvec.spark.delta.write.data_files import WrittenFiles
 
@@ -53,14 +58,15 @@ def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
 
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot
-        with attempt.phase("plan"):
-            require_writable(snapshot, "append")
-            depend_on_source(attempt, df)
-            state = _state(snapshot, df, evolution)
-            rows = _rows(attempt, state.metadata, df)
-        if attempt.options.dry_run:
-            return Outcome(Change("WRITE"), {"rows_inserted": rows.count()})
-        written = store_rows(attempt, state, rows)
+        with ExitStack() as stack:
+            with attempt.phase("plan"):
+                require_writable(snapshot, "append")
+                depend_on_source(attempt, df)
+                state = _state(snapshot, df, evolution)
+                rows, state = _rows(attempt, state, df, stack)
+            if attempt.options.dry_run:
+                return Outcome(Change("WRITE"), {"rows_inserted": rows.count()})
+            written = store_rows(attempt, state, rows)
         change = _change(attempt, state, written, "Append", {})
         is_nothing = not written.adds and change.metadata is None
         return Outcome(None if is_nothing else change, {"rows_inserted": written.rows})
@@ -86,20 +92,21 @@ def overwrite(
         require_writable(attempt.snapshot, "overwrite")
         depend_on_source(attempt, df)
         state = _state(attempt.snapshot, df, evolution)
-        # A table without partition columns is one partition.
-        if by_partition and state.metadata.partition_columns:
-            return _replace_partitions(attempt, state, df)
-        if where is None:
-            return _replace_all(attempt, state, df)
-        return _replace_where(attempt, state, df, where)
+        with ExitStack() as stack:
+            rows, state = _rows(attempt, state, df, stack)
+            # A table without partition columns is one partition.
+            if by_partition and state.metadata.partition_columns:
+                return _replace_partitions(attempt, state, rows)
+            if where is None:
+                return _replace_all(attempt, state, rows)
+            return _replace_where(attempt, state, rows, where)
 
     return prepare
 
 
-def _replace_all(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
+def _replace_all(attempt: Attempt, state: TableState, rows: DataFrame) -> Outcome:
     snapshot = attempt.snapshot
     with attempt.phase("plan"):
-        rows = _rows(attempt, state.metadata, df)
         removed = tuple(snapshot.files.entries())
         gone, notes = _live_rows(snapshot.files)
     if attempt.options.dry_run:
@@ -114,11 +121,10 @@ def _replace_all(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
     return Outcome(change, {"rows_inserted": written.rows, "rows_deleted": gone}, notes)
 
 
-def _replace_partitions(attempt: Attempt, state: TableState, df: DataFrame) -> Outcome:
+def _replace_partitions(attempt: Attempt, state: TableState, rows: DataFrame) -> Outcome:
     """Replace the partitions that the new rows are in."""
     files, fields = attempt.snapshot.files, state.metadata.partition_fields
     zone = time_zone(attempt.spark)
-    rows = _rows(attempt, state.metadata, df)
     if attempt.options.dry_run:
         found = rows.groupBy(*map(partition_string, fields)).count().collect()
         inserted = sum(row["count"] for row in found)
@@ -157,11 +163,10 @@ def _live_rows(files: FileSet) -> tuple[int, tuple[str, ...]]:
 
 
 def _replace_where(
-    attempt: Attempt, state: TableState, df: DataFrame, where: str | Column
+    attempt: Attempt, state: TableState, rows: DataFrame, where: str | Column
 ) -> Outcome:
     text = sql_of(where)
     with ExitStack() as stack:
-        rows = _rows(attempt, state.metadata, df)
         rule = Rule(
             functions.coalesce(_condition(where), functions.lit(False)),
             violation("replace where", f"a row to write does not satisfy {text}", {}),
@@ -214,9 +219,22 @@ def _state(snapshot: Snapshot, df: DataFrame, evolution: Evolution) -> TableStat
     return replace_definition(state, incoming, state.metadata.partition_columns)
 
 
-def _rows(attempt: Attempt, metadata: Metadata, df: DataFrame) -> DataFrame:
-    rows = conform(attempt.spark, metadata, df)
-    return checked(attempt.spark, attempt.storage.root, metadata, rows)
+def _rows(
+    attempt: Attempt, state: TableState, df: DataFrame, stack: ExitStack
+) -> tuple[DataFrame, TableState]:
+    """Return the rows to write, staged as long as `stack` is open if ids were generated for them.
+
+    These ids are in the state of the table that is returned.
+    """
+    require_insertable(state.schema, df.columns)
+    rows = conform(attempt.spark, state.metadata, df)
+    missing = missing_identities(state.schema, df.columns)
+    if missing and attempt.options.dry_run:
+        rows = with_next_value(state.schema, rows, missing)
+    elif missing:
+        rows = stack.enter_context(staged(rows))
+        rows, state = with_identity_values(state, rows, dict.fromkeys(missing))
+    return checked(attempt.spark, attempt.storage.root, state.metadata, rows), state
 
 
 def _change(

@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, functions
 
 from delvec.delta.schema.expressions import GENERATION
+from delvec.delta.schema.identity import identity_fields
 from delvec.delta.schema.types import StructType
 from delvec.delta.schema.walk import resolve
 from delvec.errors import InvalidArgumentError
@@ -234,8 +235,8 @@ def assigned(
 ) -> Assigned:
     """Resolve the columns that a clause assigns; `a.b` is a field of the struct `a`.
 
-    The value `DEFAULT` is the column's default, NULL without one, and what a generated column is
-    generated from.
+    The value `DEFAULT` is the column's default, NULL without one; values of generated columns, and
+    of identity columns of new rows, are generated.
 
     Args:
         clause: The clause.
@@ -259,9 +260,10 @@ def assigned(
                 raise InvalidArgumentError(
                     f"{name} has no default of its own", hint=f"give {path[0]} the value DEFAULT"
                 )
-            if GENERATION in schema.field(path[0]).metadata:
+            field = schema.field(path[0])
+            if GENERATION in field.metadata or (old is None and field in identity_fields(schema)):
                 continue
-            column = default_of(schema.field(path[0]))
+            column = default_of(field)
         if len(path) > 1:
             if old is None:
                 raise InvalidArgumentError(

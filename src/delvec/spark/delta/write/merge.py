@@ -30,6 +30,7 @@ from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import old_and_new, store_change_rows
 from delvec.spark.delta.write.conform_rows import checked
 from delvec.spark.delta.write.file_outcomes import Found, find_outcomes
+from delvec.spark.delta.write.identity_values import with_identity_values
 from delvec.spark.delta.write.merge_plan import MergePlan
 from delvec.spark.delta.write.projection import CLAUSE
 from delvec.spark.delta.write.rewrite import count_kept, store_rows
@@ -79,7 +80,7 @@ class _Merge:
         with attempt.phase("plan"):
             attempt.depend_on(self._request.reads)
             columns = {name for each in plan.changes for name in each.values}
-            require_writable(snapshot, "merge", columns_set=columns, inserts=bool(plan.inserts))
+            require_writable(snapshot, "merge", columns_set=columns)
             ranges = plan.source_ranges()
             predicate = Always() if plan.by_source else ranges.predicate
             targets = targets_of(snapshot, predicate, time_zone(attempt.spark))
@@ -101,12 +102,16 @@ class _Merge:
             inserted = plan.inserted_rows(changed, ranges.rows)
             if inserted is not None:
                 depend_on_source(attempt, inserted)
+            state = plan.state
+            if inserted is not None and plan.missing_ids and not attempt.options.dry_run:
+                inserted = stages.enter_context(staged(inserted))
+                inserted, state = with_identity_values(state, inserted, plan.missing_ids)
             if inserted is not None and plan.has_feed:
                 inserted = stages.enter_context(staged(inserted))
             written, copied = self._written(files, changed, inserted, found, ranges.rows)
             counts = self._counts(found, inserted, written, copied)
             any_rows = any(counts[name] for name in _ROWS)
-            evolves = plan.metadata is not snapshot.metadata
+            evolves = state.metadata != snapshot.metadata
             if not any_rows and not evolves:
                 return Outcome(None, figures)
             feed = plan.has_feed and any_rows
@@ -121,8 +126,8 @@ class _Merge:
             removed=found.outcomes.removed,
             added=written.adds if written else (),
             change_files=change_files,
-            protocol=plan.state.protocol if evolves else None,
-            metadata=plan.metadata if evolves else None,
+            protocol=state.protocol if evolves else None,
+            metadata=state.metadata if evolves else None,
             transaction=attempt.options.transaction,
             user_metadata=attempt.options.commit_metadata,
         )

@@ -27,6 +27,7 @@ from delvec.spark.delta.write.clauses import (
 )
 from delvec.spark.delta.write.conform_rows import Conversion, refuse_twins
 from delvec.spark.delta.write.evolution import assigned_fields
+from delvec.spark.delta.write.identity_values import missing_identities, require_insertable
 from delvec.spark.delta.write.join_keys import join_keys, key_ranges
 from delvec.spark.delta.write.projection import CLAUSE, clause_number, new_values
 from delvec.spark.delta.write.rewrite import kept_rows, placed_rows
@@ -73,6 +74,8 @@ class MergePlan:
         self._numbers = {id(clause): place for place, clause in enumerate(request.clauses, 1)}
         self.matched = self._assigned("matched")
         self.inserts = self._assigned("not_matched")
+        for each in self.inserts:
+            require_insertable(self.metadata.schema, each.values)
         self.by_source = self._assigned("not_matched_by_source")
         self.has_feed = has_change_feed(self.metadata)
         self.source = request.source.alias(self._source_alias)
@@ -81,6 +84,15 @@ class MergePlan:
     def changes(self) -> list[Assigned]:
         """The clauses that change rows of the target."""
         return [*self.matched, *self.by_source]
+
+    @property
+    def missing_ids(self) -> dict[str, Column]:
+        """The identity columns that inserts give no value, with a condition for their rows."""
+        found: dict[str, list[int]] = {}
+        for each in self.inserts:
+            for name in missing_identities(self.metadata.schema, each.values):
+                found.setdefault(name, []).append(each.number)
+        return {name: functions.col(CLAUSE).isin(numbers) for name, numbers in found.items()}
 
     def _evolved(self) -> TableState:
         state = TableState.of(self._snapshot)
