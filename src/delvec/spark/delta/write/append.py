@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions
 
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     Evolution = Literal["none", "merge", "replace"]
 
 __all__ = ["append", "overwrite"]
+
+_COUNT: Final = "__delvec_count"
 
 
 def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
@@ -126,8 +128,9 @@ def _replace_partitions(attempt: Attempt, state: TableState, rows: DataFrame) ->
     files, fields = attempt.snapshot.files, state.metadata.partition_fields
     zone = time_zone(attempt.spark)
     if attempt.options.dry_run:
-        found = rows.groupBy(*map(partition_string, fields)).count().collect()
-        inserted = sum(row["count"] for row in found)
+        counted = functions.count("*").alias(_COUNT)
+        found = rows.groupBy(*map(partition_string, fields)).agg(counted).collect()
+        inserted = sum(row[_COUNT] for row in found)
         entries = [row.asDict() for row in found]
         change = Change("WRITE")
     else:
