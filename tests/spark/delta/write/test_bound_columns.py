@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,6 @@ from tests.delta.write.write_checks import before_commit
 from tests.spark.delta.write.judge import folder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -72,7 +71,7 @@ def test_both_sides_of_a_merge(spark: SparkSession, table: DeltaTable) -> None:
 
 def test_columns_of_other_dataframes_are_refused(spark: SparkSession, table: DeltaTable) -> None:
     df = table.to_df()
-    before = folder(table.storage.root)  # type: ignore[arg-type]
+    before = folder(Path(table.storage.root))
     same = DeltaTable.for_path(spark, table.storage.root).to_df()
     for alien in (
         spark.range(3)["id"],
@@ -83,4 +82,4 @@ def test_columns_of_other_dataframes_are_refused(spark: SparkSession, table: Del
             table.delete(alien == 1)
         with pytest.raises(InvalidArgumentError, match="bound to a DataFrame"):
             table.update({"v": alien})
-    assert folder(table.storage.root) == before  # type: ignore[arg-type]
+    assert folder(Path(table.storage.root)) == before

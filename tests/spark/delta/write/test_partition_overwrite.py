@@ -170,7 +170,7 @@ def test_hives_name_for_null_in_the_log(spark: SparkSession, tmp_path: Path, rea
 def test_a_string_that_is_stored_as_null_is_null_for_the_rules(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    schema = StructType().add("id", "int").add("p", "string", nullable=False)
+    schema = StructType().add("id", "integer").add("p", "string", nullable=False)
     t = DeltaTable.create(spark, tmp_path / "t", schema, partition_by=["p"])
     for text in ("", NULL):
         with pytest.raises(ConstraintError, match="stored as one"):

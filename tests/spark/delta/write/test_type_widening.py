@@ -140,5 +140,5 @@ def test_what_is_not_widened(spark: SparkSession, tmp_path: Path) -> None:
     on.add_constraint("small", "c < 10")
     with pytest.raises(InvalidArgumentError, match="constraint small names it"):
         on.append(spark.sql("SELECT 1L AS c"), merge_schema=True)
-    on.append(spark.sql("SELECT 1L AS g"), merge_schema=True)
+    on.append(spark.sql("SELECT 1 AS c, 1L AS g"), merge_schema=True)
     assert str(on.schema.field("g").type) == "long"

@@ -49,11 +49,13 @@ def by_name(
     """
     if not isinstance(value, Column) or not hasattr(value, "_jc"):
         return value
-    utils = jvm.view_of(spark).org.apache.spark.sql.classic.ExpressionUtils
-    expression = utils.expression(value._jc)  # noqa: SLF001
+    classic = jvm.view_of(spark).org.apache.spark.sql.classic
+    converter = getattr(getattr(classic, "ColumnNodeToExpressionConverter$"), "MODULE$")
+    column: Any = value._jc  # noqa: SLF001
+    expression = converter.apply(column.node())
     known = [table, *((alias, [attributes_of(df)]) for alias, df in others)]
     rebuilt = _Rebuilding(spark, known).rebuilt(expression)
-    return value if rebuilt is None else type(value)(utils.column(rebuilt))
+    return value if rebuilt is None else type(value)(classic.ExpressionUtils.column(rebuilt))
 
 
 class _Rebuilding:
