@@ -13,6 +13,7 @@ from delvec.delta.alter.replace import replace_definition
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
+from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.parse import parse_schema
 from delvec.delta.write.change import Change, ReadSet
 from delvec.delta.write.partitions import Partitions
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.transaction import Attempt
     from delvec.spark.delta.write.data_files import WrittenFiles
 
@@ -98,6 +100,7 @@ def overwrite(
             rows, state = _rows(attempt, state, df, stack)
             # A table without partition columns is one partition.
             if by_partition and state.metadata.partition_columns:
+                _require_partition_columns(state.metadata, df)
                 return _replace_partitions(attempt, state, rows)
             if where is None:
                 return _replace_all(attempt, state, rows)
@@ -152,6 +155,21 @@ def _replace_partitions(attempt: Attempt, state: TableState, rows: DataFrame) ->
         reads=ReadSet(partitions.predicate, time_zone=zone),
     )
     return Outcome(change, figures, notes)
+
+
+def _require_partition_columns(metadata: Metadata, df: DataFrame) -> None:
+    given = {name.lower() for name in df.columns}
+    missing = [
+        field.name
+        for field in metadata.partition_fields
+        if field.name.lower() not in given and GENERATION not in field.metadata
+    ]
+    if missing:
+        raise InvalidArgumentError(
+            f"the rows lack the partition column {', '.join(missing)}, and so do not say which"
+            " partitions they replace",
+            hint="give every partition column a value",
+        )
 
 
 def _live_rows(files: FileSet) -> tuple[int, tuple[str, ...]]:
