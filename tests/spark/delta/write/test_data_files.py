@@ -261,7 +261,7 @@ def test_a_footer_that_cannot_be_read_leaves_nothing(
     def broken(*_: object) -> None:
         raise OSError("disk gone")
 
-    monkeypatch.setattr("delvec.spark.delta.write.data_files.read_footer", broken)
+    monkeypatch.setattr("delvec.spark.delta.write.data_files.read_parquet_footer", broken)
     with pytest.raises(OSError, match="disk gone"):
         write_rows(spark, storage, metadata, numbers(spark, 3), tight_bounds=True)
     assert left_in(tmp_path / "t") == []
