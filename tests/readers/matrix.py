@@ -76,9 +76,11 @@ def _read(table: Converted, reader: str, folder: Path) -> Seen:
 
 
 def _message(output: str, code: int) -> str:
-    """Take the last exception of a traceback, without the names of files."""
-    lines = [line for line in output.splitlines() if re.match(r"[\w.]*(Error|Exception)\b", line)]
-    last = lines[-1] if lines else f"exit code {code}"
+    """Take the last exception of a traceback, or the first cause of Java's, without file names."""
+    lines = output.splitlines()
+    causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    last = (causes or errors or [f"exit code {code}"])[-1]
     return re.sub(r"(file:)?/[^\s'\",:;]+", "…", last)[:140].strip()
 
 
