@@ -16,6 +16,7 @@ import click
 
 import delvec
 from delvec.cli import main
+from delvec.conversion.clean_report import CleanReport
 from delvec.conversion.plan import ConversionPlan
 from delvec.conversion.report import ConversionReport
 from delvec.delta.table import TableDetail
@@ -94,6 +95,7 @@ def public_api() -> str:
     for result in (
         ConversionPlan,
         ConversionReport,
+        CleanReport,
         MergeBuilder,
         ReadReport,
         TableDetail,

@@ -53,6 +53,7 @@ ROOMS = (
     "conversion.copies",
     "conversion.planning",
     "conversion.apply",
+    "conversion.cleaning",
     "conversion",
     "cli",
 )

@@ -28,6 +28,7 @@ from delvec._version import __version__
 
 if TYPE_CHECKING:
     from delvec import errors, storage, vector
+    from delvec.conversion.clean_target import clean_target
     from delvec.conversion.convert import convert, plan_conversion
     from delvec.delta.table import DeltaTable
     from delvec.errors import DelvecError
@@ -40,6 +41,7 @@ __all__ = [
     "DeltaTable",
     "DelvecError",
     "__version__",
+    "clean_target",
     "configure",
     "convert",
     "errors",
@@ -54,6 +56,7 @@ _HOMES = {
     "Bitmap": "delvec.vector",
     "DeltaTable": "delvec.delta.table",
     "DelvecError": "delvec.errors",
+    "clean_target": "delvec.conversion.clean_target",
     "configure": "delvec.spark.session.session",
     "convert": "delvec.conversion.convert",
     "explain": "delvec.spark.delta.scan.explain",

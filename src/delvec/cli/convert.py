@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import dry_run, limit_option, pairs, storage_options
+from delvec.cli.options import catalog_options, dry_run, limit_option, storage_options
 from delvec.cli.spark_tables import opened, show_report
 from delvec.conversion.options import ConversionOptions
 
@@ -84,43 +84,6 @@ def _choices(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def _catalog(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the target's catalog; the function gets them as `iceberg`."""
-
-    @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-        found = {name: kwargs.pop(name) for name in ("warehouse", "catalog", "conf", "packages")}
-        function(*args, iceberg=found, **kwargs)
-
-    decorated: Callable[..., Any] = run
-    for option in (
-        click.option(
-            "--package",
-            "packages",
-            multiple=True,
-            metavar="COORDINATE",
-            help="A jar that a catalog or store needs, by its Maven coordinate; may be repeated.",
-        ),
-        click.option(
-            "--conf",
-            multiple=True,
-            metavar="KEY=VALUE",
-            callback=pairs,
-            help="A setting of Spark, such as spark.sql.catalog.prod=…; may be repeated.",
-        ),
-        click.option(
-            "--catalog", default="lake", show_default=True, help="The name of that catalog."
-        ),
-        click.option(
-            "--warehouse",
-            metavar="PATH",
-            help="Folder or URI of a catalog of Hadoop type; the folder `warehouse` if absent.",
-        ),
-    ):
-        decorated = option(decorated)
-    return decorated
-
-
 @delvec_command("convert", "the target is as it was, or holds all that was published to it")
 @click.argument("source")
 @click.argument("target")
@@ -142,7 +105,7 @@ def _catalog(function: Callable[..., Any]) -> Callable[..., Any]:
     metavar="SECONDS",
     help=f"How often to look; {_SECONDS:g} if absent.",
 )
-@_catalog
+@catalog_options
 @storage_options
 def command(  # noqa: PLR0913
     output: Output,

@@ -25,6 +25,7 @@ __all__ = ["command", "main"]
 _COMMANDS: Final = {
     "append": "Add rows to a table.",
     "changes": "Show the rows that changed between two versions of a table.",
+    "clean-target": "Expire snapshots of a converted table, and delete files it alone had.",
     "convert": "Bring an Iceberg table to what a Delta table holds.",
     "create": "Make an empty table.",
     "delete": "Delete rows of a table.",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "catalog_options",
     "dry_run",
     "limit_option",
     "pairs",
@@ -114,6 +115,43 @@ def rows_chosen(function: Callable[..., Any]) -> Callable[..., Any]:
 
     run = click.option("--all", "every", is_flag=True, help="All rows of the table.")(run)
     return click.option("--where", metavar="SQL", help="The rows for which this is true.")(run)
+
+
+def catalog_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of an Iceberg table's catalog; the function gets them as `iceberg`."""
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        found = {name: kwargs.pop(name) for name in ("warehouse", "catalog", "conf", "packages")}
+        function(*args, iceberg=found, **kwargs)
+
+    decorated: Callable[..., Any] = run
+    for option in (
+        click.option(
+            "--package",
+            "packages",
+            multiple=True,
+            metavar="COORDINATE",
+            help="A jar that a catalog or store needs, by its Maven coordinate; may be repeated.",
+        ),
+        click.option(
+            "--conf",
+            multiple=True,
+            metavar="KEY=VALUE",
+            callback=pairs,
+            help="A setting of Spark, such as spark.sql.catalog.prod=…; may be repeated.",
+        ),
+        click.option(
+            "--catalog", default="lake", show_default=True, help="The name of that catalog."
+        ),
+        click.option(
+            "--warehouse",
+            metavar="PATH",
+            help="Folder or URI of a catalog of Hadoop type; the folder `warehouse` if absent.",
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated
 
 
 def pairs(

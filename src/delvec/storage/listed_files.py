@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ __all__ = [
     "is_absolute",
     "local_path",
     "open_listed_file",
+    "overlap",
     "require_same_store",
     "spark_path",
     "store_of",
@@ -103,6 +105,19 @@ def store_of(uri: str) -> str:
     ('s3://bucket/x', 'file:///lake')
     """
     return f"{_kind(uri)}://{uri.partition('://')[2] if '://' in uri else uri}".rstrip("/")
+
+
+def overlap(first: str, second: str) -> bool:
+    """Tell whether one of two locations is the other or inside it, also behind symbolic links.
+
+    >>> overlap("s3://bucket/lake/t", "s3a://bucket/lake"), overlap("/lake/t", "/lake/t2")
+    (True, False)
+    """
+    names = []
+    for location in map(local_path, (first, second)):
+        is_local = "://" not in location
+        names.append(f"{store_of(os.path.realpath(location) if is_local else location)}/")
+    return names[0].startswith(names[1]) or names[1].startswith(names[0])
 
 
 def _kind(uri: str) -> str:

@@ -9,7 +9,6 @@ import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -18,6 +17,7 @@ from delvec.conversion.apply.target_properties import published_properties, stag
 from delvec.conversion.apply.verify import verify_counts, verify_rows, verify_total
 from delvec.conversion.planning.progress import TIME_ZONE
 from delvec.conversion.planning.target_layout import own_layout
+from delvec.conversion.planning.target_refs import new_staging_branch, stale_branches
 from delvec.delta.log.checksums import file_count
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, DelvecError, PlanError
@@ -28,7 +28,8 @@ from delvec.spark.conf import time_zone
 from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
 from delvec.storage.counts import RequestCounts
-from delvec.storage.listed_files import local_path, store_of
+from delvec.storage.listed_files import overlap, spark_path
+from delvec.storage.parallel import gather
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
@@ -40,13 +41,12 @@ if TYPE_CHECKING:
     from delvec.conversion.planning.target import Target
     from delvec.delta.log.snapshot import Snapshot
     from delvec.iceberg.client.changes import Prepared, Staged
+    from delvec.storage import Storage
 
 __all__ = ["Figures", "apply_steps"]
 
 _LOG = logging.getLogger("delvec")
-_DAY_MS: Final = 24 * 3600 * 1000
 _PHASES: Final = ("vectors", "stage", "verify", "publish")
-_BRANCH_PREFIX: Final = "delvec-convert-"
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,10 @@ def apply_steps(
             written = write_steps(planned.steps, _first_schema(planned, target), destination)
         with phase("stage"):
             properties = staged_properties(planned, source, target, zone)
-            branch = _BRANCH_PREFIX + uuid4().hex
-            prepared = prepare(opened, branch, written.snapshots, properties)
+            prepared = prepare(opened, new_staging_branch(), written.snapshots, properties)
             staged = _stage(prepared, uncommitted)
+            with _abandoned_on(ConflictError, staged):
+                _require_copies(planned, storage)
     if verify != "none":
         with phase("verify"), _abandoned_on(DelvecError, staged):
             _verify(planned, source, storage.root, staged, verify)
@@ -141,6 +142,26 @@ def _stage(prepared: Prepared, uncommitted: UncommittedFiles) -> Staged:
     except (ConflictError, PlanError):
         uncommitted.discard()
         raise
+
+
+def _require_copies(planned: Planned, storage: Storage) -> None:
+    """Look whether the copies of data files are there: one HEAD for each.
+
+    A copy from earlier that no snapshot referred to may have been deleted by `clean_target` after
+    it was found. Now that a snapshot refers to it, it will not be.
+    """
+    folder = spark_path(storage.root, "").rstrip("/") + "/"
+    for step in planned.steps:
+        added = step.difference.added
+        chosen = pa.array(added[step.copied[added]])
+        paths = step.resolved(storage.root).paths.take(chosen).to_pylist()
+        keys = [path.removeprefix(folder) for path in paths]
+        for key, exists in zip(keys, gather(storage.exists, keys), strict=True):
+            if not exists:
+                raise ConflictError(
+                    f"{storage.uri_of(key)}, the copy of a data file, was deleted meanwhile",
+                    hint="run it again: the file is then copied anew",
+                )
 
 
 @contextmanager
@@ -192,16 +213,9 @@ def _verify(
 
 
 def _stale_branches(staged: Staged) -> list[str]:
-    """Return the branches of conversions that died more than a day ago, before publication."""
+    """Return the branches of dead conversions; by the time of the own snapshot, which is now."""
     metadata = staged.table.metadata
-    now = metadata.snapshots[staged.snapshot_id].timestamp_ms
-    return [
-        name
-        for name, ref in metadata.refs.items()
-        if name.startswith(_BRANCH_PREFIX)
-        and name != staged.branch
-        and metadata.snapshots[ref.snapshot_id].timestamp_ms < now - _DAY_MS
-    ]
+    return stale_branches(metadata, metadata.snapshots[staged.snapshot_id].timestamp_ms)
 
 
 def _require_apart(location: str, source: str) -> None:
@@ -209,8 +223,7 @@ def _require_apart(location: str, source: str) -> None:
 
     VACUUM of the source would remove the target's files; dropping the target, the source's.
     """
-    mine, theirs = (f"{store_of(root)}/" for root in (local_path(location), source))
-    if mine.startswith(theirs) or theirs.startswith(mine):
+    if overlap(location, source):
         raise PlanError(
             f"the target would be at {location}, which overlaps with the source {source}",
             hint="put it elsewhere, by another warehouse or by location=",

@@ -13,6 +13,7 @@ from delvec.conversion.copies.placing import field_ids
 from delvec.conversion.copies.write_copies import write_copies
 from delvec.conversion.planning.progress import snapshot_summary
 from delvec.conversion.planning.target_files import target_paths
+from delvec.conversion.planning.target_refs import version_tag
 from delvec.conversion.schema.metrics import metrics_json
 from delvec.conversion.schema.partition_values import partition_json
 from delvec.conversion.vectors.keys import PLANNED, delete_file_keys
@@ -169,7 +170,7 @@ def _write_step(
         change,
         None if step.schema.is_same_as(schema) else step.schema.to_json(),
         step.schema.last_column_id,
-        f"delta-version-{step.version}" if per_version else None,
+        version_tag(step.version) if per_version else None,
     )
     new_keys = _keys_by_path(step, stored) if per_version and stored is not None else {}
     return _WrittenStep(snapshot, stored, copied, new_keys)

@@ -25,6 +25,7 @@ __all__ = [
     "find_table",
     "iceberg_view",
     "load_table",
+    "parsed",
     "table_name",
 ]
 
@@ -54,12 +55,14 @@ class LoadedTable:
     Attributes:
         handle: Iceberg's own object, for `delvec.iceberg` alone.
         metadata: Its metadata, which later commits do not change.
+        current: The same metadata as Iceberg's own object, for `delvec.iceberg` alone.
     """
 
     spark: SparkSession
     name: TableName
     handle: Any
     metadata: TableMetadata
+    current: Any
 
 
 def table_name(spark: SparkSession, identifier: str) -> TableName:
@@ -153,5 +156,10 @@ def _loaded(spark: SparkSession, name: TableName) -> LoadedTable:
     handle = catalog.loadTable(identifier)
     handle.refresh()  # catalogs cache tables
     current = handle.operations().current()
-    metadata = iceberg_view(spark).TableMetadataParser.toJson(current)
-    return LoadedTable(spark, name, handle, TableMetadata.from_json(metadata))
+    return LoadedTable(spark, name, handle, parsed(spark, current), current)
+
+
+def parsed(spark: SparkSession, metadata: Any) -> TableMetadata:  # noqa: ANN401
+    """Return Iceberg's own metadata object as plain data."""
+    found = iceberg_view(spark).TableMetadataParser.toJson(metadata)
+    return TableMetadata.from_json(found, metadata.metadataFileLocation())

@@ -11,10 +11,17 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import ConflictError
-from delvec.iceberg.client.catalog import catalog_of, find_table, iceberg_view, load_table
+from delvec.iceberg.client.catalog import (
+    catalog_of,
+    find_table,
+    iceberg_view,
+    load_table,
+    parsed,
+)
 from delvec.iceberg.client.changes import NewTable, OpenTransaction, Prepared, Staged
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
 from delvec.iceberg.client.metadata import MAIN
@@ -29,7 +36,17 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable, TableName
     from delvec.iceberg.client.changes import NewSnapshot
 
-__all__ = ["abandon", "begin", "drop", "prepare", "publish", "set_properties", "stage"]
+__all__ = [
+    "abandon",
+    "begin",
+    "drop",
+    "prepare",
+    "publish",
+    "remove",
+    "set_properties",
+    "stage",
+    "without",
+]
 
 _ATTEMPTS: Final = 5
 _UNSORTED: Final = 0  # the id of the sort order that every table has
@@ -250,6 +267,61 @@ def drop(spark: SparkSession, name: TableName) -> None:
     with explained(str(name)):
         catalog, identifier = catalog_of(spark, name)
         catalog.dropTable(identifier, False)
+
+
+def without(table: LoadedTable, snapshot_ids: Iterable[int], refs: Iterable[str]) -> LoadedTable:
+    """Return a table as it would be without some snapshots and refs; nothing is committed.
+
+    Iceberg's own call for this refuses a table with `gc.enabled=false`, whatever is to be deleted.
+    This one changes metadata only; statistics of the snapshots go with them.
+
+    Args:
+        table: The table.
+        snapshot_ids: Snapshots that no remaining ref points to.
+        refs: Branches and tags.
+    """
+    spark = table.spark
+    root, view = jvm.view_of(spark), iceberg_view(spark)
+    with explained(str(table.name)):
+        builder = view.TableMetadata.buildFrom(table.current)
+        for ref in refs:
+            builder = builder.removeRef(ref)
+        # An array makes longs of small numbers as well, which Python's calls would not.
+        longs = jvm.array_of(spark, root.long, tuple(snapshot_ids))
+        boxed = view.relocated.com.google.common.primitives.Longs.asList(longs)
+        ids = root.java.util.HashSet(boxed)
+        changed = builder.removeSnapshots(ids).build()
+        return replace(table, current=changed, metadata=parsed(spark, changed))
+
+
+def remove(table: LoadedTable, wanted: LoadedTable) -> LoadedTable:
+    """Commit what `without` returned, on the very metadata that it was made from; delete no file.
+
+    Args:
+        table: The table as it was.
+        wanted: The table as it is to be.
+
+    Returns:
+        The table as its catalog has it afterwards.
+
+    Raises:
+        ConflictError: Somebody else committed meanwhile.
+        CommitStateUnknownError: The commit may have happened or not.
+    """
+    spark, name = table.spark, table.name
+    before, after = table.metadata, wanted.metadata
+    with explained(str(name)):
+        try:
+            table.handle.operations().commit(table.current, wanted.current)
+        except Exception as error:
+            if not is_commit_state_unknown(error):
+                raise
+            found = load_table(spark, name).metadata
+            gone = before.snapshots.keys() - after.snapshots, before.refs.keys() - after.refs
+            if gone[0] & found.snapshots.keys() or gone[1] & found.refs.keys():
+                raise
+        spark.catalog.refreshTable(str(name))
+    return load_table(spark, name)
 
 
 def _creation(spark: SparkSession, name: TableName, new: NewTable) -> Any:  # noqa: ANN401

@@ -49,10 +49,17 @@ class IcebergSnapshot:
 
 @dataclass(frozen=True)
 class Ref:
-    """A branch or a tag."""
+    """A branch or a tag.
+
+    Attributes:
+        min_snapshots: How many snapshots of the branch are to be kept, if that is set for it.
+        max_age_ms: The age up to which they are to be kept, if that is set for it.
+    """
 
     snapshot_id: int
     is_branch: bool
+    min_snapshots: int | None = None
+    max_age_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,8 @@ class TableMetadata:
         schemas: All schemas by id, those of older snapshots included.
         spec: The default partition spec, in Iceberg's JSON form.
         specs: All partition specs by id.
+        files: The files of metadata that it refers to, itself included: earlier metadata files,
+            manifest lists and statistics. Manifests are named by the manifest lists.
     """
 
     uuid: str
@@ -77,15 +86,26 @@ class TableMetadata:
     specs: Mapping[int, Mapping[str, Any]]
     snapshots: Mapping[int, IcebergSnapshot]
     refs: Mapping[str, Ref]
+    files: frozenset[str] = frozenset()
 
     @classmethod
-    def from_json(cls, metadata: str) -> TableMetadata:
-        """Parse the result of `TableMetadataParser.toJson`."""
+    def from_json(cls, metadata: str, location: str | None = None) -> TableMetadata:
+        """Parse the result of `TableMetadataParser.toJson`.
+
+        Args:
+            metadata: The JSON document.
+            location: The file that holds it; None if it was not committed.
+        """
         value = json.loads(metadata)
         schemas = {schema["schema-id"]: schema for schema in value["schemas"]}
         specs = {spec["spec-id"]: spec for spec in value["partition-specs"]}
         refs = {
-            name: Ref(ref["snapshot-id"], ref["type"] == "branch")
+            name: Ref(
+                ref["snapshot-id"],
+                ref["type"] == "branch",
+                ref.get("min-snapshots-to-keep"),
+                ref.get("max-snapshot-age-ms"),
+            )
             for name, ref in value.get("refs", {}).items()
         }
         return cls(
@@ -100,7 +120,13 @@ class TableMetadata:
             specs,
             {each["snapshot-id"]: _snapshot(each) for each in value.get("snapshots", [])},
             refs,
+            frozenset(_files(value)) | ({location} if location else set()),
         )
+
+    @property
+    def file_names(self) -> set[str]:
+        """The names of `files`, without folders."""
+        return {path.rpartition("/")[2] for path in self.files}
 
     def head(self, ref: str = MAIN) -> IcebergSnapshot | None:
         """Return the snapshot that a ref points to; None if there is no such ref."""
@@ -114,6 +140,17 @@ class TableMetadata:
             yield snapshot
             parent = snapshot.parent_id
             snapshot = None if parent is None else self.snapshots.get(parent)
+
+
+def _files(value: Mapping[str, Any]) -> Iterator[str]:
+    for key, name in (
+        ("metadata-log", "metadata-file"),
+        ("snapshots", "manifest-list"),
+        ("statistics", "statistics-path"),
+        ("partition-statistics", "statistics-path"),
+    ):
+        # Snapshots of format 1 may name their manifests instead of a list.
+        yield from (each[name] for each in value.get(key, []) if name in each)
 
 
 def _snapshot(value: Mapping[str, Any]) -> IcebergSnapshot:

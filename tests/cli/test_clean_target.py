@@ -1,0 +1,65 @@
+"""`delvec clean-target`: what it tells people and programs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+import delvec
+from delvec.cli import main
+from delvec.cli.demo.table import write_orders
+from delvec.cli.exits import ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def run(*arguments: str) -> Result:
+    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
+    return CliRunner().invoke(main, ["clean-target", *arguments], env=environment)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Missing argument 'TARGET'"),
+        (("lake.db.t", "--older-than", "a week"), "neither an age such as 7d"),
+        (("lake.db.t", "--retain-last", "0"), "x>=1"),
+        (("lake.db.t", "--orphan-age", "2026-01-31"), "not an age such as 7d"),
+        (("lake.db.t", "--orphan-age", "23h"), "orphan_age is a timedelta of a day or more"),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_starts(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    result = run(*arguments)
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert message in result.output
+
+
+@pytest.mark.spark
+def test_a_dry_run_shows_what_a_run_then_does(spark: SparkSession, tmp_path: Path) -> None:
+    name, path = "lake.cli.cleaned", tmp_path / "orders"
+    write_orders(str(path))
+    delvec.convert(spark, path, name, history="per-version")
+    shown = run(name, "--older-than", "0s", "--retain-last", "2", "--dry-run", "--limit", "1")
+    assert shown.exit_code == 0, shown.output
+    assert f"{name}: 1 snapshot would expire, 1 file (" in shown.output
+    assert "1 expire, 2 are kept" in shown.output
+    assert "1: delta-version-0" in shown.output
+    assert "manifest list" in shown.output
+    done = json.loads(run(name, "--retain-last", "1", "--json").output)
+    assert (len(done["snapshots"]), done["snapshots_kept"]) == (2, 1)
+    assert done["tags"] == ["delta-version-0", "delta-version-1"]
+    assert len(done["files"]) == done["files_expired"]
+    assert {file["reason"] for file in done["files"]} == {"expired"}
+    again = run(name, "--older-than", "2020-01-31")
+    assert f"{name}: nothing to remove" in again.output
+    missing = run("lake.cli.nothing", "--json")
+    assert missing.exit_code == ExitCode.NOT_FOUND
+    assert spark.table(name).count() == 27_142

@@ -1,0 +1,110 @@
+"""Which files of a target's location are its own, by their names."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from delvec.conversion.cleaning.own_files import kind_of, list_own_files, metadata_of_others
+from delvec.errors import PlanError
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ID = str(UUID(int=7))
+OWN = {
+    "metadata/v12.metadata.json": "metadata file",
+    "metadata/v12.gz.metadata.json": "metadata file",
+    f"metadata/00003-{ID}.metadata.json": "metadata file",
+    f"metadata/{ID}.metadata.json": "metadata file",
+    f"metadata/snap-123-1-{ID}.avro": "manifest list",
+    f"metadata/{ID}-m0.avro": "manifest",
+    f"metadata/optimized-m-{ID}.avro": "manifest",
+    f"metadata/123-{ID}.stats": "statistics file",
+    f"metadata/partition-stats-123-{ID}.parquet": "statistics file",
+    f"data/{ID}-deletes.puffin": "vector file",
+    f"deletion-vectors/{'a' * 32}-{ID}.parquet": "position delete file",
+    f"some/where/{'0' * 32}-{ID}.parquet": "position delete file",
+    f"data/copies/{'b' * 40}.parquet": "copied data file",
+    f"data/day=1/00000-5-{ID}-0-00001.parquet": "data file",
+    f"data/00000-5-{ID}-00001-deletes.puffin": "data file",
+    f"data/.delvec-staged-{'c' * 32}": "temporary file",
+    f"data/copies/.{'b' * 40}.parquet.{'c' * 32}.tmp": "temporary file",
+}
+OTHERS = (
+    "metadata/version-hint.text",
+    "metadata/notes.txt",
+    f"metadata/.snap-123-1-{ID}.avro.crc",
+    f"data/part-00000-{ID}-c000.snappy.parquet",
+    f"data/{ID}.parquet",
+    "data/copies/mine.parquet",
+    f"data/day=1/{ID}-deletes.puffin",
+    f"deletion_vector_{ID}.bin",
+    f"snap-123-1-{ID}.avro",
+    "part-0.parquet",
+)
+
+
+def test_files_are_known_by_names_that_only_iceberg_and_delvec_give() -> None:
+    assert {key: kind_of(key) for key in OWN} == OWN
+    assert {key: kind_of(key) for key in OTHERS} == dict.fromkeys(OTHERS)
+
+
+def test_a_listing_has_own_files_and_counts_others(tmp_path: Path) -> None:
+    storage = Storage.open(tmp_path)
+    assert list_own_files(storage).files.num_rows == 0
+    for key in (*OWN, *OTHERS):
+        storage.write(key, b"x")
+    found = list_own_files(storage)
+    assert (
+        dict(zip(*(found.files[name].to_pylist() for name in ("key", "kind")), strict=True)) == OWN
+    )
+    assert set(found.files["bytes"].to_pylist()) == {1}
+    # Hadoop's pointer and its checksums are neither the one nor the other.
+    assert found.unknown == len(OTHERS) - 2
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "_delta_log/00000000000000000000.json",
+        "data/x/_delta_log/0.json",
+        "x/metadata/v1.metadata.json",
+    ],
+)
+def test_a_table_inside_the_location_is_refused(tmp_path: Path, key: str) -> None:
+    storage = Storage.open(tmp_path)
+    storage.write(key, b"{}")
+    with pytest.raises(PlanError, match="another table inside") as refused:
+        list_own_files(storage)
+    assert refused.value.hint
+
+
+def test_metadata_of_other_tables_is_told_by_its_uuid(tmp_path: Path) -> None:
+    storage = Storage.open(tmp_path)
+    mine, other = (
+        json.dumps({"format-version": 3, "table-uuid": uuid, "x": "y" * 9000}).encode()
+        for uuid in (ID, str(UUID(int=8)))
+    )
+    written = {
+        "mine": mine,
+        "other": other,
+        "mine.gz": gzip.compress(mine),
+        "other.gz": gzip.compress(other),
+        "damaged.gz": gzip.compress(mine)[:12] + b"\xff" * 50,
+        "of format 1": b'{"format-version": 1}',
+        "empty": b"",
+    }
+    for key, data in written.items():
+        storage.write(key, data)
+    assert metadata_of_others(storage, list(written), ID) == [
+        "other",
+        "other.gz",
+        "damaged.gz",
+        "of format 1",
+    ]
