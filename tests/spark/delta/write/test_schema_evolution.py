@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from delvec import DeltaTable
+from delvec.errors import InvalidArgumentError
 from tests.marks import slow_but
 from tests.spark.delta.write.evolution import outcomes
 from tests.spark.delta.write.evolution_cases import CASES, DIFFERENCES
@@ -65,6 +68,23 @@ def test_differences_from_delta_spark_are_those_that_are_meant(
     case, *expected = DIFFERENCES[name]
     found = [None if each.error else each.rows for each in outcomes(spark, folder, case)]
     assert found == expected
+
+
+def test_conditions_depend_on_one_row(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable.create(spark, tmp_path / "t", "k int")
+    source = spark.sql("SELECT 1 k")
+    table.append(source)
+    for sql in ("row_number() OVER (ORDER BY t.k) = 1", "max(t.k) = 1", "explode(array(1)) = 1"):
+        for act in (
+            table.merge(source, f"t.k = s.k AND {sql}").when_matched_delete().execute,
+            table.merge(source, "t.k = s.k").when_matched_delete(sql).execute,
+            table.merge(source, "t.k = s.k").when_matched_update_all(sql).execute,
+            partial(table.update, {"k": 1}, where=sql.replace("t.k", "k")),
+            partial(table.delete, sql.replace("t.k", "k")),
+        ):
+            with pytest.raises(InvalidArgumentError):
+                act()
+    assert table.version == 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import permutations
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.errors import AnalysisException
@@ -215,8 +214,8 @@ def _row_wise(rows: DataFrame, columns: Sequence[Column]) -> Any:  # noqa: ANN40
         for column in columns:
             _row_wise(rows, [column])
     raise InvalidArgumentError(
-        f"a clause computes values from one row alone, and not {sql_of(columns[0])}",
-        hint="window functions, aggregates and generators belong into the source of a merge",
+        f"values and conditions are computed from one row, and {sql_of(columns[0])} is not",
+        hint="window functions, aggregates and generators can be columns of a merge's source",
     )
 
 
@@ -278,14 +277,20 @@ def assigned(
 
 def _refuse_contradictions(given: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse two values for one column, or for a struct and a field of it."""
-    for (one, path), (other, longer) in permutations(given.items(), 2):
-        if longer[: len(path)] == path:
+    names: dict[tuple[str, ...], str] = {}
+    for name, path in given.items():
+        if names.setdefault(path, name) != name:
             raise InvalidArgumentError(
-                f"{one} and {other} are set by one clause, and contradict each other",
-                hint="names that differ in case only are the same: set it once"
-                if path == longer
-                else f"set {one} as a whole, or fields of it only",
+                f"{names[path]} and {name} are one column, and one clause sets both",
+                hint="names that differ in case only are the same: set it once",
             )
+    for name, path in given.items():
+        for whole in (path[:length] for length in range(1, len(path))):
+            if whole in names:
+                raise InvalidArgumentError(
+                    f"one clause sets {names[whole]} and {name}, which is a part of it",
+                    hint=f"set {names[whole]} as a whole, or only fields of it",
+                )
 
 
 def _with_field(base: Column, kind: DataType, path: Sequence[str], value: Column) -> Column:
