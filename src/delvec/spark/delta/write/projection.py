@@ -100,13 +100,22 @@ def new_values(
             return functions.col(_old_name(index))
         return default_of(field)
 
-    new = [
-        _chosen(field, [(each.number, branch(each, index, field)) for each in changing]).alias(
-            field.name
-        )
-        for index, field in enumerate(schema.fields)
-    ]
-    carried = [functions.col(quote(name)) for name in (*kept, CLAUSE)]
+    def new_value(index: int, field: Field) -> Column:
+        kind = spark_type(field.type).simpleString()
+        if (
+            changing
+            and all(_is_carried_over(field, each) for each in changing)
+            and have[_old_name(index)].dataType.simpleString() == kind
+        ):
+            # By functions the same takes some fifty calls into the JVM.
+            numbers = ", ".join(str(each.number) for each in changing)
+            value = f"CASE WHEN {CLAUSE} IN ({numbers}) THEN {_old_name(index)} END"
+            return functions.expr(f"{value} AS {quote(field.name)}")
+        branches = [(each.number, branch(each, index, field)) for each in changing]
+        return _chosen(field, branches).alias(field.name)
+
+    new = [new_value(index, field) for index, field in enumerate(schema.fields)]
+    carried = [quote(name) for name in (*kept, CLAUSE)]
     return _generated(evaluated.select(*new, *carried), schema, changing)
 
 
@@ -125,6 +134,11 @@ def _needs_old(field: Field, each: Assigned) -> bool:
     if field.name in each.values:
         return each.keeps_fields and isinstance(field.type, StructType)
     return GENERATION not in field.metadata
+
+
+def _is_carried_over(field: Field, each: Assigned) -> bool:
+    """Return whether the new value of a column is its old one."""
+    return field.name not in each.values and _needs_old(field, each)
 
 
 def _chosen(field: Field, branches: Sequence[tuple[int, Column | None]]) -> Column:

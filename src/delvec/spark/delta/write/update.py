@@ -145,7 +145,7 @@ class _Update:
         return new_values(
             self._spark,
             self._metadata.schema,
-            rows.select("*", functions.lit(1).alias(CLAUSE)),
+            rows.selectExpr("*", f"1 AS {CLAUSE}"),
             [self._assigned],
             lambda name: functions.col(quote(name)),
             kept,
