@@ -6,6 +6,7 @@ import os
 import time
 from contextlib import contextmanager, nullcontext
 from functools import reduce
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import SparkConf, SparkContext
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "activate",
     "allow_calls_back",
     "array_of",
     "cache",
@@ -45,6 +47,7 @@ __all__ = [
 _LONGEST_WAIT: Final = 10.0
 # The settings that `started` gave the JVM of this process, which keeps them for life.
 _started_here: set[str] = set()
+_compiling = Lock()
 
 
 def is_running() -> bool:
@@ -147,6 +150,18 @@ def view_of(spark: SparkSession) -> Any:  # noqa: ANN401
     return spark._jvm  # noqa: SLF001
 
 
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread, as `createDataFrame` does.
+
+    Spark loads catalogs by the settings of the active session. A thread that has none does not know
+    those of a session.
+    """
+    view, known = view_of(spark), cache(spark)
+    if "sessions" not in known:
+        known["sessions"] = view.org.apache.spark.sql.classic.SparkSession
+    known["sessions"].setActiveSession(session_of(spark))
+
+
 def class_exists(name: str) -> bool:
     """Whether the running JVM can load a class, including those of added packages."""
     jvm: Any = SparkContext._jvm  # noqa: SLF001
@@ -207,12 +222,15 @@ def compiled(spark: SparkSession, name: str, source: str) -> Any:  # noqa: ANN40
     Compiled once for a JVM, in some 0.3 s; executors do not have it.
     """
     view, classes = view_of(spark), cache(spark)
-    if name not in classes:
-        compiler = view.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(view.java.lang.Thread.currentThread().getContextClassLoader())
-        compiler.cook(source)
-        classes[name] = compiler.getClassLoader().loadClass(name)
-    return classes[name]
+    # Py4J knows methods by the name of their class: of two classes of one name, one cannot be used.
+    with _compiling:
+        if name not in classes:
+            compiler = view.org.codehaus.janino.SimpleCompiler()
+            loader = view.java.lang.Thread.currentThread().getContextClassLoader()
+            compiler.setParentClassLoader(loader)
+            compiler.cook(source)
+            classes[name] = compiler.getClassLoader().loadClass(name)
+        return classes[name]
 
 
 def allow_calls_back(spark: SparkSession) -> None:

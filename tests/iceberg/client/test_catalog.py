@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -450,3 +451,22 @@ def test_a_session_without_iceberg_is_told_what_to_add(
     monkeypatch.setattr(catalog, "_LIBRARY", "org.apache.iceberg.Nothing")
     with pytest.raises(MissingDependencyError, match="iceberg-spark-runtime"):
         table_name(spark, "lake.doors.t")
+
+
+def test_a_catalog_is_found_in_any_thread(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark loads a catalog when it is first named, by the settings of the thread's session."""
+    prefix = "spark.sql.catalog.fresh"
+    settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop"}
+    for key, value in {**settings, ".warehouse": str(tmp_path)}.items():
+        spark.conf.set(f"{prefix}{key}", value)
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(table_name, spark, "fresh.db.t").result()
+    assert found == TableName("fresh", ("db",), "t")
+
+
+def test_a_class_is_compiled_once_by_threads_that_need_it_at_once(spark: SparkSession) -> None:
+    """Py4J would call the methods of one class on objects of the other."""
+    source = "package delvec; public class Once { public int one() { return 1; } }"
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda _: jvm.compiled(spark, "delvec.Once", source), range(4)))
+    assert all(each.equals(made[0]) for each in made)

@@ -74,6 +74,7 @@ def table_name(spark: SparkSession, identifier: str) -> TableName:
         UnsupportedFeatureError: The session is a Spark Connect client.
     """
     view = iceberg_view(spark)
+    jvm.activate(spark)
     with explained(identifier):
         found = view.spark.Spark3Util.catalogAndIdentifier(jvm.session_of(spark), identifier)
         parsed = found.identifier()
