@@ -91,6 +91,7 @@ def test_default_stands_alone_and_for_whole_columns(spark: SparkSession, table: 
             t.update({name: value})
 
 
+@pytest.mark.slow
 def test_a_column_called_default_and_generated_columns(spark: SparkSession, tmp_path: Path) -> None:
     columns = "id INT, v INT DEFAULT 7, `default` INT, g INT GENERATED ALWAYS AS (id + 1)"
     path = tmp_path / "t"

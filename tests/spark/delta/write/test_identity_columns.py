@@ -46,11 +46,12 @@ def ids(table: DeltaTable) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("definition", "step"),
     [
         ("ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY -3)", -3),
-        pytest.param("BY DEFAULT AS IDENTITY", 1, marks=pytest.mark.slow),
+        ("BY DEFAULT AS IDENTITY", 1),
     ],
 )
 def test_delvec_and_delta_spark_take_turns(

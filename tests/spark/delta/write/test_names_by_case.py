@@ -31,7 +31,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
-@pytest.mark.parametrize("is_sensitive", [False, True])
+@pytest.mark.parametrize("is_sensitive", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_append_as_delta_spark_does_it(
     spark: SparkSession, table: Path, *, is_sensitive: bool
 ) -> None:

@@ -14,6 +14,7 @@ from delvec.delta.write.partitions import Partitions
 from delvec.errors import ConstraintError, InvalidArgumentError
 from tests.delta import log_files
 from tests.delta.write.write_checks import before_commit
+from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import READERS, read
 from tests.spark.delta.write.judge import folder, judged
@@ -145,7 +146,7 @@ def test_partitions_are_compared_by_their_values() -> None:
     assert len(Partitions.of(metadata, "UTC", entries).values) == 3
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", slow_but({"to_df"}, READERS))
 def test_hives_name_for_null_in_the_log(spark: SparkSession, tmp_path: Path, reader: str) -> None:
     # delta-spark reads it as null but in columns of strings.
     path = tmp_path / "t"
