@@ -11,6 +11,7 @@ from zlib import crc32
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from delvec import DeltaTable
 from delvec.errors import DelvecError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from delvec.delta.table.merge import MergeBuilder
 
@@ -94,7 +96,11 @@ class Update:
 
 @dataclass(frozen=True)
 class Append:
-    """An append of the source by name, as delta-spark's `writeTo(...).append()`."""
+    """An append of the source by name, as delta-spark's `writeTo(...).append()`.
+
+    That sets missing fields of structs to NULL, with and without evolution. delvec does so with it
+    only, and else refuses them as delta-spark's `INSERT` does, UPDATE and MERGE.
+    """
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,8 @@ def _judged(spark: SparkSession, path: Path, case: Case) -> Outcome:
     source, statement = case.source.frame(spark), case.statement
     try:
         if isinstance(statement, Append):
+            if not case.evolve and _lacks_fields(source.schema, case.target.frame(spark).schema):
+                return Outcome(error="fields are missing")
             writer = source.writeTo(f"delta.`{path}`")
             writer.option("mergeSchema", str(case.evolve).lower()).append()
         elif isinstance(statement, Update):
@@ -169,6 +177,26 @@ def _judged(spark: SparkSession, path: Path, case: Case) -> Outcome:
     except (PySparkException, Py4JError) as error:
         return Outcome(error=str(error).splitlines()[0])
     return _written(spark, path)
+
+
+def _lacks_fields(have: DataType, wanted: DataType, *, columns: bool = True) -> bool:
+    """Tell whether a struct in `have` lacks a field of that in `wanted`; columns may be missing."""
+    match have, wanted:
+        case StructType(), StructType():
+            given = {field.name.lower(): field.dataType for field in have.fields}
+            return any(
+                _lacks_fields(given[name], field.dataType, columns=False)
+                if (name := field.name.lower()) in given
+                else not columns
+                for field in wanted.fields
+            )
+        case ArrayType(), ArrayType():
+            return _lacks_fields(have.elementType, wanted.elementType, columns=False)
+        case MapType(), MapType():
+            return _lacks_fields(have.keyType, wanted.keyType, columns=False) or _lacks_fields(
+                have.valueType, wanted.valueType, columns=False
+            )
+    return False
 
 
 def _tried(spark: SparkSession, path: Path, case: Case) -> Outcome:

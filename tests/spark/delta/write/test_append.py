@@ -35,7 +35,7 @@ def ids(table: DeltaTable) -> list[int]:
 
 def test_columns_are_found_by_name(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable.create(spark, tmp_path / "t", "id long, s struct<a: int, b: string>, v int")
-    rows = spark.sql("SELECT 7S V, named_struct('B', 'x') S, 1 ID")
+    rows = spark.sql("SELECT 7S V, named_struct('B', 'x', 'A', int(NULL)) S, 1 ID")
     report = table.append(rows, commit_metadata="first rows", txn_app_id="loader", txn_version=3)
     assert (report.version, report.rows_inserted) == (1, 1)
     assert list(map(repr, table.to_df().collect())) == ["Row(id=1, s=Row(a=None, b='x'), v=7)"]
@@ -47,7 +47,13 @@ def test_columns_are_found_by_name(spark: SparkSession, tmp_path: Path) -> None:
     before = folder(tmp_path / "t")
     assert table.append(spark.range(3), dry_run=True).rows_inserted == 3
     assert table.append(spark.range(0)).version is None
-    for wrong in ("SELECT 1 id, 2 other", "SELECT 'x' v", "SELECT 1 v, 2 V", "SELECT 1L << 40 v"):
+    for wrong in (
+        "SELECT 1 id, 2 other",
+        "SELECT 'x' v",
+        "SELECT 1 v, 2 V",
+        "SELECT 1L << 40 v",
+        "SELECT named_struct('a', 1) s",
+    ):
         with pytest.raises(DelvecError):
             table.append(spark.sql(wrong))
     assert folder(tmp_path / "t") == before

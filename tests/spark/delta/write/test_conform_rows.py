@@ -99,7 +99,7 @@ class TestConformed:
             "select array(named_struct('x', 3), null) as a, map(1, named_struct('z', 2)) as m"
             " union all select null, null"
         )
-        out = [tuple(row) for row in conform(session, meta, df).collect()]
+        out = [tuple(row) for row in conform(session, meta, df, lacking="null").collect()]
         assert [(x, y) for x, y in [out[0][0][0]]] == [(3, None)]
         assert out[0][0][1] is None
         assert out[0][1]["1"]["z"] == 2.0

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.transaction import Attempt
+    from delvec.spark.delta.write.conform_rows import Lacking
     from delvec.spark.delta.write.data_files import WrittenFiles
 
     Evolution = Literal["none", "merge", "replace"]
@@ -67,7 +68,7 @@ def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
                 require_writable(snapshot, "append")
                 depend_on_source(attempt, df)
                 state = _state(snapshot, df, evolution)
-                rows, state = _rows(attempt, state, df, stack)
+                rows, state = _rows(attempt, state, df, evolution, stack)
             if attempt.options.dry_run:
                 return Outcome(Change("WRITE"), {"rows_inserted": rows.count()})
             written = store_rows(attempt, state, rows)
@@ -97,7 +98,7 @@ def overwrite(
         depend_on_source(attempt, df)
         state = _state(attempt.snapshot, df, evolution)
         with ExitStack() as stack:
-            rows, state = _rows(attempt, state, df, stack)
+            rows, state = _rows(attempt, state, df, evolution, stack)
             # A table without partition columns is one partition.
             if by_partition and state.metadata.partition_columns:
                 _require_partition_columns(state.metadata, df)
@@ -241,14 +242,15 @@ def _state(snapshot: Snapshot, df: DataFrame, evolution: Evolution) -> TableStat
 
 
 def _rows(
-    attempt: Attempt, state: TableState, df: DataFrame, stack: ExitStack
+    attempt: Attempt, state: TableState, df: DataFrame, evolution: Evolution, stack: ExitStack
 ) -> tuple[DataFrame, TableState]:
     """Return the rows to write, staged as long as `stack` is open if ids were generated for them.
 
     These ids are in the state of the table that is returned.
     """
     require_insertable(state.schema, df.columns)
-    rows = conform(attempt.spark, state.metadata, df)
+    lacking: Lacking = "refuse" if evolution == "none" else "null"
+    rows = conform(attempt.spark, state.metadata, df, lacking=lacking)
     missing = missing_identities(state.schema, df.columns)
     if missing and attempt.options.dry_run:
         rows = with_next_value(state.schema, rows, missing)

@@ -62,6 +62,7 @@ def conform(
     df: DataFrame,
     *,
     missing: Missing = "default",
+    lacking: Lacking = "refuse",
     keep: Sequence[str] = (),
 ) -> DataFrame:
     """Return rows with the table's columns: its names, order and types, struct fields included.
@@ -75,6 +76,7 @@ def conform(
         metadata: The table's.
         df: The rows.
         missing: What to do about columns that the rows lack.
+        lacking: What to do about fields that a struct of the rows lacks.
         keep: Columns that are not the table's, carried along after its own.
 
     Raises:
@@ -92,7 +94,7 @@ def conform(
         )
     if not absent and _is_same(df, fields, keep):
         return df
-    conversion = Conversion(spark)
+    conversion = Conversion(spark, lacking=lacking)
     columns = [
         conversion.column(given[field.name.lower()], field)
         for field in fields
@@ -215,7 +217,7 @@ class Conversion:
     """
 
     def __init__(
-        self, spark: SparkSession, casts: Casts = "assignment", lacking: Lacking = "null"
+        self, spark: SparkSession, casts: Casts = "assignment", lacking: Lacking = "refuse"
     ) -> None:
         self._view = jvm.view_of(spark)
         self._rule, self._lacking = _RULES[casts], lacking
@@ -336,7 +338,8 @@ class Conversion:
             raise InvalidArgumentError(
                 f"column {path} is {spark_type(wanted).simpleString()}, and the new values lack"
                 f" its field {', '.join(missing)}",
-                hint="give every field a value; in a merge, merge_schema=True allows for less",
+                hint="give every field a value; merge, append and overwrite allow for less with"
+                " merge_schema=True",
             )
 
     def _map(self, column: Column, have: spark_types.MapType, wanted: MapType, path: str) -> Column:
