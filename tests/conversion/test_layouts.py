@@ -11,11 +11,13 @@ import pyarrow as pa
 import pytest
 
 import delvec
+from delvec import DeltaTable
 from delvec.errors import UnsupportedFeatureError
 from delvec.vector import Bitmap, Descriptor, z85
 from delvec.vector.frame import encode_frame
+from tests.conversion.targets import ids
 from tests.delta import log_files
-from tests.delta.builder import TableBuilder
+from tests.delta.builder import TableBuilder, small_table
 from tests.interop.conversion_targets import TARGETS, check_equal
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
@@ -277,6 +279,21 @@ def test_a_layout_reads_the_same_in_iceberg(spark: SparkSession, tmp_path: Path,
                 delvec.convert(spark, path, target, **TARGETS[conversion].choices)
             continue
         check_equal(spark, path, target, TARGETS[conversion], copy_files=name in COPIED)
+
+
+def test_a_warehouse_whose_name_looks_escaped(spark: SparkSession, tmp_path: Path) -> None:
+    """Iceberg's locations are not escaped, unlike paths in the log of Delta."""
+    small_table(tmp_path / "source")
+    settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop"}
+    for key, value in {**settings, ".warehouse": f"file:{tmp_path}/a%20b c"}.items():
+        spark.conf.set(f"spark.sql.catalog.escaped{key}", value)
+    live = DeltaTable.for_path(None, tmp_path / "source").to_arrow()["id"].to_pylist()
+    for version in (2, 3):
+        target = f"escaped.db.t{version}"
+        delvec.convert(spark, tmp_path / "source", target, format_version=version, verify="rows")
+        assert ids(spark, target) == sorted(live)
+        assert list((tmp_path / "a%20b c" / "db" / f"t{version}").glob("d*/*.p*"))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a%20b c", "source"]
 
 
 @pytest.mark.slow

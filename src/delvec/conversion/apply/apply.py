@@ -28,7 +28,7 @@ from delvec.spark.conf import time_zone
 from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
 from delvec.storage.counts import RequestCounts
-from delvec.storage.listed_files import overlap, spark_path
+from delvec.storage.listed_files import local_path, overlap, spark_path
 from delvec.storage.parallel import gather
 from delvec.storage.uncommitted import UncommittedFiles
 
@@ -94,7 +94,7 @@ def apply_steps(
         spec_id = None if spec is None else spec["spec-id"]
         opened = begin(target.spark, target.name, base, spec_id)
         _require_apart(opened.location, source.table)
-        storage = open_storage(target.spark, opened.location)
+        storage = open_storage(target.spark, local_path(opened.location))
     zone = target.properties.get(TIME_ZONE) or time_zone(target.spark)
     with UncommittedFiles(storage) as uncommitted:
         with phase("vectors"):

@@ -13,6 +13,7 @@ from delvec.conversion.planning.target_files import NO_FILES, list_target_files,
 from delvec.conversion.vectors.known_ids import stored_ids
 from delvec.errors import PlanError
 from delvec.spark.storage import open_storage
+from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,7 @@ class Target:
         """The location of a table that exists."""
         if self.table is None:
             raise AssertionError("the target does not exist")
-        return open_storage(self.spark, self.table.metadata.location)
+        return open_storage(self.spark, local_path(self.table.metadata.location))
 
     @property
     def location(self) -> str | None:
