@@ -30,7 +30,9 @@ def _wait(*_: Any) -> Any:  # noqa: ANN401
 def _wait_for_job() -> None:
     while True:
         context = SparkContext._active_spark_context
-        if context is not None and context.statusTracker().getActiveStageIds():
+        # It is known before it is complete: its Java half comes last.
+        started = context is not None and getattr(context, "_jsc", None) is not None
+        if context is not None and started and context.statusTracker().getActiveStageIds():
             print("ready", flush=True)  # noqa: T201
             return
         time.sleep(0.05)

@@ -140,6 +140,7 @@ def explained(table: str) -> Iterator[None]:
         InvalidArgumentError: An expression, a column or a value is wrong.
         StorageError: The disk is full, a file is gone, or writing is not permitted.
         EngineError: Any other failure.
+        KeyboardInterrupt: Ctrl-C ended the block.
     """
     try:
         with _quiet():
@@ -147,6 +148,8 @@ def explained(table: str) -> Iterator[None]:
     except DelvecError:
         raise
     except (PySparkException, Py4JError) as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
         raise _translated(error, str(error), table) from error
     except ConnectionError as error:
         raise EngineError(
@@ -184,6 +187,13 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         inside.depth -= 1
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C was the cause: PySpark cancels jobs, and reports these as failed."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _translated(error: Exception, message: str, table: str) -> DelvecError:

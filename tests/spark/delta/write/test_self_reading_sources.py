@@ -435,6 +435,10 @@ def test_racing_processes_that_add_one_lose_no_update(tmp_path: Path, write: str
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-    done = sum(int(process.communicate("\n", timeout=600)[0]) for process in processes)
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    done = sum(int(process.communicate(timeout=600)[0]) for process in processes)
     assert read_counter(path) == [1 + done]
     assert done < ROUNDS, "some were told"
