@@ -157,7 +157,7 @@ class MergePlan:
         column = functions.col(reference)
         if had == wanted:
             return column
-        return Conversion(self._spark).value(column, spark_type(had), wanted, name)
+        return Conversion(self._spark, lacking="null").value(column, spark_type(had), wanted, name)
 
     def source_ranges(self) -> KeyRanges:
         """Run one job over the source: its rows, and the range of each key that it joins by."""
