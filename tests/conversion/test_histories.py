@@ -41,6 +41,7 @@ def test_a_target_inside_its_source_is_refused_in_any_spelling(location: str) ->
     _require_apart("s3://b/wh/target", "s3a://b/wh/t")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_new_column_survives_a_conversion_that_was_not_published(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +125,7 @@ def test_a_history_of_other_partitions_is_refused_and_the_newest_version_is_not(
     assert same(spark, path, target)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_history_of_files_that_are_copied_and_marked_again(
     spark: SparkSession, tmp_path: Path
