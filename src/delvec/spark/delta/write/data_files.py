@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WrittenFiles", "write_change_rows", "write_rows"]
 
+# What Java's URIs leave as it is in a path, besides letters, digits and what is not ASCII.
+_UNESCAPED: Final = "/=-_.!~*'():@&+$,;"
+
 _CHANGES: Final = "_change_data"
 # The format of the files depends on the table, not on the user's session.
 _FORMAT: Final = {
@@ -234,8 +237,15 @@ def _partition_values(metadata: Metadata, key: str, folder: str) -> dict[str, st
 
 
 def _encoded(key: str) -> str:
-    """Return a path as a URI, as the log has it; Hive's escapes in it are escaped again."""
-    return url_quote(key, safe="/=")
+    """Return a path as a URI, as the log has it; Hive's escapes in it are escaped again.
+
+    delta-spark's VACUUM compares URIs as they are spelt: a live file in a spelling other than
+    Java's seems to be in no version, and is deleted.
+    """
+    return "".join(
+        char if ord(char) > 127 and char.isprintable() else url_quote(char, safe=_UNESCAPED)
+        for char in key
+    )
 
 
 def _fresh_folder(metadata: Metadata) -> str:
