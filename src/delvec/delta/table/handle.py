@@ -6,7 +6,7 @@ import os
 from collections import deque
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delvec.calls import explained_calls
 from delvec.delta.log.commit_times import version_at
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TableHandle"]
 
+# DataFrames whose columns are known: a service may ask for one each second, for years.
+_KEPT: Final = 1000
+
 
 @explained_calls(WriteOptions)
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class TableHandle:
     _latest: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
     _lock: Any = field(default_factory=Lock, repr=False, compare=False)
     # The columns of the last DataFrames that `to_df` returned, for conditions made of them.
-    _given: deque[Any] = field(default_factory=lambda: deque(maxlen=64), repr=False, compare=False)
+    _given: deque[Any] = field(
+        default_factory=lambda: deque(maxlen=_KEPT), repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         """Refuse anything but a storage, such as the path of a table."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delvec.delta.schema.protocol import Protocol
     from delvec.vector import Bitmap, Descriptor
 
-__all__ = ["AppTransaction", "Change", "ReadSet", "SourceRead", "VectorUpdate"]
+__all__ = ["AppTransaction", "Change", "PlainListing", "ReadSet", "SourceRead", "VectorUpdate"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,21 @@ class VectorUpdate:
 
 
 @dataclass(frozen=True)
+class PlainListing:
+    """Files of a table's folder that a source lists by itself, as `spark.read.parquet` does.
+
+    Attributes:
+        table: The table, in the spelling of the other names.
+        roots: The files and folders that it was given.
+        names: The full names of the files that it found there, unescaped.
+    """
+
+    table: str
+    roots: tuple[str, ...]
+    names: frozenset[str]
+
+
+@dataclass(frozen=True)
 class SourceRead:
     """What a source of rows has read of the very table that these are written to.
 
@@ -59,12 +74,16 @@ class SourceRead:
         predicate: Returns which rows it uses, of these files; called if a commit has to be
             compared with it.
         time_zone: The time zone of timestamps that name none.
+        is_fixed: Whether it reads this version for good; else it reads the newest one each time.
+        listing: The files that it reads as plain files, if the log has not told it which.
     """
 
     version: int
     files: FileSet | None = None
     predicate: Callable[[], Predicate] = Always
     time_zone: str = "UTC"
+    is_fixed: bool = True
+    listing: PlainListing | None = None
 
 
 @dataclass(frozen=True)

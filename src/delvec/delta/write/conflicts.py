@@ -142,7 +142,9 @@ def require_same_rows(winner: Winner, read: SourceRead) -> None:
         changed = _matching(added, after, read) | _matching(read.files, before, read)
     if changed:
         what = f"changed rows after the source of this operation had read version {read.version}"
-        raise _conflict(winner, what, sorted(changed), READ_AGAIN)
+        error = _conflict(winner, what, sorted(changed), READ_AGAIN)
+        error.retryable = not read.is_fixed
+        raise error
 
 
 def _matching(files: FileSet, paths: set[str], read: SourceRead) -> set[str]:

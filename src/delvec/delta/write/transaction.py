@@ -15,7 +15,7 @@ from delvec.delta.write.base import Base
 from delvec.delta.write.change import Change
 from delvec.delta.write.commit import commit
 from delvec.delta.write.report import WriteReport
-from delvec.delta.write.source_reads import require_rows_of
+from delvec.delta.write.source_reads import still_read
 from delvec.errors import ConflictError
 from delvec.report.phases import Stopwatch
 from delvec.storage.uncommitted import UncommittedFiles
@@ -76,9 +76,7 @@ class Attempt:
         Raises:
             ConflictError: These rows have changed since.
         """
-        for read in reads:
-            require_rows_of(self.snapshot, read)
-            self.sources.append(read)
+        self.sources += [still_read(self.snapshot, read) for read in reads]
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase, and describe its jobs in the engine's user interface."""

@@ -135,6 +135,20 @@ def by_tasks(spark: SparkSession, path: Path) -> DataFrame:
         spark.conf.unset("spark.delvec.scan.vectorMemory")
 
 
+def run_then_cached(spark: SparkSession, path: Path) -> DataFrame:
+    df = spark.read.format("delta").load(str(path)).select("id", "n")
+    df.collect()
+    df.cache().count()
+    return df
+
+
+def with_space(spark: SparkSession, path: Path) -> DataFrame:
+    """Read behind a link whose name has to be escaped in a URI."""
+    link = path.parent / "a b"
+    link.symlink_to(path)
+    return spark.read.format("delvec").load(link.as_uri())
+
+
 # Read at a version that is chosen when the DataFrame is made.
 FIXED: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
     "to_df": lambda spark, path: DeltaTable.for_path(spark, path).to_df(),
@@ -146,7 +160,9 @@ FIXED: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
     "a cache of delta-spark": lambda spark, path: (
         spark.read.format("delta").load(str(path)).cache()
     ),
+    "a cache of a DataFrame that was run": run_then_cached,
     "format delvec": lambda spark, path: spark.read.format("delvec").load(str(path)),
+    "format delvec by a URI": with_space,
     "the change feed": feed,
     "a symbolic link": lambda spark, path: DeltaTable.for_path(spark, linked(path)).to_df(),
 }
@@ -195,7 +211,9 @@ def append(table: DeltaTable, source: DataFrame) -> WriteReport:
 WRITES = {"merge": merge, "overwrite": overwrite, "append": append}
 
 
-@pytest.mark.parametrize("name", slow_but(set(FIXED) - {"a cache of delta-spark"}, FIXED))
+@pytest.mark.parametrize(
+    "name", slow_but(set(FIXED) - {"a cache of delta-spark", "to_df where"}, FIXED)
+)
 def test_a_source_that_was_read_before_another_commit_is_refused(
     spark_: SparkSession, tmp_path: Path, name: str
 ) -> None:
@@ -212,6 +230,87 @@ def test_a_source_that_was_read_before_another_commit_is_refused(
     assert (read_counter(path), newest_version(path)) == ([2], 2)
     assert not unnamed_files(path)
     source.unpersist()
+
+
+def test_a_cache_that_was_computed_from_an_older_cache_is_refused(
+    spark_: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    older = spark_.read.format("delta").load(str(path)).cache()
+    older.count()
+    add_one(path)
+    source = spark_.read.format("delta").load(str(path)).select("id", "n").cache()
+    assert [row.n for row in source.collect()] == [1], "delta-spark takes the older rows"
+    with pytest.raises(ConflictError, match=r"version 2 .* had read version 1"):
+        overwrite(DeltaTable.for_path(spark_, path), source)
+    source.unpersist()
+    older.unpersist()
+
+
+def test_a_cache_that_is_gone_is_no_conflict(spark_: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    make(path)
+    table = DeltaTable.for_path(spark_, path)
+    source = run_then_cached(spark_, path)
+    table.append(source, dry_run=True)
+    source.unpersist()
+    add_one(path)
+    overwrite(table, source)
+    assert read_counter(path) == [3]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_plain_reads_of_the_files_of_a_table_are_taken_if_they_are_its_rows(
+    spark_: SparkSession, tmp_path: Path, *, cached: bool
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    table = DeltaTable.for_path(spark_, path)
+    source = spark_.read.parquet(str(linked(path)))
+    if cached:
+        source.cache().count()
+    append(table, source)
+    assert read_counter(path) == [1, 2]
+    for write in WRITES.values():
+        with pytest.raises(ConflictError, match="it does not read new files") as caught:
+            write(table, source)
+        assert not caught.value.retryable
+    source.unpersist()
+
+
+def test_plain_reads_of_removed_files_and_of_deleted_rows_are_refused(
+    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    table = DeltaTable.for_path(spark_, path)
+    entry = TableBuilder(path).write_file("two", {"id": [1, 2], "n": [1, 1]})
+    put(path, lambda _: Change("WRITE", added=({**entry, "stats": '{"numRecords": 2}'},)))
+    source = spark_.read.parquet(str(path))
+    before_commit(monkeypatch, lambda: put(path, lambda it: deletion(it, {"two": [1]})))
+    for message in (r"version 3 .* had read version 2", "it reads deleted rows of files .*two"):
+        with pytest.raises(ConflictError, match=message) as caught:
+            overwrite(table, source)
+        assert not caught.value.retryable
+    replace(path, "third", 7)
+    files = spark_.read.parquet(*(str(path / name) for name in ("first", "two", "third")))
+    with pytest.raises(ConflictError, match="it reads removed files"):
+        overwrite(table, files)
+    overwrite(table, files.localCheckpoint())
+    assert read_counter(path) == [2, 2, 2, 8]
+
+
+def test_other_files_in_the_folder_of_a_table_are_no_rows_of_it(
+    spark_: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    spark_.sql("SELECT 5L id, 5L n").write.parquet(str(path / "arrived"))
+    source = spark_.read.parquet(str(path / "arrived"))
+    add_one(path)
+    append(DeltaTable.for_path(spark_, path), source)
+    assert read_counter(path) == [2, 6]
 
 
 def test_a_source_that_python_tasks_read_is_refused_as_well(
@@ -328,6 +427,35 @@ def test_commits_of_rows_that_the_source_does_not_use_are_no_conflict(
     else:
         with pytest.raises(ConflictError, match=r"version 3 .* had read version 2"):
             table.overwrite(source.selectExpr("id", "n + 1 AS n"), "n < 7")
+
+
+def test_rows_that_a_source_uses_are_not_told_by_names_that_columns_have_no_more(
+    spark_: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    mapped = {"delta.columnMapping.mode": "name"}
+    table = DeltaTable.create(spark_, path, "id long, n long, w long", properties=mapped)
+    table.append(spark_.sql("SELECT 1L id, 1L n, 100L w"))
+    source = table.to_df().where("n < 7").selectExpr("id", "n + 1 x", "w n")
+    table.rename_column("n", "x")
+    table.rename_column("w", "n")
+    table.append(spark_.sql("SELECT 2L id, 2L x, 100L n"))
+    with pytest.raises(ConflictError, match=r"version 4 .* had read version 1"):
+        table.overwrite(source, "x < 7")
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2]
+
+
+def test_a_conflict_of_a_fixed_source_is_not_retryable_at_once(
+    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    make(path)
+    table = DeltaTable.for_path(spark_, path)
+    source = table.to_df().selectExpr("id", "n + 1 n")
+    before_commit(monkeypatch, lambda: add_one(path))
+    with pytest.raises(ConflictError) as caught:
+        table.overwrite(source, max_retries=0)
+    assert not caught.value.retryable
 
 
 def test_an_append_of_rows_of_the_table_is_not_blind(spark_: SparkSession, tmp_path: Path) -> None:

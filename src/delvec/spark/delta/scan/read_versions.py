@@ -14,19 +14,21 @@ import os
 import pickle
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from delvec.datasource import DelvecDataSource
 from delvec.datasource.options import FOLLOWS
 from delvec.delta.pruning.predicate import Always, Or
-from delvec.delta.write.change import SourceRead
+from delvec.delta.write.change import PlainListing, SourceRead
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.file_index import find_index
 from delvec.storage.listed_files import local_path, store_of
+from delvec.storage.location import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -58,41 +60,68 @@ def reads_of(df: DataFrame, table: str, newest: Callable[[], int]) -> tuple[Sour
         df: The DataFrame.
         table: The root of the table.
         newest: Returns the newest version. Reads that take the newest version when they run, and
-            reads of files whose version nothing tells, count as this.
+            reads of plain files, whose version nothing tells, count as this.
     """
-    plan: Any = df._jdf.queryExecution().withCachedData()  # noqa: SLF001
-    found = _PlanReads(df, _normal(table)).reads(plan)
-    return tuple(SourceRead(newest()) if read is None else read for read in found)
+    plan: Any = df._jdf.queryExecution().normalized()  # noqa: SLF001
+    # The caches of now: `withCachedData()` has those of the time when the DataFrame was first run.
+    caches = jvm.session_of(df.sparkSession).sharedState().cacheManager()
+    found = _PlanReads(df, _normal(table), newest).reads(caches.useCachedData(plan.clone()))
+    return tuple(found)
 
 
 class _PlanReads:
-    """The reads of one table in a plan; None where that is the newest version."""
+    """The reads of one table in a plan."""
 
-    def __init__(self, df: DataFrame, table: str) -> None:
-        self._df, self._spark, self._table = df, df.sparkSession, table
+    def __init__(self, df: DataFrame, table: str, newest: Callable[[], int]) -> None:
+        self._df, self._spark, self._table, self._newest = df, df.sparkSession, table, newest
 
-    def reads(self, plan: Any, *, cached: bool = False) -> Iterator[SourceRead | None]:  # noqa: ANN401
+    def reads(self, plan: Any, *, cached: bool = False) -> Iterator[SourceRead]:  # noqa: ANN401
         for leaf in _leaves(plan):
             kind = leaf.getClass().getSimpleName()
             if kind == "InMemoryRelation":
-                yield from self.reads(leaf.cacheBuilder().logicalPlan(), cached=True)
+                builder = leaf.cacheBuilder()
+                yield from self.reads(builder.logicalPlan(), cached=True)
+                # It may be computed from another cache, with rows of a still older version.
+                yield from self.reads(builder.cachedPlan(), cached=True)
+            elif kind == "InMemoryTableScanExec":
+                yield from self.reads(leaf.relation(), cached=True)
+            elif kind == "AdaptiveSparkPlanExec":
+                yield from self.reads(leaf.initialPlan(), cached=cached)
             elif kind == "LogicalRelation" and _is_a(leaf.relation(), "HadoopFsRelation"):
                 yield from self._of_files(leaf.relation().location(), cached=cached)
             elif kind == "DataSourceV2Relation":
                 yield from self._of_connector(leaf)
 
-    def _of_files(self, index: Any, *, cached: bool) -> Iterator[SourceRead | None]:  # noqa: ANN401
+    def _of_files(self, index: Any, *, cached: bool) -> Iterator[SourceRead]:  # noqa: ANN401
         name = str(index.getClass().getName())
-        roots = [_normal(str(path.toString())) for path in jvm.items(index.rootPaths())]
+        given = [str(path.toString()) for path in jvm.items(index.rootPaths())]
+        roots = {_normal(each): local_path(each) for each in given}
         if name == _LISTER:
             ours = find_index(str(index.toString()))
             if self._table in roots and (ours is None or ours.follows):
-                yield None if ours is None else self._of_scan(ours, cached=cached)
+                yield self._late() if ours is None else self._of_scan(ours, cached=cached)
         elif name.startswith("org.apache.spark.sql.delta."):
             if self._table in roots:
                 yield from self._of_delta_spark(index, cached=cached)
         elif any(_overlap(root, self._table) for root in roots):
-            yield None
+            names = self._listed(index, roots)
+            yield SourceRead(self._newest(), listing=PlainListing(self._table, tuple(roots), names))
+
+    def _late(self) -> SourceRead:
+        """Return a read of the newest version, whichever that is when the query runs."""
+        return SourceRead(self._newest(), is_fixed=False)
+
+    def _listed(self, index: Any, roots: Mapping[str, str]) -> frozenset[str]:  # noqa: ANN401
+        """Return the full names of the files of an index, by its roots as they are and as given."""
+        sequences = jvm.java_class(self._spark, "scala.collection.immutable.ArraySeq")
+        # One string for all of them: each value of an array would be a call.
+        joined = str(sequences.unsafeWrapArray(index.inputFiles()).mkString("\n"))
+        names = set()
+        for uri in joined.split("\n"):
+            name = local_path(unquote(uri))
+            root = next((each for each in roots if name.startswith(roots[each])), None)
+            names.add(store_of(name) if root is None else root + name[len(roots[root]) :])
+        return frozenset(names)
 
     def _of_scan(self, index: FileIndex, *, cached: bool) -> SourceRead:
         snapshot = index.snapshot
@@ -101,24 +130,20 @@ class _PlanReads:
         predicate = cache(partial(_rows_used, self._df, index))
         return SourceRead(snapshot.version, snapshot.files, predicate, time_zone(self._spark))
 
-    def _of_delta_spark(
-        self,
-        index: Any,  # noqa: ANN401
-        *,
-        cached: bool,
-    ) -> Iterator[SourceRead | None]:
+    def _of_delta_spark(self, index: Any, *, cached: bool) -> Iterator[SourceRead]:  # noqa: ANN401
         if index.getClass().getSimpleName() != "TahoeLogFileIndex":
             yield SourceRead(int(index.version()))  # chosen files of a version
         elif not index.isTimeTravelQuery():
             # The newest version when the query is planned; a cache was planned earlier.
             is_older = cached or self._spark.conf.get(_STALENESS, "0") != "0"
-            yield SourceRead(int(index.snapshotAtAnalysis().version())) if is_older else None
+            version = index.snapshotAtAnalysis().version
+            yield SourceRead(int(version())) if is_older else self._late()
 
-    def _of_connector(self, relation: Any) -> Iterator[SourceRead | None]:  # noqa: ANN401
+    def _of_connector(self, relation: Any) -> Iterator[SourceRead]:  # noqa: ANN401
         table, options = relation.table(), relation.options()
         kind = table.getClass().getSimpleName()
         if kind == "PythonTable" and table.name() == DelvecDataSource.name():
-            if _normal(str(options.get("path"))) == self._table:
+            if _normal(locate(str(options.get("path"))).root) == self._table:
                 yield from map(SourceRead, _versions_of_source(self._spark, table, options))
         elif _is_a(table, "FileTable"):
             yield from self._of_files(table.fileIndex(), cached=False)
