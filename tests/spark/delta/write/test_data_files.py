@@ -19,7 +19,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from delvec import DeltaTable
 from delvec.delta.schema.metadata import Metadata
 from delvec.errors import InvalidArgumentError, PlanError
-from delvec.spark.delta.write.data_files import WrittenFiles, write_change_rows, write_rows
+from delvec.spark import jvm
+from delvec.spark.delta.write.data_files import (
+    WrittenFiles,
+    _encoded,
+    write_change_rows,
+    write_rows,
+)
 from delvec.storage import Storage
 from tests.delta.log_files import commits, live_adds
 from tests.delta.rows import same_rows
@@ -233,6 +239,38 @@ def numbers(spark: SparkSession, count: int) -> DataFrame:
 
 def left_in(path: Path) -> list[str]:
     return sorted(each.name for each in path.iterdir() if each.name != "_delta_log")
+
+
+def test_paths_are_spelt_as_java_spells_them(spark: SparkSession) -> None:
+    """VACUUM of delta-spark deletes live files in another spelling; its own is Java's."""
+    hadoop = jvm.view_of(spark).org.apache.hadoop.fs.Path
+    for plane in range(0, 0x110000, 0x10000):
+        codes = (code for code in range(plane or 1, plane + 0x10000))
+        name = "".join(chr(code) for code in codes if not 0xD800 <= code < 0xE000 and code != 47)
+        assert f"/{_encoded(name)}" == hadoop(f"/{name}").toUri().toString()
+
+
+@pytest.mark.slow
+def test_delta_spark_keeps_files_in_partitions_with_any_characters(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    values = [
+        "plain",
+        "\u00fc &+%",
+        "a\u200db",
+        "\u00ad",
+        "\U0001faea",
+        "\ue000",
+        "\u3000",
+        "\u2028",
+    ]
+    table = DeltaTable.create(spark, tmp_path / "t", "k int, p string", partition_by=["p"])
+    rows = spark.createDataFrame(list(enumerate(values)), "k int, p string")
+    table.append(rows)
+    unchecked = {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
+    with settings_of(spark, unchecked):
+        sql(spark, tmp_path / "t", "VACUUM {T} RETAIN 0 HOURS")
+    assert sorted(table.to_df().collect()) == sorted(rows.collect())
 
 
 def test_no_rows_leave_no_file(spark: SparkSession, tmp_path: Path) -> None:

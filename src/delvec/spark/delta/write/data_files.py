@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import category
 from urllib.parse import quote as url_quote
 from urllib.parse import unquote as url_unquote
 from uuid import uuid4
@@ -45,6 +46,7 @@ __all__ = ["WrittenFiles", "write_change_rows", "write_rows"]
 
 # What Java's URIs leave as it is in a path, besides letters, digits and what is not ASCII.
 _UNESCAPED: Final = "/=-_.!~*'():@&+$,;"
+_ESCAPED: Final = ("Cc", "Zs", "Zl", "Zp")  # of the latter, control characters and all spaces
 
 _CHANGES: Final = "_change_data"
 # The format of the files depends on the table, not on the user's session.
@@ -243,7 +245,9 @@ def _encoded(key: str) -> str:
     Java's seems to be in no version, and is deleted.
     """
     return "".join(
-        char if ord(char) > 127 and char.isprintable() else url_quote(char, safe=_UNESCAPED)
+        char
+        if ord(char) > 127 and category(char) not in _ESCAPED
+        else url_quote(char, safe=_UNESCAPED)
         for char in key
     )
 
