@@ -23,7 +23,6 @@ from delvec.iceberg.client.catalog import load_table, table_name
 from tests.conversion.targets import Killed, before, branches, ids, ids_in_delta, numbered
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.marks import slow_but
-from tests.spark.delta.spark_tables import as_delta_spark_reads, sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -319,50 +318,6 @@ def test_branches_of_dead_conversions_go_after_a_day_with_what_they_hold(
     assert kept == {name for name in there if "metadata.json" not in name}
     delvec.convert(spark, source.table.root, target)
     assert ids(spark, target) == source.rows
-
-
-@pytest.mark.slow
-def test_a_copy_that_a_conversion_uses_again_is_not_lost(
-    spark: SparkSession, tmp_path: Path, target: str
-) -> None:
-    path = tmp_path / "t"
-    mapped = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
-    insert = "INSERT INTO {T} SELECT id, array(1) FROM range(%s, 1, 1)"
-    sql(
-        spark,
-        path,
-        f"CREATE TABLE {{T}} (id LONG, l ARRAY<INT>) USING delta TBLPROPERTIES ({mapped})",
-        insert % "0, 10",
-        insert % "10, 20",
-    )
-    delvec.convert(spark, path, target, copy_files=True)
-    sql(spark, path, "DELETE FROM {T} WHERE id < 10")
-    delvec.convert(spark, path, target, copy_files=True)
-    live = {
-        f"data/copies/{Path(row[0]).name}"
-        for row in spark.sql(f"SELECT file_path FROM {target}.data_files").collect()
-    }
-    [dropped] = {name for name in files_of(spark, target) if "copies/" in name} - live
-    report = delvec.clean_target(spark, target, retain_last=1)
-    assert report.count("expired") > 0
-    assert report.files_young == 1  # the copy
-    assert dropped in files_of(spark, target)
-
-    # The file is live again, its copy is found, and cleaned away before the snapshot is staged.
-    sql(spark, path, "RESTORE TABLE {T} TO VERSION AS OF 2")
-    long_ago = time.time() - 4 * DAY
-    os.utime(location(spark, target) / dropped, (long_ago, long_ago))
-
-    def clean() -> None:
-        assert delvec.clean_target(spark, target).files["kind"].to_pylist() == ["copied data file"]
-
-    with numbered({0: before(clean)}) as calls:
-        delvec.convert(spark, path, target, copy_files=True, verify="rows")
-    assert calls.names[0] == "commit"
-    assert dropped in files_of(spark, target)
-    found = sorted(map(str, spark.table(target).collect()))
-    assert found == sorted(map(str, as_delta_spark_reads(spark, path).collect()))
-    assert branches(spark, target) == {"main"}
 
 
 def test_tables_that_are_not_targets_and_wrong_arguments_are_refused(

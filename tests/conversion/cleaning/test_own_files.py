@@ -31,10 +31,12 @@ OWN = {
     f"deletion-vectors/{'a' * 32}-{ID}.parquet": "position delete file",
     f"some/where/{'0' * 32}-{ID}.parquet": "position delete file",
     f"data/copies/{'b' * 40}.parquet": "copied data file",
+    f"data/copies/{'b' * 40}-{ID}.parquet": "copied data file",
     f"data/day=1/00000-5-{ID}-0-00001.parquet": "data file",
     f"data/00000-5-{ID}-00001-deletes.puffin": "data file",
     f"data/.delvec-staged-{'c' * 32}": "temporary file",
     f"data/copies/.{'b' * 40}.parquet.{'c' * 32}.tmp": "temporary file",
+    f"data/copies/.{'b' * 40}-{ID}.parquet.{'c' * 32}.tmp": "temporary file",
 }
 OTHERS = (
     "metadata/version-hint.text",

@@ -9,12 +9,14 @@ import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 
 from delvec.conversion.apply.step_writer import Destination, write_steps
 from delvec.conversion.apply.target_properties import published_properties, staged_properties
 from delvec.conversion.apply.verify import verify_counts, verify_rows, verify_total
+from delvec.conversion.copies.placing import resolve_paths
 from delvec.conversion.planning.progress import TIME_ZONE
 from delvec.conversion.planning.target_layout import own_layout
 from delvec.conversion.planning.target_refs import new_staging_branch, stale_branches
@@ -28,8 +30,7 @@ from delvec.spark.conf import time_zone
 from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
 from delvec.storage.counts import RequestCounts
-from delvec.storage.listed_files import local_path, overlap, spark_path
-from delvec.storage.parallel import gather
+from delvec.storage.listed_files import local_path, overlap
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from delvec.conversion.planning.target import Target
     from delvec.delta.log.snapshot import Snapshot
     from delvec.iceberg.client.changes import Prepared, Staged
-    from delvec.storage import Storage
 
 __all__ = ["Figures", "apply_steps"]
 
@@ -107,17 +107,16 @@ def apply_steps(
                 opened.spec_id,
                 zone,
                 uncommitted,
+                str(uuid4()),
             )
             written = write_steps(planned.steps, _first_schema(planned, target), destination)
         with phase("stage"):
             properties = staged_properties(planned, source, target, zone)
             prepared = prepare(opened, new_staging_branch(), written.snapshots, properties)
             staged = _stage(prepared, uncommitted)
-            with _abandoned_on(ConflictError, staged):
-                _require_copies(planned, storage)
     if verify != "none":
         with phase("verify"), _abandoned_on(DelvecError, staged):
-            _verify(planned, source, storage.root, staged, verify)
+            _verify(planned, source, destination, staged, verify)
     # After any other failure it is unknown whether it was published.
     with phase("publish"), _abandoned_on(ConflictError, staged):
         publish(staged, published_properties(planned, source, target), _stale_branches(staged))
@@ -142,26 +141,6 @@ def _stage(prepared: Prepared, uncommitted: UncommittedFiles) -> Staged:
     except (ConflictError, PlanError):
         uncommitted.discard()
         raise
-
-
-def _require_copies(planned: Planned, storage: Storage) -> None:
-    """Look whether the copies of data files are there: one HEAD for each.
-
-    A copy from earlier that no snapshot referred to may have been deleted by `clean_target` after
-    it was found. Now that a snapshot refers to it, it will not be.
-    """
-    folder = spark_path(storage.root, "").rstrip("/") + "/"
-    for step in planned.steps:
-        added = step.difference.added
-        chosen = pa.array(added[step.copied[added]])
-        paths = step.resolved(storage.root).paths.take(chosen).to_pylist()
-        keys = [path.removeprefix(folder) for path in paths]
-        for key, exists in zip(keys, gather(storage.exists, keys), strict=True):
-            if not exists:
-                raise ConflictError(
-                    f"{storage.uri_of(key)}, the copy of a data file, was deleted meanwhile",
-                    hint="run it again: the file is then copied anew",
-                )
 
 
 @contextmanager
@@ -197,15 +176,16 @@ def _new_table(planned: Planned, options: ConversionOptions, format_version: int
 
 
 def _verify(
-    planned: Planned, source: Snapshot, location: str, staged: Staged, verify: Verify
+    planned: Planned, source: Snapshot, destination: Destination, staged: Staged, verify: Verify
 ) -> None:
+    location, run = destination.target.root, destination.run
     paths: pa.Array | None = None
     if planned.mode == "incremental":
         compared = [step.paths for step in planned.steps]
         compared += [step.before.paths for step in planned.steps]
-        paths = pa.concat_arrays(compared).unique()
+        paths = resolve_paths(pa.concat_arrays(compared).unique(), location, run)
     if paths is None or len(paths):
-        verify_counts(staged, planned.expected.resolved(location), paths)
+        verify_counts(staged, planned.expected.resolved(location, run), paths)
     verify_total(staged, file_count(source.storage, source.version))
     if verify == "rows":
         table = DeltaTable(source.storage, staged.table.spark)

@@ -23,6 +23,7 @@ from delvec.conversion.vectors.repack import repack
 from delvec.errors import ObjectNotFoundError
 from delvec.iceberg.client.changes import NewSnapshot, RowChange
 from delvec.iceberg.client.file_json import data_file_json, delete_file_json
+from delvec.storage.listed_files import spark_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ class Destination:
         spec_id: The partition spec of added files.
         time_zone: The zone of timestamps in partition values that name none.
         uncommitted: Is told of each file before it is written.
+        run: A new UUID, for the names of copies.
     """
 
     spark: SparkSession
@@ -63,6 +65,7 @@ class Destination:
     spec_id: int
     time_zone: str
     uncommitted: UncommittedFiles
+    run: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +115,8 @@ def write_steps(
     keys: dict[str, str] = {}
     for step in steps:
         with _explained_by_age(step.version, steps[-1].version):
-            result = _write_step(step.resolved(destination.target.root), schema, keys, destination)
+            resolved = step.resolved(destination.target.root, destination.run)
+            result = _write_step(resolved, schema, keys, destination)
         written.append(result)
         keys |= result.keys
         schema = step.schema.to_json()
@@ -186,7 +190,10 @@ def _sizes(
         return sizes, 0
     rows = pa.array(added[chosen])
     shared = target_paths(step.files.root, step.files.paths.take(rows)).to_pylist()
-    pairs = list(zip(shared, step.paths.take(rows).to_pylist(), strict=True))
+    copies = step.paths.take(rows).to_pylist()
+    folder = spark_path(destination.target.root, "").rstrip("/") + "/"
+    destination.uncommitted.add(*(path.removeprefix(folder) for path in copies))
+    pairs = list(zip(shared, copies, strict=True))
     sizes[chosen] = write_copies(destination.spark, pairs, field_ids(step.schema))
     return sizes, len(pairs)
 

@@ -88,15 +88,18 @@ def plan_cleaning(spark: SparkSession, name: TableName, retention: Retention) ->
     free = _unreferenced(found.files, table, after)
     is_orphan = pc.equal(free["reason"], ORPHAN)
     is_old = pc.less(free["modified_ms"], retention.orphans_before_ms)
-    # The copy of a file has the same name each time, so a conversion that runs may use it again.
-    must_be_old = pc.or_(is_orphan, pc.equal(free["kind"].cast(pa.string()), COPY))
-    removed = free.filter(pc.or_(is_old, pc.invert(must_be_old)))
+    removed = free.filter(pc.or_(is_old, pc.invert(is_orphan)))
     young = len(free) - len(removed)
     suspects = free.filter(pc.and_(is_orphan, pc.equal(free["kind"].cast(pa.string()), METADATA)))
     others = metadata_of_others(storage, suspects["key"].to_pylist(), table.metadata.uuid)
     notes = []
     if others:
-        removed = removed.filter(pc.equal(removed["reason"], EXPIRED))
+        # Early copies have no random name: the other table may have the same.
+        early = pc.and_(
+            pc.equal(removed["kind"].cast(pa.string()), COPY),
+            pc.invert(pc.match_substring(removed["name"], "-")),
+        )
+        removed = removed.filter(pc.and_not(pc.equal(removed["reason"], EXPIRED), early))
         notes.append(
             f"{storage.root} has metadata of another table, such as {others[0]}: no orphan is"
             " deleted, since that table may need it. If it was dropped, remove these files first"
@@ -168,9 +171,7 @@ def _unreferenced(files: pa.Table, table: LoadedTable, after: LoadedTable) -> pa
 
 
 def _batches(files: pa.Table) -> Iterator[list[str]]:
-    """Yield keys in batches; copies first, so that little time passes since the last look."""
-    is_copy = pc.equal(files["kind"].cast(pa.string()), COPY)
-    for part in (files.filter(is_copy), files.filter(pc.invert(is_copy))):
-        keys = part["key"].to_pylist()
-        for start in range(0, len(keys), _FILES_AT_ONCE):
-            yield keys[start : start + _FILES_AT_ONCE]
+    """Yield keys in batches."""
+    keys = files["key"].to_pylist()
+    for start in range(0, len(keys), _FILES_AT_ONCE):
+        yield keys[start : start + _FILES_AT_ONCE]

@@ -35,7 +35,7 @@ _KINDS: Final = {
     ),
     "vector file": rf"data/{_UUID}-deletes\.puffin",
     "position delete file": rf"(?:.+/)?[0-9a-f]{{32}}-{_UUID}\.parquet",
-    COPY: r"data/copies/[0-9a-f]{40}\.parquet",
+    COPY: rf"data/copies/[0-9a-f]{{40}}(?:-{_UUID})?\.parquet",
     # As Iceberg's writers name them, should others have written to the target.
     "data file": (
         rf"data/(?:.+/)?\d{{5}}-\d+-{_UUID}(?:-\d+)?-\d{{5}}(?:-deletes)?"
@@ -43,7 +43,7 @@ _KINDS: Final = {
     ),
     "temporary file": (
         r"(?:.+/)?\.delvec-staged-[0-9a-f]{32}"
-        r"|data/copies/\.[0-9a-f]{40}\.parquet\.[0-9a-f]{32}\.tmp"
+        rf"|data/copies/\.[0-9a-f]{{40}}(?:-{_UUID})?\.parquet\.[0-9a-f]{{32}}\.tmp"
     ),
 }
 _PATTERN: Final = re.compile("|".join(f"({pattern})" for pattern in _KINDS.values()))

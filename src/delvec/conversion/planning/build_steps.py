@@ -93,7 +93,8 @@ def build_steps(
         touched = files
         if version.changes is not None:
             paths = target.possible_paths(source.table, version.changes.touched)
-            mask = pc.is_in(files.paths, value_set=paths).to_numpy(zero_copy_only=False)
+            planned = target.planned_paths(files.paths)
+            mask = pc.is_in(planned, value_set=paths).to_numpy(zero_copy_only=False)
             touched = replace(files.select(mask), strays=files.strays)
             untouched = files.select(~mask)
             require_clear(version.facts.version, version.changes, touched, target, source.table)

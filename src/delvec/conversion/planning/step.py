@@ -56,7 +56,7 @@ class PlannedStep:
     Attributes:
         mode: `full` compared all files, `incremental` those that commits touched.
         files: The files of the source that were compared.
-        paths: Their paths in the target.
+        paths: Their paths in the target; of new copies the planned ones.
         copied: Which of them the target has a copy of instead of sharing them.
         row_counts: Physical rows of each.
         before: The target's files before this step, of those that were compared.
@@ -104,12 +104,12 @@ class PlannedStep:
         framed = sizes.to_numpy().astype(np.int64) + FRAME_OVERHEAD
         return np.where(self.files.has_vector, framed, 0)
 
-    def resolved(self, location: str) -> PlannedStep:
-        """Return the step with the paths that files have in a table at that location."""
+    def resolved(self, location: str, run: str) -> PlannedStep:
+        """Return the step with the names of new copies, see `copies.placing.resolve_paths`."""
         return replace(
             self,
-            paths=resolve_paths(self.paths, location),
-            before=self.before.resolved(location),
+            paths=resolve_paths(self.paths, location, run),
+            before=self.before.resolved(location, run),
         )
 
     def files_after(self) -> TargetFiles:

@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
 
-from delvec.conversion.copies.placing import copy_paths
+from delvec.conversion.copies.placing import copy_paths, copy_pattern, planned_paths
 from delvec.conversion.planning.target_files import NO_FILES, list_target_files, target_paths
 from delvec.conversion.vectors.known_ids import stored_ids
 from delvec.errors import PlanError
@@ -18,7 +19,7 @@ from delvec.storage.listed_files import local_path
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from delvec.conversion.planning.target_files import TargetFiles
     from delvec.iceberg.client.catalog import LoadedTable, TableName
@@ -61,21 +62,30 @@ class Target:
         return None if self.table is None else self.storage.root
 
     def possible_paths(self, root: str, paths: pa.Array) -> pa.Array:
-        """Return the paths that data files may have in the target: shared ones, then copies.
+        """Return the planned paths that data files may have: shared ones, then copies.
 
         Args:
             root: The path or URI of the Delta table.
             paths: Decoded paths of its files.
         """
         shared = target_paths(root, paths)
-        return pa.concat_arrays([shared, copy_paths(shared, self.location)])
+        return pa.concat_arrays([shared, copy_paths(shared)])
+
+    def planned_paths(self, paths: pa.Array) -> pa.Array:
+        """Return the planned paths of the target's data files, by which they are compared."""
+        return planned_paths(paths, self.location)
 
     def files(self, paths: pa.Array | None) -> TargetFiles:
-        """Return the files of `main`: those of some paths, or all of them for None."""
+        """Return the files of `main`: those of some planned paths, or all of them for None."""
         head = None if self.table is None else self.table.metadata.head()
         if self.table is None or head is None or (paths is not None and not len(paths)):
             return NO_FILES
-        return list_target_files(self.table, head.id, paths, self._vector_ids)
+        pattern, planned = copy_pattern(self.storage.root)
+
+        def planned_path(path: Column) -> Column:
+            return F.regexp_replace(path, pattern, planned % "$1")
+
+        return list_target_files(self.table, head.id, paths, self._vector_ids, planned_path)
 
     def _vector_ids(self, deletes: pa.Table) -> pa.Array:
         columns = ("file_path", "content_offset", "file_format")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+    from pyspark.sql import Column
 
     from delvec.iceberg.client.catalog import LoadedTable
 
@@ -77,15 +78,12 @@ class TargetFiles:
             pa.concat_arrays([self.strays, other.strays]),
         )
 
-    def resolved(self, location: str) -> TargetFiles:
-        """Return the files with the location of a table that did not exist when they were planned.
-
-        See `copies.placing.copy_paths`.
-        """
+    def resolved(self, location: str, run: str) -> TargetFiles:
+        """Return the files with the names of new copies, see `copies.placing.resolve_paths`."""
         return replace(
             self,
-            paths=resolve_paths(self.paths, location),
-            keys=resolve_paths(self.keys, location, prefix=PLANNED),
+            paths=resolve_paths(self.paths, location, run),
+            keys=resolve_paths(self.keys, location, run, prefix=PLANNED),
         )
 
     def same_files(self, other: TargetFiles) -> bool:
@@ -134,6 +132,7 @@ def list_target_files(
     snapshot_id: int,
     paths: pa.Array | None,
     vector_ids: Callable[[pa.Table], pa.Array],
+    compared_by: Callable[[Column], Column] | None = None,
 ) -> TargetFiles:
     """Return the files of a snapshot; takes about 500 bytes of memory for each.
 
@@ -142,8 +141,9 @@ def list_target_files(
         snapshot_id: A snapshot of any branch.
         paths: Only data files of these paths; None for all.
         vector_ids: Returns the source's ids of the vectors of delete files.
+        compared_by: What `paths` are of the paths of data files; these themselves if not given.
     """
-    files = snapshot_files(table, snapshot_id, paths)
+    files = snapshot_files(table, snapshot_id, paths, compared_by)
     data, deletes = files.data.combine_chunks(), files.deletes.combine_chunks()
     names = data.column("file_path").combine_chunks()
     at = pc.index_in(deletes.column("referenced_data_file").combine_chunks(), value_set=names)

@@ -53,8 +53,9 @@ def require_clear(
         forms.append(digest(ids))
     # There are two paths for each entry, see `possible_paths`.
     named = pa.concat_arrays([vector_keys(paths, pa.concat_arrays([form] * 2)) for form in forms])
-    touched = pc.is_in(files.paths, value_set=paths)
-    known = pc.is_in(vector_keys(files.paths, files.ids), value_set=named)
+    planned = target.planned_paths(files.paths)
+    touched = pc.is_in(planned, value_set=paths)
+    known = pc.is_in(vector_keys(planned, files.ids), value_set=named)
     of_unknown_origin = pc.and_(files.keys.is_valid(), files.ids.is_null())
     unclear = pc.and_(touched, pc.or_(of_unknown_origin, pc.invert(known)))
     if pc.any(unclear).as_py():

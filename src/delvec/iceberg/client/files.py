@@ -12,7 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from delvec.iceberg.client.failures import explained
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame
 
     from delvec.iceberg.client.catalog import LoadedTable
 
@@ -47,7 +49,10 @@ class SnapshotFiles:
 
 
 def snapshot_files(
-    table: LoadedTable, snapshot_id: int, paths: pa.Array | None = None
+    table: LoadedTable,
+    snapshot_id: int,
+    paths: pa.Array | None = None,
+    compared_by: Callable[[Column], Column] | None = None,
 ) -> SnapshotFiles:
     """Return the data files and delete files of a snapshot, by one Spark query.
 
@@ -57,11 +62,12 @@ def snapshot_files(
         paths: Return only data files of these paths, and delete files that reference one of them.
             Spark reads all manifests in any case, in the JVM; memory in Python grows with what is
             found.
+        compared_by: What `paths` are of the paths of data files; these themselves if not given.
     """
     with explained(str(table.name)):
         found = _as_of(table, f"{table.name}.files", snapshot_id).select(*_COLUMNS)
         if paths is not None:
-            found = _restricted(found, paths)
+            found = _restricted(found, paths, compared_by)
         files = found.toArrow()
     is_data = pc.equal(files.column("content"), _DATA)
     return SnapshotFiles(files.filter(is_data), files.filter(pc.invert(is_data)))
@@ -78,11 +84,15 @@ def _as_of(table: LoadedTable, relation: str, snapshot_id: int) -> DataFrame:
     return table.spark.sql(f"SELECT * FROM {relation} VERSION AS OF {snapshot_id:d}")  # noqa: S608
 
 
-def _restricted(found: DataFrame, wanted: pa.Array) -> DataFrame:
+def _restricted(
+    found: DataFrame, wanted: pa.Array, compared_by: Callable[[Column], Column] | None
+) -> DataFrame:
     # The data file that an entry is about; null for a delete file of several data files.
     data_path = F.when(F.col("content") == _DATA, F.col("file_path")).otherwise(
         F.col("referenced_data_file")
     )
+    if compared_by is not None:
+        data_path = compared_by(data_path)
     if len(wanted) <= _MOST_IN_CONDITION:
         return found.where(data_path.isin(wanted.to_pylist()))
     names = found.sparkSession.createDataFrame(pa.table({"name": wanted.cast(pa.string())}))
