@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import delvec
-from delvec.conversion.apply import apply, step_writer, target_properties
+from delvec.conversion.apply import apply, step_writer, target_properties, verify
 from delvec.conversion.vectors import repack
 from delvec.errors import (
     ConflictError,
@@ -272,7 +272,7 @@ def test_a_data_file_that_vacuum_removes_meanwhile_is_found_when_rows_are_verifi
     data.unlink()
     with pytest.raises(StorageError, match=r"part-1\.parquet"):
         plan.apply(verify="rows")
-    assert find_table(spark, table_name(spark, target)) is None
+    assert state(spark, target) == (None, ())
     data.write_bytes(kept)
     delvec.convert(spark, source.root, target, version=1)
     old = state(spark, target)
@@ -436,6 +436,22 @@ def test_a_lost_race_for_a_new_target_leaves_no_branch_while_others_go_on_commit
     assert branches(spark, target) == {"main"}
 
 
+def test_a_new_target_that_another_conversion_publishes_is_kept_by_one_that_fails(
+    spark: SparkSession, source: TableBuilder, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:  # noqa: ANN401
+        monkeypatch.setattr(apply, "verify_counts", verify.verify_counts)
+        raise VerificationError("some difference")
+
+    monkeypatch.setattr(apply, "verify_counts", fail)
+    other = before(lambda: delvec.convert(spark, source.root, target))
+    with numbered({2: other}) as calls, pytest.raises(VerificationError):
+        delvec.convert(spark, source.root, target)
+    assert "dropTable" not in calls.names
+    assert ids(spark, target) == LIVE
+    assert branches(spark, target) == {"main"}
+
+
 def test_targets_that_do_not_fit_are_refused_as_they_are(
     spark: SparkSession, source: TableBuilder, target: str
 ) -> None:
@@ -577,7 +593,8 @@ def test_a_vector_that_gets_lost_on_the_way_is_missed(
         assert branches(spark, target) == {"main"}
         with pytest.raises(VerificationError):
             delvec.convert(spark, source.root, f"{target}_new", verify="rows", **choices)
-        assert find_table(spark, table_name(spark, f"{target}_new")) is None
+        assert state(spark, f"{target}_new") == (None, ())
+        assert branches(spark, f"{target}_new") == set()
     delvec.convert(spark, source.root, target, verify="rows")
     assert ids(spark, target) == LIVE
 
@@ -626,7 +643,7 @@ def test_columns_that_change_places_are_found_by_their_nulls(
     monkeypatch.setattr(apply, "staged_properties", confused)
     with pytest.raises(VerificationError, match=r"part-0\.parquet"):
         delvec.convert(spark, table.root, target, verify="rows")
-    assert nothing_of(spark, target)
+    assert spark.table(target).count() == 0
 
 
 def test_tags_move_with_what_is_published_and_not_before(

@@ -20,11 +20,27 @@ from delvec.errors import (
     PlanError,
     TableNotFoundError,
     UnsupportedFeatureError,
+    VerificationError,
 )
 from delvec.iceberg.client import catalog
-from delvec.iceberg.client.catalog import TableName, find_table, load_table, table_name
+from delvec.iceberg.client.catalog import (
+    TableName,
+    find_table,
+    iceberg_view,
+    load_table,
+    table_name,
+)
 from delvec.iceberg.client.changes import NewSnapshot, NewTable, RowChange, Staged
-from delvec.iceberg.client.commit import abandon, begin, drop, prepare, publish, stage
+from delvec.iceberg.client.commit import (
+    abandon,
+    begin,
+    prepare,
+    publish,
+    remove,
+    set_properties,
+    stage,
+    without,
+)
 from delvec.iceberg.client.failures import CommitStateUnknownError
 from delvec.iceberg.client.file_json import data_file_json, delete_file_json
 from delvec.iceberg.client.files import snapshot_files, snapshot_rows
@@ -215,7 +231,6 @@ def test_what_is_staged_is_seen_on_its_branch_alone_until_it_is_published(
 ) -> None:
     first = file_of(tmp_path, 1, 2, 3)
     new = staged(spark, name, None, RowChange(described(tmp_path, first)))
-    assert new.is_new
     assert new.parent is None
     assert ids(spark, str(name)) == []
     assert ids(spark, str(name), f"'{new.branch}'") == [1, 2, 3]
@@ -352,17 +367,79 @@ def test_a_table_that_somebody_else_makes_meanwhile_stays_theirs(
     drop(spark, name)
 
 
-def test_a_new_table_that_others_have_written_to_is_not_dropped_when_it_is_abandoned(
+def test_a_new_table_is_not_dropped_when_it_is_abandoned(
     spark: SparkSession, name: TableName, tmp_path: Path
 ) -> None:
-    waiting = staged(spark, name, None, RowChange(described(tmp_path, file_of(tmp_path, 2))))
+    change = RowChange(described(tmp_path, file_of(tmp_path, 2)))
+    waiting = staged(spark, name, None, change)
+    second = staged(spark, name, load_table(spark, name), change)
+    with numbered() as calls:
+        abandon(waiting)
+    assert calls.names == ["commit"]
+    assert branches(spark, str(name)) == {second.branch}
+    publish(second, {})
+    assert ids(spark, str(name)) == [2]
     spark.sql(f"INSERT INTO {name} VALUES (10)")
-    with pytest.raises(ConflictError):
-        publish(waiting, {})
     abandon(waiting)
-    assert ids(spark, str(name)) == [10]
+    assert ids(spark, str(name)) == [2, 10]
     assert branches(spark, str(name)) == {"main"}
     drop(spark, name)
+
+
+def test_properties_are_set_on_the_metadata_that_was_read(
+    spark: SparkSession, name: TableName, tmp_path: Path
+) -> None:
+    table = made(spark, name, tmp_path, 1)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('x' = 'newer')")
+    with pytest.raises(ConflictError, match="somebody else"):
+        set_properties(table, {"x": "older"})
+    assert load_table(spark, name).metadata.properties["x"] == "newer"
+    set_properties(load_table(spark, name), {"x": "newest"})
+    assert load_table(spark, name).metadata.properties["x"] == "newest"
+    drop(spark, name)
+
+
+def test_snapshots_are_removed_from_the_metadata_that_was_read(
+    spark: SparkSession, name: TableName, tmp_path: Path
+) -> None:
+    made(spark, name, tmp_path, 1)
+    for number in (2, 3):
+        spark.sql(f"INSERT INTO {name} VALUES ({number})")
+    table = load_table(spark, name)
+    newest, _, oldest = (each.id for each in table.metadata.ancestors())
+    wanted = without(table, [oldest], [])
+    spark.sql(f"ALTER TABLE {name} CREATE TAG theirs AS OF VERSION {oldest}")
+    # A REST catalog would not compare the metadata, and would remove the tag.
+    with numbered() as calls, pytest.raises(ConflictError, match="somebody else"):
+        remove(table, wanted)
+    assert calls.names == []
+    assert branches(spark, str(name)) == {"main", "theirs"}
+
+    spark.sql(f"ALTER TABLE {name} DROP TAG theirs")
+    table = load_table(spark, name)
+    wanted = without(table, [oldest], [])
+    view = iceberg_view(spark)
+
+    def as_rest_catalogs_do(_: Any) -> None:  # noqa: ANN401
+        """Commit to metadata that somebody has rolled back since it was compared."""
+        now = load_table(spark, name)
+        builder = view.TableMetadata.buildFrom(now.current).setBranchSnapshot(oldest, "main")
+        for change in wanted.current.changes():
+            change.applyTo(builder)
+        now.handle.operations().commit(now.current, builder.build())
+
+    with (
+        numbered({0: as_rest_catalogs_do}),
+        pytest.raises(VerificationError, match="has lost main") as lost_main,
+    ):
+        remove(table, wanted)
+    assert str(table.current.metadataFileLocation()) in str(lost_main.value.hint)
+    assert newest in load_table(spark, name).metadata.snapshots
+    drop(spark, name)
+
+
+def drop(spark: SparkSession, name: TableName) -> None:
+    spark.sql(f"DROP TABLE {name}")
 
 
 def lost(call: Any) -> Any:  # noqa: ANN401

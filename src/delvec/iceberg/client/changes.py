@@ -80,7 +80,6 @@ class OpenTransaction:
         location: Where the table is; only the catalog knows it for a new table.
         spec_id: The partition spec of added files.
         parent: The snapshot that `main` points to; None for a table without snapshots.
-        is_new: Whether the commit creates the table.
     """
 
     spark: SparkSession
@@ -89,7 +88,6 @@ class OpenTransaction:
     location: str
     spec_id: int
     parent: int | None
-    is_new: bool
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,6 @@ class Staged:
         schema_id: The schema of the table after publication.
         layout_until_then: The ids of the table's schema and partition spec until then.
         spec_id: The partition spec of added files, and of the table after publication.
-        is_new: Whether the table was created by staging.
     """
 
     table: LoadedTable
@@ -138,7 +135,6 @@ class Staged:
     schema_id: int
     layout_until_then: tuple[int, int]
     spec_id: int
-    is_new: bool
 
     @property
     def snapshot_id(self) -> int:

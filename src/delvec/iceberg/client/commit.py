@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.errors import ConflictError
+from delvec.errors import ConflictError, VerificationError
 from delvec.iceberg.client.catalog import (
     catalog_of,
     find_table,
@@ -29,7 +29,7 @@ from delvec.iceberg.client.row_delta import row_delta
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = [
     "abandon",
     "begin",
-    "drop",
     "prepare",
     "publish",
     "remove",
@@ -84,8 +83,7 @@ def begin(
         table = transaction.table()
         location = table.location()
         spec_id = table.spec().specId() if spec_id is None else spec_id
-    is_new = isinstance(base, NewTable)
-    return OpenTransaction(spark, name, transaction, location, spec_id, parent, is_new)
+    return OpenTransaction(spark, name, transaction, location, spec_id, parent)
 
 
 def prepare(
@@ -166,7 +164,6 @@ def stage(prepared: Prepared) -> Staged:
         prepared.schema_id,
         prepared.layout_until_then,
         opened.spec_id,
-        opened.is_new,
     )
 
 
@@ -181,8 +178,8 @@ def publish(
         stale: Other branches to remove.
 
     Raises:
-        ConflictError: `main` has moved since it was staged, or the schema or partition spec was
-            changed.
+        ConflictError: `main` has moved since it was staged, the schema or partition spec was
+            changed, or a staged snapshot was expired.
     """
     table, spark = staged.table, staged.table.spark
     view = iceberg_view(spark)
@@ -191,6 +188,7 @@ def publish(
         base = operations.refresh()
         _require_main_at(staged.parent, base, table.name)
         _require_layout(staged.layout_until_then, base, table.name)
+        _require_snapshots((staged.snapshot_id, *staged.tags.values()), base, table.name)
         schema = base.schemasById().get(staged.schema_id)
         builder = view.TableMetadata.buildFrom(base).setCurrentSchema(staged.schema_id)
         builder = builder.setDefaultPartitionSpec(staged.spec_id)
@@ -214,10 +212,10 @@ def publish(
 
 
 def abandon(staged: Staged) -> None:
-    """Remove the branch of what was staged, or the table if it was created by staging.
+    """Remove the branch of what was staged.
 
-    A new table that others have written to since is kept, and only the branch is removed. The
-    snapshots stay in the metadata without a ref.
+    The snapshots stay in the metadata without a ref. A table that was created by staging stays as
+    an empty table: no catalog can drop a table on the condition that nobody has written to it.
 
     Raises:
         ConflictError: Others committed to the table at the same time, again and again.
@@ -234,9 +232,6 @@ def _remove_staged(staged: Staged) -> None:
     table = find_table(staged.table.spark, staged.table.name)
     if table is None or table.metadata.uuid != staged.table.metadata.uuid:
         return
-    if staged.is_new and set(table.metadata.refs) <= {staged.branch}:
-        drop(table.spark, table.name)
-        return
     view = iceberg_view(table.spark)
     with explained(str(table.name)):
         operations = table.handle.operations()
@@ -247,26 +242,18 @@ def _remove_staged(staged: Staged) -> None:
 
 
 def set_properties(table: LoadedTable, properties: Mapping[str, str]) -> None:
-    """Set properties of a table, and change nothing else.
+    """Set properties of a table, on the very metadata that was loaded, and change nothing else.
 
     Raises:
-        ConflictError: Somebody else committed to the table at the same time.
+        ConflictError: Somebody else has committed to the table since it was loaded.
     """
     view = iceberg_view(table.spark)
     with explained(str(table.name)):
-        operations = table.handle.operations()
-        base = operations.refresh()
+        base = _unchanged(table)
         values = _java_map(table.spark, properties)
         changed = view.TableMetadata.buildFrom(base).setProperties(values).build()
-        operations.commit(base, changed)
+        table.handle.operations().commit(base, changed)
         table.spark.catalog.refreshTable(str(table.name))
-
-
-def drop(spark: SparkSession, name: TableName) -> None:
-    """Remove a table from its catalog without purging its files."""
-    with explained(str(name)):
-        catalog, identifier = catalog_of(spark, name)
-        catalog.dropTable(identifier, False)
 
 
 def without(table: LoadedTable, snapshot_ids: Iterable[int], refs: Iterable[str]) -> LoadedTable:
@@ -294,12 +281,18 @@ def without(table: LoadedTable, snapshot_ids: Iterable[int], refs: Iterable[str]
         return replace(table, current=changed, metadata=parsed(spark, changed))
 
 
-def remove(table: LoadedTable, wanted: LoadedTable) -> LoadedTable:
+def remove(table: LoadedTable, wanted: LoadedTable, passing: Collection[str] = ()) -> LoadedTable:
     """Commit what `without` returned, on the very metadata that it was made from; delete no file.
+
+    A REST catalog compares no metadata here: it checks the table's UUID, removes the snapshots from
+    whatever it has by then, and with them every ref that points to one. So the metadata is compared
+    right before the commit, and refs are looked for after it. What is left is a ref that somebody
+    makes for an expiring snapshot between the two, within one request: it vanishes unnoticed.
 
     Args:
         table: The table as it was.
         wanted: The table as it is to be.
+        passing: Refs of it that others may remove at any time.
 
     Returns:
         The table as its catalog has it afterwards.
@@ -307,12 +300,13 @@ def remove(table: LoadedTable, wanted: LoadedTable) -> LoadedTable:
     Raises:
         ConflictError: Somebody else committed meanwhile.
         CommitStateUnknownError: The commit may have happened or not.
+        VerificationError: Refs are gone that were to stay; no file may be deleted then.
     """
     spark, name = table.spark, table.name
     before, after = table.metadata, wanted.metadata
     with explained(str(name)):
         try:
-            table.handle.operations().commit(table.current, wanted.current)
+            table.handle.operations().commit(_unchanged(table), wanted.current)
         except Exception as error:
             if not is_commit_state_unknown(error):
                 raise
@@ -321,7 +315,38 @@ def remove(table: LoadedTable, wanted: LoadedTable) -> LoadedTable:
             if gone[0] & found.snapshots.keys() or gone[1] & found.refs.keys():
                 raise
         spark.catalog.refreshTable(str(name))
-    return load_table(spark, name)
+    newest = load_table(spark, name)
+    _require_refs(set(after.refs).difference(passing), newest, table)
+    return newest
+
+
+def _unchanged(table: LoadedTable) -> Any:  # noqa: ANN401
+    """Return Iceberg's metadata of a table if it is still what was loaded.
+
+    Most catalogs compare it by themselves when it is committed on; REST catalogs do not.
+    """
+    found = table.handle.operations().refresh()
+    # Some REST catalogs do not tell the location.
+    before, now = (
+        (each.metadataFileLocation(), each.lastUpdatedMillis()) for each in (table.current, found)
+    )
+    if before != now:
+        raise ConflictError(
+            f"somebody else committed to {table.name}: expected {before[0]}, found {now[0]}",
+            hint="run it again: it is then planned anew",
+        )
+    return found
+
+
+def _require_refs(expected: set[str], found: LoadedTable, before: LoadedTable) -> None:
+    gone = sorted(expected - found.metadata.refs.keys(), key=lambda ref: (ref != MAIN, ref))
+    if gone:
+        raise VerificationError(
+            f"{found.name} has lost {', '.join(gone)} while snapshots were removed: somebody"
+            " committed at the same moment. No file was deleted",
+            hint="unless somebody dropped it: register the table anew from the metadata before,"
+            f" {before.current.metadataFileLocation()}",
+        )
 
 
 def _creation(spark: SparkSession, name: TableName, new: NewTable) -> Any:  # noqa: ANN401
@@ -398,6 +423,15 @@ def _require_main_at(expected: int | None, metadata: Any, name: TableName) -> No
             f"somebody else committed to {name}: expected snapshot {expected}, found {found}",
             hint="run it again: the difference is then found anew",
         )
+
+
+def _require_snapshots(expected: Iterable[int], metadata: Any, name: TableName) -> None:  # noqa: ANN401
+    for snapshot_id in expected:
+        if metadata.snapshot(snapshot_id) is None:
+            raise ConflictError(
+                f"somebody else expired snapshot {snapshot_id} of {name}, which was staged",
+                hint="run it again: it is then staged anew",
+            )
 
 
 def _require_layout(
