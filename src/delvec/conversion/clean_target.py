@@ -52,8 +52,9 @@ def clean_target(
 
     A snapshot expires if it is older than `older_than` and not among the newest `retain_last` of a
     branch; without both nothing expires. Tags that conversions made (`delta-version-<n>`) expire
-    with their snapshots. Always kept: other tags and branches, the current snapshot, and the last
-    converted one. Staging branches of conversions that died more than a day ago are removed.
+    with their snapshots. Always kept: other tags and branches, the current snapshot, the last
+    converted one, and what running conversions have staged. Staging branches of conversions that
+    died more than a day ago are removed.
 
     Conversions may run at the same time: files that no metadata refers to are deleted only if they
     are older than `orphan_age`, and the metadata is read again before. After a crash, run it again.
@@ -76,6 +77,8 @@ def clean_target(
         PlanError: It is not the target of a conversion, or its location overlaps with its source
             or contains another table.
         ConflictError: Others committed to the target during each of five attempts.
+        VerificationError: A REST catalog lost a branch or tag to a commit at the same moment; no
+            file was deleted, and the error says how to restore it.
     """
     retention = retention_of(older_than, retain_last, orphan_age)
     name = table_name(spark, target)
@@ -113,7 +116,13 @@ def retention_of(older_than: object, retain_last: object, orphan_age: object) ->
     now = time.time()
     limit: float | None = None
     if isinstance(older_than, datetime):
-        limit = older_than.timestamp()
+        try:
+            limit = older_than.timestamp()
+        except (OverflowError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"older_than is out of range: {older_than!r}",
+                hint="give an age, timedelta(days=7), or a time such as datetime(2026, 1, 31)",
+            ) from error
     elif isinstance(older_than, timedelta) and older_than >= timedelta(0):
         limit = now - older_than.total_seconds()
     elif older_than is not None:

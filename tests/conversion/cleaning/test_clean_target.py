@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -293,6 +293,63 @@ def test_conversions_at_the_same_time_lose_nothing(
     assert delvec.convert(spark, root, target).mode == "none"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["cleaned", "expired"])
+def test_versions_that_are_staged_while_others_expire_snapshots_are_published(
+    spark: SparkSession, source: Source, target: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, real = source.table.root, commit.publish
+
+    def publish_late(*arguments: Any) -> Any:  # noqa: ANN401
+        monkeypatch.setattr(apply, "publish", real)
+        if what == "cleaned":
+            assert delvec.clean_target(spark, target, retain_last=1).branches == ()
+        else:
+            table = load_table(spark, table_name(spark, target))
+            commit.remove(table, commit.without(table, arguments[0].snapshot_ids[:1], []))
+        return real(*arguments)
+
+    for is_new in (True, False):
+        monkeypatch.setattr(apply, "publish", publish_late)
+        with numbered() as calls:
+            delvec.convert(spark, root, target, history="per-version", verify="rows")
+        attempts = 1 if what == "cleaned" else 2
+        assert calls.names.count("write") == attempts * (1 if is_new else 2)
+        assert ids(spark, target) == source.rows
+        for version in range(source.table.version + 1):
+            if is_new or version == source.table.version:
+                found = ids(spark, target, f"'delta-version-{version}'")
+                assert found == ids_in_delta(root, version)
+        assert not any(name.startswith("delvec-convert-") for name in branches(spark, target))
+        source.change()
+        source.change()
+
+
+@pytest.mark.slow
+def test_what_an_entry_of_another_catalog_reads_is_kept(
+    spark: SparkSession, source: Source, target: str, later: Callable[[float], None]
+) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS sqlite.cleaning")
+    root = source.table.root
+    delvec.convert(spark, root, target)
+    metadata = load_table(spark, table_name(spark, target)).current.metadataFileLocation()
+    fork = f"cleaning.f_{uuid4().hex[:8]}"
+    spark.sql(f"CALL sqlite.system.register_table('{fork}', '{metadata}')").collect()
+    fork = f"sqlite.{fork}"
+    source.change()
+    delvec.convert(spark, root, fork)
+    expected = ids(spark, fork)
+    for is_newer in (False, True):
+        if is_newer:  # than what the other entry committed
+            source.change()
+            delvec.convert(spark, root, target)
+        later(4 * DAY)
+        report = delvec.clean_target(spark, target, retain_last=1)
+        assert report.files.num_rows == 0
+        assert "another catalog's entry" in str(report)
+        assert ids(spark, fork) == expected
+
+
 def load(spark: SparkSession, target: str) -> int:
     head = load_table(spark, table_name(spark, target)).metadata.head()
     assert head is not None
@@ -340,6 +397,7 @@ def test_tables_that_are_not_targets_and_wrong_arguments_are_refused(
     for wrong in (
         {"older_than": timedelta(days=-1)},
         {"older_than": 7},
+        {"older_than": datetime.min},  # noqa: DTZ901
         {"retain_last": 0},
         {"retain_last": True},
         {"orphan_age": timedelta(hours=23)},

@@ -10,6 +10,7 @@ import pytest
 
 from delvec.conversion.cleaning.expiry import Expiry, Retention, plan_expiry
 from delvec.conversion.planning.progress import SOURCE_ID, SOURCE_VERSION
+from delvec.errors import PlanError
 from delvec.iceberg.client.metadata import IcebergSnapshot, Ref, TableMetadata
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 HOUR = 3600 * 1000
 DAY = 24 * HOUR
 NOW = 100 * DAY
+STAGING = "delvec-convert-" + "1" * 32
 
 
 def snapshot(number: int, parent: int | None, age: int, *, ours: bool = True) -> IcebergSnapshot:
@@ -39,7 +41,10 @@ def table(
         spec={},
         specs={},
         snapshots={each.id: each for each in snapshots},
-        refs={name.replace("_", "-"): ref for name, ref in refs.items()},
+        refs={
+            STAGING if name == "staging" else name.replace("_", "-"): ref
+            for name, ref in refs.items()
+        },
     )
 
 
@@ -141,9 +146,36 @@ CASES: dict[str, tuple[TableMetadata, Retention, Expiry]] = {
         Expiry(),
     ),
     "a conversion that runs": (
-        table(*LINE, snapshot(10, 9, HOUR), main=branch(9), delvec_convert_1=branch(10)),
+        table(*LINE, snapshot(10, 9, HOUR), main=branch(9), staging=branch(10)),
         retention(0),
         Expiry(tuple(range(1, 9))),
+    ),
+    "all that a conversion that runs has staged": (
+        table(
+            *LINE,
+            *(snapshot(number, number - 1, HOUR) for number in (10, 11, 12)),
+            main=branch(9),
+            staging=branch(12),
+        ),
+        retention(last=1),
+        Expiry(tuple(range(1, 9))),
+    ),
+    "a first conversion that runs": (
+        table(*(snapshot(at, at - 1 or None, HOUR) for at in (1, 2, 3)), staging=branch(3)),
+        retention(last=1),
+        Expiry(),
+    ),
+    "branches of others with such a name": (
+        table(
+            *LINE,
+            snapshot(10, 9, 25 * HOUR),
+            snapshot(11, 9, 25 * HOUR, ours=False),
+            main=branch(9),
+            delvec_convert_mine=branch(10),
+            staging=branch(11),
+        ),
+        retention(),
+        Expiry(),
     ),
     "a conversion that died": (
         table(
@@ -151,20 +183,20 @@ CASES: dict[str, tuple[TableMetadata, Retention, Expiry]] = {
             snapshot(10, 8, 25 * HOUR),
             snapshot(11, 10, 25 * HOUR),
             main=branch(9),
-            delvec_convert_1=branch(11),
+            staging=branch(11),
         ),
         retention(),
-        Expiry((10, 11), (), ("delvec-convert-1",)),
+        Expiry((10, 11), (), (STAGING,)),
     ),
     "a first conversion that died": (
-        table(snapshot(1, None, 25 * HOUR), delvec_convert_1=branch(1)),
+        table(snapshot(1, None, 25 * HOUR), staging=branch(1)),
         retention(),
-        Expiry((1,), (), ("delvec-convert-1",)),
+        Expiry((1,), (), (STAGING,)),
     ),
     "a tag of others on a dead conversion": (
-        table(snapshot(1, None, 25 * HOUR), delvec_convert_1=branch(1), mine=tag(1)),
+        table(snapshot(1, None, 25 * HOUR), staging=branch(1), mine=tag(1)),
         retention(),
-        Expiry((), (), ("delvec-convert-1",)),
+        Expiry((), (), (STAGING,)),
     ),
     "rolled back to before the current schema": (
         table(
@@ -185,6 +217,15 @@ def test_what_expires(case: str) -> None:
     metadata, asked, expected = CASES[case]
     # Snapshots of the same age are in the order of their ids.
     assert plan_expiry(metadata, asked) == expected
+
+
+def test_a_number_of_snapshots_that_is_none_is_named() -> None:
+    key = "history.expire.min-snapshots-to-keep"
+    metadata = table(*LINE, main=branch(9), properties={key: "many"})
+    with pytest.raises(PlanError, match=f"{key}.*'many'") as refused:
+        plan_expiry(metadata, retention(0))
+    assert "retain_last" in str(refused.value.hint)
+    assert plan_expiry(metadata, retention(0, 8)) == Expiry((1,))
 
 
 def test_an_expiry_that_removes_nothing_is_false() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from delvec.conversion.cleaning.own_files import kind_of, list_own_files, metadata_of_others
 from delvec.errors import PlanError
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
@@ -87,11 +88,15 @@ def test_a_table_inside_the_location_is_refused(tmp_path: Path, key: str) -> Non
     assert refused.value.hint
 
 
-def test_metadata_of_other_tables_is_told_by_its_uuid(tmp_path: Path) -> None:
+def test_metadata_of_other_tables_is_told_by_its_uuid_and_that_of_a_fork_by_its_time(
+    tmp_path: Path,
+) -> None:
     storage = Storage.open(tmp_path)
-    mine, other = (
-        json.dumps({"format-version": 3, "table-uuid": uuid, "x": "y" * 9000}).encode()
-        for uuid in (ID, str(UUID(int=8)))
+    mine, other, fork = (
+        json.dumps(
+            {"format-version": 3, "table-uuid": uuid, "last-updated-ms": at, "x": "y" * 9000}
+        ).encode()
+        for uuid, at in ((ID, 999), (str(UUID(int=8)), 999), (ID, 1000))
     )
     written = {
         "mine": mine,
@@ -101,12 +106,28 @@ def test_metadata_of_other_tables_is_told_by_its_uuid(tmp_path: Path) -> None:
         "damaged.gz": gzip.compress(mine)[:12] + b"\xff" * 50,
         "of format 1": b'{"format-version": 1}',
         "empty": b"",
+        "fork": fork,
+        "fork.gz": gzip.compress(fork),
     }
     for key, data in written.items():
         storage.write(key, data)
-    assert metadata_of_others(storage, list(written), ID) == [
-        "other",
-        "other.gz",
-        "damaged.gz",
-        "of format 1",
-    ]
+    document = {
+        "table-uuid": ID,
+        "location": "/t",
+        "format-version": 3,
+        "last-updated-ms": 2000,
+        "schemas": [{"schema-id": 0}],
+        "current-schema-id": 0,
+        "partition-specs": [{"spec-id": 0}],
+        "default-spec-id": 0,
+        "last-column-id": 1,
+        "metadata-log": [
+            {"timestamp-ms": at, "metadata-file": f"/t/metadata/v{at}.metadata.json"}
+            for at in (1000, 1500)
+        ],
+    }
+    table = TableMetadata.from_json(json.dumps(document))
+    others, forks = metadata_of_others(storage, list(written), table)
+    assert others == ["other", "other.gz", "damaged.gz", "of format 1"]
+    # Newer than the oldest file that the table logs, and not logged.
+    assert forks == ["fork", "fork.gz"]

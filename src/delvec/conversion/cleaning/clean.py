@@ -20,6 +20,7 @@ from delvec.conversion.cleaning.own_files import (
     metadata_of_others,
 )
 from delvec.conversion.planning.progress import SOURCE, SOURCE_ID
+from delvec.conversion.planning.target_refs import is_staging_branch
 from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.commit import remove, without
@@ -81,6 +82,8 @@ def plan_cleaning(spark: SparkSession, name: TableName, retention: Retention) ->
     _require_target(table)
     storage = open_storage(spark, local_path(table.metadata.location))
     found = list_own_files(storage)
+    # Loaded after the listing: all metadata files in that were committed are then referred to.
+    table = load_table(spark, name)
     expiry = plan_expiry(table.metadata, retention)
     after = table
     if expiry:
@@ -91,8 +94,15 @@ def plan_cleaning(spark: SparkSession, name: TableName, retention: Retention) ->
     removed = free.filter(pc.or_(is_old, pc.invert(is_orphan)))
     young = len(free) - len(removed)
     suspects = free.filter(pc.and_(is_orphan, pc.equal(free["kind"].cast(pa.string()), METADATA)))
-    others = metadata_of_others(storage, suspects["key"].to_pylist(), table.metadata.uuid)
+    others, forks = metadata_of_others(storage, suspects["key"].to_pylist(), table.metadata)
     notes = []
+    if forks:
+        removed = removed.slice(0, 0)
+        notes.append(
+            f"{storage.root} has newer metadata of {name} that its catalog does not know, such as"
+            f" {forks[0]}: no file is deleted, since another catalog's entry of the table may need"
+            " it. If a commit crashed there, remove these files first"
+        )
     if others:
         # Early copies have no random name: the other table may have the same.
         early = pc.and_(
@@ -117,10 +127,13 @@ def commit_expiry(cleaning: Cleaning) -> LoadedTable:
 
     Raises:
         ConflictError: Somebody else committed since it was planned.
+        VerificationError: Branches or tags were lost, see `remove`.
     """
     if not cleaning.expiry:
         return load_table(cleaning.table.spark, cleaning.table.name)
-    return remove(cleaning.table, cleaning.after)
+    after = cleaning.after.metadata
+    staging = [name for name in after.refs if is_staging_branch(after, name)]
+    return remove(cleaning.table, cleaning.after, staging)
 
 
 def delete_files(cleaning: Cleaning, newest: LoadedTable) -> pa.Table:

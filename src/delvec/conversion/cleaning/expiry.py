@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delvec.conversion.planning.progress import SOURCE_ID, find_progress
-from delvec.conversion.planning.target_refs import is_version_tag, stale_branches
+from delvec.conversion.planning.target_refs import (
+    is_staging_branch,
+    is_version_tag,
+    stale_branches,
+)
+from delvec.errors import PlanError
 from delvec.iceberg.client.metadata import MAIN
 
 if TYPE_CHECKING:
@@ -66,13 +71,17 @@ def plan_expiry(metadata: TableMetadata, retention: Retention) -> Expiry:
 
     Always retained: what other people's tags and branches point to, the current snapshot, the
     snapshots from it back to the last converted one, by which the next conversion finds how far
-    the target is, and one by which it knows the current schema for its own. Costs one pass over
-    the snapshots for each branch.
+    the target is, one by which it knows the current schema for its own, and all that a conversion
+    that runs has staged. Costs one pass over the snapshots for each branch.
+
+    Raises:
+        PlanError: The number of snapshots that the table is to keep is not a number.
     """
     stale = stale_branches(metadata, retention.now_ms)
     own_tags = {name for name in metadata.refs if is_version_tag(metadata, name)}
     retained = _progress_ids(metadata)
     on_branches: set[int] = set()
+    of_main = {each.id for each in metadata.ancestors(MAIN)}
     for name, ref in metadata.refs.items():
         if not ref.is_branch:
             if name not in own_tags:
@@ -80,7 +89,10 @@ def plan_expiry(metadata: TableMetadata, retention: Retention) -> Expiry:
         elif name not in stale:
             ancestors = list(metadata.ancestors(name))
             on_branches.update(each.id for each in ancestors)
-            kept = _retained(ancestors, ref, metadata, retention)
+            if is_staging_branch(metadata, name):
+                kept = sum(each.id not in of_main for each in ancestors)
+            else:
+                kept = _retained(ancestors, ref, metadata, retention)
             retained.update(each.id for each in ancestors[:kept])
     staged = {each.id for name in stale for each in metadata.ancestors(name)} - on_branches
     staged -= {metadata.refs[name].snapshot_id for name in own_tags}
@@ -137,10 +149,21 @@ def _retained(
     """Return how many of the newest snapshots of a branch are retained, without gaps."""
     if not retention.expires:
         return len(ancestors)
-    default = int(metadata.properties.get(_MIN_SNAPSHOTS, 1))
-    last = retention.retain_last if retention.retain_last is not None else default
+    last = retention.retain_last
+    if last is None:
+        last = _least_snapshots(metadata.properties.get(_MIN_SNAPSHOTS, "1"))
     limit = retention.now_ms if retention.older_than_ms is None else retention.older_than_ms
     if ref.max_age_ms is not None:
         limit = min(limit, retention.now_ms - ref.max_age_ms)
     young = [at for at, each in enumerate(ancestors, 1) if each.timestamp_ms >= limit]
     return max(last, ref.min_snapshots or 1, *young)
+
+
+def _least_snapshots(value: str) -> int:
+    try:
+        return int(value)
+    except ValueError as error:
+        raise PlanError(
+            f"{_MIN_SNAPSHOTS} of the target is {value!r}, not a number",
+            hint="set the property to a number, or pass retain_last",
+        ) from error

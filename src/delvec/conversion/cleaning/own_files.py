@@ -18,6 +18,7 @@ from delvec.storage.parallel import gather
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from delvec.iceberg.client.metadata import TableMetadata
     from delvec.storage import Storage
 
 __all__ = ["COPY", "METADATA", "OwnFiles", "kind_of", "list_own_files", "metadata_of_others"]
@@ -63,8 +64,10 @@ _SCHEMA: Final = pa.schema(
     }
 )
 _BATCH: Final = 10_000
-_BEGINNING: Final = 4096  # bytes of a metadata file: the UUID is its second entry
+_BEGINNING: Final = 4096  # bytes of a metadata file: UUID and time are among its first entries
 _GZIP: Final = b"\x1f\x8b"
+_UNREADABLE: Final = b"?"
+_UPDATED: Final = re.compile(rb'"last-updated-ms"\s*:\s*(\d+)')
 _TABLE_UUID: Final = re.compile(rb'"table-uuid"\s*:\s*"([^"]*)"')
 
 
@@ -123,30 +126,42 @@ def list_own_files(storage: Storage) -> OwnFiles:
     return OwnFiles(pa.Table.from_batches(batches, _SCHEMA).unify_dictionaries(), unknown)
 
 
-def metadata_of_others(storage: Storage, keys: Sequence[str], uuid: str) -> list[str]:
-    """Return which of some metadata files are not of this table; reads the first 4 KiB of each.
+def metadata_of_others(
+    storage: Storage, keys: Sequence[str], table: TableMetadata
+) -> tuple[list[str], list[str]]:
+    """Return which of some metadata files are of other tables, and which fork this one.
 
     A table that was dropped and created again has the location of the old one in many catalogs,
-    and the old one may have been registered elsewhere.
+    and the old one may have been registered elsewhere. So may this one: whoever commits to another
+    catalog's entry of it writes metadata with the same UUID that this one does not log, although
+    it logs older files. A commit that crashed leaves the same, and is taken for that.
+
+    Reads the first 4 KiB of each file.
 
     Args:
         storage: The target's location.
         keys: Metadata files that the target does not refer to.
-        uuid: Of the target.
+        table: The metadata of the target.
     """
 
-    def is_other(key: str) -> bool:
+    def beginning(key: str) -> bytes:
         with storage.open_input(key) as file:
             data = file.read(_BEGINNING)
         if data.startswith(_GZIP):
             try:
-                data = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _BEGINNING)
+                return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _BEGINNING)
             except zlib.error:
-                return True
-        found = _TABLE_UUID.search(data)
-        return bool(data) and (found is None or found[1].decode() != uuid)
+                return _UNREADABLE
+        return data
 
-    return [key for key, other in zip(keys, gather(is_other, keys), strict=True) if other]
+    others, forks = [], []
+    for key, data in zip(keys, gather(beginning, keys), strict=True):
+        found, updated = _TABLE_UUID.search(data), _UPDATED.search(data)
+        if data and (found is None or found[1].decode() != table.uuid):
+            others.append(key)
+        elif updated is not None and int(updated[1]) >= table.logged_since_ms:
+            forks.append(key)
+    return others, forks
 
 
 def _batch(rows: Iterable[tuple[str, str, str, int, int]]) -> pa.RecordBatch:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from delvec.conversion.planning.progress import SOURCE_VERSION
+from delvec.conversion.planning.progress import SOURCE_ID, SOURCE_VERSION
 
 if TYPE_CHECKING:
     from delvec.iceberg.client.metadata import TableMetadata
 
-__all__ = ["is_version_tag", "new_staging_branch", "stale_branches", "version_tag"]
+__all__ = [
+    "is_staging_branch",
+    "is_version_tag",
+    "new_staging_branch",
+    "stale_branches",
+    "version_tag",
+]
 
 _STAGING: Final = "delvec-convert-"
+_STAGED: Final = re.compile(_STAGING + "[0-9a-f]{32}")
 _TAG: Final = "delta-version-"
 _DAY_MS: Final = 24 * 3600 * 1000
 
@@ -34,6 +42,13 @@ def is_version_tag(metadata: TableMetadata, name: str) -> bool:
     return not ref.is_branch and version is not None and name == f"{_TAG}{version}"
 
 
+def is_staging_branch(metadata: TableMetadata, name: str) -> bool:
+    """Tell whether a conversion made a ref to stage snapshots on, by its name and its head."""
+    ref = metadata.refs[name]
+    is_ours = SOURCE_ID in metadata.snapshots[ref.snapshot_id].summary
+    return ref.is_branch and is_ours and _STAGED.fullmatch(name) is not None
+
+
 def stale_branches(metadata: TableMetadata, now_ms: int) -> list[str]:
     """Return the staging branches of conversions that died: more than a day old, unpublished.
 
@@ -44,7 +59,6 @@ def stale_branches(metadata: TableMetadata, now_ms: int) -> list[str]:
     return [
         name
         for name, ref in metadata.refs.items()
-        if ref.is_branch
-        and name.startswith(_STAGING)
+        if is_staging_branch(metadata, name)
         and metadata.snapshots[ref.snapshot_id].timestamp_ms < now_ms - _DAY_MS
     ]

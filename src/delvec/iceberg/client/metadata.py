@@ -73,6 +73,8 @@ class TableMetadata:
         specs: All partition specs by id.
         files: The files of metadata that it refers to, itself included: earlier metadata files,
             manifest lists and statistics. Manifests are named by the manifest lists.
+        logged_since_ms: When the oldest of these metadata files was written: the metadata files of
+            all later commits are among `files`.
     """
 
     uuid: str
@@ -87,6 +89,7 @@ class TableMetadata:
     snapshots: Mapping[int, IcebergSnapshot]
     refs: Mapping[str, Ref]
     files: frozenset[str] = frozenset()
+    logged_since_ms: int = 0
 
     @classmethod
     def from_json(cls, metadata: str, location: str | None = None) -> TableMetadata:
@@ -99,6 +102,7 @@ class TableMetadata:
         value = json.loads(metadata)
         schemas = {schema["schema-id"]: schema for schema in value["schemas"]}
         specs = {spec["spec-id"]: spec for spec in value["partition-specs"]}
+        log = value.get("metadata-log", [])
         refs = {
             name: Ref(
                 ref["snapshot-id"],
@@ -121,6 +125,7 @@ class TableMetadata:
             {each["snapshot-id"]: _snapshot(each) for each in value.get("snapshots", [])},
             refs,
             frozenset(_files(value)) | ({location} if location else set()),
+            min((each["timestamp-ms"] for each in log), default=value.get("last-updated-ms", 0)),
         )
 
     @property
