@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 import delvec
-from delvec.errors import PlanError
+from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import load_table, table_name
 from tests.conversion.targets import before, branches, numbered
 from tests.delta.builder import TableBuilder
 from tests.interop.conversion_targets import check_pyiceberg
 from tests.marks import slow_but
+from tests.spark.delta.spark_tables import sql
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,6 +151,94 @@ def test_columns_and_partitions_that_others_changed_are_refused_and_taken_back_o
     ]
 
 
+@pytest.mark.slow
+def test_a_schema_that_an_earlier_conversion_had_is_a_change_as_any_other(
+    spark: SparkSession, tmp_path: Path, target: str
+) -> None:
+    source = source_of(tmp_path / "source")
+    delvec.convert(spark, source.root, target)
+    first = metadata_of(spark, target)
+    source.fields = {"id": "long", "n": "integer", "x": "long"}
+    more = pa.table({"id": [4], "n": pa.array([40], pa.int32()), "x": [400]})
+    add = source.write_file("part-2.parquet", more)
+    source.commit({"metaData": source.metadata()}, {"add": add})
+    delvec.convert(spark, source.root, target)
+    rows = [(1, 10, None), (2, None, None), (4, 40, 400)]
+    own = metadata_of(spark, target).schema
+    alter(spark, target, "DROP COLUMN x")
+    assert metadata_of(spark, target).schema == first.schema
+    with pytest.raises(PlanError, match="column 'x' was dropped"):
+        delvec.convert(spark, source.root, target)
+    delvec.convert(spark, source.root, target, foreign="overwrite", verify="rows")
+    assert metadata_of(spark, target).schema == own
+    spark.catalog.refreshTable(target)
+    assert [tuple(row) for row in spark.table(target).orderBy("id").collect()] == rows
+
+    # A rollback leaves the schema as it was, and is none.
+    head = first.head()
+    assert head is not None
+    name = target.removeprefix("lake.")
+    spark.sql(f"CALL lake.system.rollback_to_snapshot('{name}', {head.id})").collect()
+    assert "rolled back" in str(delvec.convert(spark, source.root, target, version=1))
+    delvec.convert(spark, source.root, target, verify="rows")
+    spark.catalog.refreshTable(target)
+    assert [tuple(row) for row in spark.table(target).orderBy("id").collect()] == rows
+
+
+@pytest.mark.slow
+def test_names_and_mappings_of_others_are_noticed_with_column_mapping(
+    spark: SparkSession, tmp_path: Path, target: str
+) -> None:
+    path = tmp_path / "source"
+    mapped = "'delta.columnMapping.mode' = 'name'"
+    sql(
+        spark,
+        path,
+        f"CREATE TABLE {{T}} (id LONG, a INT) USING delta TBLPROPERTIES ({mapped})",
+        "INSERT INTO {T} VALUES (1, 10)",
+    )
+    delvec.convert(spark, path, target)
+    sql(spark, path, "ALTER TABLE {T} RENAME COLUMN a TO b")
+    delvec.convert(spark, path, target)
+    alter(spark, target, "RENAME COLUMN b TO a")
+    with pytest.raises(PlanError, match="column 'b' was renamed to 'a'"):
+        delvec.convert(spark, path, target)
+    delvec.convert(spark, path, target, foreign="overwrite")
+    assert spark.table(target).columns == ["id", "b"]
+
+    own = metadata_of(spark, target).properties[MAPPING]
+    wrong = json.loads(own)
+    wrong[0]["names"], wrong[1]["names"] = wrong[1]["names"], wrong[0]["names"]
+    alter(spark, target, f"SET TBLPROPERTIES ('{MAPPING}' = '{json.dumps(wrong)}')")
+    sql(spark, path, "INSERT INTO {T} VALUES (2, 20)")
+    with pytest.raises(UnsupportedFeatureError, match=f"by the target's property {MAPPING}") as no:
+        delvec.convert(spark, path, target)
+    assert "set it to what it was" in str(no.value.hint)
+    alter(spark, target, f"SET TBLPROPERTIES ('{MAPPING}' = '{own}')")
+    delvec.convert(spark, path, target, verify="rows")
+    spark.catalog.refreshTable(target)
+    assert [tuple(row) for row in spark.table(target).orderBy("id").collect()] == [(1, 10), (2, 20)]
+
+
+def test_partitions_of_a_type_that_others_changed_cannot_be_taken_back(
+    spark: SparkSession, tmp_path: Path, target: str
+) -> None:
+    source = source_of(tmp_path / "source")
+    delvec.convert(spark, source.root, target)
+    alter(
+        spark,
+        target,
+        "ALTER COLUMN n TYPE BIGINT",
+        "ADD PARTITION FIELD n",
+        "INSERT INTO {t} VALUES (100, 5000000000)",
+    )
+    theirs = metadata_of(spark, target)
+    with pytest.raises(PlanError, match=r"partitions by 'n' have values of long, not int") as no:
+        delvec.convert(spark, source.root, target, foreign="overwrite")
+    assert f"drop {target}" in str(no.value.hint)
+    assert metadata_of(spark, target) == theirs
+
+
 def test_a_column_that_others_add_meanwhile_is_not_lost(
     spark: SparkSession, tmp_path: Path, target: str
 ) -> None:
@@ -164,6 +253,26 @@ def test_a_column_that_others_add_meanwhile_is_not_lost(
         assert column in spark.table(target).columns
         assert branches(spark, target) == {"main"}
         delvec.convert(spark, source.root, target, foreign="overwrite")
+
+
+def test_a_plan_with_nothing_to_do_does_not_undo_a_newer_conversion(
+    spark: SparkSession, tmp_path: Path, target: str
+) -> None:
+    source = source_of(tmp_path / "source")
+    delvec.convert(spark, source.root, target)
+    alter(spark, target, f"UNSET TBLPROPERTIES ('{MAPPING}')")
+    plan = delvec.plan_conversion(spark, source.root, target)
+    assert plan.mode == "none"
+    source.fields = {"id": "long", "n": "integer", "x": "long"}
+    more = pa.table({"id": [4], "n": pa.array([40], pa.int32()), "x": [400]})
+    add = source.write_file("part-2.parquet", more)
+    source.commit({"metaData": source.metadata()}, {"add": add})
+    delvec.convert(spark, source.root, target)
+    newer = metadata_of(spark, target)
+    with pytest.raises(ConflictError):
+        plan.apply()
+    assert metadata_of(spark, target) == newer
+    assert (4, 40, 400) in [tuple(row) for row in spark.table(target).collect()]
 
 
 def test_a_sort_order_or_a_comment_of_others_is_in_nobodys_way(

@@ -106,7 +106,7 @@ def foreign_note(
     """Return a note that changes of others are overwritten.
 
     Raises:
-        PlanError: They are to be refused. The error names them.
+        PlanError: They are to be refused, or cannot be taken back. The error names them.
     """
     since = "" if progress is None else f" since version {progress.version} was converted"
     message = f"others have changed {changes.what} of {table.name}{since}"
@@ -116,6 +116,11 @@ def foreign_note(
             f"{message}: {details}" if details else message,
             hint="their changes are lost if you pass foreign='overwrite'"
             " (--overwrite-foreign): the target then gets what the source says",
+        )
+    if changes.layout.lasting:
+        raise PlanError(
+            f"{message}, which cannot be taken back: {'; '.join(changes.layout.lasting)}",
+            hint=f"drop {table.name} without PURGE and convert anew",
         )
     note = f"{message}: taken back" + (f" ({details})" if details else "")
     if changes.layout.added:

@@ -1,7 +1,8 @@
 """Schema, partition spec and name mapping of a target, and what others have changed of them.
 
-A schema is a conversion's own if one of its snapshots has it; the partition spec never changes, so
-the first one is. Everything is read from the table's metadata: there is no other state.
+The schema of the last publication is a conversion's own, whatever earlier ones had; the partition
+spec never changes, so the first one is. Everything is read from the table's metadata: there is no
+other state.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from delvec.conversion.planning.progress import NAME_MAPPING, SOURCE_ID, find_progress
+from delvec.conversion.planning.progress import (
+    NAME_MAPPING,
+    SOURCE_ID,
+    SOURCE_VERSION,
+    find_progress,
+)
 from delvec.conversion.schema.iceberg_types import NestedType, parse_fields, walk_iceberg
 from delvec.conversion.schema.name_mapping import name_mapping
 from delvec.conversion.schema.partition_spec import listed_fields
@@ -53,12 +59,15 @@ class LayoutChanges:
         partitions: How it is partitioned, if they changed it.
         is_documented: Whether they changed comments or the order of columns, which no row depends
             on.
+        lasting: A clause for each changed type that cannot be taken back: manifests of their
+            partitions have values of that type, and are read in the type of the column.
     """
 
     columns: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     is_documented: bool = False
+    lasting: tuple[str, ...] = ()
 
 
 def own_layout(target: Target, source: Metadata) -> TargetLayout:
@@ -86,10 +95,12 @@ def layout_changes(metadata: TableMetadata) -> LayoutChanges:
     own, spec = _own_schema(metadata), _own_spec(metadata)
     columns: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    lasting: tuple[str, ...] = ()
     if own is not metadata.schema:
         before, after = _by_id(own), _by_id(metadata.schema)
         columns = tuple(_column_changes(before, after))
         added = tuple(_name(path) for path in after.values() if _is_added(path, before))
+        lasting = tuple(_lasting_types(metadata, before, after))
     partitions: tuple[str, ...] = ()
     if spec["spec-id"] != metadata.spec["spec-id"]:
         now, then = (
@@ -98,7 +109,7 @@ def layout_changes(metadata: TableMetadata) -> LayoutChanges:
         )
         partitions = (f"it is partitioned by {now} and not by {then}",)
     is_documented = own is not metadata.schema and not columns
-    return LayoutChanges(columns, added, partitions, is_documented)
+    return LayoutChanges(columns, added, partitions, is_documented, lasting)
 
 
 def current_mapping(properties: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -129,11 +140,18 @@ def _made_by_conversions(metadata: TableMetadata) -> list[IcebergSnapshot]:
 
 def _own_schema(metadata: TableMetadata) -> Mapping[str, Any]:
     made = _made_by_conversions(metadata)
-    if not made or metadata.schema["schema-id"] in {each.schema_id for each in made}:
-        return metadata.schema
     progress = find_progress(metadata)
-    newest = max(made, key=lambda each: each.timestamp_ms)
-    last = newest if progress is None else progress.snapshot
+    version = metadata.properties.get(SOURCE_VERSION)
+    if progress is not None and str(progress.version) == version:
+        last = progress.snapshot
+    elif published := [each for each in made if each.summary.get(SOURCE_VERSION) == version]:
+        # The target was rolled back, which leaves the schema as it was.
+        last = max(published, key=lambda each: each.timestamp_ms)
+    elif not made or metadata.schema["schema-id"] in {each.schema_id for each in made}:
+        return metadata.schema
+    else:
+        newest = max(made, key=lambda each: each.timestamp_ms)
+        last = newest if progress is None else progress.snapshot
     return metadata.schemas.get(last.schema_id or 0, metadata.schema)
 
 
@@ -190,6 +208,24 @@ def _column_changes(
     for path in before.values():
         if _is_added(path, after):
             yield f"column {_name(path)!r} was dropped"
+
+
+def _lasting_types(
+    metadata: TableMetadata,
+    before: Mapping[int, tuple[TargetField, ...]],
+    after: Mapping[int, tuple[TargetField, ...]],
+) -> Iterator[str]:
+    own = _own_spec(metadata)["spec-id"]
+    theirs = {
+        field.get("source-id")
+        for spec in metadata.specs.values()
+        if spec["spec-id"] != own
+        for field in spec["fields"]
+    }
+    for number in theirs & before.keys() & after.keys():
+        now, then = after[number][-1].type, before[number][-1].type
+        if now != then:
+            yield f"partitions by {_name(after[number])!r} have values of {now}, not {then}"
 
 
 def _is_added(path: tuple[TargetField, ...], before: Mapping[int, tuple[TargetField, ...]]) -> bool:

@@ -161,17 +161,29 @@ def _require_same_ids(new: TargetSchema, current: Sequence[Mapping[str, Any]], t
     for path in walk_iceberg(new.fields):
         names, number = tuple(each.physical_name for each in path), path[-1].id
         if ids.get(names, number) != number or names not in paths.get(number, {names}):
-            _refuse(table, path, f"field id {number} is not what files from before have it for")
+            _refuse(
+                table,
+                path,
+                f"field id {number} is not what files from before have it for, by the target's"
+                " property schema.name-mapping.default",
+                "if somebody changed that property, set it to what it was; else convert the table"
+                " to a new target, or rewrite all files of the source first",
+            )
 
 
 def _name(path: tuple[TargetField, ...]) -> str:
     return ".".join(each.name for each in path)
 
 
-def _refuse(table: str, path: tuple[TargetField, ...], why: str) -> NoReturn:
+def _refuse(
+    table: str,
+    path: tuple[TargetField, ...],
+    why: str,
+    hint: str = "convert the table to a new target, or rewrite all files of the source first",
+) -> NoReturn:
     raise UnsupportedFeatureError(
         f"the target cannot follow the change of column {_name(path)!r} of {table}: {why}",
         feature="schema evolution",
         needed_by=table,
-        hint="convert the table to a new target, or rewrite all files of the source first",
+        hint=hint,
     )
