@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import delvec
+from delvec.conversion.apply import verify
+from delvec.errors import VerificationError
 from tests.delta.builder import small_table
+from tests.spark.delta.spark_tables import sql
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,3 +36,23 @@ def test_phases_are_reported_in_order_and_the_callers_job_description_is_restore
     assert list(again.phases) == ["plan"]
     assert (report.rows, report.deleted_rows) == (again.rows, again.deleted_rows) == (16, 4)
     assert (report.vector_files, again.vector_files) == (1, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_files_with_the_same_rows_are_not_named_whatever_their_names(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = ["a b", "c%20d", "e%2520f", "ü&", "plain"]
+    rows = ", ".join(f"({number}, '{value}')" for number, value in enumerate(values))
+    sql(
+        spark,
+        tmp_path / "source",
+        "CREATE TABLE {T} (id LONG, p STRING) USING delta PARTITIONED BY (p)",
+        f"INSERT INTO {{T}} VALUES {rows}",
+    )
+    sums = count()
+    monkeypatch.setattr(verify, "row_sums", lambda *_: (next(sums), 0))
+    with pytest.raises(VerificationError) as different:
+        delvec.convert(spark, tmp_path / "source", "lake.apply.named", verify="rows")
+    assert not different.value.files

@@ -114,10 +114,15 @@ def _differing(source: DataFrame, target: DataFrame, kind: StructType) -> list[s
     """Return the files whose rows differ; another scan of both sides."""
     sides = []
     columns = [quote(field.name) for field in kind.fields]
-    for rows, file in ((source, F.input_file_name()), (target, F.col("_file"))):
+    # Spark escapes the names of files, Iceberg does not.
+    for rows, file, plain in (
+        (source, F.input_file_name(), url_unquote),
+        (target, F.col("_file"), str),
+    ):
         named = rows.select(file.alias("delvec file"), *columns)
         grouped = named.groupBy("delvec file").agg(*sums_by_rows(kind))
-        sides.append({_plain(name): tuple(sums) for name, *sums in grouped.collect()})
+        found = grouped.collect()
+        sides.append({local_path(plain(name)): tuple(sums) for name, *sums in found})
     names = sides[0].keys() | sides[1].keys()
     return sorted(name for name in names if sides[0].get(name) != sides[1].get(name))
 
@@ -125,11 +130,6 @@ def _differing(source: DataFrame, target: DataFrame, kind: StructType) -> list[s
 def _shown(sums: tuple[int, ...]) -> str:
     rows, *parts = sums
     return f"{rows:,} rows with hash {'-'.join(map(str, parts))}"
-
-
-def _plain(path: str) -> str:
-    """Return a path in one spelling, whether Spark or Iceberg wrote it."""
-    return local_path(url_unquote(path))
 
 
 def _counts(side: TargetFiles) -> str:
