@@ -32,6 +32,9 @@ def run(*arguments: str) -> Result:
         (("lake.db.t", "--retain-last", "0"), "x>=1"),
         (("lake.db.t", "--orphan-age", "2026-01-31"), "not an age such as 7d"),
         (("lake.db.t", "--orphan-age", "23h"), "orphan_age is a timedelta of a day or more"),
+        (("lake.db.t", "--orphan-age", "99999999999d"), "is too long, give an age such as 7d"),
+        (("lake.db.t", "--older-than", "99999999999d"), "is too long, give an age such as 7d"),
+        (("lake.db.t", "--older-than", "0001-01-01"), "older_than is out of range"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_starts(

@@ -10,7 +10,7 @@ import click
 
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import catalog_options, dry_run, limit_option
-from delvec.cli.output import Column
+from delvec.cli.output import Column, JsonOutput
 from delvec.cli.spark_tables import on_spark
 from delvec.report.figures import shortened, size
 
@@ -37,7 +37,10 @@ def _age(_context: click.Context, _option: click.Parameter, value: str) -> timed
     match = _AGE.fullmatch(value)
     if match is None:
         raise click.BadParameter(f"{value!r} is not an age such as 7d, 12h or 30m")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError as error:
+        raise click.BadParameter(f"{value!r} is too long, give an age such as 7d") from error
 
 
 def _age_or_time(
@@ -54,7 +57,11 @@ def _age_or_time(
         ) from error
 
 
-@delvec_command("clean-target", "run it again: what it did not delete is found then")
+@delvec_command(
+    "clean-target",
+    "snapshots may have expired already: run it again, files that are left are orphans then and go"
+    " when they are as old as --orphan-age",
+)
 @click.argument("target")
 @click.option(
     "--older-than",
@@ -113,7 +120,8 @@ def command(
     output.draw(report)
     if dry_run:
         _show_files(output, report, limit)
-    output.result({**report.to_json(), "files": report.files.to_pylist()})
+    if isinstance(output, JsonOutput):
+        output.result({**report.to_json(), "files": report.files.to_pylist()})
 
 
 def _show_files(output: Output, report: CleanReport, limit: int) -> None:
