@@ -82,7 +82,7 @@ def plan_cleaning(spark: SparkSession, name: TableName, retention: Retention) ->
     _require_target(table)
     storage = open_storage(spark, local_path(table.metadata.location))
     found = list_own_files(storage)
-    # Loaded after the listing: all metadata files in that were committed are then referred to.
+    # Loaded after the listing: committed metadata files in it are then known as such.
     table = load_table(spark, name)
     expiry = plan_expiry(table.metadata, retention)
     after = table
