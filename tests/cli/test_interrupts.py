@@ -59,13 +59,34 @@ def test_an_interrupted_command_says_whether_it_has_committed(
     assert not unnamed_files(tmp_path / "t")
 
 
+def test_an_interrupt_before_the_command_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("delvec.cli.main.import_module", interrupt)
+    result = CliRunner().invoke(main, ["history", "t"])
+    assert (result.exit_code, result.stderr) == (130, "Error: interrupted, nothing was written\n")
+
+
 @pytest.mark.slow
 def test_a_real_signal_to_a_real_process(tmp_path: Path) -> None:
     path = tmp_path / "t"
     make(path)
     sleep = "reflect('java.lang.Thread', 'sleep', 300000L) IS NULL"
+    slow_id = f"id + int({sleep})"
     jobs = [
         {"at": "job", "arguments": ["delete", str(path), "--where", f"id = 3 OR {sleep}"]},
+        {
+            "at": "job",
+            "arguments": ["update", str(path), "--set", slow_id.replace("s.", ""), "--all"],
+        },
+        {
+            "at": "job",
+            "arguments": [
+                *("merge", str(path), "--source", str(path), "--on", "t.id = s.id"),
+                *("--when", f"matched then update set id = s.{slow_id}"),
+            ],
+        },
         {"at": "before", "arguments": ["update", str(path), "--set", "id=-1", "--where", "id = 3"]},
         {"at": "after", "arguments": ["delete", str(path), "--where", "id = 4"]},
     ]
@@ -85,9 +106,9 @@ def test_a_real_signal_to_a_real_process(tmp_path: Path) -> None:
         found.append(str(newest_version(path)))
         assert not unnamed_files(path)
     _, errors = process.communicate(timeout=60)
-    assert found == ["130", "1", "130", "1", "130", "2"]
+    assert found == ["130", "1"] * 4 + ["130", "2"]
     told = [" ".join(line.split()) for line in errors.split("Error: ")[1:]]
-    assert told[:2] == ["interrupted, nothing was written"] * 2, errors
-    assert told[2].startswith(f"interrupted, version 2 of {path} was committed")
+    assert told[:4] == ["interrupted, nothing was written"] * 4, errors
+    assert told[4].startswith(f"interrupted, version 2 of {path} was committed")
     assert ids(path) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert DeltaTable.for_path(None, path).arrow_history()["operation"][0].as_py() == "DELETE"

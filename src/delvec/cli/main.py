@@ -51,6 +51,16 @@ class _LazyGroup(click.Group):
         found: click.Command = module.command
         return found
 
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
+        """Run a command; Ctrl-C while its module is imported has the same exit code as later."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            from delvec.cli.exits import ExitCode  # noqa: PLC0415
+
+            click.echo("Error: interrupted, nothing was written", err=True)
+            sys.exit(ExitCode.INTERRUPTED)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))

@@ -34,7 +34,7 @@ def on_spark(
         table: The table, for errors to name.
         iceberg: Arguments of `delvec.session` for a start with Iceberg; None starts without.
     """
-    from delvec.spark.failures import explained  # noqa: PLC0415
+    from delvec.spark.engine import SparkEngine  # noqa: PLC0415
     from delvec.spark.progress import watched  # noqa: PLC0415
     from delvec.spark.session.session import session  # noqa: PLC0415
 
@@ -44,9 +44,7 @@ def on_spark(
         given = dict(iceberg or {})
         conf = {**_SETTINGS, **given.pop("conf", {})}
         spark = session(iceberg=iceberg is not None, conf=conf, **given)
-        # Ctrl-C does not wait for what a task is at.
-        spark.sparkContext.setInterruptOnCancel(True)
-        with explained(table):
+        with SparkEngine(spark).explained(table):
             if show is None:
                 yield spark
                 return

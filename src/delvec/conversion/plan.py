@@ -18,6 +18,7 @@ from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.commit import set_properties
 from delvec.report.figures import counted, size, visible
 from delvec.report.rendered import Rendered, Summary
+from delvec.spark.interrupts import interruptible
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ class ConversionPlan(Rendered):
         if verify:
             chosen = "counts" if verify is True else verify
         if self.planned.steps:
-            figures = apply_steps(self.planned, self.snapshot, self._target, self.options, chosen)
+            with interruptible(self.spark):
+                figures = apply_steps(
+                    self.planned, self.snapshot, self._target, self.options, chosen
+                )
             return self._report(figures, chosen)
         if self.table is None:
             return self._report(Figures(), "none")

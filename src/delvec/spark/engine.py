@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delvec.spark import jvm
 from delvec.spark.failures import explained
+from delvec.spark.interrupts import interruptible
 from delvec.spark.progress import described
 
 if TYPE_CHECKING:
@@ -33,14 +33,11 @@ class SparkEngine:
     def explained(self, table: str) -> Iterator[None]:
         """Turn failures of Spark in the block into errors of delvec, see `failures.explained`.
 
-        If the block is interrupted, no task goes on, so that none writes files any more.
+        If the block is interrupted, no task goes on, so that none writes files any more; see
+        `interrupts.interruptible`.
         """
-        try:
-            with explained(table):
-                yield
-        except KeyboardInterrupt:
-            jvm.cancel_tasks(self.spark)
-            raise
+        with interruptible(self.spark), explained(table):
+            yield
 
     def described(self, what: str) -> AbstractContextManager[None]:
         """Set the description of the block's jobs, see `progress.described`."""

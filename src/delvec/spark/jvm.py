@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager, nullcontext
 from functools import reduce
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
@@ -26,7 +26,7 @@ __all__ = [
     "allow_calls_back",
     "array_of",
     "cache",
-    "cancel_tasks",
+    "cancel_jobs",
     "class_exists",
     "compiled",
     "hadoop_setting",
@@ -40,11 +40,11 @@ __all__ = [
     "session_of",
     "started",
     "started_with",
+    "tasks_ended",
     "to_seq",
     "view_of",
 ]
 
-_LONGEST_WAIT: Final = 10.0
 # The settings that `started` gave the JVM of this process, which keeps them for life.
 _started_here: set[str] = set()
 _compiling = Lock()
@@ -187,15 +187,24 @@ def hadoop_setting(spark: SparkSession) -> Callable[[str], str | None]:
     return get
 
 
-def cancel_tasks(spark: SparkSession) -> None:
-    """Cancel all jobs, as PySpark does on SIGINT, and wait for their tasks, at most 10 s."""
-    context = spark.sparkContext
-    context.cancelAllJobs()
-    tracker = context._jsc.sc().statusTracker()  # noqa: SLF001
-    end = time.monotonic() + _LONGEST_WAIT
-    while time.monotonic() < end:
-        if not any(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
-            return
+def cancel_jobs(spark: SparkSession) -> None:
+    """Cancel all jobs, as PySpark does on SIGINT."""
+    spark.sparkContext.cancelAllJobs()
+
+
+def tasks_ended(spark: SparkSession, longest: float) -> bool:
+    """Cancel all jobs and wait until no task runs, at most so many seconds; whether that is so.
+
+    The scheduler is asked: the status tracker lags behind it by a tenth of a second and more.
+    """
+    scheduler = spark.sparkContext._jsc.sc().taskScheduler()  # noqa: SLF001
+    end = time.monotonic() + longest
+    while True:
+        cancel_jobs(spark)
+        if not any(items(scheduler.runningTasksByExecutors().values())):
+            return True
+        if time.monotonic() > end:
+            return False
         time.sleep(0.05)
 
 

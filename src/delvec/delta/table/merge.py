@@ -98,13 +98,14 @@ class MergeBuilder:
         from delvec.spark.delta.scan.read_versions import reads_of  # noqa: PLC0415
         from delvec.spark.delta.write.clauses import MergeRequest, numbered  # noqa: PLC0415
         from delvec.spark.delta.write.merge import merge  # noqa: PLC0415
-        from delvec.spark.failures import explained  # noqa: PLC0415
+        from delvec.spark.engine import SparkEngine  # noqa: PLC0415
         from delvec.spark.staging import staged  # noqa: PLC0415
 
         # Before the source is read, so that no commit falls between the two.
         root, newest = self._table.storage.root, lambda: self._table.version
         reads = reads_of(self.source, root, newest)
-        with explained(root), staged(numbered(self.source)) as source:
+        engine = SparkEngine(self.source.sparkSession)
+        with engine.explained(root), staged(numbered(self.source)) as source:
             request = MergeRequest(
                 source,
                 self.on,

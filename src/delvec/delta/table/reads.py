@@ -258,7 +258,11 @@ class TableReads(TableHandle):
         predicate = self._predicate(snapshot, where)
         if is_understood(predicate, snapshot.metadata.schema):
             return count_rows(snapshot, predicate, self.time_zone)
-        return self.to_df(snapshot.version, where=where).count()  # type: ignore[arg-type]
+        from delvec.spark.engine import SparkEngine  # noqa: PLC0415
+
+        session = self._session("count()", "tuples such as [('id', '=', 1)]")
+        with SparkEngine(session).explained(snapshot.table):
+            return self.to_df(snapshot.version, where=where).count()  # type: ignore[arg-type]
 
     def changes(
         self,
