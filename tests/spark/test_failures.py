@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -12,7 +14,7 @@ from delvec.errors import (
     InvalidArgumentError,
     StorageError,
 )
-from delvec.spark.failures import explained
+from delvec.spark.failures import explained, quiet
 
 JOB = (
     "An error occurred while calling o186.parquet.\n: org.apache.spark.SparkException: Job aborted"
@@ -101,3 +103,38 @@ def test_the_short_cause_comes_first(text: str, kind: type[DelvecError], message
 def test_a_jvm_that_is_gone_is_a_failure_of_the_engine() -> None:
     with pytest.raises(EngineError, match="Answer from Java side is empty"), explained("t"):
         raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def fail_in_a_block() -> None:
+    with explained("t"):
+        raise Py4JError("boom")
+
+
+def interrupted_in_a_block() -> None:
+    with explained("t"):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise Py4JError("cancelled")
+
+
+def test_an_interrupt_is_one_only_if_it_came_inside_the_block() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_in_a_block()
+    try:
+        raise KeyboardInterrupt  # noqa: TRY301
+    except KeyboardInterrupt:
+        with pytest.raises(EngineError, match="boom"):
+            fail_in_a_block()
+
+
+def test_loggers_are_prepared_once_and_those_of_others_stay_what_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with quiet():
+        pass
+    changed: list[object] = []
+    monkeypatch.setattr(logging, "setLoggerClass", changed.append)
+    with quiet(), quiet():
+        pass
+    assert changed == []

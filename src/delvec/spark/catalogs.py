@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 
 from delvec.errors import TableNotFoundError
 from delvec.identifiers import QUOTED, unquote
+from delvec.spark.failures import quiet
 from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def location_of(spark: SparkSession, identifier: str) -> str:
     if by_path := _BY_PATH.fullmatch(identifier):
         return unquote(by_path[1])
     try:
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {identifier}").collect()
+        with quiet():
+            rows = spark.sql(f"DESCRIBE TABLE EXTENDED {identifier}").collect()
     except PySparkException as error:
         raise TableNotFoundError(
             f"the session's catalog has no table {identifier}: {error}".splitlines()[0],

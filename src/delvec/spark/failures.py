@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-__all__ = ["explained", "misfit", "violation"]
+__all__ = ["explained", "misfit", "quiet", "violation"]
 
 _PREFIX: Final = "delvec-violation:"
 # With the brace of the JSON: plans in the messages of analysis errors show the prefix as well.
@@ -63,6 +64,10 @@ _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
 _SUGGESTED: Final = re.compile(r"( Did you mean one of the following\? )\[([^\]]*)\]")
 _INTERNAL: Final = re.compile(r"`(?:__delvec_\w+|_tmp_metadata_row_index)`$")
 _QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+# What Py4J logs, with tracebacks, of calls that end without an answer.
+_OF_PY4J: Final = frozenset(
+    {"Exception while sending command.", "KeyboardInterrupt while sending command."}
+)
 _VALUES: Final = (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
@@ -142,13 +147,14 @@ def explained(table: str) -> Iterator[None]:
         EngineError: Any other failure.
         KeyboardInterrupt: Ctrl-C ended the block.
     """
+    outside = sys.exc_info()[1]
     try:
-        with _quiet():
+        with quiet():
             yield
     except DelvecError:
         raise
     except (PySparkException, Py4JError) as error:
-        if _is_interrupt(error):
+        if _is_interrupt(error, outside):
             raise KeyboardInterrupt from error
         raise _translated(error, str(error), table) from error
     except ConnectionError as error:
@@ -159,28 +165,42 @@ def explained(table: str) -> Iterator[None]:
 
 
 class _NotOurs(logging.Filter):
-    """Drops what is logged by a thread that is inside `explained`."""
+    """Drops what PySpark and Py4J log of errors in a thread that is inside `quiet`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.inside = threading.local()
+        self._is_added = False
 
-    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == "root" and record.msg not in _OF_PY4J:
+            return True
         return not getattr(self.inside, "depth", 0)
+
+    def add_once(self) -> None:
+        """Add the filter to the loggers."""
+        if self._is_added:
+            return
+        # PySpark makes its loggers by changing the class of all new ones for a moment, in which
+        # other threads must not make theirs. Twice is no harm: a filter is added once.
+        with logging._lock:  # type: ignore[attr-defined]  # noqa: SLF001
+            for name in _QUERY_LOGGERS:
+                PySparkLogger.getLogger(name).addFilter(self)
+            logging.getLogger().addFilter(self)
+            self._is_added = True
 
 
 _NOT_OURS: Final = _NotOurs()
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep PySpark from logging errors of the block: each would be some 17 kB of JSON.
 
     PySpark logs an error as soon as it is raised, whoever catches it; errors of other threads and
     outside the block are logged as ever.
     """
-    for name in _QUERY_LOGGERS:
-        PySparkLogger.getLogger(name).addFilter(_NOT_OURS)  # once, however often it is added
+    _NOT_OURS.add_once()
     inside = _NOT_OURS.inside
     inside.depth = getattr(inside, "depth", 0) + 1
     try:
@@ -189,11 +209,18 @@ def _quiet() -> Iterator[None]:
         inside.depth -= 1
 
 
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Return whether Ctrl-C was the cause: PySpark cancels jobs, and reports these as failed."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+def _is_interrupt(error: BaseException | None, outside: BaseException | None) -> bool:
+    """Return whether Ctrl-C was the cause: PySpark cancels jobs, and reports these as failed.
+
+    Args:
+        error: What was raised in a block.
+        outside: The exception that was handled when the block began; not a cause of the error.
+    """
+    while error is not None and error is not outside:
+        if isinstance(error, KeyboardInterrupt):
+            return True
         error = error.__context__
-    return error is not None
+    return False
 
 
 def _translated(error: Exception, message: str, table: str) -> DelvecError:
