@@ -85,13 +85,12 @@ def explained_call(
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             for keyword in kwargs.keys() - types:
                 _refuse_keyword(name, keyword, list(types))
+            given: dict[str, Any] = {}
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as error:
-                needed = [each.name for each in named if each.default is each.empty]
-                raise InvalidArgumentError(
-                    f"{name}(): {error}", hint=f"call {name}({', '.join(needed)})"
-                ) from None
+                positional = len(args) + len(named) - len(signature.parameters) + bool(rest)
+                _refuse_arguments(name, str(error), named, positional, kwargs, list(types))
             for keyword, value in {**given, **given.get(rest, {})}.items():
                 _require_type(name, keyword, value, types.get(keyword, ""))
             return function(*args, **kwargs)
@@ -129,13 +128,41 @@ def _refuse_keyword(name: str, keyword: str, known: Sequence[str]) -> None:
     )
 
 
+def _refuse_arguments(
+    name: str,
+    problem: str,
+    parameters: Sequence[inspect.Parameter],
+    positional: int,
+    keywords: Mapping[str, object],
+    known: Sequence[str],
+) -> None:
+    """Raise what is wrong with arguments; what the hint calls keeps all that were given."""
+    first = [each.name for each in parameters if each.kind != each.KEYWORD_ONLY]
+    if positional > len(first):
+        takes = f"only {', '.join(first)} without a name" if first else "keywords only"
+        others = ", ".join(f"{each}=..." for each in known if each not in first)
+        raise InvalidArgumentError(
+            f"{name}() takes {takes}, got {positional} such arguments",
+            hint=f"name the others: {others}" if others else None,
+        ) from None
+    hint = None
+    if problem.startswith("missing"):
+        needed = [each.name for each in parameters if each.default is each.empty]
+        needed += first[len(needed) : positional]
+        named = [f"{each}=..." for each in keywords if each not in needed]
+        hint = f"call {name}({', '.join([*needed, *named])})"
+    raise InvalidArgumentError(f"{name}(): {problem}", hint=hint) from None
+
+
 def _require_type(name: str, keyword: str, value: object, annotation: str) -> None:
     wanted = annotation.removesuffix(" | None")
     if wanted not in _TYPES or (value is None and wanted != annotation):
         return
     kind, what = _TYPES[wanted]
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
-        return
+        is_list = isinstance(value, list | tuple) and wanted.endswith("[str]")
+        if not is_list or all(isinstance(each, str) for each in value):
+            return
     is_one = isinstance(value, str) and wanted == "Sequence[str]"
     hint = f"call {name}({keyword}=[{value!r}])" if is_one else None
     raise InvalidArgumentError(f"{keyword} of {name}() is {what}, not {shown(value)}", hint=hint)

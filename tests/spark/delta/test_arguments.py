@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions
 
 import delvec
 from delvec import DeltaTable
 from delvec.delta.table.merge import MergeBuilder
-from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 from tests.delta.builder import TableBuilder
 from tests.delta.log_files import newest_version
 from tests.repository import ROOT
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ROWS = pa.table({"id": [1], "v": [2]})
 # Calls that need a session, by what the error says, and what its hint says.
@@ -51,6 +52,81 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         lambda t, _: t.update({"v": "1"}, predicate="id < 10"),  # type: ignore[call-arg]
         "has no keyword 'predicate'",
         r"call update\(where=",
+    ),
+    "a ratio without its name": (
+        lambda t, _: t.delete("id < 1", 0.5),  # type: ignore[call-arg]
+        r"delete\(\) takes only where without a name, got 2",
+        r"^name the others: rewrite_ratio=\.\.\., dry_run=",
+    ),
+    "a ratio of update without its name": (
+        lambda t, _: t.update({"v": "1"}, "id < 1", 0.5),  # type: ignore[call-arg]
+        r"update\(\) takes only set, where without a name, got 3",
+        "^name the others: rewrite_ratio=",
+    ),
+    "partitions without their name": (
+        lambda t, df: t.overwrite(df, "id = 1", "dynamic"),  # type: ignore[call-arg]
+        "takes only df, where without a name, got 3",
+        r"^name the others: partitions=",
+    ),
+    "overwrite without rows": (
+        lambda t, _: t.overwrite(where="id = 1"),  # type: ignore[call-arg]
+        "missing a required argument: 'df'",
+        r"^call overwrite\(df, where=\.\.\.\)$",
+    ),
+    "a condition twice": (
+        lambda t, _: t.delete("id < 1", where="id < 1"),  # type: ignore[misc]
+        "multiple values for argument 'where'",
+        "",
+    ),
+    "overwrite where True": (
+        lambda t, df: t.overwrite(df, True),  # type: ignore[arg-type]
+        "not True",
+        r"call overwrite\(df\) without",
+    ),
+    "overwrite by tuples": (
+        lambda t, df: t.overwrite(df, [("id", "<", 3)]),  # type: ignore[arg-type]
+        r"a condition of overwrite\(\)",
+        r"call overwrite\(df, where='id < 3'\)",
+    ),
+    "update by tuples": (
+        lambda t, _: t.update({"v": "1"}, [("id", "<", 3)]),  # type: ignore[arg-type]
+        "SQL or a Column",
+        r"call update\(set, where='id < 3'\)",
+    ),
+    "clause by tuples": (
+        lambda t, df: t.merge(df, "t.id = s.id").when_matched_update(
+            {"v": "1"},
+            [("id", "<", 3)],  # type: ignore[arg-type]
+        ),
+        "SQL or a Column",
+        r"call when_matched_update\(set, condition='id < 3'\)",
+    ),
+    "merge on a number": (
+        lambda t, df: t.merge(df, 3),  # type: ignore[arg-type]
+        "SQL or a Column",
+        r"call merge\(source, on=\"id < 10\"\)",
+    ),
+    "merge on None": (
+        lambda t, df: t.merge(df, None),  # type: ignore[arg-type]
+        "needs a condition, not None",
+        r"call merge\(source, on=\"t.id = s.id\"\)",
+    ),
+    "update to an object": (
+        lambda t, _: t.update({"v": object()}),
+        r"new value of v in update\(\) .* not an object",
+        "",
+    ),
+    "update to a dictionary": (lambda t, _: t.update({"v": {"a": 1}}), r"not \{'a': 1\}", ""),
+    "update to rows": (lambda t, df: t.update({"v": df}), "not a DataFrame", r"merge\(df"),
+    "columns by number": (
+        lambda t, _: t.to_df(columns=[1]),  # type: ignore[list-item]
+        r"columns of to_df\(\) is a list of strings, not \[1\]",
+        "",
+    ),
+    "columns of Spark": (
+        lambda t, _: t.to_df(columns=[functions.col("id")]),  # type: ignore[list-item]
+        "is a list of strings",
+        "",
     ),
     "update the other way round": (
         lambda t, _: t.update("id < 10", {"v": "1"}),  # type: ignore[arg-type]
@@ -157,7 +233,7 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
     "tuples to Spark": (
         lambda t, _: t.to_df(where=[("id", "<", 3)]),  # type: ignore[arg-type]
         "SQL or a Column",
-        r"call to_df\('id < 3'\)",
+        r"call to_df\(where='id < 3'\)",
     ),
     "properties as a string": (
         lambda t, _: t.set_properties("a=b"),  # type: ignore[arg-type]
@@ -273,6 +349,37 @@ def test_all_public_methods_refuse_keywords_that_they_do_not_have() -> None:
             if not name.startswith("_"):
                 with pytest.raises(InvalidArgumentError, match=rf"{name}\(\) has no keyword 'nil'"):
                     member(nil=1)
+
+
+UNREADABLE: dict[str, Callable[[DeltaTable, DataFrame, Column], object]] = {
+    "delete": lambda t, _, sql: t.delete(sql),
+    "update": lambda t, _, sql: t.update({"v": sql}),
+    "update where": lambda t, _, sql: t.update({"v": "1"}, sql),
+    "merge": lambda t, df, sql: t.merge(df, sql),
+    "clause": lambda t, df, sql: t.merge(df, "t.id = s.id").when_matched_delete(sql),
+    "overwrite": lambda t, df, sql: t.overwrite(df, sql),
+    "to_df": lambda t, _, sql: t.to_df(where=sql),
+    "count": lambda t, _, sql: t.count(sql),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_wrong_sql_in_a_column_is_one_error(
+    spark: SparkSession, table: DeltaTable, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="PARSE_SYNTAX_ERROR"):
+        UNREADABLE[name](table, spark.range(1), functions.expr("id <"))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.spark
+def test_a_name_that_the_catalog_does_not_have_is_one_error(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(TableNotFoundError):
+        DeltaTable.for_name(spark, "nope.x")
+    assert capfd.readouterr() == ("", "")
 
 
 MISSPELT: dict[str, Callable[[DeltaTable, DataFrame], object]] = {

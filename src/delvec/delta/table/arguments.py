@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Final
 
 from delvec.calls import shown
 from delvec.errors import InvalidArgumentError
 
 __all__ = [
     "require_condition",
+    "require_on",
     "require_session",
     "require_source",
     "require_values",
 ]
+
+_EXAMPLE: Final = '"id < 10"'
+_OF_CONDITION: Final = re.compile(r"(, )?(\w+=)?\{\}")
+# What `functions.lit` takes, and what is of NumPy.
+_PLAIN: Final = (
+    *(str, bool, int, float, Decimal, bytes, bytearray),
+    *(date, time, timedelta, list, tuple, Enum),
+)
 
 
 def require_session(spark: object, path: object) -> None:
@@ -41,7 +55,7 @@ def require_condition(call: str, value: object, *, tuples: bool = False) -> None
     """Check that a condition is SQL or a column of Spark; None is none.
 
     Args:
-        call: The method that takes it.
+        call: The method that takes it, with braces in its place: `overwrite(df, where={})`.
         value: The condition.
         tuples: Whether the method takes tuples as well, which are not checked here.
 
@@ -55,16 +69,33 @@ def require_condition(call: str, value: object, *, tuples: bool = False) -> None
     if isinstance(value, Column):
         return
     accepted = "tuples, SQL or a Column of Spark" if tuples else "SQL or a Column of Spark"
-    hint = f'call {call}("id < 10")'
+    hint = f"call {call.format(_EXAMPLE)}"
     if isinstance(value, bool):
-        hint = f"for all rows call {call}() without a condition" if value else f'{call}("false")'
+        hint = f"""call {call.format('"true"' if value else '"false"')}"""
+        if value and not call.startswith("merge"):
+            hint = f"for all rows call {_OF_CONDITION.sub('', call)} without a condition"
     elif isinstance(value, DataFrame):
         hint = "rows that another DataFrame names: merge(df, 't.id = s.id')"
     elif (sql := _as_sql(value)) is not None:
-        hint = f"tuples are for to_arrow(); call {call}({sql!r})"
+        hint = f"tuples are for to_arrow(); call {call.format(repr(sql))}"
+    name = call.partition("(")[0]
     raise InvalidArgumentError(
-        f"a condition of {call}() is {accepted}, not {shown(value)}", hint=hint
+        f"a condition of {name}() is {accepted}, not {shown(value)}", hint=hint
     )
+
+
+def require_on(value: object) -> None:
+    """Check the condition of a merge, which has no default.
+
+    Raises:
+        InvalidArgumentError: It is missing, or neither SQL nor a column of Spark.
+    """
+    require_condition("merge(source, on={})", value)
+    if value is None:
+        raise InvalidArgumentError(
+            "merge() needs a condition, not None",
+            hint='call merge(source, on="t.id = s.id"), or on="false" if no rows are to match',
+        )
 
 
 def _as_sql(filters: object) -> str | None:
@@ -86,6 +117,8 @@ def require_values(call: str, values: object, where: object = None) -> None:
         InvalidArgumentError: They are not, such as a condition in their place.
     """
     if isinstance(values, Mapping) and all(isinstance(name, str) for name in values):
+        for name, value in values.items():
+            _require_value(call, name, value)
         if values:
             return
         raise InvalidArgumentError(f"{call}() needs at least one column to set")
@@ -96,6 +129,22 @@ def require_values(call: str, values: object, where: object = None) -> None:
         f"the new values of {call}() are a mapping from columns to SQL or Columns of Spark, not"
         f" {shown(values)}",
         hint=hint,
+    )
+
+
+def _require_value(call: str, name: str, value: object) -> None:
+    from pyspark.sql import Column  # noqa: PLC0415
+
+    if value is None or isinstance(value, (*_PLAIN, Column)):
+        return
+    if type(value).__module__.partition(".")[0] == "numpy":
+        return
+    raise InvalidArgumentError(
+        f"the new value of {name} in {call}() is SQL, a Column of Spark or a plain value, not"
+        f" {shown(value)}",
+        hint="values of another DataFrame: merge(df, 't.id = s.id')"
+        if hasattr(value, "sparkSession")
+        else None,
     )
 
 

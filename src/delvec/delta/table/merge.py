@@ -127,7 +127,8 @@ class MergeBuilder:
         from delvec.spark.delta.write.clauses import Clause  # noqa: PLC0415
 
         call = f"when_{when}_{action}"
-        require_condition(call, condition)
+        first = {"update": "set, ", "insert": "values, "}.get(action, "") if values else ""
+        require_condition(f"{call}({first}condition={{}})", condition)
         if values is not None:
             require_values(call, values, condition)
             values = {name: self._by_name(value) for name, value in values.items()}

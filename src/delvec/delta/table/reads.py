@@ -19,6 +19,7 @@ from delvec.delta.read.snapshot_reader import (
 )
 from delvec.delta.table.arguments import require_condition
 from delvec.delta.table.handle import TableHandle
+from delvec.delta.table.named_columns import by_name
 from delvec.delta.write.options import WriteOptions
 from delvec.errors import InvalidArgumentError, MissingDependencyError
 from delvec.identifiers import quote
@@ -168,7 +169,7 @@ class TableReads(TableHandle):
         from delvec.spark.delta.scan.scan import scan  # noqa: PLC0415
         from delvec.spark.failures import explained  # noqa: PLC0415
 
-        require_condition("to_df", where)
+        require_condition("to_df(where={})", where)
         session = self._session("to_df()", "to_arrow()")
         snapshot = self.snapshot(version, timestamp)
         follows = version is None and timestamp is None
@@ -179,6 +180,7 @@ class TableReads(TableHandle):
         # The condition may look at columns that are not wanted.
         own = snapshot.metadata.schema.names
         added = [name for name in columns or () if name not in own and name in ADDED_COLUMNS]
+        where = by_name(self, where)
         with explained(snapshot.table):
             predicate = predicate_of(session, snapshot.metadata.schema, where)
             files = snapshot.files.prune(predicate, self.time_zone)
@@ -207,7 +209,7 @@ class TableReads(TableHandle):
             InvalidArgumentError: The condition needs Spark to be evaluated.
         """
         snapshot = self.snapshot(version, timestamp)
-        predicate = self._predicate(snapshot, where)
+        predicate = self._predicate(snapshot, where, "to_arrow")
         if not is_understood(predicate, snapshot.metadata.schema):
             raise InvalidArgumentError(
                 f"{where!r} cannot be evaluated without Spark",
@@ -255,7 +257,7 @@ class TableReads(TableHandle):
     ) -> int:
         """Count rows, from the log alone where its statistics suffice."""
         snapshot = self.snapshot(version, timestamp)
-        predicate = self._predicate(snapshot, where)
+        predicate = self._predicate(snapshot, where, "count")
         if is_understood(predicate, snapshot.metadata.schema):
             return count_rows(snapshot, predicate, self.time_zone)
         from delvec.spark.engine import SparkEngine  # noqa: PLC0415
@@ -299,7 +301,7 @@ class TableReads(TableHandle):
             end_timestamp=end_timestamp,
         )
 
-    def _predicate(self, snapshot: Snapshot, where: Where | None) -> Predicate:
+    def _predicate(self, snapshot: Snapshot, where: Where | None, call: str) -> Predicate:
         if where is None:
             return Always()
         if isinstance(where, list | tuple):
@@ -307,7 +309,7 @@ class TableReads(TableHandle):
         from delvec.spark.delta.scan.conditions import predicate_of  # noqa: PLC0415
         from delvec.spark.failures import explained  # noqa: PLC0415
 
-        require_condition("to_arrow", where, tuples=True)
+        require_condition(f"{call}({{}})", where, tuples=True)
         session = self._session("a condition in SQL", "tuples such as [('id', '=', 1)]")
         with explained(snapshot.table):
-            return predicate_of(session, snapshot.metadata.schema, where)  # type: ignore[arg-type]
+            return predicate_of(session, snapshot.metadata.schema, by_name(self, where))

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from delvec.calls import explained_calls
 from delvec.delta.table.arguments import (
     require_condition,
+    require_on,
     require_source,
     require_values,
 )
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.table.merge import MergeBuilder
+from delvec.delta.table.named_columns import by_name
 from delvec.delta.write.options import WriteOptions
 from delvec.errors import InvalidArgumentError
 
@@ -83,7 +85,7 @@ class TableWrites(TableHandle):
         from delvec.spark.delta.write.append import overwrite  # noqa: PLC0415
 
         require_source("overwrite", df)
-        require_condition("overwrite", where)
+        require_condition("overwrite(df, where={})", where)
         if merge_schema and replace_schema:
             raise InvalidArgumentError("merge_schema and replace_schema: choose one of them")
         if partitions not in ("static", "dynamic"):
@@ -93,7 +95,7 @@ class TableWrites(TableHandle):
             )
         by_partition = partitions == "dynamic"
         evolution = "replace" if replace_schema else "merge" if merge_schema else "none"
-        prepare = overwrite(df, self._by_name(where), evolution, by_partition=by_partition)  # type: ignore[arg-type]
+        prepare = overwrite(df, by_name(self, where), evolution, by_partition=by_partition)  # type: ignore[arg-type]
         return self.run("WRITE", prepare, options)
 
     def delete(
@@ -120,8 +122,8 @@ class TableWrites(TableHandle):
         """
         from delvec.spark.delta.write.delete import delete  # noqa: PLC0415
 
-        require_condition("delete", where)
-        return self.run("DELETE", delete(self._by_name(where), rewrite_ratio), options)
+        require_condition("delete({})", where)
+        return self.run("DELETE", delete(by_name(self, where), rewrite_ratio), options)
 
     def update(
         self,
@@ -147,23 +149,9 @@ class TableWrites(TableHandle):
         from delvec.spark.delta.write.update import update  # noqa: PLC0415
 
         require_values("update", set, where)
-        require_condition("update", where)
-        values = {name: self._by_name(value) for name, value in set.items()}
-        return self.run("UPDATE", update(values, self._by_name(where), rewrite_ratio), options)
-
-    def _by_name(
-        self,
-        value: Any,  # noqa: ANN401
-        target_alias: str | None = None,
-        source: tuple[str, DataFrame] | None = None,
-    ) -> Any:  # noqa: ANN401
-        """Return a condition or value in which columns of DataFrames are resolved by name."""
-        if self.spark is None:
-            return value
-        from delvec.spark.delta.scan.bound_columns import by_name  # noqa: PLC0415
-
-        known = [] if source is None else [source]
-        return by_name(self.spark, value, (target_alias, self._given), known)
+        require_condition("update(set, where={})", where)
+        values = {name: by_name(self, value) for name, value in set.items()}
+        return self.run("UPDATE", update(values, by_name(self, where), rewrite_ratio), options)
 
     def merge(
         self,
@@ -188,9 +176,9 @@ class TableWrites(TableHandle):
         """
         self._engine()
         require_source("merge", source)
-        require_condition("merge", on)
+        require_on(on)
         if source_alias.lower() == target_alias.lower():
             raise InvalidArgumentError(f"both sides of a merge are called {source_alias!r}")
         aliases = (target_alias, source_alias)
-        by_name = partial(self._by_name, target_alias=target_alias, source=(source_alias, source))
-        return MergeBuilder(self, source, by_name(on), aliases, merge_schema, _by_name=by_name)
+        named = partial(by_name, self, target_alias=target_alias, source=(source_alias, source))
+        return MergeBuilder(self, source, named(on), aliases, merge_schema, _by_name=named)

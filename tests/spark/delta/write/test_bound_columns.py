@@ -56,6 +56,20 @@ def test_columns_of_the_tables_own_dataframe(
     assert [row[0] for row in rows(table)] == [3, 4]
 
 
+def test_columns_of_the_tables_own_dataframe_in_reads(
+    spark: SparkSession, table: DeltaTable
+) -> None:
+    df = table.to_df()
+    assert table.count(df["id"] < 2) == 2
+    assert table.count(functions.abs(df["v"]) == 30) == 1
+    assert [row.id for row in table.to_df(where=df["s"]["a"] == 4, columns=["id"]).collect()] == [4]
+    assert table.to_arrow(df["id"] == 5)["v"].to_pylist() == [50]
+    alien = spark.range(3)["id"] == 1
+    for read in (table.count, table.to_arrow, lambda where: table.to_df(where=where)):
+        with pytest.raises(InvalidArgumentError, match="bound to a DataFrame"):
+            read(alien)
+
+
 def test_both_sides_of_a_merge(spark: SparkSession, table: DeltaTable) -> None:
     df, source = table.to_df(), spark.sql("SELECT 1 AS id, 5 AS w UNION ALL SELECT 9, 6")
     (
