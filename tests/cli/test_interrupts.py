@@ -63,7 +63,8 @@ def test_an_interrupt_before_the_command_is_imported(monkeypatch: pytest.MonkeyP
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("delvec.cli.main.import_module", interrupt)
+    # The package has the command under the name of this module.
+    monkeypatch.setattr(sys.modules["delvec.cli.main"], "import_module", interrupt)
     result = CliRunner().invoke(main, ["history", "t"])
     assert (result.exit_code, result.stderr) == (130, "Error: interrupted, nothing was written\n")
 
