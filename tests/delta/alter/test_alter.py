@@ -317,6 +317,8 @@ class TestColumns:
             (Field("s.y.c", LONG), "by `element`"),
             (Field("c d", LONG), "in its name"),
             (Field("c", PrimitiveType("void")), "no type"),
+            (Field("c", ArrayType(PrimitiveType("void"))), "no type"),
+            (Field("c", MapType(TEXT, ArrayType(PrimitiveType("void")))), "no type"),
             (Field("c", PrimitiveType("timestamp_ntz")), r'add_feature\("timestampNtz"\)'),
             (Field("..", LONG), "no path"),
         ],

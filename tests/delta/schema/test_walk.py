@@ -12,6 +12,7 @@ from delvec.delta.schema.walk import (
     children,
     find,
     map_fields,
+    nullable,
     primitives,
     resolve,
     walk,
@@ -55,6 +56,15 @@ def test_a_type_is_what_its_children_make(field: Field) -> None:
 def test_primitives_are_those_of_the_fields_own_values() -> None:
     assert list(primitives(MapType(STRING, ArrayType(LONG)))) == [STRING, LONG]
     assert not list(primitives(ArrayType(INNER)))
+
+
+def test_null_is_taken_at_every_level() -> None:
+    changed = nullable(SCHEMA)
+    assert str(changed) == str(SCHEMA)
+    assert all(path[-1].nullable for path in walk(changed))
+    assert changed.field("a").type == ArrayType(ArrayType(nullable(INNER)))
+    assert changed.field("m").type == MapType(nullable(INNER), LONG)
+    assert changed.field("s").physical_name == "col-s"
 
 
 def test_all_fields_are_changed_and_all_else_is_kept() -> None:

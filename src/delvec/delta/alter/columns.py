@@ -20,7 +20,7 @@ from delvec.delta.schema.expressions import (
 from delvec.delta.schema.properties import ENABLE_TYPE_WIDENING, STATS_COLUMNS
 from delvec.delta.schema.type_widening import TYPE_CHANGES, can_widen, with_type_changes
 from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
-from delvec.delta.schema.walk import change_struct, map_fields, resolve, walk
+from delvec.delta.schema.walk import change_struct, map_fields, nullable, resolve, walk
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import split_path
 
@@ -46,7 +46,7 @@ def add_columns(state: TableState, fields: Sequence[Field]) -> TableState:
     for field in fields:
         *parents, name = split_path(field.name)
         _require_plain(field)
-        new = _nullable(replace(field, name=name, physical_name=name))
+        new = _new_column(replace(field, name=name, physical_name=name))
         schema = change_struct(schema, parents, partial(_with_field, new))
     return _finished(state, schema)
 
@@ -176,18 +176,14 @@ def _is_expression(key: str) -> bool:
     return key in _EXPRESSIONS or key.startswith(IDENTITY)
 
 
-def _nullable(field: Field) -> Field:
+def _new_column(field: Field) -> Field:
     """Return a field as a new column: nullable at every level, without expressions and ids."""
 
     def plain(each: Field) -> Field:
         kept = {key: value for key, value in each.metadata.items() if not _is_expression(key)}
-        return replace(each, nullable=True, metadata=kept)
+        return replace(each, metadata=kept)
 
-    [new] = without_mapping(map_fields(StructType((field,)), plain)).fields
-    if isinstance(new.type, PrimitiveType) and new.type.name == "void":
-        raise InvalidArgumentError(
-            f"column {new.name} has no type: all its values are NULL", hint="cast it to one"
-        )
+    [new] = without_mapping(map_fields(nullable(StructType((field,))), plain)).fields
     return new
 
 
@@ -237,7 +233,7 @@ def _merged(have: StructType, incoming: StructType, prefix: str, *, widens: bool
     for field in incoming.fields:
         key, path = field.name.lower(), f"{prefix}{field.name}"
         if key not in by_name:
-            fields[key] = _nullable(field)
+            fields[key] = _new_column(field)
             continue
         old = by_name[key]
         kind = _merged_type(old.type, field.type, path, widens=widens)

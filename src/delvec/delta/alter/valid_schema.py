@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from delvec.delta.read.change_feed_schema import FEED_COLUMNS
 from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
 from delvec.delta.schema.types import PrimitiveType, StructType
-from delvec.delta.schema.walk import all_fields, walk
+from delvec.delta.schema.walk import all_fields, primitives, walk
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -37,8 +37,11 @@ def require_valid_schema(metadata: Metadata) -> None:
                 f"column {field.name!r} has one of {_FORBIDDEN!r} in its name",
                 hint="use another name, or set delta.columnMapping.mode to name",
             )
-        if isinstance(field.type, PrimitiveType) and field.type.name == "void":
-            raise InvalidArgumentError(f"column {field.name} has no type", hint="give it one")
+        if any(each.name == "void" for each in primitives(field.type)):
+            raise InvalidArgumentError(
+                f"column {field.name} has no type: it is {field.type}",
+                hint="cast it to the type of its values",
+            )
     if metadata.is_on(ENABLE_CHANGE_DATA_FEED):
         taken = [name for name in schema.names if name.lower() in FEED_COLUMNS.names]
         if taken:

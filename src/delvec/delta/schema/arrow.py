@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from delvec.delta.schema.types import ArrayType, MapType, StructType
+from delvec.delta.schema.walk import children
+from delvec.errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from delvec.delta.schema.types import DataType, Field
@@ -38,7 +40,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 def arrow_field(each: Field) -> pa.Field:
     """Return the Arrow field of a column, under its logical name."""
-    return pa.field(each.name, arrow_type(each.type), each.nullable)
+    kind = arrow_type(each.type)
+    # Spark's `array()` is of the type void and not nullable: Arrow has no such field.
+    return pa.field(each.name, kind, each.nullable or pa.types.is_null(kind))
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
@@ -47,17 +51,23 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     >>> from delvec.delta.schema.types import PrimitiveType
     >>> arrow_type(MapType(PrimitiveType("string"), PrimitiveType("timestamp")))
     MapType(map<string, timestamp[us, tz=UTC]>)
+
+    Raises:
+        UnsupportedFeatureError: Arrow has no such type.
     """
     if isinstance(data_type, StructType):
         return pa.struct([arrow_field(each) for each in data_type.fields])
     if isinstance(data_type, ArrayType):
-        element = arrow_type(data_type.element)
-        return pa.list_(pa.field("element", element, data_type.contains_null))
+        return pa.list_(*map(arrow_field, children(data_type)))
     if isinstance(data_type, MapType):
-        return pa.map_(
-            pa.field("key", arrow_type(data_type.key), nullable=False),
-            pa.field("value", arrow_type(data_type.value), data_type.value_contains_null),
-        )
+        key, value = map(arrow_field, children(data_type))
+        if key.nullable:
+            raise UnsupportedFeatureError(
+                f"{data_type} cannot be read: Arrow has no maps with keys of the type void",
+                feature="void",
+                hint="read the other columns, or drop this one",
+            )
+        return pa.map_(key, value)
     if data_type.decimal:
         return pa.decimal128(*data_type.decimal)
     return _PRIMITIVES[data_type.name]

@@ -19,6 +19,7 @@ __all__ = [
     "children",
     "find",
     "map_fields",
+    "nullable",
     "primitives",
     "resolve",
     "walk",
@@ -92,6 +93,16 @@ def primitives(kind: DataType) -> Iterator[PrimitiveType]:
     elif not isinstance(kind, StructType):
         for child in children(kind):
             yield from primitives(child.type)
+
+
+def nullable(kind: _T) -> _T:
+    """Return a type that takes null at every level: fields, elements of arrays, values of maps.
+
+    >>> nullable(StructType((Field("a", ArrayType(PrimitiveType("long"), False), False),)))
+    StructType(fields=(Field(name='a', type=ArrayType(..., contains_null=True), nullable=True, ...
+    """
+    fields = [replace(each, type=nullable(each.type), nullable=True) for each in children(kind)]
+    return with_children(kind, fields)
 
 
 def map_fields(schema: StructType, change: Callable[[Field], Field]) -> StructType:

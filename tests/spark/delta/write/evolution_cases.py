@@ -334,6 +334,19 @@ _KEYS: Final = {
     "another order": _keyed("z:int,Y:int", {"z": 1, "Y": 3}, {"z": 1, "Y": 3}, {"z": 1, "Y": 3}),
 }
 
+# New columns of literals: Spark knows that they have no nulls, and of some not which type they have.
+_LITERALS: Final = {
+    name: Rows("k int", ({"k": 0}, {"k": 9}), f"k, {sql}")
+    for name, sql in {
+        "no null": "5 n, array(1, 2) a, map('x', array(1)) m",
+        "no null in structs": "named_struct('b', array(named_struct('c', 1))) s",
+        "an empty array": "array() a",
+        "an empty map": "map() m",
+        "an array of NULL": "array(NULL) a",
+        "an empty array in a struct": "named_struct('a', array()) s",
+    }.items()
+}
+
 CASES: Final[dict[str, Case]] = (
     {
         f"{shape}: {name}{'' if evolve else ', no evolution'}": _shaped(
@@ -375,6 +388,14 @@ CASES: Final[dict[str, Case]] = (
             "another case": _CASED,
         }.items()
         for evolve in (True, False)
+    }
+    | {
+        f"new columns: {name}, {what}": Case(_TARGET, source, statement)
+        for name, source in _LITERALS.items()
+        for what, statement in {
+            "append": Append(),
+            "merge": Merge((UPDATE_ALL, INSERT_ALL)),
+        }.items()
     }
     | {
         f"keys of maps: {name}{'' if evolve else ', no evolution'}": Case(

@@ -9,7 +9,12 @@ import pytest
 from pyspark.sql import functions
 
 from delvec import DeltaTable
-from delvec.errors import ConstraintError, DelvecError, InvalidArgumentError
+from delvec.errors import (
+    ConstraintError,
+    DelvecError,
+    InvalidArgumentError,
+    UnsupportedFeatureError,
+)
 from tests.delta import log_files
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
@@ -206,6 +211,49 @@ def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
     table.overwrite(other, replace_schema=True)
     assert Counter(["Row(name='x', p=1)"]) == rows_of(spark, tmp_path / "t")
     assert bag(table.to_df(version=1)) == bag(spark.range(8).selectExpr("id", "int(id % 2) p"))
+
+
+def test_a_replaced_schema_is_nullable_as_that_of_delta_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    spark_tables.create(spark, path, "id INT")
+    query = "SELECT 1 k, array(1) a, map('x', named_struct('y', 1)) m"
+
+    def by_delta_spark(path: Path) -> None:
+        writer = spark.sql(query).write.format("delta").mode("overwrite")
+        writer.option("overwriteSchema", "true").save(str(path))
+
+    done = judged(
+        spark,
+        path,
+        "replaced",
+        by_delta_spark,
+        lambda t: t.overwrite(spark.sql(query), replace_schema=True),
+    )
+    ours, theirs = (
+        spark_tables.as_delta_spark_reads(spark, each).schema
+        for each in (done.path, tmp_path / "replaced-theirs")
+    )
+    assert ours == theirs
+    nulls = "SELECT CAST(NULL AS INT) k, array(NULL) a, map('x', NULL) m"
+    assert DeltaTable.for_path(spark, done.path).append(spark.sql(nulls)).rows_inserted == 1
+
+
+def test_tables_of_others_have_columns_without_a_type(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = DeltaTable.create(spark, tmp_path / "t", "k int")
+    with monkeypatch.context() as patched:
+        patched.setattr("delvec.delta.alter.columns.require_valid_schema", lambda _: None)
+        patched.setattr("delvec.delta.alter.columns.nullable", lambda kind: kind)
+        query = "SELECT 1 k, array() a, array(NULL) n, named_struct('b', array()) s, map() m"
+        table.append(spark.sql(query), merge_schema=True)
+    assert table.to_arrow(columns=["a", "n", "s"]).to_pylist() == [
+        {"a": [], "n": [None], "s": {"b": []}}
+    ]
+    with pytest.raises(UnsupportedFeatureError, match="keys of the type void"):
+        table.to_arrow()
 
 
 def test_texts_of_a_length_are_declared_and_kept(spark: SparkSession, tmp_path: Path) -> None:

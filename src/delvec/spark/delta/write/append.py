@@ -15,6 +15,7 @@ from delvec.delta.pruning.predicate import Always
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.parse import parse_schema
+from delvec.delta.schema.walk import nullable
 from delvec.delta.write.change import Change, ReadSet
 from delvec.delta.write.partitions import Partitions
 from delvec.delta.write.transaction import Outcome
@@ -238,7 +239,8 @@ def _state(snapshot: Snapshot, df: DataFrame, evolution: Evolution) -> TableStat
     incoming = parse_schema(df.schema.json())
     if evolution == "merge":
         return evolve_schema(state, incoming)
-    return replace_definition(state, incoming, state.metadata.partition_columns)
+    # That no row has a null now says nothing of the rows to come.
+    return replace_definition(state, nullable(incoming), state.metadata.partition_columns)
 
 
 def _rows(
