@@ -82,15 +82,15 @@ class Identity:
         return mark
 
     def require_room(self, value: int) -> None:
-        """Refuse a value that the column cannot hold.
+        """Refuse a value, given or as the next high water mark, that the column cannot hold.
 
         Raises:
             InvalidArgumentError: It is beyond the range of a long.
         """
         if value not in _LONGS:
             raise InvalidArgumentError(
-                f"identity column {self.name} has no values left: after {self.high_water_mark},"
-                f" by steps of {self.step}, comes {value}",
+                f"identity column {self.name} has no values left: by steps of {self.step} from"
+                f" {self.start} it comes to {value}",
                 hint="a bigint holds no more; a new table with another start and step would",
             )
 

@@ -105,7 +105,10 @@ def with_identity_values(
         values[name] = (
             value if condition is None else functions.when(condition, value).otherwise(own)
         )
-        marks[name] = _mark(identity, [furthest, *_explicit(name, found)])
+        marks[name] = mark = _mark(identity, [furthest, *_explicit(name, found)])
+        if mark is not None:
+            # After a value that rows bring it is the next one that can be generated.
+            identity.require_room(mark)
     return rows.withColumns(values), _with_marks(state, marks)
 
 
