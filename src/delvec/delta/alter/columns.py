@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from delvec.delta.alter.column_mapping import assign_column_ids, without_mapping
@@ -129,25 +130,36 @@ def evolve_schema(state: TableState, incoming: StructType) -> TableState:
 
 
 def _require_unnamed(state: TableState, schema: StructType) -> None:
-    """Refuse to widen a column that a constraint or a generation expression names."""
-    before = dict(_type_changes(state.schema))
-    for path, changes in _type_changes(schema):
-        if changes == before.get(path):
+    """Refuse to widen a column that is generated, or that a constraint or another one names."""
+    before = {_dotted(path): path[-1].metadata.get(TYPE_CHANGES) for path in walk(state.schema)}
+    for path in walk(schema):
+        name = _dotted(path)
+        if path[-1].metadata.get(TYPE_CHANGES) == before.get(name):
             continue
-        words = {name for name in path if name not in ("element", "key", "value")}
+        hint = "cast its values to the type of the column"
+        if GENERATION in path[0].metadata:
+            raise InvalidArgumentError(
+                f"column {name} cannot be widened: it is generated, by an expression of its type:"
+                f" {path[0].metadata[GENERATION]}",
+                hint=hint,
+            )
         for holder, expression in _expressions(state):
-            if words <= names_in(expression) and STATS_COLUMNS not in holder:
+            if _words(path) <= names_in(expression) and STATS_COLUMNS not in holder:
                 raise InvalidArgumentError(
-                    f"column {'.'.join(path)} cannot be widened: {holder} names it: {expression}",
-                    hint="cast its values to the type of the column",
+                    f"column {name} cannot be widened: {holder} names it: {expression}", hint=hint
                 )
 
 
-def _type_changes(schema: StructType) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Yield the fields whose type was widened: their path in lower case, and what is recorded."""
-    for path in walk(schema):
-        if TYPE_CHANGES in path[-1].metadata:
-            yield tuple(each.name.lower() for each in path), path[-1].metadata[TYPE_CHANGES]
+def _dotted(path: Sequence[Field]) -> str:
+    return ".".join(each.name for each in path)
+
+
+def _words(path: Sequence[Field]) -> set[str]:
+    """Return the words that SQL has for a path; it has none for the steps into arrays and maps."""
+    inner = {
+        field.name.lower() for above, field in pairwise(path) if isinstance(above.type, StructType)
+    }
+    return {path[0].name.lower()} | inner
 
 
 def _finished(state: TableState, schema: StructType) -> TableState:
@@ -205,8 +217,7 @@ def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
     path = (name,) if name in names else split_path(name)
     found = resolve(state.schema, path)
     for holder, expression in _expressions(state):
-        words = {each.lower() for each in path if each not in ("element", "key", "value")}
-        if words <= names_in(expression):
+        if _words(found) <= names_in(expression):
             raise InvalidArgumentError(
                 f"{name} cannot be {what}: {holder} names it: {expression}",
                 hint="drop the constraint first" if "constraint" in holder else None,

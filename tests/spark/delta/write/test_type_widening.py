@@ -11,7 +11,7 @@ from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import copy_of, folder, judged
+from tests.spark.delta.write.judge import Judged, copy_of, folder, judged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,16 +64,19 @@ def source(id_: int) -> str:
     )
 
 
-def test_an_append_widens_as_delta_spark_does(spark: SparkSession, table: Path) -> None:
-    rows = spark.sql(source(3))
+def evolved(spark: SparkSession, table: Path, word: str, query: str) -> Judged:
+    """Append the rows of a query with schema evolution, by both engines."""
+    rows = spark.sql(query)
 
     def by_delta_spark(path: Path) -> None:
         writer = rows.write.format("delta").mode("append")
         writer.option("mergeSchema", "true").save(str(path))
 
-    done = judged(
-        spark, table, "append", by_delta_spark, lambda t: t.append(rows, merge_schema=True)
-    )
+    return judged(spark, table, word, by_delta_spark, lambda t: t.append(rows, merge_schema=True))
+
+
+def test_an_append_widens_as_delta_spark_does(spark: SparkSession, table: Path) -> None:
+    done = evolved(spark, table, "append", source(3))
     assert done.report is not None
     assert schema_of(done.path) == schema_of(table.parent / "append-theirs")
 
@@ -142,3 +145,26 @@ def test_what_is_not_widened(spark: SparkSession, tmp_path: Path) -> None:
         on.append(spark.sql("SELECT 1L AS c"), merge_schema=True)
     on.append(spark.sql("SELECT 1 AS c, 1L AS g"), merge_schema=True)
     assert str(on.schema.field("g").type) == "long"
+
+
+def test_generated_columns_and_names_like_steps_into_arrays(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    columns = "k INT, value INT, m MAP<INT, INT>, g INT GENERATED ALWAYS AS (k + 1)"
+    spark_tables.create(spark, path, columns, properties=ON | {"delta.columnMapping.mode": "name"})
+    spark_tables.sql(
+        spark, path, "ALTER TABLE {T} ADD CONSTRAINT few CHECK (m IS NULL OR size(m) < 5)"
+    )
+    for word, query in {
+        "value": "SELECT 1 AS k, 5L AS value",
+        "generated": "SELECT 1 AS k, 2L AS g",
+        "m": "SELECT 1 AS k, map(1, 5L) AS m",
+    }.items():
+        done = evolved(spark, path, word, query)
+        assert (done.error is None) == (word == "value"), word
+    table = DeltaTable.for_path(spark, path)
+    table.rename_column("value", "element")
+    table.drop_column("element")
+    with pytest.raises(InvalidArgumentError, match="constraint few names it"):
+        table.drop_column("m")
