@@ -334,7 +334,7 @@ _KEYS: Final = {
     "another order": _keyed("z:int,Y:int", {"z": 1, "Y": 3}, {"z": 1, "Y": 3}, {"z": 1, "Y": 3}),
 }
 
-# New columns of literals: Spark knows that they have no nulls, and of some not which type they have.
+# New columns of literals, which have no nulls; of some Spark does not know the type.
 _LITERALS: Final = {
     name: Rows("k int", ({"k": 0}, {"k": 9}), f"k, {sql}")
     for name, sql in {
@@ -346,6 +346,16 @@ _LITERALS: Final = {
         "an empty array in a struct": "named_struct('a', array()) s",
     }.items()
 }
+_STATEMENTS: Final[dict[str, Append | Merge]] = {
+    "append": Append(),
+    "merge": Merge((UPDATE_ALL, INSERT_ALL)),
+}
+# Delta has no type for an interval.
+_INTERVALS: Final = Rows(
+    "k int, n int",
+    ({"k": 0, "n": 1}, {"k": 9, "n": 2}),
+    "*, INTERVAL '3' DAY i, named_struct('b', 1, 'i', INTERVAL '3' DAY) s",
+)
 
 CASES: Final[dict[str, Case]] = (
     {
@@ -392,9 +402,17 @@ CASES: Final[dict[str, Case]] = (
     | {
         f"new columns: {name}, {what}": Case(_TARGET, source, statement)
         for name, source in _LITERALS.items()
-        for what, statement in {
-            "append": Append(),
-            "merge": Merge((UPDATE_ALL, INSERT_ALL)),
+        for what, statement in _STATEMENTS.items()
+    }
+    | {
+        f"intervals: {name}": Case(_TARGET, _INTERVALS, Merge(clauses))
+        for name, clauses in {
+            "update all": (UPDATE_ALL,),
+            "update another column": (update({"n": "s.n"}),),
+            "update another field": (update({"s.b": "s.s.b"}),),
+            "update with one": (update({"i": "s.i"}),),
+            "insert a part of one": (insert({"k": "s.k", "n": "extract(DAY FROM s.i)"}),),
+            "delete": (DELETE,),
         }.items()
     }
     | {

@@ -95,7 +95,8 @@ class _Maker:
         if self._chance(0.03):
             return self._type(1)
         if isinstance(kind, str):
-            return self._rng.choice(_NUMBERS) if kind in _NUMBERS and self._chance(0.1) else kind
+            is_other = kind in _NUMBERS and self._chance(0.12)
+            return self._rng.choice((*_NUMBERS, "string")) if is_other else kind
         if self._chance(0.3):
             return kind
         name, inner = kind
@@ -114,7 +115,7 @@ class _Maker:
             return None
         if isinstance(kind, str):
             number = self._rng.randint(0, 99)
-            return number if kind in _NUMBERS else f"x{number}"
+            return number if kind in _NUMBERS else f"{number}"
         name, inner = kind
         if name == "struct":
             return self._struct(inner)

@@ -213,6 +213,26 @@ def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
     assert bag(table.to_df(version=1)) == bag(spark.range(8).selectExpr("id", "int(id % 2) p"))
 
 
+def test_columns_are_added_where_no_row_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    spark_tables.create(spark, path, "k INT, p INT")
+    rows = spark.sql("SELECT 9 k, 5 p, 'n' n WHERE false")
+
+    def by_delta_spark(path: Path) -> None:
+        writer = rows.write.format("delta").mode("overwrite").option("mergeSchema", "true")
+        writer.option("replaceWhere", "p = 5").save(str(path))
+
+    done = judged(
+        spark,
+        path,
+        "added",
+        by_delta_spark,
+        lambda t: t.overwrite(rows, "p = 5", merge_schema=True),
+    )
+    for each in (done.path, tmp_path / "added-theirs"):
+        assert DeltaTable.for_path(spark, each).schema.names == ("k", "p", "n")
+
+
 def test_a_replaced_schema_is_nullable_as_that_of_delta_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from delvec.errors import DelvecError, InvalidArgumentError
 from tests.delta import log_files
 from tests.delta.write.write_checks import before_commit
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import folder, rows_of
+from tests.spark.delta.write.judge import folder, judged, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +99,52 @@ def test_values_that_rows_bring_along(spark: SparkSession, tmp_path: Path) -> No
     # As delta-spark rounds it, to 10 + 3 * 20.
     assert mark(path) == 70
     assert {14, 70} < set(ids(table))
+
+
+def test_a_mark_beyond_a_long_is_refused_as_by_delta_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    made(spark, path, "BY DEFAULT AS IDENTITY (START WITH 0 INCREMENT BY 5)")
+    done = judged(
+        spark,
+        path,
+        "mark",
+        "MERGE INTO {T} t USING (SELECT 1 AS v UNION ALL SELECT 2) s ON t.v = s.v"
+        f" WHEN NOT MATCHED AND s.v = 1 THEN INSERT (id, v) VALUES ({2**63 - 2}, s.v)"
+        " WHEN NOT MATCHED THEN INSERT (v) VALUES (s.v)",
+        lambda t: (
+            t.merge(values(spark, 1, 3), on="t.v = s.v")
+            .when_not_matched_insert({"id": f"{2**63 - 2}", "v": "s.v"}, "s.v = 1")
+            .when_not_matched_insert({"v": "s.v"})
+            .execute()
+        ),
+    )
+    assert "no values left" in str(done.error)
+
+
+def test_generated_columns_are_computed_from_generated_ids(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    columns = (
+        "id BIGINT GENERATED ALWAYS AS IDENTITY, v INT, g BIGINT GENERATED ALWAYS AS (id * 10)"
+    )
+    spark_tables.create(spark, path, columns)
+    done = judged(
+        spark,
+        path,
+        "generated",
+        "INSERT INTO {T} (v) VALUES (1)",
+        lambda t: t.append(values(spark, 1, 2, 1)),
+    )
+    assert rows_of(spark, done.path) == {"Row(id=1, v=1, g=10)": 1}
+    table = DeltaTable.for_path(spark, done.path)
+    assert table.append(values(spark, 2, 4), dry_run=True).rows_inserted == 2
+    with pytest.raises(InvalidArgumentError, match="generated column g is computed from an id"):
+        table.merge(values(spark, 1, 3), on="t.v = s.v").when_not_matched_insert(
+            {"v": "s.v"}
+        ).execute()
 
 
 def test_two_writers_at_a_time(

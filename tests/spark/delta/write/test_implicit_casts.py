@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions
 
 from delvec.delta.schema.types import PrimitiveType
 from delvec.errors import InvalidArgumentError
 from delvec.spark.delta.write.conform_rows import Conversion
 from delvec.spark.failures import explained
+from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
-from tests.spark.delta.write.judge import judged
+from tests.spark.delta.write.judge import Judged, judged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-# Each column's type, what UPDATE and MERGE store in it, and what they refuse.
+# Each column's type, what is stored in it, and what is refused.
 CASES = {
     "i": ("INT", "' 5 '", "'x'"),
     "d": ("DATE", "'2024-02-29'", "'2024-02-30'"),
@@ -36,6 +38,7 @@ CASES = {
     "t": ("TIMESTAMP", "5", "array(1)"),
     "q": ("BOOLEAN", "2", "DATE'2024-01-01'"),
     "w": ("STRING", "DATE'2024-01-01'", "INTERVAL '1' YEAR"),
+    "v": ("STRING", "array(1, NULL)", "INTERVAL '1' YEAR"),
     "s": (
         "STRUCT<a: INT, d: DATE>",
         "named_struct('d', '2024-02-29', 'a', '1')",
@@ -44,7 +47,7 @@ CASES = {
     "l": ("ARRAY<INT>", "array('1', NULL)", "array('1', '1.5')"),
     "m": ("MAP<INT, DATE>", "map('7', '2024-02-29')", "map('seven', '2024-02-29')"),
 }
-REFUSED = {name: bad for name, (_, _, bad) in CASES.items() if name != "w"}  # takes all types
+REFUSED = {name: bad for name, (kind, _, bad) in CASES.items() if kind != "STRING"}
 SOURCE = "SELECT 2 AS id, {} UNION ALL SELECT 3, {}"
 
 
@@ -108,7 +111,7 @@ def test_delta_spark_refuses_the_same(spark: SparkSession, table: Path, name: st
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_a_value_that_does_not_fit_is_named_with_its_column(spark: SparkSession, ansi: str) -> None:
-    conversion = Conversion(spark, "any")
+    conversion = Conversion(spark)
     with settings_of(spark, {"spark.sql.ansi.enabled": ansi}):
         for kind in ("integer", "date", "timestamp", "timestamp_ntz", "boolean", "decimal(5,2)"):
             rows = spark.sql("SELECT 'bad' AS v")
@@ -119,11 +122,43 @@ def test_a_value_that_does_not_fit_is_named_with_its_column(spark: SparkSession,
                 rows.select(value).collect()
 
 
-def test_an_append_takes_no_strings_for_numbers(spark: SparkSession, table: Path) -> None:
-    query = "SELECT 4 AS id, '5' AS i"
+def appended(spark: SparkSession, table: Path, word: str, query: str) -> Judged:
+    """Append the rows of a query by both engines."""
+    return judged(
+        spark,
+        table,
+        word,
+        lambda path: spark.sql(query).writeTo(f"delta.`{path}`").append(),
+        lambda t: t.append(spark.sql(query)),
+    )
 
-    def by_delta_spark(path: Path) -> None:
-        spark.sql(query).write.format("delta").mode("append").save(str(path))
 
-    done = judged(spark, table, "append", by_delta_spark, lambda t: t.append(spark.sql(query)))
-    assert "column i is int, and string cannot be stored in it" in str(done.error)
+@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
+def test_an_append_casts_as_delta_spark_does(spark: SparkSession, table: Path, ansi: str) -> None:
+    values = ", ".join(f"{good} AS {name}" for name, (_, good, _) in CASES.items())
+    with settings_of(spark, {"spark.sql.ansi.enabled": ansi}):
+        done = appended(spark, table, f"append-{ansi}", f"SELECT 4 AS id, {values}")
+    assert done.done.rows_inserted == 1
+
+
+@pytest.mark.parametrize("name", slow_but({"i", "s"}, REFUSED))
+def test_delta_spark_appends_no_such_value_either(
+    spark: SparkSession, table: Path, name: str
+) -> None:
+    query = f"SELECT 4 AS id, {REFUSED[name]} AS {name}"
+    assert name in str(appended(spark, table, f"bad-{name}", query).error)
+
+
+@pytest.mark.slow
+def test_an_overwrite_casts_as_delta_spark_does(spark: SparkSession, table: Path) -> None:
+    query = "SELECT 1 AS id, '5' AS i, '2024-02-29' AS d, array('1') AS l"
+    done = judged(
+        spark,
+        table,
+        "overwrite",
+        lambda path: (
+            spark.sql(query).writeTo(f"delta.`{path}`").overwrite(functions.col("id") == 1)
+        ),
+        lambda t: t.overwrite(spark.sql(query), "id = 1"),
+    )
+    assert done.done.rows_inserted == 1

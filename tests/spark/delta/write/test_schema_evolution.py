@@ -35,6 +35,7 @@ QUICK = (
     "new columns: no null, merge",
     "new columns: an empty array, append",
     "new columns: an empty map, merge",
+    "intervals: update another column",
     "fields: update a struct and a field of it",
     "fields: update a field twice",
     "update: fewer fields",

@@ -25,7 +25,7 @@ from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.conditions import predicate_of, sql_of
 from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import store_change_rows
-from delvec.spark.delta.write.conform_rows import checked, conform, guarded
+from delvec.spark.delta.write.conform_rows import checked, conform, guarded, with_generated
 from delvec.spark.delta.write.delete import prepare_delete
 from delvec.spark.delta.write.identity_values import (
     missing_identities,
@@ -208,10 +208,11 @@ def _replace_where(
         if feed and written.adds:
             kind = functions.lit("insert").alias(CHANGE_TYPE)
             feed += store_change_rows(attempt, rows.select("*", kind), state.metadata)
-    if deleted.change is None and not written.adds:
+    change = _change(attempt, state, written, "Overwrite", {"predicate": text})
+    if deleted.change is None and not written.adds and change.metadata is None:
         return Outcome(None, deleted.figures)
     change = replace(
-        _change(attempt, state, written, "Overwrite", {"predicate": text}),
+        change,
         reads=gone.reads,
         vector_updates=gone.vector_updates,
         vector_files=gone.vector_files,
@@ -259,6 +260,8 @@ def _rows(
     elif missing:
         rows = stack.enter_context(staged(rows))
         rows, state = with_identity_values(state, rows, dict.fromkeys(missing))
+    # A generated column may be computed from an identity column.
+    rows = with_generated(state.schema, rows, df.columns)
     return checked(attempt.spark, attempt.storage.root, state.metadata, rows), state
 
 

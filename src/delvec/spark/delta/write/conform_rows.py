@@ -22,7 +22,7 @@ from delvec.spark.failures import explained, misfit
 from delvec.spark.types import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -39,19 +39,14 @@ __all__ = [
     "default_of",
     "guarded",
     "refuse_twins",
+    "with_generated",
 ]
 
-# A column of the table that the rows lack gets its default, its generation expression or NULL, or
-# the rows are refused.
+# A column of the table that the rows lack gets its default or NULL, or the rows are refused.
 Missing: TypeAlias = Literal["default", "refuse"]
 # A field that a struct of the rows lacks is NULL in the table, or the rows are refused.
 Lacking: TypeAlias = Literal["null", "refuse"]
 
-# Which types are cast at all: those of ANSI store assignment, for appended rows; or all that ANSI
-# mode casts, such as strings to numbers and dates, as delta-spark does in UPDATE and MERGE.
-Casts: TypeAlias = Literal["assignment", "any"]
-
-_RULES: Final = {"assignment": "canANSIStoreAssign", "any": "canAnsiCast"}
 _FLOATING: Final = (spark_types.FloatType, spark_types.DoubleType)
 _TIMES: Final = (spark_types.DateType, spark_types.TimestampType, spark_types.TimestampNTZType)
 
@@ -67,9 +62,9 @@ def conform(
 ) -> DataFrame:
     """Return rows with the table's columns: its names, order and types, struct fields included.
 
-    Columns are matched by name, ignoring case. Types are cast by ANSI store assignment, whatever
-    the session says: a type that can never fit is refused here, a value that does not fit fails
-    the job.
+    Columns are matched by name, ignoring case. Types are cast as in ANSI mode, whatever the session
+    says: a type that can never fit is refused here, a value that does not fit fails the job.
+    Generated columns that the rows lack are NULL until `with_generated` fills them.
 
     Args:
         spark: A classic session.
@@ -97,24 +92,28 @@ def conform(
     conversion = Conversion(spark, lacking=lacking)
     columns = [
         conversion.column(given[field.name.lower()], field)
-        for field in fields
         if field.name.lower() in given
+        else default_of(field)
+        for field in fields
     ]
-    columns += [default_of(field) for field in absent if GENERATION not in field.metadata]
-    kept = [functions.col(quote(name)) for name in keep]
-    rows = df.select(*columns, *kept)
-    if not absent:
-        return rows
-    # Generation expressions refer to the columns after their casts.
-    generated = {
-        field.name: functions.expr(str(field.metadata[GENERATION]))
-        .cast(spark_type(field.type))
-        .alias(field.name)
-        for field in absent
-        if GENERATION in field.metadata
+    return df.select(*columns, *(functions.col(quote(name)) for name in keep))
+
+
+def with_generated(schema: StructType, rows: DataFrame, given: Collection[str]) -> DataFrame:
+    """Fill generated columns from the other ones, after their casts.
+
+    Args:
+        schema: The table's.
+        rows: With all columns of the table.
+        given: The columns that the rows brought along; these stay as they are.
+    """
+    names = {name.lower() for name in given}
+    values = {
+        field.name: functions.expr(str(field.metadata[GENERATION])).cast(spark_type(field.type))
+        for field in schema.fields
+        if GENERATION in field.metadata and field.name.lower() not in names
     }
-    ordered = [generated.get(field.name, functions.col(quote(field.name))) for field in fields]
-    return rows.select(*ordered, *kept)
+    return rows.withColumns(values) if values else rows
 
 
 def checked(spark: SparkSession, table: str, metadata: Metadata, df: DataFrame) -> DataFrame:
@@ -207,20 +206,17 @@ def default_of(field: Field) -> Column:
 class Conversion:
     """Casts to the types of a table's columns; a value that does not fit fails the job.
 
+    Types are cast that ANSI mode casts, such as strings to numbers and dates, as delta-spark does.
     What the session says of ANSI mode and store assignment does not matter. Fields of structs are
     matched by name.
 
     Args:
         spark: A classic session.
-        casts: Which types are cast at all.
         lacking: What to do about fields that a struct lacks.
     """
 
-    def __init__(
-        self, spark: SparkSession, casts: Casts = "assignment", lacking: Lacking = "refuse"
-    ) -> None:
-        self._view = jvm.view_of(spark)
-        self._rule, self._lacking = _RULES[casts], lacking
+    def __init__(self, spark: SparkSession, lacking: Lacking = "refuse") -> None:
+        self._view, self._lacking = jvm.view_of(spark), lacking
 
     def column(
         self, given: spark_types.StructField, field: Field, old: Column | None = None
@@ -261,7 +257,7 @@ class Conversion:
             )
         if isinstance(have, spark_types.MapType) and isinstance(wanted, MapType):
             return self._map(column, have, wanted, path)
-        if not self._allows(self._rule, have, target):
+        if not self._allows("canAnsiCast", have, target):
             raise InvalidArgumentError(
                 f"column {path} is {target.simpleString()}, and {have.simpleString()} cannot be"
                 " stored in it",

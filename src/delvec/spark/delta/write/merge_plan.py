@@ -10,7 +10,7 @@ from pyspark.sql import functions
 
 from delvec.delta.alter.columns import evolve_schema
 from delvec.delta.alter.table_state import TableState
-from delvec.delta.schema.expressions import GENERATION
+from delvec.delta.schema.expressions import GENERATION, names_in
 from delvec.delta.schema.parse import parse_schema
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
@@ -76,6 +76,7 @@ class MergePlan:
         self.inserts = self._assigned("not_matched")
         for each in self.inserts:
             require_insertable(self.metadata.schema, each.values)
+            self._require_computable(each)
         self.by_source = self._assigned("not_matched_by_source")
         self.has_feed = has_change_feed(self.metadata)
         self.source = request.source.alias(self._source_alias)
@@ -98,8 +99,9 @@ class MergePlan:
         state = TableState.of(self._snapshot)
         if not self._request.merge_schema:
             return state
-        source = parse_schema(self._request.source.drop(SOURCE_ROW).schema.json())
-        return evolve_schema(state, assigned_fields(source, state.schema, self._request))
+        source = self._request.source.drop(SOURCE_ROW).schema
+        assigned = assigned_fields(source, state.schema, self._request)
+        return evolve_schema(state, parse_schema(assigned.json()))
 
     def _assigned(self, when: When) -> list[Assigned]:
         return [self._resolved(clause) for clause in self._request.of(when)]
@@ -122,6 +124,19 @@ class MergePlan:
             ),
         )
         return replace(found, keeps_fields=self._request.merge_schema and clause.values is None)
+
+    def _require_computable(self, insert: Assigned) -> None:
+        """Refuse generated columns of ids: inserts compute them before ids are generated."""
+        schema = self.metadata.schema
+        ids = {name.lower() for name in missing_identities(schema, insert.values)}
+        for field in schema.fields:
+            sql = str(field.metadata.get(GENERATION, ""))
+            if field.name not in insert.values and ids & names_in(sql):
+                raise InvalidArgumentError(
+                    f"generated column {field.name} is computed from an identity column: {sql};"
+                    " a merge cannot insert into such a table",
+                    hint="append() can",
+                )
 
     def _with_values(self, clause: Clause) -> Clause:
         """Expand "all columns": those of the source under the names of the target's."""

@@ -88,7 +88,7 @@ def new_values(
     columns = {**kept, CLAUSE: functions.col(CLAUSE), **values, **olds}
     evaluated = rows.select(*(column.alias(name) for name, column in columns.items()))
     have = {field.name: field for field in evaluated.schema.fields}
-    conversion = Conversion(spark, "any", lacking)
+    conversion = Conversion(spark, lacking)
 
     def branch(each: Assigned, index: int, field: Field) -> Column | None:
         if field.name in each.values:
