@@ -17,7 +17,7 @@ from tests.delta.write.write_checks import before_commit
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import READERS, read
-from tests.spark.delta.write.judge import folder, judged
+from tests.spark.delta.write.judge import copy_of, folder, judged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,6 +124,26 @@ def test_a_table_without_partitions_is_replaced(spark: SparkSession, tmp_path: P
     t.append(spark.sql("SELECT 1 id"))
     t.overwrite(spark.sql("SELECT 2 id"), partitions="dynamic")
     assert [row.id for row in t.to_df().collect()] == [2]
+
+
+@pytest.mark.slow
+def test_a_widened_partition_is_replaced_where_delta_spark_keeps_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    properties = {"delta.enableTypeWidening": "true"}
+    spark_tables.create(spark, path, "k INT, p INT", partitioned_by=["p"], properties=properties)
+    spark_tables.sql(spark, path, "INSERT INTO {T} VALUES (1, 1), (2, 2)")
+    theirs, rows = copy_of(path, "theirs"), spark.sql("SELECT 9 k, 1.0D p")
+    writer = rows.write.format("delta").mode("overwrite").option("mergeSchema", "true")
+    writer.option("partitionOverwriteMode", "dynamic").save(str(theirs))
+    table = DeltaTable.for_path(spark, path)
+    table.overwrite(rows, partitions="dynamic", merge_schema=True)
+    found = [
+        sorted(row.k for row in DeltaTable.for_path(spark, each).to_df().collect())
+        for each in (theirs, path)
+    ]
+    assert found == [[1, 2, 9], [2, 9]]
 
 
 def test_partitions_are_compared_by_their_values() -> None:
