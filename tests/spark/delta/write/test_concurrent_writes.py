@@ -350,10 +350,8 @@ QUICK = {
     ("DELETE", "append of rows that match", "Serializable"),
     ("DELETE", "append of rows that match", "WriteSerializable"),
     ("DELETE", "delete of the same rows", "Serializable"),
-    ("DELETE", "restore", "Serializable"),
     ("DELETE", "optimize", "Serializable"),
     ("UPDATE", "delete of other rows", "Serializable"),
-    ("MERGE", "delete of other rows", "Serializable"),
     ("append", "metadata", "Serializable"),
 }
 CASES = [

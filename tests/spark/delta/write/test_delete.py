@@ -95,7 +95,7 @@ CASES: dict[str, Case] = {
     "a condition that is no boolean": ("feed", "id + 1", None, {}),
     "an unknown name": ("feed", "nope = 1", None, {}),
 }
-FAST = {"by vector", "copied with whole files", "by partition", "the rest of a file"}
+FAST = {"by vector", "by partition", "the rest of a file"}
 
 
 @pytest.mark.parametrize("name", slow_but(FAST, CASES))
@@ -217,6 +217,7 @@ def test_vectors_of_any_kind_grow(spark: SparkSession, tmp_path: Path) -> None:
     assert sum(rows_of(spark, path).values()) == len(expected)
 
 
+@pytest.mark.slow
 def test_a_clone_is_written_and_its_source_stays(
     spark: SparkSession, tables: dict[str, Path], tmp_path: Path
 ) -> None:

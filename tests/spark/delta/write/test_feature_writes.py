@@ -187,6 +187,7 @@ def row_ids(spark: SparkSession, path: Path) -> dict[int, int]:
     return {row.id: row.row_id for row in rows.select("id", "_metadata.row_id").collect()}
 
 
+@pytest.mark.slow
 def test_features_that_get_along_in_one_table(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = written(spark, path, "all", TOGETHER)

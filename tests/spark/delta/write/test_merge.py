@@ -308,7 +308,7 @@ CASES: dict[str, Case] = {
         lambda m: m.when_not_matched_insert({"id": "s.id", "v": "t.v"}),
     ),
 }
-FAST = {"everything", "null conditions and keys"}
+FAST = {"everything"}
 
 
 @pytest.mark.parametrize("name", slow_but(FAST, CASES))

@@ -260,7 +260,7 @@ def test_a_cache_that_is_gone_is_no_conflict(spark_: SparkSession, tmp_path: Pat
     assert read_counter(path) == [3]
 
 
-@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("cached", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_plain_reads_of_the_files_of_a_table_are_taken_if_they_are_its_rows(
     spark_: SparkSession, tmp_path: Path, *, cached: bool
 ) -> None:

@@ -147,6 +147,7 @@ def test_what_is_not_widened(spark: SparkSession, tmp_path: Path) -> None:
     assert str(on.schema.field("g").type) == "long"
 
 
+@pytest.mark.slow
 def test_generated_columns_and_names_like_steps_into_arrays(
     spark: SparkSession, tmp_path: Path
 ) -> None:

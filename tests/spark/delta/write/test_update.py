@@ -121,7 +121,7 @@ CASES: dict[str, Case] = {
         "id = 1",
     ),
 }
-FAST = {"fields, lists, maps and a swap", "some, copied", "partitions"}
+FAST = {"fields, lists, maps and a swap", "some, copied"}
 
 
 def made(value: Any) -> Any:  # noqa: ANN401

@@ -65,8 +65,10 @@ def test_an_overwrite_of_no_rows_still_depends_on_its_condition(
     [
         "cast(unhex(concat('FF', 40 + id)) as string)",
         "date_from_unix_date(int(id - 141428))",  # in October 1582
-        "date_from_unix_date(int(id - 719163))",  # the first day of year 1
-        "date_from_unix_date(int(id))",
+        pytest.param(
+            "date_from_unix_date(int(id - 719163))", marks=pytest.mark.slow
+        ),  # the first day of year 1
+        pytest.param("date_from_unix_date(int(id))", marks=pytest.mark.slow),
     ],
 )
 def test_keys_that_python_sees_otherwise_find_their_partners(
@@ -94,6 +96,7 @@ def test_what_follows_a_commit_cannot_make_it_look_undone(
     assert "the checkpoint of version 1 was not written: OSError('no disk')" in report.notes
 
 
+@pytest.mark.slow
 def test_the_feed_of_whole_files_has_no_rows_of_others(spark: SparkSession, tmp_path: Path) -> None:
     feed = {"delta.enableChangeDataFeed": "true"}
     table = DeltaTable.create(spark, tmp_path / "t", "id long, day string", ["day"], feed)
