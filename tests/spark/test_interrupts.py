@@ -79,6 +79,7 @@ def test_an_operation_ends_with_its_tasks_and_leaves_nothing(
     assert current_thread() is main_thread()
     before = signal.getsignal(signal.SIGINT)
     context: Any = spark.sparkContext
+    on_cancel = context.getLocalProperty("spark.job.interruptOnCancel")
     context.setLocalProperty("spark.scheduler.pool", "mine")
     version, root = table.version, table.storage.root
     rows = spark.range(4, 8).selectExpr("id", "int(id) v").repartition(2)
@@ -88,7 +89,7 @@ def test_an_operation_ends_with_its_tasks_and_leaves_nothing(
     assert not unnamed_files(Path(root))
     assert signal.getsignal(signal.SIGINT) is before
     assert context.getLocalProperty("spark.scheduler.pool") == "mine", "the connection is the same"
-    assert context.getLocalProperty("spark.job.interruptOnCancel") is None
+    assert context.getLocalProperty("spark.job.interruptOnCancel") == on_cancel
     context.setLocalProperty("spark.scheduler.pool", None)
     assert "Traceback" not in "".join(capfd.readouterr())
     # The session is as usable as before.

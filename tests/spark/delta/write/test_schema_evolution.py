@@ -25,12 +25,9 @@ QUICK = (
     "other fields: update * insert *",
     "columns: delete only",
     "columns: no rows, update all",
-    "columns: update a new column from another new one",
     "fewer fields: update * insert *, no evolution",
-    "fewer fields: update v insert v, no evolution",
     "array, fewer fields: update v insert v, no evolution",
     "map, fewer fields: update v insert v, no evolution",
-    "columns: a new column updated without a match",
     "new columns: no null, append",
     "new columns: no null, merge",
     "new columns: an empty array, append",
@@ -40,13 +37,8 @@ QUICK = (
     "fields: update a field twice",
     "update: fewer fields",
     "update: contradicting",
-    "update: twice",
     "update: a window",
-    "update: an aggregate",
-    "update: a generator",
     "values: a window in an insert",
-    "values: a window in a condition",
-    "values: a window in an update without a match",
 )
 RANDOM = 300
 BLOCK = 25
