@@ -47,6 +47,7 @@ ROOMS = (
     "spark.delta.write",
     "delta.table",
     "iceberg.client",
+    "iceberg.deletes",
     "conversion.options",
     "conversion.schema",
     "conversion.vectors",

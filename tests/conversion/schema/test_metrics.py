@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from delvec.conversion.schema.iceberg_schema import target_schema
 from delvec.conversion.schema.metrics import metrics_json
-from delvec.conversion.schema.value_bytes import hexadecimal
+from delvec.iceberg.client.value_bytes import hexadecimal
 from tests.conversion.schema.columns import array, column, files_of, mapped, metadata_of, struct
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.conversion.schema.value_bytes import hexadecimal
 from delvec.delta.schema.arrow import arrow_type
 from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.stats.indexed_columns import indexed_columns
 from delvec.iceberg.client.file_json import joined
+from delvec.iceberg.client.value_bytes import hexadecimal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
