@@ -15,10 +15,12 @@ import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.ManifestFile;
 import org.apache.iceberg.ManifestFiles;
 import org.apache.iceberg.ManifestReader;
+import org.apache.iceberg.RewriteFiles;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.io.CloseableIterator;
+import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.shaded.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.iceberg.util.JsonUtil;
@@ -76,11 +78,47 @@ public class RowChanges {
   /** Remove delete files of a snapshot by `path@offset`, or by path; return how many. */
   public int removeDeletes(RowDelta delta, Table table, long snapshotId, String keys)
       throws IOException {
-    Set wanted = new HashSet(Arrays.asList(keys.split("\0")));
+    List found = deletes(table, snapshotId, new HashSet(Arrays.asList(keys.split("\0"))));
+    for (int i = 0; i < found.size(); i++) {
+      delta.removeDeletes((DeleteFile) found.get(i));
+    }
+    return found.size();
+  }
+
+  /** Remove delete files of a snapshot by path from those that a rewrite keeps; return how many. */
+  public int removeRewritten(RewriteFiles rewrite, Table table, long snapshotId, String keys)
+      throws IOException {
+    List found = deletes(table, snapshotId, new HashSet(Arrays.asList(keys.split("\0"))));
+    for (int i = 0; i < found.size(); i++) {
+      rewrite.deleteFile((DeleteFile) found.get(i));
+    }
+    return found.size();
+  }
+
+  /** Add a delete file, given as JSON object, that keeps a data sequence number. */
+  public void addRewritten(RewriteFiles rewrite, Map specs, String file, long sequenceNumber)
+      throws IOException {
+    JsonNode node = JsonUtil.mapper().readTree(file);
+    rewrite.addFile((DeleteFile) ContentFileParser.fromJson(node, specs), sequenceNumber);
+  }
+
+  /** Delete the manifests that were written for a snapshot, and its manifest list. */
+  public void deleteManifests(FileIO io, Snapshot snapshot) {
+    Iterator manifests = snapshot.allManifests(io).iterator();
+    while (manifests.hasNext()) {
+      ManifestFile manifest = (ManifestFile) manifests.next();
+      if (manifest.snapshotId().longValue() == snapshot.snapshotId()) {
+        io.deleteFile(manifest.path());
+      }
+    }
+    io.deleteFile(snapshot.manifestListLocation());
+  }
+
+  private static List deletes(Table table, long snapshotId, Set wanted) throws IOException {
+    List found = new ArrayList();
     Snapshot snapshot = table.snapshot(snapshotId);
-    int count = 0;
     Iterator manifests = snapshot.deleteManifests(table.io()).iterator();
-    while (manifests.hasNext() && count < wanted.size()) {
+    while (manifests.hasNext() && found.size() < wanted.size()) {
       ManifestFile manifest = (ManifestFile) manifests.next();
       ManifestReader reader =
           ManifestFiles.readDeleteManifest(manifest, table.io(), table.specs());
@@ -93,8 +131,7 @@ public class RowChanges {
             key = key + "@" + file.contentOffset();
           }
           if (wanted.contains(key)) {
-            delta.removeDeletes((DeleteFile) file.copyWithoutStats());
-            count++;
+            found.add(file.copyWithoutStats());
           }
         }
       } finally {
@@ -102,7 +139,7 @@ public class RowChanges {
         reader.close();
       }
     }
-    return count;
+    return found;
   }
 
   /** Require that data files which get deletes were not removed since their snapshot. */
