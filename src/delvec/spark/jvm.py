@@ -237,6 +237,7 @@ def compiled(spark: SparkSession, name: str, source: str) -> Any:  # noqa: ANN40
             compiler = view.org.codehaus.janino.SimpleCompiler()
             loader = view.java.lang.Thread.currentThread().getContextClassLoader()
             compiler.setParentClassLoader(loader)
+            compiler.setTargetVersion(8)  # static methods of interfaces
             compiler.cook(source)
             classes[name] = compiler.getClassLoader().loadClass(name)
         return classes[name]

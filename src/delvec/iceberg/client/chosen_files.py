@@ -1,0 +1,266 @@
+"""Reading chosen files of an Iceberg table by Iceberg's own reader, and writing without a commit.
+
+Iceberg's planner assigns delete files to data files, its reader resolves columns by field id and
+applies row positions, its writer makes the data files: what is left to delvec is which files are
+read, with which deletes, and when they are committed. Some classes in Java say so to Iceberg; they
+live on the driver, and executors get Iceberg's own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files as package_files
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from delvec.iceberg.client.catalog import iceberg_view
+from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.metadata import MAIN
+from delvec.spark import jvm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from delvec.iceberg.client.catalog import LoadedTable
+
+__all__ = [
+    "SEPARATOR",
+    "DataFilesWithKeys",
+    "FilesOfKeys",
+    "key_scans",
+    "plan_snapshot",
+    "read_data_files",
+    "read_key_files",
+    "write_data_files",
+    "write_key_files",
+]
+
+SEPARATOR: Final = "\0"
+_DATA_FIELDS: Final = 4
+_DELETE_FIELDS: Final = 3
+
+
+@dataclass(frozen=True, eq=False)
+class DataFilesWithKeys:
+    """The data files of a snapshot that equality deletes apply to.
+
+    Attributes:
+        file_count: All data files of the snapshot that may match the condition.
+        files: `path`, `sequence` (data sequence number), `scope` (a number for each partition of a
+            spec) and `rows` of those that equality deletes apply to.
+        deletes: `sequence`, `scope` (-1 if global) and `file` (JSON) of these equality deletes.
+    """
+
+    file_count: int
+    files: pa.Table
+    deletes: tuple[tuple[int, int, str], ...]
+
+
+@dataclass(frozen=True)
+class FilesOfKeys:
+    """Files to be read as rows of keys: path, format, size and row count of each."""
+
+    files: tuple[tuple[str, str, int, int], ...]
+
+
+def plan_snapshot(
+    table: LoadedTable,
+    snapshot_id: int,
+    condition: Any = None,  # noqa: ANN401
+) -> DataFilesWithKeys:
+    """Return which data files of a snapshot have equality deletes, as Iceberg's planner finds.
+
+    It compares sequence numbers, partitions and bounds. The driver reads the manifests; it holds
+    some 300 bytes for each data file with equality deletes, and 1 kB for each of these.
+
+    Args:
+        table: The table.
+        snapshot_id: The snapshot.
+        condition: An expression of Iceberg's; files that cannot match it are omitted.
+    """
+    with explained(str(table.name)):
+        found = key_scans(table.spark).plan(table.handle, snapshot_id, condition)
+    file_count, with_keys, *parts = found.split(SEPARATOR)[:-1]
+    end = int(with_keys) * _DATA_FIELDS
+    paths, sequences, scopes, rows = (parts[start:end:_DATA_FIELDS] for start in range(4))
+    files = pa.table(
+        {
+            "path": pa.array(paths, pa.string()),
+            "sequence": pa.array(map(int, sequences), pa.int64()),
+            "scope": pa.array(map(int, scopes), pa.int32()),
+            "rows": pa.array(map(int, rows), pa.int64()),
+        }
+    )
+    deletes = tuple(
+        (int(sequence), int(scope), text)
+        for sequence, scope, text in zip(
+            *(parts[end + start :: _DELETE_FIELDS] for start in range(3)), strict=True
+        )
+    )
+    return DataFilesWithKeys(int(file_count), files, deletes)
+
+
+def read_data_files(
+    table: LoadedTable,
+    snapshot_id: int,
+    schema: Mapping[str, Any],
+    paths: Iterable[str],
+    *,
+    chosen: bool,
+) -> DataFrame:
+    """Return the rows of some data files of a snapshot, or of all others; lazy.
+
+    Positions and vectors are applied, equality deletes are not. Filters of a query prune files as
+    in any read of Iceberg's.
+
+    Args:
+        table: The table.
+        snapshot_id: The snapshot.
+        schema: The columns, in Iceberg's JSON form.
+        paths: Paths of data files, as the manifests have them.
+        chosen: Whether these are read, or all others.
+    """
+    spark = table.spark
+    with explained(str(table.name)):
+        operations = _operations(table, schema, snapshot_id)
+        # Spark takes scans of one name and snapshot for the same: it might reuse one for the other.
+        name = f"{table.name}#{uuid4()}"
+        made = key_scans(spark).reading(operations, name, SEPARATOR.join(paths), chosen)
+        return _rows(spark, _relation(spark, made))
+
+
+def read_key_files(
+    table: LoadedTable, snapshot_id: int, schema: Mapping[str, Any], files: FilesOfKeys
+) -> DataFrame:
+    """Return the rows of delete files, by field id, with their path as `_file`; lazy.
+
+    Args:
+        table: The table.
+        snapshot_id: Any snapshot of it.
+        schema: The key columns, in Iceberg's JSON form.
+        files: The files; not empty.
+    """
+    spark = table.spark
+    with explained(str(table.name)):
+        operations = _operations(table, schema, snapshot_id)
+        described = SEPARATOR.join(str(each) for file in files.files for each in file)
+        made = key_scans(spark).readingKeys(operations, f"{table.name}#{uuid4()}", described)
+        return _rows(spark, _relation(spark, made))
+
+
+def write_data_files(table: LoadedTable, rows: DataFrame) -> pa.Array:
+    """Write rows as data files of a table by Iceberg's writer, and commit nothing.
+
+    Columns are matched by name, and values cast, as Spark's `writeTo(...).append()` does. Files of
+    a failed job are deleted by Iceberg.
+
+    Returns:
+        The JSON object of each file, for `RowChange.data_files`; about 1 kB each.
+    """
+    return _written(table, table.handle.operations(), rows)
+
+
+def write_key_files(table: LoadedTable, schema: Mapping[str, Any], rows: DataFrame) -> pa.Array:
+    """Write rows of keys as Parquet files below a table, by executors, and commit nothing.
+
+    Args:
+        table: The table.
+        schema: The key columns with their field ids, in Iceberg's JSON form.
+        rows: The keys.
+
+    Returns:
+        The JSON object of each file, described as a data file of an unpartitioned table.
+    """
+    spark, view = table.spark, iceberg_view(table.spark)
+    with explained(str(table.name)):
+        columns = view.SchemaParser.fromJson(json.dumps(schema))
+        properties = jvm.view_of(spark).java.util.HashMap(table.current.properties())
+        properties.put("write.format.default", "parquet")
+        properties.put("write.parquet.compression-codec", "zstd")
+        properties.put("write.metadata.metrics.default", "full")
+        properties.put("write.distribution-mode", "none")
+        metadata = (
+            view.TableMetadata.buildFromEmpty(table.metadata.format_version)
+            .assignUUID()
+            .setLocation(table.metadata.location)
+            .setCurrentSchema(columns, table.metadata.last_column_id)
+            .setDefaultPartitionSpec(view.PartitionSpec.unpartitioned())
+            .setDefaultSortOrder(view.SortOrder.unsorted())
+            .setProperties(properties)
+            .build()
+        )
+        operations = view.StaticTableOperations(
+            metadata, table.handle.io(), table.handle.locationProvider()
+        )
+    return _written(table, operations, rows)
+
+
+def key_scans(spark: SparkSession) -> Any:  # noqa: ANN401
+    """Return an instance of `KeyScans.java`, compiled once per JVM."""
+    cache = jvm.cache(spark)
+    if "key scans" not in cache:
+        iceberg_view(spark)
+        source = package_files("delvec.iceberg.client").joinpath("KeyScans.java").read_text()
+        [constructor] = jvm.compiled(spark, "delvec.KeyScans", source).getConstructors()
+        no_arguments = jvm.array_of(spark, jvm.view_of(spark).java.lang.Object, [])
+        cache["key scans"] = constructor.newInstance(no_arguments)
+    return cache["key scans"]
+
+
+def _operations(table: LoadedTable, schema: Mapping[str, Any], snapshot_id: int) -> Any:  # noqa: ANN401
+    """Return the table with other columns, and with a snapshot of any branch as its newest."""
+    view = iceberg_view(table.spark)
+    columns = view.SchemaParser.fromJson(json.dumps(schema))
+    last_id = max(table.metadata.last_column_id, columns.highestFieldId())
+    metadata = (
+        view.TableMetadata.buildFrom(table.current)
+        .setCurrentSchema(columns, last_id)
+        .setBranchSnapshot(snapshot_id, MAIN)
+        .build()
+    )
+    return view.StaticTableOperations(metadata, table.handle.io(), table.handle.locationProvider())
+
+
+def _relation(spark: SparkSession, table: Any) -> Any:  # noqa: ANN401
+    """Return Spark's relation of a table that no catalog knows."""
+    made = jvm.java_class(spark, "org.apache.iceberg.spark.source.SparkTable")
+    nothing = jvm.java_class(spark, "scala.Option").empty()
+    relation = jvm.java_class(
+        spark, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
+    )
+    refreshed = (False,) if _asks_for_refresh(spark) else ()
+    return relation.create(made(table, *refreshed), nothing, nothing)
+
+
+def _asks_for_refresh(spark: SparkSession) -> bool:
+    """Whether Iceberg's table for Spark is told to refresh: before Iceberg 1.12."""
+    cache = jvm.cache(spark)
+    if "iceberg refresh" not in cache:
+        loader = jvm.view_of(spark).java.lang.Thread.currentThread().getContextClassLoader()
+        kind = loader.loadClass("org.apache.iceberg.spark.source.SparkTable")
+        counts = [each.getParameterCount() for each in kind.getConstructors()]
+        cache["iceberg refresh"] = 1 not in counts
+    return bool(cache["iceberg refresh"])
+
+
+def _rows(spark: SparkSession, plan: Any) -> DataFrame:  # noqa: ANN401
+    datasets = jvm.java_class(spark, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(datasets.ofRows(jvm.session_of(spark), plan), spark)
+
+
+def _written(table: LoadedTable, operations: Any, rows: DataFrame) -> pa.Array:  # noqa: ANN401
+    spark = table.spark
+    with explained(str(table.name)):
+        made = key_scans(spark).writing(operations, str(table.name))
+        commands = jvm.java_class(spark, "org.apache.spark.sql.catalyst.plans.logical.AppendData")
+        options = jvm.java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap({})
+        query: Any = rows._jdf.logicalPlan()  # noqa: SLF001
+        _rows(spark, commands.byName(_relation(spark, made), query, options))
+        files = key_scans(spark).written(made)
+    return pa.array(files.split(SEPARATOR)[:-1], pa.string())
