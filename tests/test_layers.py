@@ -48,6 +48,8 @@ ROOMS = (
     "delta.table",
     "iceberg.client",
     "iceberg.deletes",
+    "iceberg.maintain",
+    "iceberg.table",
     "conversion.options",
     "conversion.schema",
     "conversion.vectors",
@@ -219,9 +221,11 @@ def test_only_one_module_puts_commits_of_delta() -> None:
     assert kernel == {"delta.write.commit", "delta.log.checkpoint_writer"}
 
 
-def test_only_one_module_commits_to_iceberg() -> None:
+def test_only_three_modules_commit_to_iceberg() -> None:
     assert users_of(lambda node: is_call(node, "commit", "commitTransaction")) == {
-        "iceberg.client.commit"
+        "iceberg.client.commit",
+        "iceberg.client.branch_commit",
+        "iceberg.client.refs",
     }
     assert not [
         file.name

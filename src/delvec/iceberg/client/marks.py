@@ -1,0 +1,102 @@
+"""What delvec writes down about branches, in properties of the table and summaries of snapshots.
+
+Staging branches are delvec's own: only they may hold equality delete vectors alone, which stock
+readers cannot read. A branch is one if delvec made it so, whatever its name: the table has the
+property `delvec.staging.<branch>`, and a snapshot that the branch does not share with `main` has
+the branch in its summary. A branch that others drop and make anew has no such snapshot.
+
+Transactions of applications are in summaries, and the newest of each application in the property
+`delvec.txn.<branch>.<application>` as well, for when the snapshot expires: `<version>@<snapshot>`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delvec.iceberg.client.metadata import MAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
+
+__all__ = [
+    "STAGING_PROPERTY",
+    "STAGING_SUMMARY",
+    "TXN_APP",
+    "TXN_PROPERTY",
+    "TXN_VERSION",
+    "is_staging",
+    "staging_branches",
+    "txn_properties",
+    "txns_after_rollback",
+]
+
+STAGING_PROPERTY: Final = "delvec.staging."
+"""Table property of a staging branch, followed by its name: the snapshot that it began with."""
+STAGING_SUMMARY: Final = "delvec.staging-branch"
+"""Entry of the summary of each snapshot that delvec commits to a staging branch: its name."""
+TXN_APP: Final = "delvec.txn-app-id"
+TXN_VERSION: Final = "delvec.txn-version"
+TXN_PROPERTY: Final = "delvec.txn."
+
+
+def is_staging(metadata: TableMetadata, branch: str) -> bool:
+    """Return whether a branch is a staging branch of delvec's; `main` never is."""
+    ref = metadata.refs.get(branch)
+    if ref is None or not ref.is_branch or branch == MAIN:
+        return False
+    if STAGING_PROPERTY + branch not in metadata.properties:
+        return False
+    shared = {snapshot.id for snapshot in metadata.ancestors(MAIN)}
+    for snapshot in metadata.ancestors(branch):
+        if snapshot.id in shared:
+            return False
+        if snapshot.summary.get(STAGING_SUMMARY) == branch:
+            return True
+    return False
+
+
+def staging_branches(metadata: TableMetadata) -> tuple[str, ...]:
+    """Return the staging branches of a table, sorted."""
+    return tuple(name for name in sorted(metadata.refs) if is_staging(metadata, name))
+
+
+def txn_properties(metadata: TableMetadata, branch: str) -> dict[str, str]:
+    """Return the properties of a branch's transactions: applications by property."""
+    own = f"{TXN_PROPERTY}{branch}."
+    # Names may have dots: `delvec.txn.a.b.app` may be of the branch `a.b`.
+    longer = [f"{TXN_PROPERTY}{ref}." for ref in metadata.refs if ref.startswith(f"{branch}.")]
+    return {
+        key: key.removeprefix(own)
+        for key in metadata.properties
+        if key.startswith(own) and not key.startswith(tuple(longer))
+    }
+
+
+def txns_after_rollback(
+    metadata: TableMetadata, branch: str, kept: Iterable[IcebergSnapshot]
+) -> Mapping[str, str | None]:
+    """Return the transaction properties that a rollback changes; None for those to be removed.
+
+    A property that outlives its snapshot counts. If the snapshot was rolled back and expires later,
+    the transaction would seem to be committed, and would never be repeated.
+
+    Args:
+        metadata: The metadata before the rollback.
+        branch: The branch.
+        kept: The snapshots that are left of it, newest first.
+    """
+    newest: dict[str, str] = {}
+    ids = set()
+    for snapshot in kept:
+        ids.add(str(snapshot.id))
+        if app := snapshot.summary.get(TXN_APP):
+            newest.setdefault(app, f"{snapshot.summary[TXN_VERSION]}@{snapshot.id}")
+    changed: dict[str, str | None] = {}
+    for key, app in txn_properties(metadata, branch).items():
+        snapshot_id = metadata.properties[key].rpartition("@")[2]
+        is_retained = snapshot_id.isdecimal() and int(snapshot_id) in metadata.snapshots
+        if snapshot_id not in ids and is_retained:
+            changed[key] = newest.get(app)
+    return changed
