@@ -6,22 +6,19 @@ later conversion recognises it without opening it.
 
 from __future__ import annotations
 
-import mmap
 from contextlib import closing
 from hashlib import sha256
-from io import BytesIO
-from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from delvec.conversion.vectors.places import pieces, vector_places
 from delvec.conversion.vectors.reference import REQUESTS_AT_ONCE, StoredVectors
 from delvec.delta.log.file_set import DataFile
 from delvec.delta.read.load_vectors import load_vectors
+from delvec.iceberg.deletes.position_files import write_positions
 from delvec.storage.listed_files import spark_path
 from delvec.storage.parallel import in_order
 
@@ -33,19 +30,10 @@ if TYPE_CHECKING:
     from delvec.delta.log.file_set import FileSet
     from delvec.storage import Storage
     from delvec.storage.uncommitted import UncommittedFiles
-    from delvec.vector import Bitmap
 
 __all__ = ["digest", "write_position_deletes"]
 
-_PATH: Final = pa.dictionary(pa.int32(), pa.string())
-_SCHEMA: Final = pa.schema(  # with the ids that Iceberg reserves for these columns
-    [
-        pa.field("file_path", _PATH, nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
-        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
-    ]
-)
 _DIGITS: Final = 32
-_ROWS_AT_ONCE: Final = 1 << 19
 _PIECE: Final = 4 << 20
 _PIECE_VECTORS: Final = 256
 _IN_FLIGHT: Final = 64 << 20
@@ -110,7 +98,7 @@ def write_position_deletes(
         chosen_rows = rows.tolist()
         vectors = load_vectors(source, [_data_file(files, row) for row in chosen_rows])
         return rows, [
-            _write(target, keys[row], data_paths[row].as_py(), vector)
+            write_positions(target, keys[row], data_paths[row].as_py(), vector)
             for row, vector in zip(chosen_rows, vectors, strict=True)
             if vector is not None
         ]
@@ -135,35 +123,3 @@ def _data_file(files: FileSet, row: int) -> DataFile:
         files.row_counts[row].as_py(),
         int(files.modification_times[row]),
     )
-
-
-def _write(target: Storage, key: str, data_path: str, vector: Bitmap) -> int:
-    if vector.cardinality <= _ROWS_AT_ONCE:
-        memory = BytesIO()
-        _write_rows(memory, data_path, vector)
-        content = memory.getbuffer()
-        target.write(key, content)
-        return content.nbytes
-    with TemporaryFile(prefix="delvec-") as file:
-        _write_rows(file, data_path, vector)
-        file.flush()
-        # Closed with its last user: closing a memory map that is still exported is an error.
-        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        target.write(key, content)
-        return content.nbytes
-
-
-def _write_rows(file: IO[bytes], data_path: str, vector: Bitmap) -> None:
-    name = pa.array([data_path], pa.string())
-    with pq.ParquetWriter(
-        file,
-        _SCHEMA,
-        compression="zstd",
-        use_dictionary=["file_path"],
-        column_encoding={"pos": "DELTA_BINARY_PACKED"},
-        store_schema=False,
-    ) as writer:
-        for positions in vector.batches(_ROWS_AT_ONCE):
-            paths = pa.DictionaryArray.from_arrays(np.zeros(len(positions), np.int32), name)
-            batch = pa.record_batch([paths, pa.array(positions)], schema=_SCHEMA)
-            writer.write_batch(batch)
