@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from delvec.errors import InvalidArgumentError
+from delvec.iceberg.deletes.key_columns import (
+    FIELD_ID,
+    KeyColumn,
+    StructLevel,
+    arrow_schema,
+    key_columns,
+)
+
+
+def field(number: int, name: str, kind: Any, *, required: bool = False) -> dict[str, Any]:  # noqa: ANN401
+    return {"id": number, "name": name, "required": required, "type": kind}
+
+
+def struct(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields)}
+
+
+SCHEMA = struct(
+    field(1, "id", "long", required=True),
+    field(2, "Name", "string"),
+    field(3, "price", "double"),
+    field(4, "tags", {"type": "list", "element-id": 5, "element": "string"}),
+    field(
+        6,
+        "m",
+        {
+            "type": "map",
+            "key-id": 7,
+            "key": "string",
+            "value-id": 8,
+            "value": struct(field(9, "x", "int")),
+        },
+    ),
+    field(10, "s", struct(field(11, "a", "int", required=True), field(12, "t", struct()))),
+    field(13, "v", "variant"),
+    field(14, "g", "geometry(srid:4326)"),
+    field(15, "dup", "int"),
+    field(16, "DUP", "int"),
+    field(17, "u", "unknown"),
+)
+KEY_TYPES = [
+    "boolean",
+    "int",
+    "long",
+    "date",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "timestamp_ns",
+    "timestamptz_ns",
+    "string",
+    "uuid",
+    "fixed[3]",
+    "binary",
+    "decimal(9, 2)",
+    "decimal(38,0)",
+]
+
+
+def found(*names: str) -> tuple[KeyColumn, ...]:
+    return key_columns(SCHEMA, names, "lake.db.t")
+
+
+def test_columns_come_in_the_given_order() -> None:
+    assert found("Name", "id") == (
+        KeyColumn(2, "Name", "string", required=False),
+        KeyColumn(1, "id", "long", required=True),
+    )
+
+
+def test_fields_of_structs_are_named_with_dots() -> None:
+    [column] = found("s.a")
+    assert column == KeyColumn(
+        11, "s.a", "int", required=True, structs=(StructLevel(10, "s", required=False),)
+    )
+    assert column.path == ("s", "a")
+    assert column.can_be_null
+    assert not found("id")[0].can_be_null
+
+
+def test_names_are_matched_exactly_else_ignoring_case() -> None:
+    assert [each.id for each in found("ID", "name", "dup", "DUP", "S.A")] == [1, 2, 15, 16, 11]
+    with pytest.raises(InvalidArgumentError, match=r"Dup is ambiguous: lake\.db\.t has dup, DUP"):
+        found("Dup")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["idd"], "lake.db.t has no column idd\nHint: do you mean id?"),
+        (["zzzzzz"], "has no column zzzzzz\nHint: its columns are id, Name, price"),
+        (["price"], "column price of lake.db.t is double, which Iceberg allows in no key"),
+        (["tags"], "is a list and cannot be in a key"),
+        (["m"], "is a map and cannot be in a key"),
+        (["s"], "is a struct and cannot be in a key"),
+        (["s.t"], "is a struct and cannot be in a key"),
+        (["v"], "is variant and cannot be in a key"),
+        (["g"], "is geometry"),
+        (["u"], "is unknown and cannot be in a key"),
+        (["tags.element"], "is inside of a list and cannot be in a key"),
+        (["m.value.x"], "is inside of a map and cannot be in a key"),
+        (["id", "Id"], "column id is named twice in a key of lake.db.t"),
+        ([], "needs one column or more"),
+        ("id", "needs one column or more"),
+    ],
+)
+def test_other_columns_are_refused(names: list[str], message: str) -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        key_columns(SCHEMA, names, "lake.db.t")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("kind", KEY_TYPES)
+def test_every_type_that_iceberg_allows_has_an_arrow_type(kind: str) -> None:
+    [column] = key_columns(struct(field(1, "k", kind)), ["k"], "t")
+    schema = arrow_schema([column])
+    assert schema.field("k").metadata == {FIELD_ID.encode(): b"1"}
+
+
+def test_the_file_schema_has_ids_at_every_level() -> None:
+    schema = struct(
+        field(1, "id", "long", required=True),
+        field(2, "s", struct(field(3, "a", "int", required=True), field(4, "b", "string"))),
+    )
+    columns = key_columns(schema, ["s.b", "id", "s.a"], "t")
+    made = arrow_schema(columns)
+    assert made.names == ["s", "id"]
+    outer = made.field("s")
+    assert outer.nullable
+    assert outer.metadata[FIELD_ID.encode()] == b"2"
+    inner = {each.name: (each.nullable, each.metadata[FIELD_ID.encode()]) for each in outer.type}
+    assert inner == {"b": (True, b"4"), "a": (False, b"3")}
+    assert not made.field("id").nullable
