@@ -15,6 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from delvec.errors import ConflictError, InvalidArgumentError
 from delvec.iceberg.client.catalog import iceberg_view, load_table
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
+from delvec.iceberg.client.marks import (
+    STAGING_SUMMARY,
+    TXN_APP,
+    TXN_PROPERTY,
+    TXN_VERSION,
+    is_staging,
+)
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.row_delta import rewrite_deletes, row_changes, row_delta
 from delvec.spark import jvm
@@ -29,7 +36,6 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.metadata import TableMetadata
 
 __all__ = [
-    "STAGING_BRANCH",
     "Committed",
     "NewStatistics",
     "StatisticsBlob",
@@ -41,12 +47,6 @@ __all__ = [
     "with_unpartitioned_spec",
 ]
 
-STAGING_BRANCH: Final = "delvec.staging-branch"
-"""Entry of a snapshot's summary: the staging branch of delvec's that it was written for."""
-
-_TXN_APP: Final = "delvec.txn-app-id"
-_TXN_VERSION: Final = "delvec.txn-version"
-_TXN_PROPERTY: Final = "delvec.txn."
 _ATTEMPTS: Final = 20
 _LONGEST_WAIT: Final = 2.0  # seconds
 _NO_SOURCE: Final = -1  # snapshot and sequence number of a blob that holds for any
@@ -100,6 +100,7 @@ def commit_change(
     properties: Mapping[str, str] | None = None,
     statistics: NewStatistics | None = None,
     computed_on: int | None = None,
+    needs_staging: bool = False,
 ) -> Committed:
     """Commit one snapshot onto a branch, which is created from `main` if it does not exist.
 
@@ -115,6 +116,7 @@ def commit_change(
         computed_on: The snapshot that row positions and removed files were computed on; the commit
             is refused if what came later touches them. Appends and equality deletes need none: they
             are right on top of any snapshot.
+        needs_staging: Whether the change is for staging branches of delvec's only.
 
     Raises:
         ConflictError: Others committed to the table at the same time, again and again, or have
@@ -124,6 +126,11 @@ def commit_change(
     """
 
     def snapshot(base: LoadedTable, transaction: Any) -> int:  # noqa: ANN401
+        if needs_staging and not is_staging(base.metadata, branch):
+            raise ConflictError(
+                f"{branch} of {base.name} is no staging branch any more: somebody replaced it",
+                hint="run it again",
+            )
         _create_branch(transaction, base.metadata, branch)
         summary = {**change.summary, **_marks(base.metadata, branch, txn)}
         marked = replace(change, summary=summary)
@@ -211,8 +218,8 @@ def is_committed(metadata: TableMetadata, branch: str, txn: Txn) -> bool:
     not count as long as its snapshot is retained.
     """
     for snapshot in metadata.ancestors(branch):
-        if snapshot.summary.get(_TXN_APP) == txn.app_id:
-            return int(snapshot.summary[_TXN_VERSION]) >= txn.version
+        if snapshot.summary.get(TXN_APP) == txn.app_id:
+            return int(snapshot.summary[TXN_VERSION]) >= txn.version
     version, _, snapshot_id = metadata.properties.get(
         _txn_property(branch, txn.app_id), ""
     ).partition("@")
@@ -319,14 +326,12 @@ def _create_branch(transaction: Any, metadata: TableMetadata, branch: str) -> No
 
 
 def _marks(metadata: TableMetadata, branch: str, txn: Txn | None) -> dict[str, str]:
-    from delvec.iceberg.client.refs import is_staging  # noqa: PLC0415
-
-    marks = {} if txn is None else {_TXN_APP: txn.app_id, _TXN_VERSION: str(txn.version)}
-    return {**marks, STAGING_BRANCH: branch} if is_staging(metadata, branch) else marks
+    marks = {} if txn is None else {TXN_APP: txn.app_id, TXN_VERSION: str(txn.version)}
+    return {**marks, STAGING_SUMMARY: branch} if is_staging(metadata, branch) else marks
 
 
 def _txn_property(branch: str, app_id: str) -> str:
-    return f"{_TXN_PROPERTY}{branch}.{app_id}"
+    return f"{TXN_PROPERTY}{branch}.{app_id}"
 
 
 def _unpartitioned(metadata: TableMetadata) -> int | None:

@@ -23,7 +23,7 @@ from delvec.iceberg.client.metadata import MAIN
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -108,9 +108,9 @@ def plan_snapshot(
 
 def read_data_files(
     table: LoadedTable,
-    snapshot_id: int,
+    snapshot_id: int | None,
     schema: Mapping[str, Any],
-    paths: Iterable[str],
+    paths: Sequence[str],
     *,
     chosen: bool,
 ) -> DataFrame:
@@ -121,7 +121,7 @@ def read_data_files(
 
     Args:
         table: The table.
-        snapshot_id: The snapshot.
+        snapshot_id: The snapshot; None for a table without any.
         schema: The columns, in Iceberg's JSON form.
         paths: Paths of data files, as the manifests have them.
         chosen: Whether these are read, or all others.
@@ -129,9 +129,12 @@ def read_data_files(
     spark = table.spark
     with explained(str(table.name)):
         operations = _operations(table, schema, snapshot_id)
-        # Spark takes scans of one name and snapshot for the same: it might reuse one for the other.
-        name = f"{table.name}#{uuid4()}"
-        made = key_scans(spark).reading(operations, name, SEPARATOR.join(paths), chosen)
+        if not paths and not chosen:
+            made = iceberg_view(spark).BaseTable(operations, str(table.name))
+        else:
+            # Spark might reuse one scan of a name and snapshot for another.
+            name = f"{table.name}#{uuid4()}"
+            made = key_scans(spark).reading(operations, name, SEPARATOR.join(paths), chosen)
         return _rows(spark, _relation(spark, made))
 
 
@@ -213,17 +216,19 @@ def key_scans(spark: SparkSession) -> Any:  # noqa: ANN401
     return cache["key scans"]
 
 
-def _operations(table: LoadedTable, schema: Mapping[str, Any], snapshot_id: int) -> Any:  # noqa: ANN401
+def _operations(
+    table: LoadedTable,
+    schema: Mapping[str, Any],
+    snapshot_id: int | None,
+) -> Any:  # noqa: ANN401
     """Return the table with other columns, and with a snapshot of any branch as its newest."""
     view = iceberg_view(table.spark)
     columns = view.SchemaParser.fromJson(json.dumps(schema))
     last_id = max(table.metadata.last_column_id, columns.highestFieldId())
-    metadata = (
-        view.TableMetadata.buildFrom(table.current)
-        .setCurrentSchema(columns, last_id)
-        .setBranchSnapshot(snapshot_id, MAIN)
-        .build()
-    )
+    builder = view.TableMetadata.buildFrom(table.current).setCurrentSchema(columns, last_id)
+    if snapshot_id is not None:
+        builder = builder.setBranchSnapshot(snapshot_id, MAIN)
+    metadata = builder.build()
     return view.StaticTableOperations(metadata, table.handle.io(), table.handle.locationProvider())
 
 

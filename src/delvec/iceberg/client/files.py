@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from delvec.iceberg.client.catalog import LoadedTable
 
-__all__ = ["SnapshotFiles", "snapshot_files", "snapshot_rows"]
+__all__ = ["SnapshotFiles", "snapshot_files", "snapshot_rows", "snapshot_table"]
 
 _MOST_IN_CONDITION: Final = 500  # paths in one IN condition; more are joined
 _COLUMNS: Final = (
@@ -77,6 +77,12 @@ def snapshot_rows(table: LoadedTable, snapshot_id: int) -> DataFrame:
     """Return the rows of a snapshot of any branch, in the schema of that snapshot."""
     with explained(str(table.name)):
         return _as_of(table, str(table.name), snapshot_id)
+
+
+def snapshot_table(table: LoadedTable, kind: str, snapshot_id: int) -> DataFrame:
+    """Return a metadata table of a snapshot, such as `files` or `entries`; lazy."""
+    with explained(str(table.name)):
+        return _as_of(table, f"{table.name}.{kind}", snapshot_id)
 
 
 def _as_of(table: LoadedTable, relation: str, snapshot_id: int) -> DataFrame:

@@ -1,0 +1,162 @@
+"""A batch of changes: rows to be written, and the keys whose older rows are deleted."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from delvec.errors import InvalidArgumentError
+from delvec.identifiers import quote
+from delvec.spark.staging import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from delvec.iceberg.deletes.key_columns import KeyColumn
+
+__all__ = ["Batch", "change_batch"]
+
+_DELETED: Final = "__delvec_deleted"
+_PLACE: Final = "__delvec_place"
+_ROW: Final = "__delvec_row"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The parts of a batch of changes, each row of which has a key of its own.
+
+    Attributes:
+        rows: The rows to be written, with the table's columns.
+        keys: The key columns of all changes, deletes included.
+        duplicates: How many rows were dropped for later ones of the same key.
+    """
+
+    rows: DataFrame
+    keys: DataFrame
+    duplicates: int
+
+
+@contextmanager
+def change_batch(
+    changes: DataFrame,
+    schema: Mapping[str, Any],
+    keys: Sequence[KeyColumn],
+    *,
+    delete_where: str | Column | None,
+    duplicates: str,
+    order_by: str | Column | None,
+    table: str,
+) -> Iterator[Batch]:
+    """Split a batch of changes; it is computed once, and held by the executors for the block.
+
+    Args:
+        changes: The changes.
+        schema: The table's schema, in Iceberg's JSON form.
+        keys: The key columns; they are columns of the table and of the changes.
+        delete_where: The changes that are deletes: only their keys count.
+        duplicates: `error` refuses several changes of a key; `last` takes the last of them.
+        order_by: Which change of a key is the last; by default their order in `changes`.
+        table: The table's name, for errors.
+
+    Raises:
+        InvalidArgumentError: Columns are missing or unknown, or a key is there twice.
+    """
+    columns = [field["name"] for field in schema["fields"]]
+    _require_columns(changes, columns, (delete_where, order_by), table)
+    deleted = F.lit(False) if delete_where is None else _column(delete_where)
+    order = F.lit(0) if order_by is None else _column(order_by)
+    marked = changes.select(
+        *(quote(name) for name in columns),
+        F.coalesce(deleted.cast("boolean"), F.lit(False)).alias(_DELETED),
+        F.struct(order.alias("order"), F.monotonically_increasing_id().alias("row")).alias(_PLACE),
+    )
+    names = [_quoted(key) for key in keys]
+    with staged(marked) as kept:
+        dropped = _duplicates(kept, keys, names, duplicates, table)
+        last = _last(kept, names) if dropped else kept
+        rows = last.where(~F.col(_DELETED)).select(*(quote(name) for name in columns))
+        named = [F.col(name).alias(key.name) for name, key in zip(names, keys, strict=True)]
+        yield Batch(rows, kept.select(*named), dropped)
+
+
+def _last(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return the last change of each key."""
+    kept = F.struct(*(quote(name) for name in rows.columns if name != _PLACE))
+    newest = F.max_by(kept, F.col(_PLACE)).alias(_ROW)
+    grouped = rows.groupBy(*(F.col(name).alias(f"{_ROW}{at}") for at, name in enumerate(names)))
+    return grouped.agg(newest).select(f"{_ROW}.*")
+
+
+def _duplicates(
+    rows: DataFrame, keys: Sequence[KeyColumn], names: Sequence[str], choice: str, table: str
+) -> int:
+    """Return how many changes have a key that a later change has, too."""
+    counts = rows.groupBy(*(F.col(name) for name in names)).agg(F.count("*").alias(_ROW))
+    repeated = counts.where(F.col(_ROW) > 1)
+    if choice == "last":
+        found = repeated.agg(F.sum(F.col(_ROW) - 1)).first()
+        return 0 if found is None or found[0] is None else int(found[0])
+    first = repeated.first()
+    if first is not None:
+        shown = ", ".join(f"{key.name}={value}" for key, value in zip(keys, first, strict=False))
+        raise InvalidArgumentError(
+            f"the batch for {table} has {first[-1]} changes of the key {shown}",
+            hint='pass duplicates="last" to take the last of them, by order_by if given, or make'
+            " the keys unique",
+        )
+    return 0
+
+
+def _require_columns(
+    changes: DataFrame,
+    columns: Sequence[str],
+    conditions: Sequence[str | Column | None],
+    table: str,
+) -> None:
+    """Refuse changes that lack a column, which would become null, and columns that would be lost.
+
+    Columns that only tell what to do with a change are not stored.
+    """
+    same = str if _is_case_sensitive(changes) else str.lower
+    given = {same(name) for name in changes.columns}
+    missing = [name for name in columns if same(name) not in given]
+    if missing:
+        raise InvalidArgumentError(
+            f"the changes lack {', '.join(missing)} of {table}",
+            hint="an upsert replaces whole rows: select all columns of the table",
+        )
+    known = {same(name) for name in columns}
+    used = {same(name) for each in conditions if each is not None for name in _used(changes, each)}
+    unknown = [name for name in changes.columns if same(name) not in known | used]
+    if unknown:
+        raise InvalidArgumentError(
+            f"{table} has no column {', '.join(unknown)}",
+            hint="drop it from the changes, or add it to the table first",
+        )
+
+
+def _used(changes: DataFrame, condition: str | Column) -> list[str]:
+    """Return the columns that an expression refers to."""
+    plan: Any = changes.select(_column(condition))._jdf.queryExecution().analyzed()  # noqa: SLF001
+    names = plan.references().iterator()
+    found = []
+    while names.hasNext():
+        found.append(str(names.next().name()))
+    return found
+
+
+def _is_case_sensitive(rows: DataFrame) -> bool:
+    return rows.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+
+
+def _column(expression: str | Column) -> Column:
+    return F.expr(expression) if isinstance(expression, str) else expression
+
+
+def _quoted(key: KeyColumn) -> str:
+    return ".".join(map(quote, key.path))

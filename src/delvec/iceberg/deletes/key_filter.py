@@ -1,0 +1,199 @@
+"""Rows of data files without those that equality deletes delete.
+
+A row is deleted if there is a delete of its key, in its scope, with a higher sequence number than
+that of the row's data file. Both are joined in the JVM:
+
+    data file  path -> sequence number, scope (its partition)
+    delete     key  -> highest sequence number, scope (a partition, or none: global)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from delvec.iceberg.client.chosen_files import FilesOfKeys, read_key_files
+from delvec.iceberg.deletes.key_columns import arrow_type
+from delvec.iceberg.deletes.key_vectors import read_key_vector
+from delvec.iceberg.deletes.read_schema import key_paths, key_schema, key_types
+from delvec.identifiers import quote
+from delvec.spark.storage import open_storage
+from delvec.storage.listed_files import local_path
+from delvec.storage.parallel import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.client.chosen_files import DataFilesWithKeys
+    from delvec.iceberg.client.delete_files import EqualityDeleteFile
+
+__all__ = ["ScopedDelete", "without_keys"]
+
+_MOST_BROADCAST: Final = 20_000_000  # keys; 16 to 50 bytes each in the memory of each executor
+_GLOBAL: Final = -1
+_KEY: Final = "__delvec_key"
+_PATH: Final = "__delvec_path"
+_SEQUENCE: Final = "__delvec_sequence"
+_SCOPE: Final = "__delvec_scope"
+_FILE_SEQUENCE: Final = "__delvec_file_sequence"
+_FILE_SCOPE: Final = "__delvec_file_scope"
+
+
+@dataclass(frozen=True)
+class ScopedDelete:
+    """An equality-delete file and the partition that it applies to, -1 for all."""
+
+    file: EqualityDeleteFile
+    scope: int
+
+
+def without_keys(
+    table: LoadedTable,
+    snapshot_id: int,
+    schema: Mapping[str, Any],
+    rows: DataFrame,
+    files: DataFilesWithKeys,
+    deletes: Sequence[ScopedDelete],
+) -> DataFrame:
+    """Return the rows of data files without those that equality deletes delete; lazy.
+
+    Ordinary equality-delete files are read by executors. Equality delete vectors are read by the
+    driver, which holds 8 bytes for each of their keys.
+
+    Args:
+        table: The table.
+        snapshot_id: The snapshot.
+        schema: The columns of `rows`, key columns included, in Iceberg's JSON form.
+        rows: The rows, with `_file` and `_pos` among their metadata columns.
+        files: The data files that they are in.
+        deletes: The equality deletes that apply to these.
+    """
+    named = rows.select("*", "_file", "_pos")
+    marked = _marked(named, files.files, (_FILE_SEQUENCE, _FILE_SCOPE))
+    for ids in sorted({each.file.equality_ids for each in deletes}):
+        some = [each for each in deletes if each.file.equality_ids == ids]
+        marked = _anti_joined(table, snapshot_id, schema, marked, some)
+    return marked
+
+
+def _marked(rows: DataFrame, files: pa.Table, names: tuple[str, str]) -> DataFrame:
+    """Add the sequence number and the scope of each row's file."""
+    sequence, scope = names
+    places = files.select(["sequence", "scope"]).group_by(["sequence", "scope"]).aggregate([])
+    if places.num_rows == 1:
+        [place] = places.to_pylist()
+        return rows.withColumns(
+            {
+                sequence: F.lit(place["sequence"]).cast("bigint"),
+                scope: F.lit(place["scope"]).cast("int"),
+            }
+        )
+    known = rows.sparkSession.createDataFrame(files.select(["path", "sequence", "scope"]))
+    joined = rows.join(
+        F.broadcast(known.toDF(_PATH, sequence, scope)), F.col("_file") == F.col(_PATH), "left"
+    )
+    # A row whose file is unknown must not pass: its deletes would be ignored.
+    missing = F.raise_error(F.lit("delvec: a file is read that was not planned")).cast("bigint")
+    return joined.withColumn(sequence, F.coalesce(F.col(sequence), missing))
+
+
+def _anti_joined(
+    table: LoadedTable,
+    snapshot_id: int,
+    schema: Mapping[str, Any],
+    rows: DataFrame,
+    deletes: Sequence[ScopedDelete],
+) -> DataFrame:
+    """Return rows without those that equality deletes of the same key columns delete."""
+    ids = deletes[0].file.equality_ids
+    keys = _keys(table, snapshot_id, schema, deletes)
+    if sum(each.file.record_count for each in deletes) <= _MOST_BROADCAST:
+        keys = F.broadcast(keys)
+    conditions = [F.col(_SEQUENCE) > F.col(_FILE_SEQUENCE)]
+    if any(each.scope != _GLOBAL for each in deletes):
+        conditions.append((F.col(_SCOPE) == _GLOBAL) | (F.col(_SCOPE) == F.col(_FILE_SCOPE)))
+    paths = key_paths(schema)
+    for number, field_id in enumerate(ids):
+        data, key = F.col(_quoted(paths[field_id])), F.col(f"{_KEY}{number}")
+        # Null matches null; a join on plain equality is cheaper.
+        has_nulls = any(each.file.null_counts.get(field_id, 1) for each in deletes)
+        conditions.append(data.eqNullSafe(key) if has_nulls else data == key)
+    return rows.join(keys, reduce(lambda one, other: one & other, conditions), "left_anti")
+
+
+def _keys(
+    table: LoadedTable,
+    snapshot_id: int,
+    schema: Mapping[str, Any],
+    deletes: Sequence[ScopedDelete],
+) -> DataFrame:
+    """Return the deleted keys, each with the sequence number and the scope of its delete."""
+    ordinary = [each for each in deletes if not each.file.is_vector]
+    vectors = [each for each in deletes if each.file.is_vector]
+    parts = []
+    if ordinary:
+        parts.append(_ordinary_keys(table, snapshot_id, schema, ordinary))
+    if vectors:
+        kind = key_types(schema)[vectors[0].file.equality_ids[0]]
+        parts.append(_vector_keys(table, vectors, kind))
+    found = reduce(DataFrame.unionAll, parts)
+    if len(deletes) == 1:
+        return found
+    keys = [name for name in found.columns if name.startswith(_KEY)]
+    return found.groupBy(*keys, _SCOPE).agg(F.max(_SEQUENCE).alias(_SEQUENCE))
+
+
+def _ordinary_keys(
+    table: LoadedTable,
+    snapshot_id: int,
+    schema: Mapping[str, Any],
+    deletes: Sequence[ScopedDelete],
+) -> DataFrame:
+    ids, paths = deletes[0].file.equality_ids, key_paths(schema)
+    files = [each.file for each in deletes]
+    described = tuple((each.path, each.file_format, each.size, each.record_count) for each in files)
+    rows = read_key_files(table, snapshot_id, key_schema(schema, ids), FilesOfKeys(described))
+    keys = [
+        F.col(_quoted(paths[field_id])).alias(f"{_KEY}{number}")
+        for number, field_id in enumerate(ids)
+    ]
+    marks = pa.table(
+        {
+            "path": pa.array([each.path for each in files], pa.string()),
+            "sequence": pa.array([each.sequence_number for each in files], pa.int64()),
+            "scope": pa.array([each.scope for each in deletes], pa.int32()),
+        }
+    )
+    marked = _marked(rows.select(*keys, "_file"), marks, (_SEQUENCE, _SCOPE))
+    return marked.select(*(f"{_KEY}{number}" for number in range(len(ids))), _SCOPE, _SEQUENCE)
+
+
+def _vector_keys(table: LoadedTable, deletes: Sequence[ScopedDelete], kind: str) -> DataFrame:
+    storage = open_storage(table.spark, local_path(table.metadata.location))
+    files = [each.file for each in deletes]
+    values = [each.to_numpy() for each in gather(partial(read_key_vector, storage), files)]
+    lengths = [len(each) for each in values]
+    numbers = pa.array(np.concatenate(values))
+    arrow = arrow_type(kind)
+    narrow = pa.int32() if arrow.bit_width == numbers.type.bit_width // 2 else pa.int64()
+    keys = pa.table(
+        {
+            f"{_KEY}0": numbers.cast(narrow).cast(arrow),
+            _SCOPE: pa.array(np.repeat([each.scope for each in deletes], lengths), pa.int32()),
+            _SEQUENCE: pa.array(
+                np.repeat([each.sequence_number for each in files], lengths), pa.int64()
+            ),
+        }
+    )
+    return table.spark.createDataFrame(keys)
+
+
+def _quoted(path: Sequence[str]) -> str:
+    return ".".join(map(quote, path))
