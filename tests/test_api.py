@@ -22,6 +22,8 @@ from delvec.conversion.report import ConversionReport
 from delvec.delta.table import TableDetail
 from delvec.delta.table.merge import MergeBuilder
 from delvec.delta.write.report import WriteReport
+from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
+from delvec.iceberg.table import IcebergDetail
 from delvec.spark.delta.scan.explain import ReadReport
 
 if TYPE_CHECKING:
@@ -96,7 +98,10 @@ def public_api() -> str:
         ConversionPlan,
         ConversionReport,
         CleanReport,
+        ExpireReport,
+        IcebergDetail,
         MergeBuilder,
+        OrphanReport,
         ReadReport,
         TableDetail,
         WriteReport,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from delvec.conversion.convert import convert, plan_conversion
     from delvec.delta.table import DeltaTable
     from delvec.errors import DelvecError
+    from delvec.iceberg.table import IcebergTable
     from delvec.spark.delta.scan.explain import explain
     from delvec.spark.session.session import configure, session
     from delvec.vector import Bitmap
@@ -40,6 +41,7 @@ __all__ = [
     "Bitmap",
     "DeltaTable",
     "DelvecError",
+    "IcebergTable",
     "__version__",
     "clean_target",
     "configure",
@@ -56,6 +58,7 @@ _HOMES = {
     "Bitmap": "delvec.vector",
     "DeltaTable": "delvec.delta.table",
     "DelvecError": "delvec.errors",
+    "IcebergTable": "delvec.iceberg.table",
     "clean_target": "delvec.conversion.clean_target",
     "configure": "delvec.spark.session.session",
     "convert": "delvec.conversion.convert",

@@ -29,6 +29,8 @@ from tests.conversion.targets import before, branches, ids, numbered
 from tests.iceberg.client.test_catalog import lost, never
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from delvec.iceberg.client.catalog import LoadedTable
@@ -226,11 +228,12 @@ def test_a_commit_without_an_answer_is_looked_for(table: LoadedTable) -> None:
     with numbered({0: lost}) as calls:
         assert is_staging(create_branch(table, "a", staging=True).metadata, "a")
     assert calls.names == ["commit"]
-    for act in (
+    acts: list[Callable[[], object]] = [
         lambda: create_branch(table, "b"),
         lambda: drop_branch(table, "a"),
         lambda: rollback(table, snapshot_id=chain(table)[0]),
-    ):
+    ]
+    for act in acts:
         with numbered({0: never}), pytest.raises((CommitStateUnknownError, RuntimeError)):
             act()
     assert set(newest(table).refs) == {"main", "a"}

@@ -1,0 +1,126 @@
+"""Branches and tags of an Iceberg table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delvec.calls import explained_calls
+from delvec.iceberg.client import refs
+from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.table.handle import TableHandle
+from delvec.spark.conf import time_zone
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from delvec.iceberg.client.catalog import LoadedTable
+
+__all__ = ["TableBranches"]
+
+
+@explained_calls()
+@dataclass(frozen=True)
+class TableBranches(TableHandle):
+    """The commands that make, move and drop branches and tags; each is one commit."""
+
+    def create_branch(
+        self, name: str, *, snapshot_id: int | None = None, staging: bool = False
+    ) -> int:
+        """Create a branch, and return the snapshot that it points to.
+
+            t.create_branch("audit")
+            t.create_branch("changes", staging=True)
+
+        Args:
+            name: The name, which no branch or tag has.
+            snapshot_id: The snapshot that it begins at; by default the newest of `main`.
+            staging: Whether the branch is delvec's own: equality deletes may be written to it as
+                vectors alone, which stock readers of Iceberg refuse to read. Other branches,
+                `main` among them, are not touched.
+
+        Raises:
+            InvalidArgumentError: The name is taken, or there is no such snapshot.
+            PlanError: The snapshot has equality delete vectors alone, and `staging` is not given.
+            ConflictError: Somebody else made a branch of that name at the same time.
+        """
+        made = refs.create_branch(self._load(), name, snapshot_id=snapshot_id, staging=staging)
+        return made.metadata.refs[name].snapshot_id
+
+    def drop_branch(self, name: str) -> None:
+        """Drop a branch; its rows are gone when its snapshots expire.
+
+        Raises:
+            InvalidArgumentError: There is no such branch, or it is `main` or a tag.
+        """
+        refs.drop_branch(self._load(), name)
+
+    def fast_forward(self, branch: str, to: str) -> int:
+        """Move a branch forward to another branch or a tag, and return the snapshot there.
+
+            t.fast_forward("main", "audit")
+
+        Args:
+            branch: The branch to move.
+            to: The branch or tag, which goes on from where `branch` is.
+
+        Raises:
+            InvalidArgumentError: There is no such branch or tag.
+            PlanError: `branch` has snapshots that `to` has not, or stock readers could not read it
+                any more, since `to` is a staging branch or has equality delete vectors alone.
+        """
+        return _head(refs.fast_forward(self._load(), branch, to), branch)
+
+    def rollback(
+        self,
+        snapshot_id: int | None = None,
+        *,
+        timestamp: datetime | str | None = None,
+        branch: str = MAIN,
+    ) -> int:
+        """Move a branch back to one of its earlier snapshots, and return that.
+
+            t.rollback(timestamp="2026-01-31 10:00:00")
+
+        Schema and properties stay as they are. Transactions (`txn_app_id`, `txn_version`) that are
+        rolled back count as not committed.
+
+        Args:
+            snapshot_id: The snapshot, of this branch.
+            timestamp: Instead: a time; the snapshot that was the branch's newest then.
+            branch: The branch.
+
+        Raises:
+            InvalidArgumentError: There is no such branch or snapshot.
+            PlanError: The snapshot does not belong to the branch.
+        """
+        moved = refs.rollback(
+            self._load(),
+            branch,
+            snapshot_id=snapshot_id,
+            timestamp=timestamp,
+            time_zone=time_zone(self.spark),
+        )
+        return _head(moved, branch)
+
+    def create_tag(self, name: str, *, snapshot_id: int | None = None) -> int:
+        """Create a tag, by default of the newest snapshot of `main`, and return its snapshot.
+
+        Raises:
+            InvalidArgumentError: The name is taken, or there is no such snapshot.
+            ConflictError: Somebody else made a tag of that name at the same time.
+        """
+        made = refs.create_tag(self._load(), name, snapshot_id=snapshot_id)
+        return made.metadata.refs[name].snapshot_id
+
+    def drop_tag(self, name: str) -> None:
+        """Drop a tag.
+
+        Raises:
+            InvalidArgumentError: There is no such tag, or it is a branch.
+        """
+        refs.drop_tag(self._load(), name)
+
+
+def _head(table: LoadedTable, branch: str) -> int:
+    return table.metadata.refs[branch].snapshot_id

@@ -1,0 +1,171 @@
+"""A handle on an Iceberg table: its name, and the properties of its newest metadata."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from delvec.calls import explained_calls, shown
+from delvec.errors import DelvecError, InvalidArgumentError, TableNotFoundError
+from delvec.iceberg.client.catalog import (
+    TableName,
+    catalog_of,
+    find_table,
+    iceberg_view,
+    load_table,
+    table_name,
+)
+from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.named_snapshots import near, snapshot_of
+from delvec.identifiers import quote_if_needed
+from delvec.spark import jvm
+from delvec.spark.conf import time_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+    from typing_extensions import Self
+
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.client.metadata import IcebergSnapshot
+
+__all__ = ["TableHandle"]
+
+
+@explained_calls()
+@dataclass(frozen=True)
+class TableHandle:
+    """The base of all commands: a session, and the name of a table in one of its catalogs."""
+
+    spark: SparkSession
+    identifier: TableName
+
+    def __post_init__(self) -> None:
+        """Refuse anything but a parsed name."""
+        given: object = self.identifier
+        if not isinstance(given, TableName):
+            kind = type(self).__name__
+            raise InvalidArgumentError(
+                f"{kind}(...) does not open a table",
+                hint=f'call {kind}.for_name(spark, "catalog.database.table")',
+            )
+
+    @classmethod
+    def for_name(cls, spark: SparkSession, identifier: str) -> Self:
+        """Open a table by its name.
+
+        Args:
+            spark: The session, with the catalog of the table.
+            identifier: The name, `catalog.database.table`; catalog and database default to the
+                session's current.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            InvalidArgumentError: It does not name a table of an Iceberg catalog.
+            MissingDependencyError: The session runs without Iceberg.
+            UnsupportedFeatureError: The session is a Spark Connect client.
+        """
+        _require_arguments(spark, identifier)
+        if jvm.is_classic(spark):
+            jvm.require_running(spark, f"opening {identifier}")
+        name = table_name(spark, identifier)
+        if find_table(spark, name) is None:
+            raise TableNotFoundError(
+                f"there is no table {name}", table=str(name), hint=_hint(spark, name)
+            )
+        return cls(spark, name)
+
+    @property
+    def name(self) -> str:
+        """The full name of the table, as SQL takes it."""
+        return str(self.identifier)
+
+    @property
+    def location(self) -> str:
+        """Where the table is."""
+        return self._load().metadata.location
+
+    @property
+    def schema(self) -> StructType:
+        """The columns, as Spark has them."""
+        table = self._load()
+        convert = iceberg_view(table.spark).spark.SparkSchemaUtil.convert
+        return StructType.fromJson(json.loads(convert(table.current.schema()).json()))
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table properties, such as `write.delete.equality-vector.enabled`."""
+        return dict(self._load().metadata.properties)
+
+    @property
+    def format_version(self) -> int:
+        """The version of Iceberg's format: 1, 2 or 3."""
+        return self._load().metadata.format_version
+
+    @property
+    def uuid(self) -> str:
+        """The UUID of the table; one that is made anew under the same name has another."""
+        return self._load().metadata.uuid
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The default partition spec, in Iceberg's JSON form."""
+        return self._load().metadata.spec
+
+    def _load(self) -> LoadedTable:
+        """Return the table as its catalog has it now: Iceberg's own objects go stale."""
+        jvm.require_running(self.spark, f"reading {self.identifier}")
+        return load_table(self.spark, self.identifier)
+
+    def _snapshot(
+        self,
+        table: LoadedTable,
+        branch: str | None = None,
+        snapshot_id: int | None = None,
+        timestamp: datetime | str | None = None,
+        tag: str | None = None,
+    ) -> IcebergSnapshot | None:
+        """Return the snapshot that the arguments of a read name; None for an empty `main`."""
+        return snapshot_of(
+            table.metadata,
+            self.name,
+            branch=branch,
+            tag=tag,
+            snapshot_id=snapshot_id,
+            timestamp=timestamp,
+            time_zone=time_zone(self.spark),
+        )
+
+
+def _require_arguments(spark: object, identifier: str) -> None:
+    if spark is None or not hasattr(spark, "createDataFrame"):
+        raise InvalidArgumentError(
+            f"{identifier} is looked up in the catalog of a Spark session, and {shown(spark)} is"
+            " none",
+            hint="start one by delvec.session(), which has the Iceberg catalog lake",
+        )
+    if not identifier.strip():
+        raise InvalidArgumentError(
+            "the name of a table must not be empty",
+            hint='call for_name(spark, "catalog.database.table")',
+        )
+
+
+def _hint(spark: SparkSession, name: TableName) -> str | None:
+    """Return what to do about a missing table: the one that was meant, or those that there are."""
+    catalog, identifier = catalog_of(spark, name)
+    try:
+        with explained(str(name)):
+            tables = catalog.listTables(identifier.namespace())
+            names = [str(each.name()) for each in jvm.items(tables)]
+    except TableNotFoundError:
+        database = ".".join(map(quote_if_needed, (name.catalog, *name.namespace)))
+        return f"there is no database {database}"
+    except DelvecError:  # a catalog that does not list its tables
+        return None
+    return near(name.table, names, "table in that database")

@@ -1,0 +1,70 @@
+"""Maintenance of an Iceberg table: commands that keep it small and change none of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delvec.calls import explained_calls
+from delvec.iceberg.maintain import procedures
+from delvec.iceberg.table.handle import TableHandle
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
+
+__all__ = ["TableMaintenance"]
+
+
+@explained_calls()
+@dataclass(frozen=True)
+class TableMaintenance(TableHandle):
+    """The maintenance commands of a table."""
+
+    def expire_snapshots(
+        self,
+        older_than: datetime | timedelta | str | None = None,
+        retain_last: int | None = None,
+    ) -> ExpireReport:
+        """Expire snapshots by Iceberg's procedure, and delete files that only they had.
+
+            t.expire_snapshots(older_than=timedelta(days=7), retain_last=10)
+
+        Newest snapshots of branches and tagged ones stay. Staging branches stay such, and
+        transactions (`txn_app_id`) stay known.
+
+        Args:
+            older_than: A time or an age; by default what the table's properties say, or 5 days.
+            retain_last: How many of the newest snapshots of each branch to keep in any case; by
+                default what the table's properties say, or 1.
+
+        Raises:
+            InvalidArgumentError: A value is of the wrong type or out of range.
+            PlanError: The table has `gc.enabled=false`, as targets of conversions have.
+        """
+        return procedures.expire_snapshots(self._load(), older_than, retain_last)
+
+    def remove_orphan_files(
+        self,
+        older_than: datetime | timedelta | str | None = None,
+        *,
+        location: str | None = None,
+        dry_run: bool = False,
+    ) -> OrphanReport:
+        """Delete files that no snapshot refers to, by Iceberg's procedure.
+
+            t.remove_orphan_files(dry_run=True)
+
+        Args:
+            older_than: A time or an age; 3 days by default. Less than a day is refused: files of
+                running writes are among those that no snapshot refers to.
+            location: The folder to look in; by default the table's own.
+            dry_run: Whether to report only, and delete nothing.
+
+        Raises:
+            InvalidArgumentError: `older_than` is less than a day ago.
+            PlanError: The table has `gc.enabled=false`, as targets of conversions have.
+        """
+        table = self._load()
+        return procedures.remove_orphan_files(table, older_than, location=location, dry_run=dry_run)

@@ -1,0 +1,183 @@
+"""Reading an Iceberg table: its snapshots, refs and files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from delvec.calls import explained_calls
+from delvec.iceberg.client.marks import staging_branches
+from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.client.named_snapshots import branch_head
+from delvec.iceberg.table.detail import detail_of
+from delvec.iceberg.table.files_listing import list_files
+from delvec.iceberg.table.handle import TableHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame
+
+    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
+    from delvec.iceberg.table.detail import IcebergDetail
+
+__all__ = ["TableReads"]
+
+_SNAPSHOTS: Final = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("parent_id", pa.int64()),
+        ("timestamp", pa.timestamp("ms", "UTC")),
+        ("operation", pa.string()),
+        ("refs", pa.list_(pa.string())),
+        ("summary", pa.map_(pa.string(), pa.string())),
+    ]
+)
+_REFS: Final = pa.schema(
+    [
+        ("name", pa.string()),
+        ("type", pa.string()),
+        ("snapshot_id", pa.int64()),
+        ("is_staging", pa.bool_()),
+        ("min_snapshots_to_keep", pa.int32()),
+        ("max_snapshot_age_ms", pa.int64()),
+    ]
+)
+# Figures of the summary that every engine writes, by the column that shows each.
+_FIGURES: Final = {
+    "added_data_files": "added-data-files",
+    "removed_data_files": "deleted-data-files",
+    "added_rows": "added-records",
+    "removed_rows": "deleted-records",
+    "added_delete_files": "added-delete-files",
+    "removed_delete_files": "removed-delete-files",
+    "added_position_deletes": "added-position-deletes",
+    "added_equality_deletes": "added-equality-deletes",
+}
+_HISTORY: Final = pa.schema(
+    [
+        *(_SNAPSHOTS.field(name) for name in ("snapshot_id", "parent_id", "timestamp")),
+        _SNAPSHOTS.field("operation"),
+        *(pa.field(name, pa.int64()) for name in _FIGURES),
+        *(_SNAPSHOTS.field(name) for name in ("refs", "summary")),
+    ]
+)
+
+
+@explained_calls()
+@dataclass(frozen=True)
+class TableReads(TableHandle):
+    """The commands that read a table."""
+
+    def snapshots(self) -> DataFrame:
+        """Return all retained snapshots, newest first: id, parent, time, refs, summary."""
+        metadata = self._load().metadata
+        newest = sorted(metadata.snapshots.values(), key=lambda each: -each.timestamp_ms)
+        return self._frame(_rows(metadata, newest), _SNAPSHOTS)
+
+    def refs(self) -> DataFrame:
+        """Return branches and tags, by name; `is_staging` is true for delvec's own branches."""
+        metadata = self._load().metadata
+        staging = staging_branches(metadata)
+        rows = [
+            {
+                "name": name,
+                "type": "branch" if ref.is_branch else "tag",
+                "snapshot_id": ref.snapshot_id,
+                "is_staging": name in staging,
+                "min_snapshots_to_keep": ref.min_snapshots,
+                "max_snapshot_age_ms": ref.max_age_ms,
+            }
+            for name, ref in sorted(metadata.refs.items())
+        ]
+        return self._frame(rows, _REFS)
+
+    def history(self, limit: int | None = None, *, branch: str = MAIN) -> DataFrame:
+        """Return the snapshots of a branch that are still retained, newest first.
+
+        Columns that begin with `added` and `removed` are figures of the snapshot's summary, null
+        where it has none.
+
+        Raises:
+            InvalidArgumentError: There is no such branch.
+        """
+        metadata = self._load().metadata
+        branch_head(metadata, self.name, branch)
+        found = list(metadata.ancestors(branch))[:limit]
+        return self._frame(_rows(metadata, found), _HISTORY)
+
+    def files(
+        self,
+        snapshot_id: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        branch: str | None = None,
+        tag: str | None = None,
+    ) -> DataFrame:
+        """Return data files and delete files of a snapshot; lazy, Spark reads the manifests.
+
+        `content` is `data`, `deletion-vector`, `position-deletes`, `equality-deletes` or
+        `equality-delete-vector`. Further: path, format, spec_id, partition (values by name, as
+        strings), rows (records, or positions or keys that are deleted), bytes (of a deletion
+        vector: those of its blob), sequence_number, equality_columns, referenced_data_file.
+
+        Args:
+            snapshot_id: The snapshot; the newest of the branch by default.
+            timestamp: Instead: a time; the snapshot that was the branch's newest then.
+            branch: The branch; `main` by default.
+            tag: Instead of all these: a tag.
+
+        Raises:
+            InvalidArgumentError: There is no such snapshot, branch or tag.
+        """
+        table = self._load()
+        found = self._snapshot(table, branch, snapshot_id, timestamp, tag)
+        return list_files(table, None if found is None else found.id)
+
+    def detail(
+        self,
+        snapshot_id: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        branch: str | None = None,
+        tag: str | None = None,
+    ) -> IcebergDetail:
+        """Return size, kinds of deletes, refs and properties; one job reads the manifests.
+
+        Args:
+            snapshot_id: See `files`.
+            timestamp: See `files`.
+            branch: See `files`.
+            tag: See `files`.
+        """
+        table = self._load()
+        return detail_of(table, self._snapshot(table, branch, snapshot_id, timestamp, tag))
+
+    def _frame(self, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
+        return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+
+
+def _rows(metadata: TableMetadata, snapshots: Iterable[IcebergSnapshot]) -> list[dict[str, Any]]:
+    names: dict[int, list[str]] = {}
+    for name, ref in sorted(metadata.refs.items()):
+        names.setdefault(ref.snapshot_id, []).append(name)
+    return [
+        {
+            "snapshot_id": each.id,
+            "parent_id": each.parent_id,
+            "timestamp": each.timestamp_ms,
+            "operation": each.operation,
+            **{column: _figure(each, key) for column, key in _FIGURES.items()},
+            "refs": names.get(each.id, []),
+            "summary": list(each.summary.items()),
+        }
+        for each in snapshots
+    ]
+
+
+def _figure(snapshot: IcebergSnapshot, key: str) -> int | None:
+    value = snapshot.summary.get(key, "")
+    return int(value) if value.isdecimal() else None
