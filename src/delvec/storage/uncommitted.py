@@ -30,11 +30,21 @@ class UncommittedFiles:
         self._storage = storage
         self._keys: list[str] = []
         self._folders: list[str] = []
+        self._elsewhere: list[tuple[Storage, str]] = []
         self._kept = False
+
+    @property
+    def storage(self) -> Storage:
+        """Where the files are."""
+        return self._storage
 
     def add(self, *keys: str) -> None:
         """Register files; before they are written, so that half a write is removed too."""
         self._keys += keys
+
+    def add_elsewhere(self, storage: Storage, key: str) -> None:
+        """Register a file that is not below the table."""
+        self._elsewhere.append((storage, key))
 
     def add_folder(self, folder: str) -> None:
         """Register all files of a folder."""
@@ -82,6 +92,8 @@ class UncommittedFiles:
             self._storage.delete(self._keys)
             for folder in self._folders:
                 self._storage.delete_folder(folder)
+            for storage, key in self._elsewhere:
+                storage.delete([key])
         except StorageError as failure:
             self._warn(failure)
 

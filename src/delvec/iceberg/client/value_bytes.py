@@ -32,8 +32,8 @@ def hexadecimal(values: pa.Array) -> pa.Array:
     ['7A6FC3AB']
     """
     kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        content, ends = _strings(values)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_bytes(kind):
+        content, ends = _bytes(values)
     elif pa.types.is_decimal(kind):
         content, ends = _decimals(values)
     else:
@@ -48,8 +48,19 @@ def hexadecimal(values: pa.Array) -> pa.Array:
     )
 
 
-def _strings(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    strings = pc.fill_null(values.cast(pa.large_string()), "")
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def _bytes(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return strings in UTF-8, and bytes as they are."""
+    if pa.types.is_fixed_size_binary(values.type):
+        values = values.cast(pa.binary())  # Arrow has no cast to the next type
+    strings = pc.fill_null(values.cast(pa.large_binary()), b"")
     _, offsets, content = strings.buffers()
     ends = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
     # An array of empty strings may have no content buffer.
@@ -58,7 +69,7 @@ def _strings(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def _numbers(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return numbers in little-endian order; dates and times count days and microseconds."""
+    """Return numbers in little-endian order; dates count days, times their unit."""
     if pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     elif pa.types.is_integer(values.type) and not pa.types.is_int64(values.type):

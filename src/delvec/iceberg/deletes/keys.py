@@ -31,7 +31,7 @@ _HINT: Final = (
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """Distinct keys in ascending order, nulls first.
+    """Distinct keys in ascending order; the null key of a single column is the first.
 
     Attributes:
         columns: The columns of the key.
@@ -68,7 +68,7 @@ class Keys:
             return cls(tuple(columns), pa.table([_distinct_values(values)], names))
         table = pa.table(list(arrays), names).group_by(names).aggregate([]).select(names)
         order = [(name, "ascending") for name in names]
-        rows = pc.sort_indices(table, sort_keys=order, null_placement="at_start")
+        rows = pc.sort_indices(table, sort_keys=order)
         return cls(tuple(columns), table.take(rows).combine_chunks())
 
     def __len__(self) -> int:

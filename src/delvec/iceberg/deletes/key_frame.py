@@ -1,0 +1,253 @@
+"""Keys of a Spark DataFrame: collected by the driver if they are few, else written by executors."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, functions
+from pyspark.sql import types as spark_types
+
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.iceberg.client.chosen_files import write_key_files
+from delvec.iceberg.deletes.equality_files import optional_structs
+from delvec.iceberg.deletes.key_columns import arrow_type
+from delvec.iceberg.deletes.key_values import from_arrow
+from delvec.iceberg.deletes.keys import Keys
+from delvec.iceberg.deletes.read_schema import key_schema
+from delvec.identifiers import quote
+from delvec.spark import jvm
+from delvec.spark.conf import bytes_setting
+from delvec.spark.failures import explained, misfit
+from delvec.spark.staging import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import Column
+
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.deletes.key_columns import KeyColumn
+
+__all__ = ["KEY_MEMORY", "KeyFrame", "opened_keys", "write_frame"]
+
+KEY_MEMORY: Final = "spark.delvec.iceberg.keyMemory"
+"""The memory up to which the driver collects the keys of a DataFrame."""
+
+_DEFAULT: Final = "256m"
+_TYPES: Final[dict[str, spark_types.DataType]] = {
+    "boolean": spark_types.BooleanType(),
+    "int": spark_types.IntegerType(),
+    "long": spark_types.LongType(),
+    "date": spark_types.DateType(),
+    "timestamp": spark_types.TimestampNTZType(),
+    "timestamptz": spark_types.TimestampType(),
+    "string": spark_types.StringType(),
+    "uuid": spark_types.StringType(),
+    "binary": spark_types.BinaryType(),
+}
+_EXACT_FLOAT: Final = float(1 << 53)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyFrame:
+    """Distinct keys that the executors hold.
+
+    Attributes:
+        columns: The columns of the key.
+        rows: A column `k0`, `k1`, ... for each.
+        count: The number of keys.
+        nulls: How many of them have a null in some column.
+    """
+
+    columns: tuple[KeyColumn, ...]
+    rows: DataFrame
+    count: int
+    nulls: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@contextmanager
+def opened_keys(
+    keys: Any,  # noqa: ANN401
+    columns: Sequence[KeyColumn],
+    table: str,
+) -> Iterator[Keys | KeyFrame]:
+    """Convert keys of any kind, see `Keys.of`; those of a DataFrame are held until the block ends.
+
+    A DataFrame is computed once. Its key columns are selected by name, ignoring others, and cast as
+    Spark casts what is stored in a table; a value that would change by that fails the job. The
+    driver collects the distinct keys if they take no more memory than the setting
+    `spark.delvec.iceberg.keyMemory` says (256m by default).
+
+    Raises:
+        InvalidArgumentError: A column is missing or of another type, or a value does not fit.
+        UnsupportedFeatureError: Spark has no type for a key column.
+    """
+    columns = tuple(columns)
+    if not isinstance(keys, DataFrame):
+        yield keys if isinstance(keys, Keys) else Keys.of(keys, columns)
+        return
+    with explained(table):
+        wanted = keys.select(
+            *(_cast(keys, each).alias(f"k{place}") for place, each in enumerate(columns))
+        )
+        limit = bytes_setting(keys.sparkSession, KEY_MEMORY, _DEFAULT)
+        with staged(wanted.distinct()) as rows:
+            count, nulls, size = _measured(rows, columns)
+            if size > limit:
+                yield KeyFrame(columns, rows, count, nulls)
+                return
+            collected = rows.toArrow()
+        arrays = [from_arrow(collected.column(place), each) for place, each in enumerate(columns)]
+        yield Keys.of_arrays(arrays, columns)
+
+
+def write_frame(frame: KeyFrame, table: LoadedTable) -> pa.Array:
+    """Write keys as Parquet files by executors, sorted; return the JSON of each, as a data file.
+
+    As `encode_files` does, this omits null keys that no row can have, and writes those of fields of
+    structs as null fields and as null structs.
+    """
+    schema = key_schema(table.metadata.schema, [each.id for each in frame.columns])
+    names = {column.id: f"k{place}" for place, column in enumerate(frame.columns)}
+    rows = _with_null_structs(frame, names).sort(*names.values())
+    return write_key_files(
+        table, schema, rows.select(*(_built(field, names, rows) for field in schema["fields"]))
+    )
+
+
+def _cast(df: DataFrame, column: KeyColumn) -> Column:
+    """Return the key column of a DataFrame in its type; a value that does not fit fails the job."""
+    found, have = _found(df, column)
+    wanted = _spark_type(column)
+    if have.simpleString() == wanted.simpleString():
+        return _checked(found, column)
+    if not _can_store(df, have, wanted) or column.type == "uuid":
+        raise InvalidArgumentError(
+            f"column {column.name} is {column.type}, and the keys are {have.simpleString()}",
+            hint=f"cast them to {wanted.simpleString()} first",
+        )
+    value = found.try_cast(wanted)
+    if isinstance(have, spark_types.NullType):
+        return value
+    changed = value.isNull() | ~value.cast(have).eqNullSafe(found)
+    if isinstance(have, spark_types.FloatType | spark_types.DoubleType):
+        changed |= functions.abs(found) > _EXACT_FLOAT
+    return _refused(found, found.isNotNull() & changed, value, column)
+
+
+def _checked(found: Column, column: KeyColumn) -> Column:
+    kind = arrow_type(column.type)
+    if column.type == "uuid" or not pa.types.is_fixed_size_binary(kind):
+        return found
+    return _refused(found, functions.octet_length(found) != kind.byte_width, found, column)
+
+
+def _refused(found: Column, is_wrong: Column, value: Column, column: KeyColumn) -> Column:
+    message = f"a key is not a value of column {column.name}, which is {column.type}"
+    failure = misfit(column.name, message, found).cast(_spark_type(column))
+    return functions.when(is_wrong, failure).otherwise(value)
+
+
+def _found(df: DataFrame, column: KeyColumn) -> tuple[Column, spark_types.DataType]:
+    """Return a column by its name, or by the path of its structs, and its type."""
+    flat = [name for name in df.columns if name.lower() == column.name.lower()]
+    path = quote(flat[0]) if len(flat) == 1 else ".".join(map(quote, column.path))
+    try:
+        return functions.col(path), df.select(path).schema[0].dataType
+    except AnalysisException as error:
+        raise InvalidArgumentError(
+            f"the keys have no column {column.name}, or more than one",
+            hint=f"their columns are {', '.join(df.columns)}",
+        ) from error
+
+
+def _spark_type(column: KeyColumn) -> spark_types.DataType:
+    if column.type in _TYPES:
+        return _TYPES[column.type]
+    kind = arrow_type(column.type)
+    if pa.types.is_decimal(kind):
+        return spark_types.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_fixed_size_binary(kind):
+        return spark_types.BinaryType()
+    raise UnsupportedFeatureError(
+        f"Spark has no type for column {column.name}, which is {column.type}",
+        feature=f"keys of type {column.type} in a DataFrame",
+        hint="pass the keys in a list or an Arrow array",
+    )
+
+
+def _can_store(df: DataFrame, have: spark_types.DataType, wanted: spark_types.DataType) -> bool:
+    view = jvm.view_of(df.sparkSession)
+    of_json = view.org.apache.spark.sql.types.DataType.fromJson
+    cast = view.org.apache.spark.sql.catalyst.expressions.Cast
+    return bool(cast.canANSIStoreAssign(of_json(have.json()), of_json(wanted.json())))
+
+
+def _measured(rows: DataFrame, columns: Sequence[KeyColumn]) -> tuple[int, int, int]:
+    """Return the number of keys, that of keys with nulls, and their bytes as Arrow columns."""
+    width, lengths = 0, functions.lit(0)
+    for place, column in enumerate(columns):
+        kind = arrow_type(column.type)
+        if column.type in ("string", "uuid", "binary"):
+            width += 8  # an offset
+            length = functions.octet_length(functions.col(f"k{place}"))
+            lengths += functions.coalesce(length, functions.lit(0))
+        else:
+            width += max(kind.bit_width // 8, 1)
+    is_null = reduce(or_, (functions.col(name).isNull() for name in rows.columns))
+    found = rows.agg(
+        functions.count("*"),
+        functions.coalesce(functions.sum(is_null.cast("long")), functions.lit(0)),
+        functions.coalesce(functions.sum(lengths.cast("long")), functions.lit(0)),
+    ).first()
+    count, nulls, octets = (0, 0, 0) if found is None else found
+    return count, nulls, count * width + octets
+
+
+def _with_null_structs(frame: KeyFrame, names: Mapping[int, str]) -> DataFrame:
+    """Return the rows with a flag for each struct that may be null, and all that such a key means.
+
+    See `equality_files`, which does the same with Arrow.
+    """
+    rows = frame.rows
+    if not frame.nulls:
+        return rows
+    flags: dict[int, Column] = {}
+    for level, above, members in optional_structs(frame.columns):
+        empty = reduce(and_, (functions.col(names[each.id]).isNull() for each in members))
+        within = [flags[number] for number in above if number in flags]
+        again = reduce(and_, (~flag for flag in within), empty)
+        choices = functions.when(again, functions.array(functions.lit(False), functions.lit(True)))
+        both = choices.otherwise(functions.array(functions.lit(False)))
+        rows = rows.withColumn(_flag(level.id), functions.explode(both))
+        flags[level.id] = functions.col(_flag(level.id))
+    for column in frame.columns:
+        if column.required:
+            there = functions.col(names[column.id]).isNotNull()
+            within = [flags[level.id] for level in column.structs if level.id in flags]
+            rows = rows.where(reduce(or_, within, there))
+    return rows
+
+
+def _flag(number: int) -> str:
+    return f"null_{number}"
+
+
+def _built(field: Mapping[str, Any], names: Mapping[int, str], rows: DataFrame) -> Column:
+    """Return a column of the key file, with its structs."""
+    if field["id"] in names:
+        return functions.col(names[field["id"]]).alias(field["name"])
+    inner = functions.struct(*(_built(each, names, rows) for each in field["type"]["fields"]))
+    flag = _flag(field["id"])
+    if flag in rows.columns:
+        inner = functions.when(~functions.col(flag), inner)
+    return inner.alias(field["name"])

@@ -1,0 +1,206 @@
+"""Equality Delete Vectors (EDV): the keys of one integer column as a bitmap in a Puffin file.
+
+The bitmap holds the values themselves: integers, days or microseconds since 1970, none negative.
+Stock Iceberg does not know such files. On a staging branch of delvec's they stand in the manifest,
+labelled so that stock readers fail and stock writers can remove them. Elsewhere an ordinary file
+holds the same keys, and the vector is in the snapshot's statistics file, which others ignore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from delvec.errors import FormatError, MagicError, located
+from delvec.iceberg.client.value_bytes import hexadecimal
+from delvec.iceberg.deletes.delete_json import ColumnMetrics
+from delvec.storage.listed_files import local_path, open_listed_file
+from delvec.vector import puffin
+from delvec.vector.bitmap import Bitmap
+from delvec.vector.blobs import EQUALITY_DELETE_VECTOR, EqualityDeleteVector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from delvec.iceberg.client.delete_files import EqualityDeleteFile
+    from delvec.iceberg.deletes.key_columns import KeyColumn
+    from delvec.iceberg.deletes.keys import Keys
+    from delvec.storage import Storage
+    from delvec.vector.puffin import BlobMetadata, PuffinFile
+
+__all__ = [
+    "DELETE_FILE",
+    "SplitKeys",
+    "encode_key_vectors",
+    "read_companion",
+    "read_key_vector",
+    "split_keys",
+    "vector_metrics",
+    "why_no_vector",
+]
+
+DELETE_FILE: Final = "delete-file"
+"""Property of a vector in a statistics file: the ordinary file that holds the same keys."""
+
+_TYPES: Final = ("int", "long", "date", "timestamp", "timestamptz")
+_SPEC_ID: Final = "partition-spec-id"
+_FORMAT: Final = 3
+
+
+@dataclass(frozen=True, eq=False)
+class SplitKeys:
+    """Keys that a vector can hold, and the others."""
+
+    eligible: Keys
+    rest: Keys
+    nulls: int
+    negatives: int
+
+
+def why_no_vector(columns: Sequence[KeyColumn], format_version: int) -> str | None:
+    """Return why no vector can hold keys of these columns; None if one can."""
+    if format_version < _FORMAT:
+        return f"the table has format version {format_version}, and vectors need {_FORMAT}"
+    if len(columns) > 1:
+        return f"the key has {len(columns)} columns, and a vector holds values of one"
+    [column] = columns
+    if column.type not in _TYPES:
+        return f"column {column.name} is {column.type}, and a vector holds {', '.join(_TYPES)}"
+    return None
+
+
+def split_keys(keys: Keys) -> SplitKeys:
+    """Split the keys of one column of an eligible type: negative values and null cannot be in it.
+
+    Keys are sorted, so that nothing is copied.
+    """
+    nulls = keys.nulls
+    negatives = int(np.searchsorted(keys.numbers, 0))
+    first = nulls + negatives
+    return SplitKeys(keys.slice(first), keys.slice(0, first), nulls, negatives)
+
+
+def encode_key_vectors(
+    vectors: Sequence[Keys], spec_id: int, properties: Sequence[Mapping[str, str]] = ()
+) -> PuffinFile:
+    """Return a Puffin file with a vector for each set of eligible keys.
+
+    Args:
+        vectors: The sets.
+        spec_id: The partition spec that the manifest has for them, repeated in the blob.
+        properties: Further properties of each vector.
+    """
+    blobs = []
+    for place, keys in enumerate(vectors):
+        blob = EqualityDeleteVector(
+            Bitmap(keys.numbers), keys.columns[0].id, partition_spec_id=spec_id
+        ).to_blob()
+        more = properties[place] if properties else {}
+        blobs.append(replace(blob, properties={**blob.properties, **more}))
+    return puffin.encode(blobs)
+
+
+def vector_metrics(keys: Keys) -> ColumnMetrics:
+    """Return counts and bounds for the manifest, as an ordinary file of the keys has them."""
+    [column] = keys.columns
+    ends = keys.values.column(0).take([0, len(keys) - 1]).combine_chunks()
+    lower, upper = hexadecimal(ends).to_pylist()
+    return ColumnMetrics(column.id, len(keys), 0, lower, upper)
+
+
+def read_key_vector(storage: Storage, file: EqualityDeleteFile) -> Bitmap:
+    """Return the keys of a vector that the manifest lists, checked against its entry.
+
+    Two reads: the footer, and all before it. No number in the file or the manifest makes it
+    allocate more than the file's real size.
+
+    Args:
+        storage: The table's, for its store and credentials.
+        file: The manifest's entry.
+
+    Raises:
+        FormatError: The file is damaged or is not what the manifest says; it names the file.
+    """
+    where, key = open_listed_file(storage, local_path(file.path))
+    with located(file.path):
+
+        def read(start: int, length: int) -> bytes:
+            return where.read_range(key, start, length)
+
+        footer = puffin.read_footer(read, file.size)
+        if len(footer.blobs) != 1:
+            raise FormatError(
+                "wrong number of vectors", expected=1, found=len(footer.blobs), offset=0
+            )
+        [blob] = footer.blobs
+        end = blob.offset + blob.length
+        head = read(0, end)
+        if head[: puffin.HEADER_SIZE] != b"PFA1":
+            raise MagicError("not a Puffin file", offset=0, expected="PFA1", found=head[:4].hex())
+        vector = EqualityDeleteVector.from_blob(blob, memoryview(head)[blob.offset : end])
+        _require_manifest(blob, vector, file)
+        return vector.keys
+
+
+def read_companion(
+    storage: Storage, path: str, size: int, file: EqualityDeleteFile
+) -> Bitmap | None:
+    """Return the keys of an ordinary file from a statistics file; None if it has no vector of them.
+
+    Args:
+        storage: The table's, for its store and credentials.
+        path: The statistics file.
+        size: Its size.
+        file: The manifest's entry of the ordinary file.
+
+    Raises:
+        FormatError: The vector is damaged or does not have the keys of the ordinary file.
+    """
+    where, key = open_listed_file(storage, local_path(path))
+    with located(path):
+
+        def read(start: int, length: int) -> bytes:
+            return where.read_range(key, start, length)
+
+        for blob in puffin.read_footer(read, size).blobs:
+            is_its = blob.properties.get(DELETE_FILE) == file.path
+            if blob.type != EQUALITY_DELETE_VECTOR or not is_its:
+                continue
+            data = read(blob.offset, blob.length)
+            vector = EqualityDeleteVector.from_blob(blob, data)
+            _require_manifest(blob, vector, file)
+            return vector.keys
+    return None
+
+
+def _require_manifest(
+    blob: BlobMetadata, vector: EqualityDeleteVector, file: EqualityDeleteFile
+) -> None:
+    """Compare a decoded blob, whose properties hold for its keys, with the manifest's entry."""
+    _require_equal("key column", tuple(file.equality_ids), (vector.field_id,))
+    _require_equal("number of keys", file.record_count, vector.keys.cardinality)
+    _require_equal("partition spec", file.spec_id, vector.partition_spec_id)
+    if not vector.keys:
+        raise FormatError("the vector is empty", offset=blob.offset)
+    for name in ("value-min", "value-max"):
+        if name not in blob.properties:
+            raise FormatError(f"the vector lacks the property {name}", offset=blob.offset)
+    bounds = ((file.lower, vector.keys.min), (file.upper, vector.keys.max))
+    for manifest, bound in bounds:
+        # Planners may have dropped the metrics of an entry.
+        if vector.field_id in manifest:
+            stored = manifest[vector.field_id]
+            number = int.from_bytes(stored, "little", signed=True)
+            _require_equal("bound of the keys", number, bound)
+
+
+def _require_equal(what: str, expected: object, found: object) -> None:
+    if found != expected:
+        raise FormatError(
+            f"the vector does not match its manifest entry: wrong {what}",
+            expected=expected,
+            found=found,
+            offset=0,
+        )

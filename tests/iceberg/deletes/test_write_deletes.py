@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from delvec.errors import InvalidArgumentError
+from delvec.iceberg.deletes.key_columns import arrow_type
+from delvec.iceberg.deletes.key_vectors import read_companion, read_key_vector
+from delvec.iceberg.deletes.keys import Keys
+from delvec.iceberg.deletes.write_deletes import Scope, WrittenDeletes, write_deletes
+from delvec.storage import Storage
+from tests.iceberg.deletes.key_tables import column, entries, listed, loaded, uncommitted
+
+GLOBAL = Scope(0)
+
+
+def write(
+    root: Path,
+    keys: Any,  # noqa: ANN401
+    kind: str = "long",
+    *,
+    staging: bool = True,
+    version: int = 3,
+    properties: dict[str, str] | None = None,
+    scope: Scope = GLOBAL,
+) -> WrittenDeletes:
+    columns = [column(kind)]
+    table = loaded(root, version=version, properties=properties)
+    files = uncommitted(root)
+    with files:
+        done = write_deletes(keys, columns, table, scope, staging=staging, uncommitted=files)
+        files.keep()
+    return done
+
+
+def stored(root: Path) -> set[str]:
+    return {str(each.relative_to(root)) for each in root.rglob("*") if each.is_file()}
+
+
+def parquet_keys(entry: dict[str, Any]) -> list[Any]:
+    path = entry["file-path"].removeprefix("file:")
+    assert Path(path).stat().st_size == entry["file-size-in-bytes"]
+    found: list[Any] = pq.read_table(path)["k"].to_pylist()
+    assert len(found) == entry["record-count"]
+    return found
+
+
+class TestTheFormIsTheSmallerOne:
+    @pytest.mark.parametrize(
+        ("keys", "is_vector"),
+        [
+            (range(1_000_000), True),
+            ([1, 10**9, 2 * 10**9], True),
+            ([12345], True),
+            (range(0, 10_000_000, 10), False),  # Parquet stores one difference
+            (np.random.default_rng(1).choice(10_000_000, 1_000_000, replace=False), False),
+        ],
+        ids=["sequential", "tiny and sparse", "one", "one of ten", "random of ten"],
+    )
+    def test_measured_on_both(self, tmp_path: Path, keys: Any, is_vector: bool) -> None:  # noqa: ANN401, FBT001
+        done = write(tmp_path, keys)
+        [entry] = entries(done)
+        assert entry["file-path"].endswith("-edv.puffin") == is_vector
+        assert (done.vectors, done.files) == ((1, 0) if is_vector else (0, 1))
+        assert done.needs_staging == is_vector
+        size = done.vector_bytes if is_vector else done.file_bytes
+        assert entry["file-size-in-bytes"] == size
+        [form] = done.forms
+        words = "a Parquet file of them takes" if is_vector else "a vector would take"
+        assert words in form
+
+    def test_other_keys_of_the_call_go_to_an_ordinary_file(self, tmp_path: Path) -> None:
+        done = write(tmp_path, [5, -1, None, 6, 7, 8])
+        vector, ordinary = listed(done)
+        assert read_key_vector(Storage.open(tmp_path), vector).to_numpy().tolist() == [5, 6, 7, 8]
+        assert parquet_keys(entries(done)[1]) == [None, -1]
+        assert ordinary.null_counts == {7: 1}
+        assert (done.keys, done.nulls, done.files, done.vectors) == (6, 1, 1, 1)
+        assert done.forms[1].endswith("a vector holds no such keys: 1 negative and 1 null")
+
+    def test_a_large_vector_leaves_all_keys_in_one_file(self, tmp_path: Path) -> None:
+        spread = np.arange(-5, 100_000, dtype=np.int64) * (1 << 40)
+        done = write(tmp_path, spread)
+        [entry] = entries(done)
+        assert entry["record-count"] == len(spread)
+        assert "a vector would take" in done.forms[0]
+
+
+class TestNotEligible:
+    @pytest.mark.parametrize(
+        ("keys", "kind", "options", "reason"),
+        [
+            ([1], "long", {"properties": {}}, "enabled is not true"),
+            ([1], "long", {"version": 2}, "format version 2, and vectors need 3"),
+            (["a"], "string", {}, "column k is string, and a vector holds int, long, date"),
+            ([-100], "long", {}, "a vector holds no such keys: 1 negative"),
+            ([None], "long", {}, "a vector holds no such keys: 1 null"),
+        ],
+    )
+    def test_keys_go_to_an_ordinary_file(
+        self,
+        tmp_path: Path,
+        keys: list[Any],
+        kind: str,
+        options: dict[str, Any],
+        reason: str,
+    ) -> None:
+        done = write(tmp_path, keys, kind, **options)
+        assert (done.files, done.vectors, done.needs_staging) == (1, 0, False)
+        assert done.forms[0].endswith(reason) or reason in done.forms[0]
+        assert parquet_keys(entries(done)[0]) == keys
+
+    def test_the_property_is_read_ignoring_case(self, tmp_path: Path) -> None:
+        done = write(tmp_path, [1], properties={"write.delete.equality-vector.enabled": "TRUE"})
+        assert done.vectors == 1
+
+    def test_composite_keys(self, tmp_path: Path) -> None:
+        one, files = column(), uncommitted(tmp_path)
+        two = type(one)(8, "l", "long", required=False)
+        table = loaded(tmp_path)
+        done = write_deletes([(1, 2)], [one, two], table, GLOBAL, staging=True, uncommitted=files)
+        assert "the key has 2 columns" in done.forms[0]
+        assert entries(done)[0]["equality-ids"] == [7, 8]
+
+    @pytest.mark.parametrize("kind", ["int", "date", "timestamp", "timestamptz"])
+    def test_other_types_that_count_are_eligible(self, tmp_path: Path, kind: str) -> None:
+        raw = Keys.of([3, 4], [column("long" if kind.startswith("time") else "int")])
+        values = raw.values.column(0).combine_chunks()
+        done = write(tmp_path, values.view(arrow_type(kind)), kind)
+        [vector] = listed(done)
+        assert read_key_vector(Storage.open(tmp_path), vector).to_numpy().tolist() == [3, 4]
+
+
+class TestOtherBranches:
+    def test_the_vector_is_in_the_statistics_file(self, tmp_path: Path) -> None:
+        done = write(tmp_path, [4, 5, 6, -2], staging=False)
+        assert not done.needs_staging
+        assert sorted(len(parquet_keys(each)) for each in entries(done)) == [1, 3]
+        statistics = done.statistics
+        assert statistics is not None
+        assert statistics.path.startswith(f"file:{tmp_path}/metadata/")
+        assert statistics.path.endswith("-edv.puffin")
+        [blob] = statistics.blobs
+        assert blob.type == "equality-delete-vector-v1"
+        assert blob.fields == (7,)
+        twin = next(each for each in listed(done) if each.path == blob.properties["delete-file"])
+        storage = Storage.open(tmp_path)
+        found = read_companion(storage, statistics.path, statistics.size, twin)
+        assert found is not None
+        assert found.to_numpy().tolist() == [4, 5, 6]
+        other = next(each for each in listed(done) if each.path != twin.path)
+        assert read_companion(storage, statistics.path, statistics.size, other) is None
+        assert (done.files, done.vectors) == (2, 1)
+
+    def test_no_statistics_where_the_vector_is_larger(self, tmp_path: Path) -> None:
+        done = write(tmp_path, range(0, 10**6, 10), staging=False)
+        assert done.statistics is None
+        assert done.vectors == 0
+
+
+class TestFiles:
+    def test_no_keys_write_nothing(self, tmp_path: Path) -> None:
+        done = write(tmp_path, [])
+        assert len(done.delete_files) == 0
+        assert (done.keys, done.forms) == (0, ())
+        assert not stored(tmp_path)
+
+    def test_the_manifest_entry_is_complete(self, tmp_path: Path) -> None:
+        scope = Scope(3, '["a", 1.50]', "part a")
+        [entry] = entries(write(tmp_path, [-1, None, 300], scope=scope, properties={}))
+        path, size = entry.pop("file-path"), entry.pop("file-size-in-bytes")
+        assert path.startswith(f"file:{tmp_path}/data/")
+        assert size == Path(path.removeprefix("file:")).stat().st_size
+        assert entry == {
+            "spec-id": 3,
+            "partition": ["a", 1.5],
+            "content": "equality-deletes",
+            "file-format": "parquet",
+            "record-count": 3,
+            "value-counts": {"keys": [7], "values": [3]},
+            "null-value-counts": {"keys": [7], "values": [1]},
+            "lower-bounds": {"keys": [7], "values": ["FFFFFFFFFFFFFFFF"]},
+            "upper-bounds": {"keys": [7], "values": ["2C01000000000000"]},
+            "equality-ids": [7],
+            "sort-order-id": 0,
+        }
+
+    def test_vectors_are_labelled_parquet_and_have_the_same_bounds(self, tmp_path: Path) -> None:
+        [vector] = entries(write(tmp_path, [1, 300]))
+        assert vector["file-format"] == "parquet"
+        assert vector["value-counts"] == {"keys": [7], "values": [2]}
+        assert vector["null-value-counts"] == {"keys": [7], "values": [0]}
+        assert vector["lower-bounds"] == {"keys": [7], "values": ["0100000000000000"]}
+        assert vector["upper-bounds"] == {"keys": [7], "values": ["2C01000000000000"]}
+
+    @pytest.mark.parametrize("inside", [True, False])
+    def test_the_tables_own_data_path_is_used(self, tmp_path: Path, inside: bool) -> None:  # noqa: FBT001
+        root, other = tmp_path / "t", tmp_path / ("t/files" if inside else "elsewhere")
+        done = write(root, [1], properties={"write.data.path": f"file:{other}/"})
+        [entry] = entries(done)
+        assert entry["file-path"].startswith(f"file:{other}/")
+        assert len(stored(other)) == 1
+
+    @pytest.mark.parametrize("data", ["", "elsewhere"])
+    def test_files_are_removed_unless_a_commit_follows(self, tmp_path: Path, data: str) -> None:
+        root = tmp_path / "t"
+        properties = {"write.delete.equality-vector.enabled": "true"}
+        properties |= {"write.data.path": str(tmp_path / data)} if data else {}
+        files = uncommitted(root)
+        with files:
+            table = loaded(root, properties=properties)
+            write_deletes([1, -1], [column()], table, GLOBAL, staging=False, uncommitted=files)
+            assert len(stored(tmp_path)) == 3
+        assert not stored(tmp_path)
+
+    def test_summary(self, tmp_path: Path) -> None:
+        done = write(tmp_path, [1, 2, -3])
+        assert done.summary == {
+            "delvec.equality-delete-keys": "3",
+            "delvec.equality-delete-files": "1",
+            "delvec.equality-delete-vectors": "1",
+            "delvec.edv-size-bytes": str(done.vector_bytes),
+        }
+
+    def test_log(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.INFO, "delvec"):
+            write(tmp_path, [1, 2])
+        first, second, third = caplog.messages
+        assert first == "writing equality deletes on field 'k' (BIGINT), 2 deletes"
+        assert second == "using an Equality Delete Vector (bitmap format)"
+        assert third.startswith(f"EDV file: file:{tmp_path}/data/")
+
+    def test_wrong_keys_write_nothing(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"1\.5 is not a value of column k"):
+            write(tmp_path, [1.5])
+        assert not stored(tmp_path)
