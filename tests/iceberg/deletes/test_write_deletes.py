@@ -130,7 +130,7 @@ class TestNotEligible:
     @pytest.mark.parametrize("kind", ["int", "date", "timestamp", "timestamptz"])
     def test_other_types_that_count_are_eligible(self, tmp_path: Path, kind: str) -> None:
         raw = Keys.of([3, 4], [column("long" if kind.startswith("time") else "int")])
-        values = raw.values.column(0).combine_chunks()
+        values = raw.table.column(0).combine_chunks()
         done = write(tmp_path, values.view(arrow_type(kind)), kind)
         [vector] = listed(done)
         assert read_key_vector(Storage.open(tmp_path), vector).to_numpy().tolist() == [3, 4]

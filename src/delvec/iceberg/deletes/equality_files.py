@@ -99,7 +99,7 @@ class _FileRows:
     def of(cls, keys: Keys) -> _FileRows:
         nullable = [column for column, held in _held(keys) if held.null_count]
         if not nullable:
-            return cls(keys.columns, keys.values, {})
+            return cls(keys.columns, keys.table, {})
         missing = {
             column.id: held.is_null().to_numpy(zero_copy_only=False) for column, held in _held(keys)
         }
@@ -120,7 +120,7 @@ class _FileRows:
         order = order[kept[order]]
         return cls(
             keys.columns,
-            keys.values.take(rows[order]),
+            keys.table.take(rows[order]),
             {key: flag[order] for key, flag in flags.items()},
         )
 
@@ -160,7 +160,7 @@ class _FileRows:
 
 
 def _held(keys: Keys) -> list[tuple[KeyColumn, pa.ChunkedArray]]:
-    return list(zip(keys.columns, keys.values.columns, strict=True))
+    return list(zip(keys.columns, keys.table.columns, strict=True))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -105,7 +105,7 @@ def encode_key_vectors(
 def vector_metrics(keys: Keys) -> ColumnMetrics:
     """Return counts and bounds for the manifest, as an ordinary file of the keys has them."""
     [column] = keys.columns
-    ends = keys.values.column(0).take([0, len(keys) - 1]).combine_chunks()
+    ends = keys.table.column(0).take([0, len(keys) - 1]).combine_chunks()
     lower, upper = hexadecimal(ends).to_pylist()
     return ColumnMetrics(column.id, len(keys), 0, lower, upper)
 

@@ -35,11 +35,11 @@ class Keys:
 
     Attributes:
         columns: The columns of the key.
-        values: A column of Arrow for each, by its name, in the type of `arrow_type`.
+        table: A column of Arrow for each, by its name, in the type of `arrow_type`.
     """
 
     columns: tuple[KeyColumn, ...]
-    values: pa.Table
+    table: pa.Table
 
     @classmethod
     def of(cls, keys: Any, columns: Sequence[KeyColumn]) -> Keys:  # noqa: ANN401
@@ -72,13 +72,13 @@ class Keys:
         return cls(tuple(columns), table.take(rows).combine_chunks())
 
     def __len__(self) -> int:
-        return int(self.values.num_rows)
+        return int(self.table.num_rows)
 
     @property
     def nulls(self) -> int:
         """The number of keys with a null in some column."""
         missing = np.zeros(len(self), dtype=np.bool_)
-        for column in self.values.columns:
+        for column in self.table.columns:
             if column.null_count:
                 missing |= column.is_null().to_numpy()
         return int(np.count_nonzero(missing))
@@ -86,11 +86,11 @@ class Keys:
     @property
     def numbers(self) -> NDArray[np.int64]:
         """The non-null values of the only column as numbers: days, microseconds, or as they are."""
-        return _numbers(self.values.column(0))
+        return _numbers(self.table.column(0))
 
     def slice(self, start: int, length: int | None = None) -> Keys:
         """Return some of the keys, without copying them."""
-        return Keys(self.columns, self.values.slice(start, length))
+        return Keys(self.columns, self.table.slice(start, length))
 
 
 def _arrays(keys: Any, columns: tuple[KeyColumn, ...]) -> list[pa.ChunkedArray]:  # noqa: ANN401

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from delvec.errors import FormatError, ObjectNotFoundError, TruncatedError
+from delvec.iceberg.client.delete_files import EqualityDeleteFile
+from delvec.iceberg.deletes.key_vectors import (
+    encode_key_vectors,
+    read_key_vector,
+    split_keys,
+    vector_metrics,
+)
+from delvec.iceberg.deletes.keys import Keys
+from delvec.storage import Storage
+from delvec.vector import Bitmap, puffin
+from delvec.vector.blobs import EqualityDeleteVector
+from tests.iceberg.deletes.key_tables import column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KEYS = [3, 70_000, 5 << 33]
+
+
+def stored(root: Path, data: bytes, keys: list[int] | None = None, **more: Any) -> Any:  # noqa: ANN401
+    """A vector's file with the entry that a manifest has for these keys."""
+    wanted = Keys.of(KEYS if keys is None else keys, [column()])
+    metrics = vector_metrics(wanted)
+    (root / "x-edv.puffin").write_bytes(data)
+    entry = EqualityDeleteFile(
+        f"file:{root}/x-edv.puffin",
+        "parquet",
+        2,
+        "[]",
+        (7,),
+        len(wanted),
+        len(data),
+        1,
+        {7: 0},
+        {7: bytes.fromhex(metrics.lower or "")},
+        {7: bytes.fromhex(metrics.upper or "")},
+    )
+    return replace(entry, **more)
+
+
+def encoded(keys: list[int] | None = None, spec_id: int = 2) -> bytes:
+    wanted = Keys.of(KEYS if keys is None else keys, [column()])
+    return encode_key_vectors([wanted], spec_id).data
+
+
+def read(root: Path, entry: EqualityDeleteFile) -> list[int]:
+    found: list[int] = read_key_vector(Storage.open(root), entry).to_numpy().tolist()
+    return found
+
+
+@given(st.sets(st.integers(0, 2**63 - 1), min_size=1) | st.sets(st.integers(0, 300), min_size=1))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_keys_come_back(tmp_path: Path, keys: set[int]) -> None:
+    ordered = sorted(keys)
+    assert read(tmp_path, stored(tmp_path, encoded(ordered), ordered)) == ordered
+
+
+def test_a_large_vector_comes_back(tmp_path: Path) -> None:
+    keys = np.random.default_rng(2).integers(0, 1 << 40, 20_000).tolist()
+    data = encoded(keys)
+    assert len(data) > 100_000  # the first read has the footer only
+    assert read(tmp_path, stored(tmp_path, data, keys)) == sorted(keys)
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)))
+def test_negative_values_and_null_are_split_off(values: list[int | None]) -> None:
+    split = split_keys(Keys.of(values, [column()]))
+    distinct = set(values)
+    assert split.eligible.numbers.tolist() == sorted(
+        v for v in distinct if v is not None and v >= 0
+    )
+    assert split.rest.numbers.tolist() == sorted(v for v in distinct if v is not None and v < 0)
+    assert split.nulls == (None in distinct)
+    assert len(split.eligible) + len(split.rest) == len(distinct)
+
+
+def forged(change: Callable[[dict[str, Any]], object]) -> bytes:
+    """The file with another footer."""
+    data = encoded()
+    footer = puffin.read_footer(puffin.reader_of(data), len(data))
+    begin = len(data) - footer.size
+    content = json.loads(data[begin + 4 : -12])
+    change(content)
+    payload = json.dumps(content).encode()
+    trailer = struct.pack("<i", len(payload)) + bytes(4) + b"PFA1"
+    return data[: begin + 4] + payload + trailer
+
+
+def blob_of(content: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = content["blobs"][0]
+    return found
+
+
+def without(content: dict[str, Any], name: str) -> None:
+    del blob_of(content)["properties"][name]
+
+
+def with_property(content: dict[str, Any], name: str, value: str) -> None:
+    blob_of(content)["properties"][name] = value
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: blob_of(c).update(type="deletion-vector-v1"), "wrong type of the blob"),
+        (lambda c: blob_of(c).update(fields=[8]), "wrong fields of the blob"),
+        (lambda c: blob_of(c).update(fields=[7, 8]), "wrong fields of the blob"),
+        (lambda c: blob_of(c).update({"compression-codec": "zstd"}), "must not be compressed"),
+        (lambda c: blob_of(c).update(offset=5), "length field does not match|magic|outside"),
+        (lambda c: blob_of(c).update(length=10), "too short"),
+        (lambda c: blob_of(c).update(length=1 << 60), "outside the file"),
+        (lambda c: c["blobs"].append(c["blobs"][0]), "wrong number of vectors"),
+        (lambda c: c["blobs"].clear(), "wrong number of vectors"),
+        (lambda c: with_property(c, "equality-field-id", "8"), "wrong fields of the blob"),
+        (lambda c: with_property(c, "cardinality", "4"), "wrong number of values"),
+        (lambda c: with_property(c, "value-min", "2"), "wrong value-min"),
+        (lambda c: with_property(c, "value-max", "2"), "wrong value-max"),
+        (lambda c: with_property(c, "value-encoding", "zigzag"), "wrong value-encoding"),
+        (lambda c: with_property(c, "partition-spec-id", "3"), "wrong partition spec"),
+        *(
+            (lambda c, name=name: without(c, name), "lacks the property|wrong partition spec")
+            for name in (
+                "equality-field-id",
+                "cardinality",
+                "value-encoding",
+                "value-min",
+                "value-max",
+                "partition-spec-id",
+            )
+        ),
+    ],
+)
+def test_forged_footers_are_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    data = forged(change)
+    with pytest.raises(FormatError, match=message) as error:
+        read(tmp_path, stored(tmp_path, data))
+    assert error.value.path == f"file:{tmp_path}/x-edv.puffin"
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"equality_ids": (8,)}, "wrong key column"),
+        ({"equality_ids": (7, 8)}, "wrong key column"),
+        ({"record_count": 2}, "wrong number of keys"),
+        ({"spec_id": 0}, "wrong partition spec"),
+        ({"lower": {7: (2).to_bytes(8, "little")}}, "wrong bound of the keys"),
+        ({"upper": {7: (2).to_bytes(8, "little")}}, "wrong bound of the keys"),
+        ({"size": 1 << 62}, "ends beyond|truncated|shorter|bytes"),
+        ({"size": 30}, "not a Puffin file"),
+        ({"size": 3}, "too short for a Puffin file"),
+    ],
+)
+def test_a_vector_that_is_not_what_the_manifest_says_is_refused(
+    tmp_path: Path, entry: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(FormatError, match=message) as error:
+        read(tmp_path, stored(tmp_path, encoded(), **entry))
+    assert "x-edv.puffin" in str(error.value)
+
+
+def test_entries_without_bounds_and_bounds_from_before_a_promotion_are_read(
+    tmp_path: Path,
+) -> None:
+    assert read(tmp_path, stored(tmp_path, encoded(), lower={}, upper={})) == KEYS
+    short = {7: (3).to_bytes(4, "little")}
+    assert read(tmp_path, stored(tmp_path, encoded(), lower=short)) == KEYS
+
+
+def test_damaged_bytes_are_refused(tmp_path: Path) -> None:
+    data = encoded()
+    for place in range(4 + 58 + 4):  # header, blob, the footer's magic
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        with pytest.raises(FormatError):
+            read(tmp_path, stored(tmp_path, bytes(damaged)))
+    for end in range(len(data)):
+        with pytest.raises(FormatError):
+            read(tmp_path, stored(tmp_path, data[:end]))
+
+
+def test_a_vector_of_positions_is_refused(tmp_path: Path) -> None:
+    blob = EqualityDeleteVector(Bitmap(KEYS), 7, 2).to_blob()
+    body = bytes.fromhex("d1d33964") + blob.data[8:-4]
+    framed = struct.pack(">I", len(body)) + body + struct.pack(">I", crc32(body))
+    data = puffin.encode([replace(blob, data=framed)]).data
+    with pytest.raises(FormatError, match="not a vector of this kind"):
+        read(tmp_path, stored(tmp_path, data))
+
+
+def test_an_empty_vector_is_refused(tmp_path: Path) -> None:
+    data = puffin.encode([EqualityDeleteVector(Bitmap(), 7, 2).to_blob()]).data
+    with pytest.raises(FormatError, match="empty"):
+        read(tmp_path, stored(tmp_path, data, record_count=0))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    entry = stored(tmp_path, encoded(), path=f"file:{tmp_path}/y-edv.puffin")
+    with pytest.raises(ObjectNotFoundError, match=r"y-edv\.puffin"):
+        read(tmp_path, entry)
+
+
+def test_a_truncated_file_is_told_as_such(tmp_path: Path) -> None:
+    data = encoded()
+    with pytest.raises(TruncatedError):
+        read(tmp_path, stored(tmp_path, data[:-20], size=len(data)))

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import uuid
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delvec.errors import InvalidArgumentError
+from delvec.iceberg.deletes.key_columns import KeyColumn, StructLevel, arrow_type
+from delvec.iceberg.deletes.keys import Keys
+from tests.iceberg.deletes.key_tables import column
+
+LONGS = st.integers(-(2**63), 2**63 - 1)
+BERLIN = timezone(timedelta(hours=2))
+NOON = datetime(2024, 5, 6, 12, 30, 0, 7)  # noqa: DTZ001
+A, B = (
+    KeyColumn(n, name, kind, required=False)
+    for n, name, kind in ((1, "a", "int"), (2, "b", "string"))
+)
+
+
+def listed(keys: Any, kind: str = "long") -> list[Any]:  # noqa: ANN401
+    """The keys of the column k."""
+    found = Keys.of(keys, [column(kind)])
+    assert found.table.column(0).type == arrow_type(kind)
+    values: list[Any] = found.table.column(0).to_pylist()
+    return values
+
+
+def pairs(keys: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
+    found = Keys.of(keys, [A, B])
+    return [tuple(row.values()) for row in found.table.to_pylist()]
+
+
+class TestCollections:
+    @given(st.lists(st.none() | LONGS))
+    def test_keys_are_distinct_and_sorted(self, values: list[int | None]) -> None:
+        expected: list[int | None] = [None] if None in values else []
+        expected += sorted({each for each in values if each is not None})
+        assert listed(values) == expected
+        assert listed(pa.array(values, pa.int64())) == expected
+        assert Keys.of(values, [column()]).nulls == (None in values)
+
+    @given(LONGS, st.integers(-50, 50).filter(bool), st.integers(0, 40))
+    def test_ranges(self, start: int, step: int, count: int) -> None:
+        keys = range(start, start + step * count, step)
+        if not keys or -(2**63) <= keys[-1] < 2**63:
+            assert listed(keys) == sorted(keys)
+        else:
+            with pytest.raises(InvalidArgumentError, match=str(keys[-1])):
+                listed(keys)
+
+    @pytest.mark.parametrize(
+        "keys",
+        [
+            [3, 1, 2, 1],
+            (3, 1, 2),
+            {1, 2, 3},
+            frozenset({1, 2, 3}),
+            range(3, 0, -1),
+            {1: "a", 2: "b", 3: "c"}.keys(),
+            np.array([3, 1, 2], np.int8),
+            np.array([3, 1, 2], np.uint64),
+            np.array([3, 1, 2], object),
+            np.array([3.0, 1.0, 2.0]),
+            [np.int64(3), 1.0, Decimal(2)],
+            pa.array([3, 1, 2], pa.int16()),
+            pa.chunked_array([[3], [1, 2]]),
+            pa.array([3, 1, 2]).dictionary_encode(),
+            pa.array([Decimal(3), Decimal(1), Decimal(2)]),
+            pa.table({"x": ["a"] * 3, "K": [3, 1, 2]}),
+            pa.record_batch({"k": [3, 1, 2]}),
+            pa.table({"k": [3, 1, 2]}).to_reader(),
+            pa.array([{"k": 3}, {"k": 1}, {"k": 2}]),
+            pd.Series([3, 1, 2]),
+            pd.Index([3, 1, 2]),
+            pd.Series([3, 1, 2], dtype="Int64"),
+            pd.Series([3, 1, 2], dtype=object),
+            pd.DataFrame({"k": [3, 1, 2], "other": ["x"] * 3}),
+            [(3,), (1,), (2,)],
+            [{"k": 3}, {"k": 1}, {"k": 2}],
+        ],
+        ids=lambda keys: type(keys).__name__,
+    )
+    def test_all_kinds(self, keys: Any) -> None:  # noqa: ANN401
+        assert listed(keys) == [1, 2, 3]
+
+    def test_generators(self) -> None:
+        assert listed(each for each in (2, 1)) == [1, 2]
+        assert listed(iter([2, 1])) == [1, 2]
+
+    @pytest.mark.parametrize("keys", [[], (), set(), range(0), np.array([], int), pa.nulls(0)])
+    def test_none_at_all(self, keys: Any) -> None:  # noqa: ANN401
+        assert listed(keys) == []
+        assert len(Keys.of(keys, [column()])) == 0
+
+    def test_missing_values_are_the_null_key(self) -> None:
+        assert listed(pa.nulls(2)) == [None]
+        assert listed(pd.Series([1, None, 2])) == [None, 1, 2]
+        assert listed(np.ma.array([1, 2, 3], mask=[False, True, False])) == [None, 1, 3]
+
+    def test_composite(self) -> None:
+        expected = [(1, "x"), (1, "y"), (2, None)]
+        assert pairs([(2, None), (1, "y"), (1, "x"), (1, "y")]) == expected
+        assert pairs([{"b": None, "a": 2}, {"a": 1, "b": "y"}, (1, "x")]) == expected
+        assert pairs(pa.table({"b": ["y", None, "x"], "a": [1, 2, 1]})) == expected
+        assert pairs(pd.DataFrame({"a": [2, 1, 1], "b": [None, "y", "x"]})) == expected
+        numbers = Keys.of(np.array([[2, 1], [1, 5]]), [A, KeyColumn(2, "b", "long", False)])
+        assert numbers.table.to_pylist() == [{"a": 1, "b": 5}, {"a": 2, "b": 1}]
+        assert Keys.of([(None, "x"), (1, "x")], [A, B]).nulls == 1
+
+    def test_fields_of_structs(self) -> None:
+        inner = KeyColumn(3, "s.a", "int", required=False, structs=(StructLevel(2, "s", False),))
+        nested = pa.table({"s": pa.array([{"a": 2}, None, {"a": None}, {"a": 1}])})
+        for keys in (
+            nested,
+            pa.table({"s.a": [2, None, 1]}),
+            [1, 2, None],
+            [{"s.a": 1}, (2,), (None,)],
+        ):
+            assert Keys.of(keys, [inner]).table["s.a"].to_pylist() == [None, 1, 2]
+
+    @pytest.mark.parametrize(
+        ("keys", "message"),
+        [
+            ("abc", "keys come in a collection, got str"),
+            (b"abc", "keys come in a collection, got bytes"),
+            ({"k": [1]}, "keys come in a collection, got dict"),
+            (5, "keys come in a collection, got int"),
+            (None, "keys come in a collection, got NoneType"),
+            ([(1, 2)], r"\(1, 2\) is not a key of the columns k"),
+            ([{"j": 1}], "a key has the columns j, expected k"),
+            (pa.table({"j": [1]}), "the keys have no column k"),
+            (pa.table([[1], [2]], ["K", "K"]), "more than one column k"),
+            (np.zeros((1, 2), int), "the keys have 2 columns, expected k"),
+            (np.zeros((1, 1, 1), int), "3 dimensions"),
+            (range(2**40), "too many for the driver"),
+        ],
+    )
+    def test_other_things_are_refused(self, keys: Any, message: str) -> None:  # noqa: ANN401
+        with pytest.raises(InvalidArgumentError, match=message):
+            listed(keys)
+
+    def test_one_column_for_a_composite_key_is_refused(self) -> None:
+        for keys in ([1], pa.array([1]), np.array([1])):
+            with pytest.raises(InvalidArgumentError, match=r"columns? a, b|expected a, b"):
+                pairs(keys)
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("kind", "given", "expected"),
+        [
+            ("boolean", [True, np.bool_(False)], [False, True]),
+            ("int", [2**31 - 1, -(2**31)], [-(2**31), 2**31 - 1]),
+            (
+                "date",
+                [date(2024, 1, 1), np.datetime64("1960-01-02")],
+                [date(1960, 1, 2), date(2024, 1, 1)],
+            ),
+            ("time", [time(1, 2, 3, 4)], [time(1, 2, 3, 4)]),
+            ("timestamp", [NOON, np.datetime64(NOON)], [NOON]),
+            (
+                "timestamptz",
+                [
+                    NOON.replace(tzinfo=BERLIN),
+                    (NOON - timedelta(hours=2)).replace(tzinfo=timezone.utc),
+                ],
+                [(NOON - timedelta(hours=2)).replace(tzinfo=timezone.utc)],
+            ),
+            ("string", ["b", "", "zoë"], ["", "b", "zoë"]),
+            (
+                "uuid",
+                [uuid.UUID(int=5), str(uuid.UUID(int=5)), bytes(15) + b"\x05"],
+                [bytes(15) + b"\x05"],
+            ),
+            ("fixed[2]", [b"ab", bytearray(b"aa")], [b"aa", b"ab"]),
+            ("binary", [b"b", memoryview(b"a"), b""], [b"", b"a", b"b"]),
+            (
+                "decimal(5, 2)",
+                [Decimal("1.50"), 2, Decimal("1.5000")],
+                [Decimal("1.50"), Decimal("2.00")],
+            ),
+            ("decimal(38,0)", [Decimal(10**38 - 1)], [Decimal(10**38 - 1)]),
+        ],
+    )
+    def test_python_values(self, kind: str, given: list[Any], expected: list[Any]) -> None:
+        assert listed(given, kind) == expected
+        assert listed([*given, None], kind) == [None, *expected]
+
+    @pytest.mark.parametrize(
+        ("kind", "given", "expected"),
+        [
+            ("boolean", pa.array([True]), [True]),
+            ("int", pa.array([5], pa.uint64()), [5]),
+            ("date", pa.array([date(2024, 1, 1)], pa.date64()), [date(2024, 1, 1)]),
+            ("time", pa.array([5], pa.time32("s")), [time(0, 0, 5)]),
+            ("timestamp", pa.array([NOON], pa.timestamp("ns")), [NOON]),
+            ("timestamp", np.array([NOON], "datetime64[us]"), [NOON]),
+            ("timestamp", pd.Series([NOON]), [NOON]),
+            (
+                "timestamptz",
+                pd.Series([NOON]).dt.tz_localize("UTC"),
+                [NOON.replace(tzinfo=timezone.utc)],
+            ),
+            ("string", pa.array(["a"], pa.large_string()), ["a"]),
+            ("string", pd.Series(["a"]), ["a"]),
+            ("string", np.array(["a"]), ["a"]),
+            ("uuid", pa.array(["00000000-0000-0000-0000-000000000005"]), [bytes(15) + b"\x05"]),
+            ("uuid", pa.array([bytes(15) + b"\x05"], pa.binary()), [bytes(15) + b"\x05"]),
+            ("fixed[2]", pa.array([b"ab"]), [b"ab"]),
+            ("binary", pa.array([b"ab"], pa.binary(2)), [b"ab"]),
+            ("decimal(5, 2)", pa.array([Decimal("1.5")]), [Decimal("1.50")]),
+            ("decimal(5, 2)", pa.array([7]), [Decimal("7.00")]),
+        ],
+    )
+    def test_columns(self, kind: str, given: Any, expected: list[Any]) -> None:  # noqa: ANN401
+        assert listed(given, kind) == expected
+
+    def test_nanoseconds_stay(self) -> None:
+        moment = pd.Timestamp("2024-05-06T12:30:00.000007001")
+        numbers = Keys.of([moment], [column("timestamp_ns")]).numbers
+        assert numbers.tolist() == [moment.value]
+        zoned = Keys.of([moment.tz_localize("UTC"), None], [column("timestamptz_ns")])
+        assert zoned.numbers.tolist() == [moment.value]
+        by_numpy = Keys.of(np.array([moment.value], "datetime64[ns]"), [column("timestamp_ns")])
+        assert by_numpy.numbers.tolist() == [moment.value]
+
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [
+            ("int", 2**31),
+            ("long", -(2**63) - 1),
+            ("long", True),
+            ("long", np.bool_(True)),
+            ("long", "1"),
+            ("long", b"1"),
+            ("long", 1.5),
+            ("long", float("nan")),
+            ("long", float("inf")),
+            ("long", float(2**53 + 2)),
+            ("long", Decimal("1.5")),
+            ("boolean", 1),
+            ("date", NOON),
+            ("date", "2024-01-01"),
+            ("time", time(1, tzinfo=timezone.utc)),
+            ("timestamp", NOON.replace(tzinfo=BERLIN)),
+            ("timestamptz", NOON),
+            ("timestamptz", np.datetime64(NOON)),
+            ("timestamp", date(2024, 1, 1)),
+            ("timestamp", pd.NaT),
+            ("timestamp", pd.Timestamp("2024-05-06T12:30:00.000007001")),
+            ("timestamp_ns", datetime(1500, 1, 1)),  # noqa: DTZ001
+            ("string", 5),
+            ("string", "\ud800"),
+            ("uuid", "not one"),
+            ("uuid", b"short"),
+            ("fixed[2]", b"abc"),
+            ("binary", "text"),
+            ("decimal(5, 2)", Decimal("1.234")),
+            ("decimal(5, 2)", Decimal(1000)),
+            ("decimal(5, 2)", Decimal("NaN")),
+            ("decimal(5, 2)", Decimal("1E+999999")),
+            ("decimal(5, 2)", 1.5),
+        ],
+    )
+    def test_values_that_do_not_fit_are_named(self, kind: str, value: Any) -> None:  # noqa: ANN401
+        with pytest.raises(InvalidArgumentError) as error:
+            listed([value], kind)
+        assert repr(value) in str(error.value)
+        assert "column k" in str(error.value)
+
+    @pytest.mark.parametrize(
+        ("kind", "given", "message"),
+        [
+            ("int", pa.array([1, 2**31, 5]), "2147483648 is not a value of column k, which is int"),
+            ("long", np.array([1, 2**63], np.uint64), "9223372036854775808 is not"),
+            ("long", np.array([1.0, 1.5]), "1.5 is not a value"),
+            ("long", np.array([np.nan]), "nan is not a value"),
+            ("long", np.array([True]), "the keys are bool"),
+            ("long", pa.array(["1"]), "the keys are string"),
+            ("string", pa.array([1]), "the keys are int64"),
+            ("timestamptz", pa.array([NOON]), "timestamptz takes values with a time zone"),
+            ("timestamp", pa.array([NOON], pa.timestamp("us", "UTC")), "with a time zone"),
+            (
+                "timestamp",
+                pa.array([1001], pa.timestamp("ns")),
+                "1970-01-01 00:00:00.000001001 is not",
+            ),
+            ("date", pa.array([NOON]), "the keys are timestamp"),
+            ("decimal(5, 2)", pa.array([Decimal("1.234")]), "1.234 is not a value"),
+            ("decimal(5, 2)", pa.array([1000]), "1000 is not a value"),
+            ("fixed[2]", pa.array([b"ab", b"abc"]), "is not a value of column k, which is fixed"),
+            ("long", np.array([1 + 2j]), "complex128"),
+        ],
+    )
+    def test_columns_that_do_not_fit(self, kind: str, given: Any, message: str) -> None:  # noqa: ANN401
+        with pytest.raises(InvalidArgumentError) as error:
+            listed(given, kind)
+        assert message in str(error.value)
