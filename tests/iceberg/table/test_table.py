@@ -20,6 +20,7 @@ from delvec.errors import (
     UnsupportedFeatureError,
 )
 from delvec.iceberg.client.marks import is_staging
+from delvec.iceberg.deletes.equality import delete_keys
 from tests.conversion.targets import ids
 
 if TYPE_CHECKING:
@@ -280,3 +281,45 @@ def test_a_table_of_shared_files_is_not_cleaned(spark: SparkSession, table: Iceb
         with pytest.raises(PlanError, match="has gc") as refused:
             act()
         assert "clean_target" in str(refused.value.hint)
+
+
+def test_vectors_of_a_staging_branch_stay_there(spark: SparkSession, table: IcebergTable) -> None:
+    enabled = "'write.delete.equality-vector.enabled' = 'true'"
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ({enabled})")
+    table.create_branch("own", staging=True)
+    delete_keys(table._load(), [1, 2], ["id"], branch="own")
+    delete_keys(table._load(), [3], ["id"], branch="main")
+    [vector] = table.files(branch="own").where("content like 'equality%'").toArrow().to_pylist()
+    assert (vector["content"], vector["rows"]) == ("equality-delete-vector", 2)
+    assert vector["equality_columns"] == ["id"]
+    detail = table.detail(branch="own")
+    assert (detail.equality_delete_vectors, detail.equality_deletes, detail.rows) == (1, 2, None)
+    [file] = table.files().where("content like 'equality%'").toArrow().to_pylist()
+    assert file["content"] == "equality-deletes"
+    head, base = detail.snapshot_id, table.rollback(parent(table))
+    with pytest.raises(PlanError, match="is a staging branch"):
+        table.fast_forward("main", "own")
+    with pytest.raises(PlanError, match="has 1 equality delete vectors, such as"):
+        table.create_branch("copy", snapshot_id=head)
+    table.create_branch("base", snapshot_id=base)
+    spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH copy AS OF VERSION {head}")
+    with pytest.raises(PlanError, match="could not read base with it"):
+        table.fast_forward("base", "copy")
+    table.create_branch("second", snapshot_id=head, staging=True)
+    # Iceberg's own clean-up works on the other branches, and leaves the vectors where they are.
+    report = table.expire_snapshots(older_than=timedelta(0), retain_last=1)
+    assert report.snapshots
+    old = time.time() - 5 * 86400
+    for found in Path(table.location.removeprefix("file:")).rglob("*.*"):
+        os.utime(found, (old, old))
+    removed = table.remove_orphan_files().files
+    assert not [path for path in removed if path.endswith(".parquet")]
+    assert Path(vector["path"].removeprefix("file:")).exists()
+    assert ids(spark, table.name) == [1, 2, 3, 4, 5]
+    assert table.files(branch="own").where("content = 'equality-delete-vector'").count() == 1
+    assert is_staging(table._load().metadata, "own")
+
+
+def parent(table: IcebergTable) -> int:
+    found: int = table.history(1).toArrow()["parent_id"].to_pylist()[0]
+    return found
