@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -194,6 +195,9 @@ def test_a_lost_race_is_run_again(table: LoadedTable) -> None:
     with numbered({0: before(lambda: insert(table, 3))}) as calls:
         made = create_branch(table, "audit", staging=True)
     assert calls.names == ["commit", "commit"]
+    folder = Path(made.metadata.location.removeprefix("file:")) / "metadata"
+    lists = {file.name for file in folder.glob("snap-*.avro")}
+    assert lists <= made.metadata.file_names  # what the lost race wrote is deleted
     assert (at(table, "audit"), is_staging(made.metadata, "audit")) == ([1, 2, 3], True)
     sql = f"ALTER TABLE {table.name} CREATE BRANCH theirs"
     with (

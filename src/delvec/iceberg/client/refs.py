@@ -23,6 +23,7 @@ from delvec.iceberg.client.marks import (
 )
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.named_snapshots import branch_head, near, require_ref, snapshot_of
+from delvec.iceberg.client.row_delta import row_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -312,8 +313,12 @@ def _commit(newest: LoadedTable, change: Callable[[LoadedTable, Any], None]) -> 
     if final.equals(start):
         return
     try:
-        # Not `commitTransaction`, which would repeat it on top of a concurrent commit.
-        transaction.underlyingOps().commit(start, final)
+        with explained(str(newest.name)):
+            # Not `commitTransaction`, which would repeat it on top of a concurrent commit.
+            transaction.underlyingOps().commit(start, final)
+    except ConflictError:
+        _discard(newest, transaction)
+        raise
     except Exception as error:
         if not is_commit_state_unknown(error):
             raise
@@ -322,11 +327,24 @@ def _commit(newest: LoadedTable, change: Callable[[LoadedTable, Any], None]) -> 
             raise
 
 
+def _discard(newest: LoadedTable, transaction: Any) -> None:  # noqa: ANN401
+    """Delete the manifest list of an empty snapshot that was not committed."""
+    final = transaction.currentMetadata()
+    for snapshot_id in parsed(newest.spark, final).snapshots.keys() - newest.metadata.snapshots:
+        io = transaction.table().io()
+        row_changes(newest.spark).deleteManifests(io, final.snapshot(snapshot_id))
+
+
 def _happened(before: TableMetadata, wanted: TableMetadata, found: TableMetadata) -> bool:
     """Return whether the refs and properties that a commit changes are as it wanted them."""
-    old, new, now = ({**each.properties, **each.refs} for each in (before, wanted, found))
-    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
-    return all(now.get(key) == new.get(key) for key in changed)
+
+    def is_so(old: Mapping[str, Any], new: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+        changed = (key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+        return all(now.get(key) == new.get(key) for key in changed)
+
+    return is_so(before.refs, wanted.refs, found.refs) and is_so(
+        before.properties, wanted.properties, found.properties
+    )
 
 
 def _mark(transaction: Any, branch: str, *, staging: bool) -> None:  # noqa: ANN401
