@@ -226,6 +226,9 @@ def _operations(
     columns = view.SchemaParser.fromJson(json.dumps(schema))
     last_id = max(table.metadata.last_column_id, columns.highestFieldId())
     builder = view.TableMetadata.buildFrom(table.current).setCurrentSchema(columns, last_id)
+    # The default ones may need columns that are not read; files keep the specs that they have.
+    builder = builder.setDefaultPartitionSpec(view.PartitionSpec.unpartitioned())
+    builder = builder.setDefaultSortOrder(view.SortOrder.unsorted())
     if snapshot_id is not None:
         builder = builder.setBranchSnapshot(snapshot_id, MAIN)
     metadata = builder.build()

@@ -30,6 +30,8 @@ from delvec.storage.parallel import gather
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyspark.sql import Column
+
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.chosen_files import DataFilesWithKeys
     from delvec.iceberg.client.delete_files import EqualityDeleteFile
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["ScopedDelete", "without_keys"]
 
 _MOST_BROADCAST: Final = 20_000_000  # keys; 16 to 50 bytes each in the memory of each executor
+_FEW_FILES: Final = 64  # of keys; more of them are likely to have the same ones
 _GLOBAL: Final = -1
 _KEY: Final = "__delvec_key"
 _PATH: Final = "__delvec_path"
@@ -119,11 +122,10 @@ def _anti_joined(
     conditions = [F.col(_SEQUENCE) > F.col(_FILE_SEQUENCE)]
     if any(each.scope != _GLOBAL for each in deletes):
         conditions.append((F.col(_SCOPE) == _GLOBAL) | (F.col(_SCOPE) == F.col(_FILE_SCOPE)))
-    paths = key_paths(schema)
-    for number, field_id in enumerate(ids):
-        data, key = F.col(_quoted(paths[field_id])), F.col(f"{_KEY}{number}")
-        # Null matches null; a join on plain equality is cheaper.
-        has_nulls = any(each.file.null_counts.get(field_id, 1) for each in deletes)
+    # Null matches null; a join on plain equality is cheaper.
+    has_nulls = any(each.file.null_counts.get(field_id, 1) for each in deletes for field_id in ids)
+    for number, data in enumerate(_key_values(key_paths(schema), ids)):
+        key = F.col(f"{_KEY}{number}")
         conditions.append(data.eqNullSafe(key) if has_nulls else data == key)
     return rows.join(keys, reduce(lambda one, other: one & other, conditions), "left_anti")
 
@@ -144,7 +146,7 @@ def _keys(
         kind = key_types(schema)[vectors[0].file.equality_ids[0]]
         parts.append(_vector_keys(table, vectors, kind))
     found = reduce(DataFrame.unionAll, parts)
-    if len(deletes) == 1:
+    if len(deletes) <= _FEW_FILES:
         return found
     keys = [name for name in found.columns if name.startswith(_KEY)]
     return found.groupBy(*keys, _SCOPE).agg(F.max(_SEQUENCE).alias(_SEQUENCE))
@@ -156,14 +158,12 @@ def _ordinary_keys(
     schema: Mapping[str, Any],
     deletes: Sequence[ScopedDelete],
 ) -> DataFrame:
-    ids, paths = deletes[0].file.equality_ids, key_paths(schema)
+    ids = deletes[0].file.equality_ids
     files = [each.file for each in deletes]
     described = tuple((each.path, each.file_format, each.size, each.record_count) for each in files)
     rows = read_key_files(table, snapshot_id, key_schema(schema, ids), FilesOfKeys(described))
-    keys = [
-        F.col(_quoted(paths[field_id])).alias(f"{_KEY}{number}")
-        for number, field_id in enumerate(ids)
-    ]
+    values = _key_values(key_paths(schema), ids)
+    keys = [value.alias(f"{_KEY}{number}") for number, value in enumerate(values)]
     marks = pa.table(
         {
             "path": pa.array([each.path for each in files], pa.string()),
@@ -172,7 +172,7 @@ def _ordinary_keys(
         }
     )
     marked = _marked(rows.select(*keys, "_file"), marks, (_SEQUENCE, _SCOPE))
-    return marked.select(*(f"{_KEY}{number}" for number in range(len(ids))), _SCOPE, _SEQUENCE)
+    return marked.select(*(f"{_KEY}{number}" for number in range(len(keys))), _SCOPE, _SEQUENCE)
 
 
 def _vector_keys(table: LoadedTable, deletes: Sequence[ScopedDelete], kind: str) -> DataFrame:
@@ -193,6 +193,16 @@ def _vector_keys(table: LoadedTable, deletes: Sequence[ScopedDelete], kind: str)
         }
     )
     return table.spark.createDataFrame(keys)
+
+
+def _key_values(paths: Mapping[int, tuple[str, ...]], ids: Sequence[int]) -> list[Column]:
+    """Return what is compared of a row: its key columns, and which structs around them are null.
+
+    Iceberg distinguishes a struct that is null from one whose field is.
+    """
+    columns = [F.col(_quoted(paths[field_id])) for field_id in ids]
+    around = {path[:end] for path in map(paths.__getitem__, ids) for end in range(1, len(path))}
+    return [*columns, *(F.col(_quoted(path)).isNull() for path in sorted(around))]
 
 
 def _quoted(path: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Reading an Iceberg table: its snapshots, refs and files."""
+"""Reading an Iceberg table: its rows, snapshots, refs and files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from delvec.calls import explained_calls
 from delvec.iceberg.client.marks import staging_branches
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.named_snapshots import branch_head
+from delvec.iceberg.deletes.reading import plan_read
 from delvec.iceberg.table.detail import detail_of
 from delvec.iceberg.table.files_listing import list_files
 from delvec.iceberg.table.handle import TableHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
+    from delvec.iceberg.deletes.reading import ReadPlan
     from delvec.iceberg.table.detail import IcebergDetail
 
 __all__ = ["TableReads"]
@@ -71,6 +73,61 @@ _HISTORY: Final = pa.schema(
 @dataclass(frozen=True)
 class TableReads(TableHandle):
     """The commands that read a table."""
+
+    def to_df(
+        self,
+        branch: str | None = None,
+        snapshot_id: int | None = None,
+        *,
+        where: str | Column | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: datetime | str | None = None,
+        tag: str | None = None,
+    ) -> DataFrame:
+        """Return the rows of a snapshot, through deletes of any kind; lazy.
+
+        It reads what stock Iceberg reads, and equality delete vectors as well. A `where` of the
+        result prunes data files like this one; only this one prunes equality deletes, too.
+
+        Args:
+            branch: The branch; `main` by default. It is read with the table's newest columns.
+            snapshot_id: Instead: a snapshot by its id, with its own columns.
+            where: The rows to return, as SQL or Column.
+            columns: The columns to return, all by default.
+            timestamp: A time; the snapshot that was the branch's newest then, with its own columns.
+            tag: Instead: a tag, with the columns of its snapshot.
+
+        Raises:
+            InvalidArgumentError: There is no such snapshot, branch or tag.
+        """
+        plan = self.plan_read(
+            branch, snapshot_id, where=where, columns=columns, timestamp=timestamp, tag=tag
+        )
+        return plan.to_df()
+
+    def plan_read(
+        self,
+        branch: str | None = None,
+        snapshot_id: int | None = None,
+        *,
+        where: str | Column | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: datetime | str | None = None,
+        tag: str | None = None,
+    ) -> ReadPlan:
+        """Return how a snapshot is read: files, deletes that apply and deletes that are skipped.
+
+        Only metadata and equality delete vectors are read. The arguments are those of `to_df`,
+        which returns `plan_read(...).to_df()`.
+        """
+        table = self._load()
+        found = self._snapshot(table, branch, snapshot_id, timestamp, tag)
+        metadata = table.metadata
+        is_head = snapshot_id is None and timestamp is None and tag is None
+        schema = metadata.schema
+        if not is_head and found is not None and found.schema_id is not None:
+            schema = metadata.schemas[found.schema_id]
+        return plan_read(table, None if found is None else found.id, schema, where, columns)
 
     def snapshots(self) -> DataFrame:
         """Return all retained snapshots, newest first: id, parent, time, refs, summary."""

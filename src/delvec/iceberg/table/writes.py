@@ -1,16 +1,181 @@
-"""Writing to an Iceberg table."""
+"""Writing rows and deletes by key to an Iceberg table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from delvec.calls import explained_calls
+from pyspark.sql import DataFrame
+
+from delvec.calls import explained_calls, shown
+from delvec.errors import InvalidArgumentError
+from delvec.iceberg.client.branch_commit import Txn
+from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.deletes.equality import append_rows, delete_keys, upsert_rows
 from delvec.iceberg.table.handle import TableHandle
 
-__all__ = ["TableWrites"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column
+
+    from delvec.iceberg.deletes.report import KeyDeleteReport
+
+__all__ = ["TableWrites", "checked_txn"]
 
 
 @explained_calls()
 @dataclass(frozen=True)
 class TableWrites(TableHandle):
-    """The commands that write rows and deletes."""
+    """The commands that write rows and deletes; each call is one commit.
+
+    All of them take `branch`, which is made from `main` if it does not exist, and `txn_app_id` with
+    `txn_version`: if the application has committed this version or a later one to the branch
+    already, nothing is written. Others may commit meanwhile: the commit is made again on top.
+    """
+
+    def append(
+        self,
+        df: DataFrame,
+        *,
+        branch: str = MAIN,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> KeyDeleteReport:
+        """Append rows; columns are matched by name, and values cast, as Spark's `writeTo` does.
+
+        Raises:
+            EngineError: A column is missing, or has a type that cannot be stored.
+        """
+        _require_rows("append", df)
+        txn = checked_txn(txn_app_id, txn_version)
+        return append_rows(self._load(), df, branch=branch, txn=txn)
+
+    def delete_keys(
+        self,
+        keys: Any,  # noqa: ANN401
+        column: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        partition: Mapping[str, object] | None = None,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> KeyDeleteReport:
+        """Delete all rows that have one of some keys, whether there are any or not; reads no data.
+
+            t.delete_keys([100, 500], "order_id")
+            t.delete_keys(df, columns=["day", "order_id"])
+
+        The delete holds for all rows that were committed before; the same key may be inserted
+        again. A null in a key matches null.
+
+        Args:
+            keys: A list, range, set or generator, a numpy array, Arrow or pandas data, or a
+                DataFrame of Spark. Keys of several columns are tuples or dicts, or have columns of
+                these names. The keys of a large DataFrame stay with the executors.
+            column: The key column.
+            columns: Instead: several key columns.
+            branch: See the class.
+            partition: Delete from one partition only: the value of each partition field.
+            txn_app_id: See the class.
+            txn_version: See the class.
+
+        Returns:
+            A report that says in which form the keys were written, and why.
+
+        Raises:
+            InvalidArgumentError: A key does not fit its column, or a column cannot be a key.
+            UnsupportedFeatureError: The table is of format version 1.
+        """
+        txn = checked_txn(txn_app_id, txn_version)
+        names = _key_names(column, columns)
+        return delete_keys(self._load(), keys, names, branch=branch, partition=partition, txn=txn)
+
+    def upsert(
+        self,
+        df: DataFrame,
+        keys: str | Sequence[str],
+        *,
+        branch: str = MAIN,
+        delete_where: str | Column | None = None,
+        duplicates: Literal["error", "last"] = "error",
+        order_by: str | Column | None = None,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> KeyDeleteReport:
+        """Insert rows and delete all older rows with their keys, in one commit; reads no data.
+
+            def apply(batch, number):
+                t.upsert(batch, ["order_id"], delete_where="op = 'D'", duplicates="last",
+                         order_by="changed_at", txn_app_id="orders", txn_version=number)
+
+            changes.writeStream.foreachBatch(apply).option("checkpointLocation", ...).start()
+
+        Args:
+            df: The rows, with all columns of the table, and those that `delete_where` and
+                `order_by` name.
+            keys: The key columns.
+            branch: See the class.
+            delete_where: The rows that are deletes: only their keys count.
+            duplicates: What to do if a key is in `df` more than once: refuse, or take the last row.
+            order_by: Which row of a key is the last; by default their order in `df`.
+            txn_app_id: See the class.
+            txn_version: See the class.
+
+        Raises:
+            InvalidArgumentError: A column is missing or unknown, or a key is there twice.
+            UnsupportedFeatureError: The table is of format version 1.
+        """
+        _require_rows("upsert", df)
+        given: object = duplicates
+        if given not in ("error", "last"):
+            raise InvalidArgumentError(
+                f"duplicates is {given!r}, expected 'error' or 'last'",
+            )
+        return upsert_rows(
+            self._load(),
+            df,
+            _key_names(None, [keys] if isinstance(keys, str) else keys),
+            branch=branch,
+            delete_where=delete_where,
+            duplicates=duplicates,
+            order_by=order_by,
+            txn=checked_txn(txn_app_id, txn_version),
+        )
+
+
+def checked_txn(app_id: str | None, version: int | None) -> Txn | None:
+    """Return the transaction that a call names; None if it names none.
+
+    Raises:
+        InvalidArgumentError: One of the two is missing, or they are of the wrong kind.
+    """
+    if app_id is None and version is None:
+        return None
+    given: tuple[object, object] = (app_id, version)
+    good = isinstance(given[0], str) and given[0].strip()
+    if not good or not isinstance(given[1], int) or isinstance(given[1], bool) or given[1] < 0:
+        raise InvalidArgumentError(
+            f"txn_app_id={app_id!r} and txn_version={version!r} do not name a transaction",
+            hint="give both: a string, and a number that grows with each commit",
+        )
+    return Txn(given[0], given[1])  # type: ignore[arg-type]
+
+
+def _key_names(column: str | None, columns: Sequence[str] | None) -> list[str]:
+    if (column is None) == (columns is None):
+        raise InvalidArgumentError(
+            "a key needs its column", hint='pass "id" for one column, or columns=["a", "b"]'
+        )
+    if column is not None:
+        return [column]
+    return [columns] if isinstance(columns, str) else list(columns or ())
+
+
+def _require_rows(method: str, rows: object) -> None:
+    if not isinstance(rows, DataFrame):
+        raise InvalidArgumentError(
+            f"{method} takes a DataFrame of Spark, got {shown(rows)}",
+            hint="make one by spark.createDataFrame(...)",
+        )
