@@ -29,12 +29,15 @@ _COMMANDS: Final = {
     "convert": "Bring an Iceberg table to what a Delta table holds.",
     "create": "Make an empty table.",
     "delete": "Delete rows of a table.",
+    "delete-keys": "Delete the rows of an Iceberg table that have some keys.",
     "demo": "Show what a deletion vector is, and tables that are read and written with some.",
+    "detail": "Show what an Iceberg table is made of: files, deletes, branches.",
     "files": "Show the data files of a table and what is deleted in each.",
     "history": "Show what was done to a table, newest first.",
     "inspect": "Show what is in a file of deletion vectors.",
     "merge": "Update, delete and insert rows by those of a source.",
     "update": "Give rows of a table new values.",
+    "upsert": "Write rows to an Iceberg table in place of those with the same keys.",
 }
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "branch_option",
     "catalog_options",
     "dry_run",
     "limit_option",
@@ -18,6 +19,7 @@ __all__ = [
     "rows_chosen",
     "source_options",
     "storage_options",
+    "txn_options",
     "write_options",
 ]
 
@@ -62,6 +64,39 @@ def write_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         decorated = option(decorated)
     return storage_options(decorated)
+
+
+def branch_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--branch`."""
+    return click.option(
+        "--branch", default="main", show_default=True, metavar="NAME", help="The branch."
+    )(function)
+
+
+def txn_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of an application's transaction; the function gets those given as `txn`."""
+
+    @wraps(function)
+    def run(
+        *args: Any,  # noqa: ANN401
+        txn_app_id: str | None,
+        txn_version: int | None,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        if (txn_app_id is None) != (txn_version is None):
+            raise click.UsageError("--txn-app-id and --txn-version go together")
+        given = {"txn_app_id": txn_app_id, "txn_version": txn_version}
+        function(*args, txn={} if txn_app_id is None else given, **kwargs)
+
+    decorated: Callable[..., Any] = click.option(
+        "--txn-version",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Write nothing if that application has committed this version or a later one.",
+    )(run)
+    return click.option("--txn-app-id", metavar="ID", help="The application that writes.")(
+        decorated
+    )
 
 
 def dry_run(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["rows_from"]
+    from delvec.iceberg.table import IcebergTable
+
+__all__ = ["FORMATS", "rows_from"]
+
+FORMATS: Final = ("parquet", "csv", "json", "delta")
+"""What a source can be."""
 
 _NAMED: Final = re.compile(r"\.(parquet|csv|json|jsonl|ndjson)(\.[a-z0-9]+)?/?$", re.IGNORECASE)
 # A value of the wrong type is an error, not a NULL.
@@ -23,7 +28,7 @@ _JSON: Final = {"mode": "FAILFAST"}
 
 def rows_from(
     spark: SparkSession,
-    target: DeltaTable,
+    target: DeltaTable | IcebergTable,
     source: str,
     kind: str | None,
     options: Mapping[str, str],
@@ -49,13 +54,19 @@ def _kind(spark: SparkSession, source: str, options: Mapping[str, str]) -> str:
     )
 
 
-def _typed(spark: SparkSession, target: DeltaTable, source: str, kind: str) -> DataFrame:
+def _typed(
+    spark: SparkSession, target: DeltaTable | IcebergTable, source: str, kind: str
+) -> DataFrame:
     """Read CSV or JSON twice: for the names of the columns, then with the target's types."""
     from pyspark.sql.types import StructField, StructType  # noqa: PLC0415
 
     from delvec.spark.types import table_schema  # noqa: PLC0415
 
-    known = {field.name.lower(): field.dataType for field in table_schema(target.schema.fields)}
+    if isinstance(target, DeltaTable):
+        columns = table_schema(target.schema.fields)
+    else:
+        columns = target.schema
+    known = {field.name.lower(): field.dataType for field in columns}
     reader = spark.read.format(kind).options(**(_CSV if kind == "csv" else _JSON))
     inferred = reader.option("inferSchema", True).load(source).schema
     schema = [

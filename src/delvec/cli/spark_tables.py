@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from delvec.cli.output import Output
     from delvec.conversion.report import ConversionReport
     from delvec.delta.write.report import WriteReport
+    from delvec.iceberg.table import IcebergTable
 
-__all__ = ["on_spark", "opened", "show_report"]
+__all__ = ["on_spark", "opened", "opened_iceberg", "show_report"]
 
 # A failure is reported once, not also in the logs of tasks.
 _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
@@ -67,7 +68,18 @@ def opened(
         yield spark, DeltaTable.for_path(spark, table, options)
 
 
-def show_report(output: Output, report: WriteReport | ConversionReport) -> None:
+@contextmanager
+def opened_iceberg(
+    output: Output, table: str, iceberg: Mapping[str, Any]
+) -> Iterator[tuple[SparkSession, IcebergTable]]:
+    """Open an Iceberg table by its name; see `on_spark`."""
+    with on_spark(output, table, iceberg) as spark:
+        from delvec.iceberg.table import IcebergTable  # noqa: PLC0415
+
+        yield spark, IcebergTable.for_name(spark, table)
+
+
+def show_report(output: Output, report: WriteReport | ConversionReport | Any) -> None:  # noqa: ANN401
     """Print a report."""
     output.draw(report)
     output.result(report.to_json())

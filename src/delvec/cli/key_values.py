@@ -1,0 +1,103 @@
+"""Keys and partition values that are typed on the command line, as values of their columns."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delvec.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from delvec.iceberg.table import IcebergTable
+
+__all__ = ["partition_values", "typed_keys", "written_keys"]
+
+# What transforms make of a column, where it is not a value of the column's own type.
+_RESULTS: Final = {"bucket": "int", "year": "int", "month": "int", "day": "date", "hour": "int"}
+
+
+def written_keys(keys: str | None, columns: Sequence[str]) -> list[list[str]]:
+    """Return keys as strings, a list for each: those of an option, else those of standard input.
+
+    >>> written_keys('1,"a,b"', ["id"])
+    [['1'], ['a,b']]
+    """
+    if keys is not None:
+        if len(columns) > 1:
+            raise click.UsageError("--keys is for one column; give --source for several")
+        rows = [[value.strip()] for line in csv.reader([keys]) for value in line]
+    else:
+        rows = [row for row in csv.reader(sys.stdin) if row]
+    for row in rows:
+        if len(row) != len(columns):
+            raise click.UsageError(
+                f"a key has {len(columns)} values ({', '.join(columns)}), got {','.join(row)}"
+            )
+        if "" in row:
+            raise click.UsageError(f"a value is empty: {','.join(row)!r}")
+    return rows
+
+
+def typed_keys(table: IcebergTable, columns: Sequence[str], keys: list[list[str]]) -> pa.Table:
+    """Return keys as an Arrow table with the types of their columns.
+
+    Raises:
+        InvalidArgumentError: There is no such column, or a value is not of its type.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    from delvec.iceberg.client.catalog import load_table  # noqa: PLC0415
+    from delvec.iceberg.deletes.key_columns import key_columns  # noqa: PLC0415
+
+    schema = load_table(table.spark, table.identifier).metadata.schema
+    found = key_columns(schema, columns, table.name)
+    values = [
+        _values([row[place] for row in keys], column.type, column.name)
+        for place, column in enumerate(found)
+    ]
+    return pa.table(values, names=[column.name for column in found])
+
+
+def partition_values(table: IcebergTable, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of a partition with the types of its fields; unknown fields as they are.
+
+    Raises:
+        InvalidArgumentError: A value is not of its field's type.
+    """
+    from delvec.iceberg.client.catalog import load_table  # noqa: PLC0415
+    from delvec.iceberg.deletes.read_schema import key_types  # noqa: PLC0415
+
+    metadata = load_table(table.spark, table.identifier).metadata
+    types = key_types(metadata.schema)
+    fields = {each["name"]: each for each in metadata.spec["fields"]}
+    values: dict[str, Any] = dict(given)
+    for name in given.keys() & fields.keys():
+        transform = fields[name]["transform"].partition("[")[0]
+        kind = _RESULTS.get(transform, types.get(fields[name]["source-id"], "string"))
+        [values[name]] = _values([given[name]], kind, name).to_pylist()
+    return values
+
+
+def _values(strings: list[str], kind: str, column: str) -> pa.Array:
+    """Return strings as values of one of Iceberg's types; a string that is none is an error."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    from delvec.iceberg.deletes.key_columns import arrow_type  # noqa: PLC0415
+
+    texts = pa.array(strings, pa.string())
+    if kind in ("string", "uuid"):
+        return texts
+    try:
+        return texts.cast(arrow_type(kind))
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(
+            f"not all values of {column} are {kind}: {error}",
+            hint="dates are written as 2026-01-31, times with a zone as 2026-01-31T10:00:00Z",
+        ) from error

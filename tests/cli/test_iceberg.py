@@ -1,0 +1,182 @@
+"""The commands on Iceberg tables: what they call, what they tell, and how they end."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+import delvec
+from delvec.cli import main
+from delvec.cli.exits import ExitCode
+from delvec.cli.key_values import partition_values, typed_keys
+from delvec.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def run(*arguments: str, **more: Any) -> Result:  # noqa: ANN401
+    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
+    return CliRunner().invoke(main, list(arguments), env=environment, **more)
+
+
+@pytest.fixture
+def name(spark: SparkSession) -> str:
+    """A table of the ids 0 to 9."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.cli")
+    name = f"lake.cli.t_{uuid4().hex[:8]}"
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, part STRING, day DATE) USING iceberg"
+        " PARTITIONED BY (part, bucket(4, id)) TBLPROPERTIES ('format-version'='3')"
+    )
+    spark.sql(
+        f"INSERT INTO {name} SELECT id, CAST(id % 2 AS STRING), DATE'2026-01-31' FROM range(10)"
+    )
+    return name
+
+
+def ids(spark: SparkSession, name: str, ref: str = "main") -> list[int]:
+    spark.catalog.refreshTable(name)
+    rows = spark.sql(f"SELECT id FROM {name} VERSION AS OF '{ref}'").toArrow()
+    return sorted(rows["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("delete-keys", "lake.db.t", "--keys", "1"), "Missing option '--column'"),
+        (("delete-keys", "lake.db.t", "--column", "id"), "give --keys or --source, one of them"),
+        (
+            ("delete-keys", "lake.db.t", "--column", "id", "--keys", "1", "--source", "x.csv"),
+            "give --keys or --source, one of them",
+        ),
+        (
+            ("delete-keys", "lake.db.t", "--column", "a", "--column", "b", "--keys", "1"),
+            "--keys is for one column",
+        ),
+        (("delete-keys", "lake.db.t", "--column", "id", "--keys", "1,,2"), "a value is empty"),
+        (
+            ("delete-keys", "lake.db.t", "--column", "id", "--keys", "1", "--partition", "x"),
+            "'x' is not of the form KEY=VALUE",
+        ),
+        (("upsert", "lake.db.t", "x.csv"), "Missing option '--key'"),
+        (("upsert", "lake.db.t", "--key", "id"), "Missing argument 'SOURCE'"),
+        (
+            ("upsert", "lake.db.t", "x.csv", "--key", "id", "--txn-version", "1"),
+            "--txn-app-id and --txn-version go together",
+        ),
+        (("upsert", "lake.db.t", "x.csv", "--key", "id", "--duplicates", "x"), "'error', 'last'"),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_starts(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    result = run(*arguments)
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert message in result.output
+
+
+def test_lines_of_standard_input_have_all_columns_of_the_key() -> None:
+    arguments = ("delete-keys", "lake.db.t", "--column", "a", "--column", "b", "--source", "-")
+    result = run(*arguments, input="1,x\n2\n")
+    assert result.exit_code == ExitCode.USAGE
+    assert "a key has 2 values (a, b), got 2" in result.output
+
+
+@pytest.mark.spark
+def test_values_get_the_types_of_their_columns(spark: SparkSession, name: str) -> None:
+    table = delvec.IcebergTable.for_name(spark, name)
+    keys = typed_keys(table, ["id", "day", "part"], [["-7", "2026-01-31", "x,y"]])
+    assert [str(field.type) for field in keys.schema] == ["int64", "date32[day]", "string"]
+    for column, value in (
+        ("id", "1.5"),
+        ("id", "x"),
+        ("day", "yesterday"),
+        ("id", "99999999999999999999"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=f"values of {column} are"):
+            typed_keys(table, [column], [[value]])
+    with pytest.raises(InvalidArgumentError, match="ix"):
+        typed_keys(table, ["ix"], [["1"]])
+    given = {"part": "1", "id_bucket": "3", "other": "x"}
+    assert partition_values(table, given) == {"part": "1", "id_bucket": 3, "other": "x"}
+
+
+@pytest.mark.spark
+def test_a_table_is_described(spark: SparkSession, name: str) -> None:
+    delvec.IcebergTable.for_name(spark, name).create_branch("own", staging=True)
+    shown = run("detail", name)
+    assert shown.exit_code == 0, shown.output
+    assert "part, bucket[4](id)" in shown.output
+    assert "10 rows, 10 live" in shown.output
+    assert "main, own (staging)" in shown.output
+    described = json.loads(run("detail", name, "--branch", "own", "--json").output)
+    assert (described["rows"], described["staging_branches"]) == (10, ["own"])
+    missing = run("detail", f"{name}x", "--json")
+    assert missing.exit_code == ExitCode.NOT_FOUND
+    assert json.loads(missing.output)["error"]["hint"] == f"did you mean {name.split('.')[2]}?"
+
+
+@pytest.mark.spark
+def test_keys_of_every_source_are_deleted(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    done = run("delete-keys", name, "--column", "id", "--keys", "1, 2")
+    assert done.exit_code == 0, done.output
+    assert f"DELETE KEYS on {name}" in done.output
+    assert "2 keys deleted" in done.output
+    assert ids(spark, name) == [0, 3, 4, 5, 6, 7, 8, 9]
+    file = tmp_path / "gone.parquet"
+    pq.write_table(pa.table({"note": ["x"], "id": pa.array([3], pa.int64())}), file)
+    (tmp_path / "gone.csv").write_text("id,part\n4,0\n5,0\n")
+    for arguments in (
+        ("--column", "id", "--source", str(file)),
+        ("--column", "id", "--column", "part", "--source", str(tmp_path / "gone.csv")),
+    ):
+        done = run("delete-keys", name, *arguments)
+        assert done.exit_code == 0, done.output
+    assert ids(spark, name) == [0, 5, 6, 7, 8, 9]
+    done = run("delete-keys", name, "--column", "id", "--source", "-", "--json", input="6\n7\n")
+    assert json.loads(done.output)["keys"] == 2
+    assert ids(spark, name) == [0, 5, 8, 9]
+    [[bucket]] = spark.sql(f"SELECT _partition.id_bucket FROM {name} WHERE id = 9").collect()
+    scope = ("--partition", "part=1", "--partition", f"id_bucket={bucket}")
+    done = run("delete-keys", name, "--column", "day", "--keys", "2026-01-31", *scope)
+    assert done.exit_code == 0, done.output
+    left = ids(spark, name)
+    assert 9 not in left
+    assert {0, 8} <= set(left)
+    wrong = run("delete-keys", name, "--column", "id", "--keys", "x")
+    assert wrong.exit_code == ExitCode.USAGE
+    assert "not all values of id are long" in wrong.output
+
+
+@pytest.mark.spark
+def test_rows_are_written_in_place_of_older_ones(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "changes.csv"
+    file.write_text("id,part,day,op\n1,b,2026-02-01,U\n2,,2026-02-01,D\n17,b,2026-02-01,I\n")
+    arguments = ("upsert", name, str(file), "--key", "id", "--delete-where", "op = 'D'")
+    txn = ("--txn-app-id", "cli", "--txn-version", "1")
+    spark.sql(f"ALTER TABLE {name} DROP PARTITION FIELD id_bucket")
+    delvec.IcebergTable.for_name(spark, name).create_branch("audit")
+    done = run(*arguments, "--branch", "audit", *txn, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["rows_added"] == 2
+    assert ids(spark, name, "audit") == [0, 1, 3, 4, 5, 6, 7, 8, 9, 17]
+    assert ids(spark, name) == list(range(10))
+    again = json.loads(run(*arguments, "--branch", "audit", *txn, "--json").output)
+    assert again["replayed"]
+    file.write_text("id,part,day,op\n1,b,2026-02-01,U\n1,c,2026-02-01,U\n")
+    assert run(*arguments).exit_code == ExitCode.USAGE
+    done = run(*arguments, "--duplicates", "last", "--order-by", "part")
+    assert done.exit_code == 0, done.output
+    spark.catalog.refreshTable(name)
+    assert spark.sql(f"SELECT part FROM {name} WHERE id = 1").collect()[0][0] == "c"
