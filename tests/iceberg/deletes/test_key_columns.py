@@ -8,7 +8,6 @@ from delvec.errors import InvalidArgumentError
 from delvec.iceberg.deletes.key_columns import (
     FIELD_ID,
     KeyColumn,
-    StructLevel,
     arrow_schema,
     key_columns,
 )
@@ -75,18 +74,8 @@ def test_columns_come_in_the_given_order() -> None:
     )
 
 
-def test_fields_of_structs_are_named_with_dots() -> None:
-    [column] = found("s.a")
-    assert column == KeyColumn(
-        11, "s.a", "int", required=True, structs=(StructLevel(10, "s", required=False),)
-    )
-    assert column.path == ("s", "a")
-    assert column.can_be_null
-    assert not found("id")[0].can_be_null
-
-
 def test_names_are_matched_exactly_else_ignoring_case() -> None:
-    assert [each.id for each in found("ID", "name", "dup", "DUP", "S.A")] == [1, 2, 15, 16, 11]
+    assert [each.id for each in found("ID", "name", "dup", "DUP")] == [1, 2, 15, 16]
     with pytest.raises(InvalidArgumentError, match=r"Dup is ambiguous: lake\.db\.t has dup, DUP"):
         found("Dup")
 
@@ -100,7 +89,11 @@ def test_names_are_matched_exactly_else_ignoring_case() -> None:
         (["tags"], "is a list and cannot be in a key"),
         (["m"], "is a map and cannot be in a key"),
         (["s"], "is a struct and cannot be in a key"),
-        (["s.t"], "is a struct and cannot be in a key"),
+        (
+            ["s.a"],
+            "s.a of lake.db.t is inside of a struct and cannot be in a key: Iceberg's",
+        ),
+        (["S.t"], "is inside of a struct and cannot be in a key"),
         (["v"], "is variant and cannot be in a key"),
         (["g"], "is geometry"),
         (["u"], "is unknown and cannot be in a key"),
@@ -124,17 +117,7 @@ def test_every_type_that_iceberg_allows_has_an_arrow_type(kind: str) -> None:
     assert schema.field("k").metadata == {FIELD_ID.encode(): b"1"}
 
 
-def test_the_file_schema_has_ids_at_every_level() -> None:
-    schema = struct(
-        field(1, "id", "long", required=True),
-        field(2, "s", struct(field(3, "a", "int", required=True), field(4, "b", "string"))),
-    )
-    columns = key_columns(schema, ["s.b", "id", "s.a"], "t")
-    made = arrow_schema(columns)
-    assert made.names == ["s", "id"]
-    outer = made.field("s")
-    assert outer.nullable
-    assert outer.metadata[FIELD_ID.encode()] == b"2"
-    inner = {each.name: (each.nullable, each.metadata[FIELD_ID.encode()]) for each in outer.type}
-    assert inner == {"b": (True, b"4"), "a": (False, b"3")}
-    assert not made.field("id").nullable
+def test_columns_of_files_are_nullable_where_the_tables_are() -> None:
+    made = arrow_schema(found("Name", "id"))
+    assert [each.nullable for each in made] == [True, False]
+    assert [each.metadata[FIELD_ID.encode()] for each in made] == [b"2", b"1"]

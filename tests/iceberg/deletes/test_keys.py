@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delvec.errors import InvalidArgumentError
-from delvec.iceberg.deletes.key_columns import KeyColumn, StructLevel, arrow_type
+from delvec.iceberg.deletes.key_columns import KeyColumn, arrow_type
 from delvec.iceberg.deletes.keys import Keys
 from tests.iceberg.deletes.key_tables import column
 
@@ -115,17 +115,6 @@ class TestCollections:
         numbers = Keys.of(np.array([[2, 1], [1, 5]]), [A, KeyColumn(2, "b", "long", False)])
         assert numbers.table.to_pylist() == [{"a": 1, "b": 5}, {"a": 2, "b": 1}]
         assert Keys.of([(None, "x"), (1, "x")], [A, B]).nulls == 1
-
-    def test_fields_of_structs(self) -> None:
-        inner = KeyColumn(3, "s.a", "int", required=False, structs=(StructLevel(2, "s", False),))
-        nested = pa.table({"s": pa.array([{"a": 2}, None, {"a": None}, {"a": 1}])})
-        for keys in (
-            nested,
-            pa.table({"s.a": [2, None, 1]}),
-            [1, 2, None],
-            [{"s.a": 1}, (2,), (None,)],
-        ):
-            assert Keys.of(keys, [inner]).table["s.a"].to_pylist() == [None, 1, 2]
 
     @pytest.mark.parametrize(
         ("keys", "message"),

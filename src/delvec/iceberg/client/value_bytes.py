@@ -74,7 +74,8 @@ def _numbers(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     elif pa.types.is_integer(values.type) and not pa.types.is_int64(values.type):
         values = values.cast(pa.int32())
-    numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+    zero = pa.scalar(0, pa.int8()).cast(values.type)
+    numbers = pc.fill_null(values, zero).to_numpy(zero_copy_only=False)
     little = np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<")))
     width = little.dtype.itemsize
     return little.view(np.uint8), np.arange(len(values) + 1, dtype=np.int64) * width

@@ -56,14 +56,11 @@ class ColumnMetrics:
 def column_metrics(column: KeyColumn, values: pa.Array) -> ColumnMetrics:
     """Return the metrics of a column, computed from its values.
 
-    There are no bounds for
-
-    - UUIDs: Iceberg's Java library compares them as two signed numbers, others as bytes;
-    - a required field of a struct that is null for some key: planners would take the field for
-      never null and look at the bounds alone.
+    UUIDs have no bounds: Iceberg's Java library compares them as two signed numbers, others as
+    bytes.
     """
     counts = ColumnMetrics(column.id, len(values), values.null_count)
-    if column.type == "uuid" or (column.required and values.null_count):
+    if column.type == "uuid":
         return counts
     extremes = pc.min_max(values)
     low, high = (pa.array([extremes[end].as_py()], values.type) for end in ("min", "max"))
@@ -118,12 +115,7 @@ def as_equality_delete(data_file: str, columns: Sequence[KeyColumn], scope: Scop
     found: dict[str, Any] = json.loads(data_file)
     for name in ("partition", "first-row-id"):
         found.pop(name, None)
-    nulls = _mapping(found.get("null-value-counts"))
-    unsafe = {
-        column.id
-        for column in columns
-        if column.type == "uuid" or (column.required and nulls.get(column.id, 1))
-    }
+    unsafe = {column.id for column in columns if column.type == "uuid"}
     for name in _BOUNDS:
         bounds = _mapping(found.get(name))
         found[name] = _by_id({key: bounds[key] for key in bounds if key not in unsafe})

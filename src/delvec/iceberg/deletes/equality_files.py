@@ -1,7 +1,7 @@
 """Ordinary equality-delete files: Parquet, key columns only, sorted, as every engine reads them.
 
-Keys are delta-encoded and compressed. Columns have field ids at every level, and the types with
-which Iceberg's own writers store them.
+Keys are delta-encoded and compressed. Columns have field ids, and the types with which Iceberg's
+own writers store them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,15 +21,14 @@ from delvec.iceberg.deletes.key_columns import arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
-    from delvec.iceberg.deletes.key_columns import KeyColumn, StructLevel
+    from delvec.iceberg.deletes.key_columns import KeyColumn
     from delvec.iceberg.deletes.keys import Keys
 
-__all__ = ["EncodedFile", "encode_files", "optional_structs"]
+__all__ = ["EncodedFile", "encode_files"]
 
 _MOST_KEYS: Final = 20_000_000
 _MOST_BYTES: Final = 64 << 20
+_MOST_FIXED: Final = 1_000
 _GROUP: Final = 1 << 20  # keys
 _DELTA: Final = "DELTA_BINARY_PACKED"
 _PREFIXES: Final = "DELTA_BYTE_ARRAY"
@@ -59,9 +57,9 @@ def encode_files(
 ) -> Iterator[EncodedFile]:
     """Yield the files of keys in order, none for no keys; a file is in memory when it is yielded.
 
-    Null keys that no row can have are omitted, since Iceberg's readers fail on a null in a required
-    column. Where a struct may be null, a null key of its field is written twice: as a null field
-    and as a null struct, which Iceberg tells apart.
+    Null keys of a required column are omitted: no row has them, and Iceberg's readers fail on them.
+    Each key with a column of type `fixed` is in a file of its own, since Iceberg's readers take the
+    last such value of a file for all of them.
 
     Args:
         keys: The keys.
@@ -69,131 +67,66 @@ def encode_files(
         most_bytes: A new file begins after so many bytes, at the next million keys.
 
     Raises:
-        UnsupportedFeatureError: A key column is a UUID, and this version of pyarrow cannot store
-            those as Iceberg reads them.
+        UnsupportedFeatureError: There are too many keys for files of their own, or a key column is
+            a UUID and this version of pyarrow cannot store those as Iceberg reads them.
     """
-    if any(column.type == "uuid" for column in keys.columns):
-        _require_uuids()
-    rows = _FileRows.of(keys)
+    rows = _possible(keys)
+    for column in keys.columns:
+        if column.type == "uuid":
+            _require_uuids()
+        if column.type.startswith("fixed"):
+            _require_few(column, rows.num_rows)
+            most_keys = 1
     start = 0
-    while start < len(rows):
+    while start < rows.num_rows:
         sink, end = BytesIO(), start
         with _writer(sink, keys.columns) as writer:
-            while end < len(rows) and end - start < most_keys and sink.tell() < most_bytes:
-                count = min(_GROUP, most_keys - (end - start), len(rows) - end)
-                writer.write_table(rows.table(end, count), row_group_size=count)
+            while end < rows.num_rows and end - start < most_keys and sink.tell() < most_bytes:
+                count = min(_GROUP, most_keys - (end - start), rows.num_rows - end)
+                batch = _in_file_schema(rows.slice(end, count), keys.columns)
+                writer.write_table(batch, row_group_size=count)
                 end += count
-        yield EncodedFile(sink.getbuffer(), end - start, rows.metrics(start, end), start)
+        held = rows.slice(start, end - start).columns
+        metrics = (
+            column_metrics(column, _whole(each))
+            for column, each in zip(keys.columns, held, strict=True)
+        )
+        yield EncodedFile(sink.getbuffer(), end - start, tuple(metrics), start)
         start = end
 
 
-@dataclass(frozen=True, eq=False)
-class _FileRows:
-    """The rows of files: a flat column for each key column, and where structs are null."""
-
-    columns: tuple[KeyColumn, ...]
-    flat: pa.Table
-    null_structs: dict[int, NDArray[np.bool_]]
-
-    @classmethod
-    def of(cls, keys: Keys) -> _FileRows:
-        nullable = [column for column, held in _held(keys) if held.null_count]
-        if not nullable:
-            return cls(keys.columns, keys.table, {})
-        missing = {
-            column.id: held.is_null().to_numpy(zero_copy_only=False) for column, held in _held(keys)
-        }
-        rows = np.arange(len(keys))
-        flags: dict[int, NDArray[np.bool_]] = {}
-        for level, above, members in optional_structs(keys.columns):
-            all_null = np.logical_and.reduce([missing[each.id][rows] for each in members])
-            again = all_null & ~_any(flags, above, len(rows))
-            rows = np.concatenate([rows, rows[again]])
-            flags = {key: np.concatenate([flag, flag[again]]) for key, flag in flags.items()}
-            flags[level.id] = np.arange(len(rows)) >= len(again)
-        kept = np.ones(len(rows), dtype=np.bool_)
-        for column in keys.columns:
-            if column.required:
-                ids = [level.id for level in column.structs]
-                kept &= ~missing[column.id][rows] | _any(flags, ids, len(rows))
-        order = np.argsort(rows, kind="stable")
-        order = order[kept[order]]
-        return cls(
-            keys.columns,
-            keys.table.take(rows[order]),
-            {key: flag[order] for key, flag in flags.items()},
-        )
-
-    def __len__(self) -> int:
-        return int(self.flat.num_rows)
-
-    def table(self, start: int, count: int) -> pa.Table:
-        """Return some rows as a table in the schema of the file."""
-        schema = arrow_schema(self.columns)
-        flat = self.flat.slice(start, count)
-        leaves = {
-            column.id: _whole(held) for column, held in zip(self.columns, flat.columns, strict=True)
-        }
-        span = slice(start, start + count)
-        arrays = [self._array(field, leaves, span) for field in schema]
-        return pa.Table.from_arrays(arrays, schema=schema)
-
-    def _array(self, field: pa.Field, leaves: dict[int, pa.Array], span: slice) -> pa.Array:
-        number = int(field.metadata[b"PARQUET:field_id"])
-        if pa.types.is_struct(field.type):
-            flag = self.null_structs.get(number)
-            return pa.StructArray.from_arrays(
-                [self._array(each, leaves, span) for each in field.type],
-                fields=list(field.type),
-                mask=None if flag is None else pa.array(flag[span]),
-            )
-        if isinstance(field.type, pa.BaseExtensionType):
-            return pa.ExtensionArray.from_storage(field.type, leaves[number])
-        return leaves[number]
-
-    def metrics(self, start: int, end: int) -> tuple[ColumnMetrics, ...]:
-        flat = self.flat.slice(start, end - start)
-        return tuple(
-            column_metrics(column, _whole(held))
-            for column, held in zip(self.columns, flat.columns, strict=True)
-        )
+def _possible(keys: Keys) -> pa.Table:
+    """Return the keys without those that no row can have."""
+    rows = keys.table
+    for place, column in enumerate(keys.columns):
+        if column.required and rows.column(place).null_count:
+            rows = rows.filter(rows.column(place).is_valid())
+    return rows
 
 
-def _held(keys: Keys) -> list[tuple[KeyColumn, pa.ChunkedArray]]:
-    return list(zip(keys.columns, keys.table.columns, strict=True))
+def _in_file_schema(rows: pa.Table, columns: Sequence[KeyColumn]) -> pa.Table:
+    schema = arrow_schema(columns)
+    arrays = [
+        pa.ExtensionArray.from_storage(field.type, _whole(held))
+        if isinstance(field.type, pa.BaseExtensionType)
+        else held
+        for field, held in zip(schema, rows.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    if isinstance(found, pa.ChunkedArray):
-        return pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], found.type)
-    return found
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _any(flags: dict[int, NDArray[np.bool_]], ids: Sequence[int], length: int) -> NDArray[np.bool_]:
-    """Return where one of some structs is null."""
-    found = np.zeros(length, dtype=np.bool_)
-    for number in ids:
-        if number in flags:
-            found = found | flags[number]
-    return found
-
-
-def optional_structs(
-    columns: Sequence[KeyColumn],
-) -> Iterator[tuple[StructLevel, list[int], list[KeyColumn]]]:
-    """Yield structs that may be null, outer ones first: the ids of those above, and the columns."""
-    seen: set[int] = set()
-    for depth in range(max(len(column.structs) for column in columns)):
-        for column in columns:
-            if len(column.structs) <= depth:
-                continue
-            level = column.structs[depth]
-            if level.required or level.id in seen:
-                continue
-            seen.add(level.id)
-            above = [each.id for each in column.structs[:depth]]
-            yield level, above, [each for each in columns if level in each.structs]
+def _require_few(column: KeyColumn, count: int) -> None:
+    if count > _MOST_FIXED:
+        raise UnsupportedFeatureError(
+            f"{count:,} keys with column {column.name}, which is {column.type}, would need a file"
+            f" each: Iceberg's readers take the last one of a file for all of them",
+            feature="many keys of type fixed",
+            hint=f"delete by a condition instead, or at most {_MOST_FIXED:,} keys at once",
+        )
 
 
 def _writer(sink: BytesIO, columns: Sequence[KeyColumn]) -> pq.ParquetWriter:
@@ -211,7 +144,7 @@ def _writer(sink: BytesIO, columns: Sequence[KeyColumn]) -> pq.ParquetWriter:
 def _encodings(columns: Sequence[KeyColumn]) -> dict[str, str]:
     found: dict[str, str] = {}
     for column in columns:
-        name = ".".join(column.path)
+        name = column.name
         if column.type in ("string", "binary", "uuid") or column.type.startswith("fixed"):
             found[name] = _PREFIXES
         elif column.type.startswith("decimal"):

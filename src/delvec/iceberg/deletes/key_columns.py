@@ -1,7 +1,9 @@
 """The columns of a key: found by name, and their types in Arrow and in Parquet.
 
-A key is one or several columns of primitive types, also inside structs. Iceberg allows no floats in
-a key, and no columns inside of lists and maps.
+A key is one or several columns of primitive types. Iceberg allows no floats in a key, and no
+columns inside of lists and maps. Fields of structs it allows, but its readers do not: unless a
+query selects the struct too, they take the field for null in all rows and all keys, and
+delete every row.
 
 Specification: https://iceberg.apache.org/spec/#equality-delete-files
 """
@@ -21,7 +23,7 @@ from delvec.identifiers import quote_if_needed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["FIELD_ID", "KeyColumn", "StructLevel", "arrow_schema", "arrow_type", "key_columns"]
+__all__ = ["FIELD_ID", "KeyColumn", "arrow_schema", "arrow_type", "key_columns"]
 
 FIELD_ID: Final = "PARQUET:field_id"
 
@@ -45,42 +47,25 @@ _ANSWERS: Final = 3
 
 
 @dataclass(frozen=True)
-class StructLevel:
-    """A struct that contains a key column."""
-
-    id: int
-    name: str
-    required: bool
-
-
-@dataclass(frozen=True)
 class KeyColumn:
     """A column of a key.
 
     Attributes:
         id: Its field id, by which delete files name it.
-        name: Its name; dotted for a field of a struct.
+        name: Its name.
         type: Iceberg's primitive type, as in the schema's JSON.
-        required: Whether it is never null where its struct is not.
-        structs: The structs that contain it, outermost first.
+        required: Whether it is never null.
     """
 
     id: int
     name: str
     type: str
     required: bool
-    structs: tuple[StructLevel, ...] = ()
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names of its structs, and its own."""
-        above = tuple(each.name for each in self.structs)
-        return (*above, self.name[sum(len(each) + 1 for each in above) :])
-
-    @property
-    def can_be_null(self) -> bool:
-        """Whether a row may have no value for it, since it or a struct around it is optional."""
-        return not self.required or not all(each.required for each in self.structs)
+        """Its name, as the path of a column."""
+        return (self.name,)
 
 
 def key_columns(
@@ -88,8 +73,7 @@ def key_columns(
 ) -> tuple[KeyColumn, ...]:
     """Return columns by name, in the given order.
 
-    A name is matched exactly if it can be, else ignoring case. Fields of structs are named with
-    dots.
+    A name is matched exactly if it can be, else ignoring case.
 
     Args:
         schema: Iceberg's schema, in its JSON form.
@@ -132,68 +116,48 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def arrow_schema(columns: Sequence[KeyColumn]) -> pa.Schema:
-    """Return the schema of a file of these keys: with field ids, structs around nested columns.
+    """Return the schema of a file of these keys, with field ids.
 
-    A column is nullable where the table's is. Without field ids Iceberg numbers the columns of a
-    file by their order, and deletes other rows.
+    Without field ids Iceberg numbers the columns of a file by their order, and deletes other rows.
     """
-    return pa.schema(_fields(columns, 0))
+    return pa.schema(
+        [
+            pa.field(
+                column.name,
+                pa.uuid() if column.type == "uuid" else arrow_type(column.type),
+                nullable=not column.required,
+                metadata={FIELD_ID: str(column.id)},
+            )
+            for column in columns
+        ]
+    )
 
 
-def _fields(columns: Sequence[KeyColumn], depth: int) -> list[pa.Field]:
-    """Return the fields at one depth; columns of one struct share it, at the first one's place."""
-    grouped: dict[int, list[KeyColumn]] = {}
-    for column in columns:
-        levels = column.structs[depth:]
-        grouped.setdefault(levels[0].id if levels else column.id, []).append(column)
-    fields = []
-    for number, members in grouped.items():
-        first = members[0]
-        if len(first.structs) > depth:
-            level = first.structs[depth]
-            name, required = level.name, level.required
-            kind = pa.struct(_fields(members, depth + 1))
-        else:
-            name, required = first.path[-1], first.required
-            kind = pa.uuid() if first.type == "uuid" else arrow_type(first.type)
-        fields.append(pa.field(name, kind, nullable=not required, metadata={FIELD_ID: str(number)}))
-    return fields
-
-
-def _columns(
-    fields: Sequence[Mapping[str, Any]], above: tuple[StructLevel, ...] = ()
-) -> Iterator[KeyColumn]:
+def _columns(fields: Sequence[Mapping[str, Any]]) -> Iterator[KeyColumn]:
     """Yield all columns, whatever their type: those that cannot be keys have to be found as well.
 
-    The type of one that is not primitive, or is inside of a list or map, says what it is.
+    The type of one that is not primitive, or is inside of another, says what it is.
     """
     for field in fields:
-        level = StructLevel(field["id"], field["name"], field["required"])
         kind = field["type"]
-        name = ".".join([*(each.name for each in above), level.name])
-        primitive = kind if isinstance(kind, str) else f"a {kind['type']}"
-        yield KeyColumn(level.id, name, primitive, level.required, above)
-        if isinstance(kind, dict):
-            if kind["type"] == "struct":
-                yield from _columns(kind["fields"], (*above, level))
-            else:
-                yield from _inside(kind, name)
+        is_primitive = isinstance(kind, str)
+        shown = kind if is_primitive else f"a {kind['type']}"
+        yield KeyColumn(field["id"], field["name"], shown, field["required"])
+        if not is_primitive:
+            yield from _inside(kind, field["name"])
 
 
-def _inside(kind: Mapping[str, Any], name: str) -> Iterator[KeyColumn]:
-    """Yield what is inside of a list or map, where no key can be."""
+def _inside(kind: Mapping[str, Any], name: str, place: str = "") -> Iterator[KeyColumn]:
+    """Yield what is inside of a struct, list or map, where no key can be."""
+    place = place or f"inside of a {kind['type']}"
+    parts = [(each["id"], each["name"], each["type"]) for each in kind.get("fields", ())]
     for part in ("element", "key", "value"):
-        if part not in kind:
-            continue
-        place = f"inside of a {kind['type']}"
-        yield KeyColumn(kind[f"{part}-id"], f"{name}.{part}", place, required=False)
-        inner = kind[part]
-        if isinstance(inner, dict):
-            fields = inner["fields"] if inner["type"] == "struct" else ()
-            for each in _columns(fields):
-                yield KeyColumn(each.id, f"{name}.{part}.{each.name}", place, required=False)
-            if not fields:
-                yield from _inside(inner, f"{name}.{part}")
+        parts += [(kind[f"{part}-id"], part, kind[part])] if part in kind else []
+    for number, part, inner in parts:
+        path = f"{name}.{part}"
+        yield KeyColumn(number, path, place, required=False)
+        if not isinstance(inner, str):
+            yield from _inside(inner, path, place)
 
 
 def _find(known: Sequence[KeyColumn], name: str, table: str) -> KeyColumn:
@@ -220,7 +184,7 @@ def _named(known: Sequence[KeyColumn], name: str, table: str) -> KeyColumn:
     hint = (
         f"do you mean {' or '.join(map(quote_if_needed, near))}?"
         if near
-        else f"its columns are {', '.join(each.name for each in known if not each.structs)}"
+        else f"its columns are {', '.join(each.name for each in known if '.' not in each.name)}"
     )
     raise InvalidArgumentError(f"{table} has no column {name}", hint=hint)
 
@@ -232,7 +196,13 @@ def _no_key(column: KeyColumn, table: str) -> InvalidArgumentError:
             " equality of floats is not what it seems",
             hint="delete by a condition instead, or by other columns",
         )
+    if column.type == "inside of a struct":
+        return InvalidArgumentError(
+            f"column {column.name} of {table} is {column.type} and cannot be in a key: Iceberg's"
+            " readers would delete every row by it",
+            hint="delete by a condition instead, or by other columns",
+        )
     return InvalidArgumentError(
         f"column {column.name} of {table} is {column.type} and cannot be in a key",
-        hint="name columns of primitive types, or fields of structs as in a.b",
+        hint="name columns of primitive types",
     )

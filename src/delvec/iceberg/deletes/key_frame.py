@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_, or_
+from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -15,7 +15,6 @@ from pyspark.sql import types as spark_types
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.iceberg.client.chosen_files import write_key_files
-from delvec.iceberg.deletes.equality_files import optional_structs
 from delvec.iceberg.deletes.key_columns import arrow_type
 from delvec.iceberg.deletes.key_values import from_arrow
 from delvec.iceberg.deletes.keys import Keys
@@ -27,7 +26,7 @@ from delvec.spark.failures import explained, misfit
 from delvec.spark.staging import staged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column
 
@@ -113,15 +112,26 @@ def opened_keys(
 def write_frame(frame: KeyFrame, table: LoadedTable) -> pa.Array:
     """Write keys as Parquet files by executors, sorted; return the JSON of each, as a data file.
 
-    As `encode_files` does, this omits null keys that no row can have, and writes those of fields of
-    structs as null fields and as null structs.
+    Null keys of a required column are omitted, as by `encode_files`.
+
+    Raises:
+        UnsupportedFeatureError: A key column is of type `fixed`, of which a file can hold one key.
     """
+    rows, names = frame.rows, frame.rows.columns
+    for name, column in zip(names, frame.columns, strict=True):
+        if column.type.startswith("fixed"):
+            raise UnsupportedFeatureError(
+                f"{frame.count:,} keys with column {column.name}, which is {column.type}, would"
+                " need a file each: Iceberg's readers take the last one of a file for all of them",
+                feature="many keys of type fixed",
+                hint="delete by a condition instead",
+            )
+        if column.required:
+            rows = rows.where(functions.col(name).isNotNull())
     schema = key_schema(table.metadata.schema, [each.id for each in frame.columns])
-    names = {column.id: f"k{place}" for place, column in enumerate(frame.columns)}
-    rows = _with_null_structs(frame, names).sort(*names.values())
-    return write_key_files(
-        table, schema, rows.select(*(_built(field, names, rows) for field in schema["fields"]))
-    )
+    by_id = {column.id: name for name, column in zip(names, frame.columns, strict=True)}
+    wanted = (functions.col(by_id[field["id"]]).alias(field["name"]) for field in schema["fields"])
+    return write_key_files(table, schema, rows.sort(*names).select(*wanted))
 
 
 def _cast(df: DataFrame, column: KeyColumn) -> Column:
@@ -158,11 +168,10 @@ def _refused(found: Column, is_wrong: Column, value: Column, column: KeyColumn) 
 
 
 def _found(df: DataFrame, column: KeyColumn) -> tuple[Column, spark_types.DataType]:
-    """Return a column by its name, or by the path of its structs, and its type."""
-    flat = [name for name in df.columns if name.lower() == column.name.lower()]
-    path = quote(flat[0]) if len(flat) == 1 else ".".join(map(quote, column.path))
+    """Return a column by its name, and its type."""
     try:
-        return functions.col(path), df.select(path).schema[0].dataType
+        name = quote(column.name)
+        return functions.col(name), df.select(name).schema[0].dataType
     except AnalysisException as error:
         raise InvalidArgumentError(
             f"the keys have no column {column.name}, or more than one",
@@ -211,43 +220,3 @@ def _measured(rows: DataFrame, columns: Sequence[KeyColumn]) -> tuple[int, int, 
     ).first()
     count, nulls, octets = (0, 0, 0) if found is None else found
     return count, nulls, count * width + octets
-
-
-def _with_null_structs(frame: KeyFrame, names: Mapping[int, str]) -> DataFrame:
-    """Return the rows with a flag for each struct that may be null, and all that such a key means.
-
-    See `equality_files`, which does the same with Arrow.
-    """
-    rows = frame.rows
-    if not frame.nulls:
-        return rows
-    flags: dict[int, Column] = {}
-    for level, above, members in optional_structs(frame.columns):
-        empty = reduce(and_, (functions.col(names[each.id]).isNull() for each in members))
-        within = [flags[number] for number in above if number in flags]
-        again = reduce(and_, (~flag for flag in within), empty)
-        choices = functions.when(again, functions.array(functions.lit(False), functions.lit(True)))
-        both = choices.otherwise(functions.array(functions.lit(False)))
-        rows = rows.withColumn(_flag(level.id), functions.explode(both))
-        flags[level.id] = functions.col(_flag(level.id))
-    for column in frame.columns:
-        if column.required:
-            there = functions.col(names[column.id]).isNotNull()
-            within = [flags[level.id] for level in column.structs if level.id in flags]
-            rows = rows.where(reduce(or_, within, there))
-    return rows
-
-
-def _flag(number: int) -> str:
-    return f"null_{number}"
-
-
-def _built(field: Mapping[str, Any], names: Mapping[int, str], rows: DataFrame) -> Column:
-    """Return a column of the key file, with its structs."""
-    if field["id"] in names:
-        return functions.col(names[field["id"]]).alias(field["name"])
-    inner = functions.struct(*(_built(each, names, rows) for each in field["type"]["fields"]))
-    flag = _flag(field["id"])
-    if flag in rows.columns:
-        inner = functions.when(~functions.col(flag), inner)
-    return inner.alias(field["name"])

@@ -156,33 +156,18 @@ def _array(keys: Any) -> pa.ChunkedArray | NDArray[Any] | None:  # noqa: ANN401
 
 
 def _of_table(table: pa.Table, column: KeyColumn) -> pa.ChunkedArray:
-    """Return a column by its name, or by the path of its structs."""
-    found = _child(table, column.name)
-    if found is None and column.structs:
-        found = _child(table, column.path[0])
-        for name in column.path[1:]:
-            if found is None or not pa.types.is_struct(found.type):
-                break
-            # By `flatten`, since a field of a null struct is null.
-            inner = pa.Table.from_arrays(found.flatten(), [each.name for each in found.type])
-            found = _child(inner, name)
-    if found is None or pa.types.is_struct(found.type):
-        raise InvalidArgumentError(
-            f"the keys have no column {column.name}",
-            hint=f"their columns are {', '.join(table.column_names)}",
-        )
-    return found
-
-
-def _child(table: pa.Table, name: str) -> pa.ChunkedArray | None:
     """Return a column by its exact name, else ignoring case."""
     for same in (str, str.lower):
-        places = [i for i, each in enumerate(table.column_names) if same(each) == same(name)]
+        names = [same(each) for each in table.column_names]
+        places = [place for place, name in enumerate(names) if name == same(column.name)]
         if len(places) == 1:
             return table.column(places[0])
         if places:
-            raise InvalidArgumentError(f"the keys have more than one column {name}")
-    return None
+            raise InvalidArgumentError(f"the keys have more than one column {column.name}")
+    raise InvalidArgumentError(
+        f"the keys have no column {column.name}",
+        hint=f"their columns are {', '.join(table.column_names)}",
+    )
 
 
 def _of_numpy(values: NDArray[Any], column: KeyColumn) -> pa.ChunkedArray:
