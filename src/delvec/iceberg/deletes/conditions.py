@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["iceberg_condition"]
+
+_PLACES: Final = ("_file", "_pos")  # no columns of files
 
 
 def iceberg_condition(rows: DataFrame, where: str | Column) -> Any:  # noqa: ANN401
@@ -42,6 +44,11 @@ def _converted(spark: SparkSession, condition: Any) -> Any:  # noqa: ANN401
         if len(known) > 1:
             return getattr(iceberg_view(spark).expressions.Expressions, "and")(*known)
         return known[0] if known else None
+    subqueries = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
+    if jvm.java_class(spark, subqueries).hasSubquery(condition):
+        return None  # Spark's own conversion, which Iceberg's calls first, never ends on them
+    if any(each.name() in _PLACES for each in jvm.items(condition.references())):
+        return None
     converter = jvm.java_class(
         spark, "org.apache.spark.sql.execution.datasources.SparkExpressionConverter"
     )
