@@ -4,14 +4,10 @@ import json
 import struct as packing
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from delvec.conversion.schema.iceberg_schema import target_schema
 from delvec.conversion.schema.metrics import metrics_json
-from delvec.iceberg.client.value_bytes import hexadecimal
 from tests.conversion.schema.columns import array, column, files_of, mapped, metadata_of, struct
 
 if TYPE_CHECKING:
@@ -94,25 +90,6 @@ class TestBytes:
         self, tmp_path: Path, kind: str, low: object, high: object, expected: object
     ) -> None:
         assert bounds(tmp_path, kind, low, high) == expected
-
-    @given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1)))
-    def test_decimals_are_the_shortest_that_hold_the_sign(self, numbers: list[int | None]) -> None:
-        values = pa.array([None if each is None else str(each) for each in numbers], pa.string())
-        found = hexadecimal(values.cast(pa.decimal128(38, 0))).to_pylist()
-        for number, text in zip(numbers, found, strict=True):
-            if number is None:
-                assert text is None
-                continue
-            assert int.from_bytes(bytes.fromhex(text), "big", signed=True) == number
-            magnitude = number if number >= 0 else ~number
-            assert len(text) == 2 * (magnitude.bit_length() // 8 + 1)
-
-    @given(st.lists(st.none() | st.text()), st.integers(0, 3))
-    def test_texts_are_utf_8(self, texts: list[str | None], start: int) -> None:
-        found = hexadecimal(pa.array(texts, pa.string()).slice(start)).to_pylist()
-        assert found == [
-            None if text is None else text.encode().hex().upper() for text in texts[start:]
-        ]
 
     def test_bounds_have_the_targets_type_where_it_is_wider(self, tmp_path: Path) -> None:
         """As after a RESTORE of the source to before it widened a column."""

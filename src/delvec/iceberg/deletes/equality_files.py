@@ -165,5 +165,5 @@ def _require_uuids() -> None:
         raise UnsupportedFeatureError(
             f"pyarrow {pa.__version__} does not write UUIDs as Iceberg reads them",
             feature="keys of type uuid",
-            hint="install a newer pyarrow",
+            hint="install pyarrow 21 or newer",
         )
