@@ -15,6 +15,7 @@ from delvec.errors import FormatError, ObjectNotFoundError, TruncatedError
 from delvec.iceberg.client.delete_files import EqualityDeleteFile
 from delvec.iceberg.deletes.key_vectors import (
     encode_key_vectors,
+    least_vector_bytes,
     read_key_vector,
     split_keys,
     vector_metrics,
@@ -75,6 +76,17 @@ def test_a_large_vector_comes_back(tmp_path: Path) -> None:
     data = encoded(keys)
     assert len(data) > 100_000  # the first read has the footer only
     assert read(tmp_path, stored(tmp_path, data, keys)) == sorted(keys)
+
+
+@given(
+    st.sets(st.integers(0, 2**63 - 1), min_size=1)
+    | st.builds(range, st.integers(1, 10**6))
+    | st.builds(lambda step: range(0, 10**7, step), st.integers(1000, 10**6))
+)
+def test_the_least_size_is_not_over_the_size(values: set[int] | range) -> None:
+    keys = Keys.of(values, [column()])
+    [blob] = encode_key_vectors([keys], 0).blobs
+    assert least_vector_bytes(keys) <= blob.length
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)))

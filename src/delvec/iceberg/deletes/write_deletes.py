@@ -8,9 +8,9 @@
 
 Keys are eligible if the table property `write.delete.equality-vector.enabled` is true, the table
 has format version 3, and they are non-negative values of one column that counts something. Which
-form is smaller is measured and not estimated: both are encoded. Up to 1 KiB a vector is taken even
-so: the file of a few keys is mostly its footer, which is longer in Puffin, and costs one request
-like any other; a reader is done with a vector sooner.
+form is smaller is measured: both are encoded, unless the vector cannot be the smaller one. Up to 1
+KiB a vector is taken even so: the file of a few keys is mostly its footer, which is longer in
+Puffin, and costs one request like any other; a reader is done with a vector sooner.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from delvec.iceberg.deletes.key_frame import KEY_MEMORY, KeyFrame, opened_keys, 
 from delvec.iceberg.deletes.key_vectors import (
     DELETE_FILE,
     encode_key_vectors,
+    least_vector_bytes,
     split_keys,
     vector_metrics,
     why_no_vector,
@@ -100,6 +101,7 @@ def write_deletes(
     *,
     staging: bool,
     uncommitted: UncommittedFiles,
+    companions: bool = True,
 ) -> WrittenDeletes:
     """Write the files that delete rows by key; nothing is written for no keys.
 
@@ -115,6 +117,7 @@ def write_deletes(
         staging: Whether they are for a staging branch of delvec's, where vectors need no ordinary
             file beside them.
         uncommitted: Is told of each file before it is written. Its storage is the table's.
+        companions: Whether ordinary files may have vectors beside them, in a statistics file.
 
     Raises:
         InvalidArgumentError: A key is not of the columns' types; see `opened_keys`.
@@ -128,6 +131,8 @@ def write_deletes(
             writing.add_written(opened, write_frame(opened, table))
         elif len(opened):
             reason = _why_no_vector(columns, table.metadata)
+            if not staging and not companions:
+                reason = "readers other than delvec use them"
             if reason is None:
                 _write_smaller(writing, opened, staging=staging)
             else:
@@ -168,10 +173,15 @@ def _write_smaller(writing: _Writing, keys: Keys, *, staging: bool) -> None:
         writing.add_ordinary(keys, encode_files(keys), ineligible)
         return
     ordinary = list(encode_files(split.eligible))
-    vector = encode_key_vectors([split.eligible], writing.scope.spec_id)
     parquet = sum(len(each.data) for each in ordinary)
-    if len(vector.data) > max(parquet, _SMALL):
-        reason = f"a vector would take {size(len(vector.data))}, more than their {size(parquet)}"
+    most, least = max(parquet, _SMALL), least_vector_bytes(split.eligible)
+    vector = None
+    if least <= most:
+        vector = encode_key_vectors([split.eligible], writing.scope.spec_id)
+        least = len(vector.data)
+    if vector is None or least > most:
+        word = "at least " if vector is None else ""
+        reason = f"a vector would take {word}{size(least)}, more than their {size(parquet)}"
         whole = encode_files(keys) if len(split.rest) else ordinary
         writing.add_ordinary(keys, whole, reason)
         return
