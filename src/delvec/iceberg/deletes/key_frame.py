@@ -18,7 +18,6 @@ from delvec.iceberg.client.chosen_files import write_key_files
 from delvec.iceberg.deletes.key_columns import arrow_type
 from delvec.iceberg.deletes.key_values import from_arrow
 from delvec.iceberg.deletes.keys import Keys
-from delvec.iceberg.deletes.read_schema import key_schema
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.conf import bytes_setting
@@ -128,10 +127,16 @@ def write_frame(frame: KeyFrame, table: LoadedTable) -> pa.Array:
             )
         if column.required:
             rows = rows.where(functions.col(name).isNotNull())
-    schema = key_schema(table.metadata.schema, [each.id for each in frame.columns])
-    by_id = {column.id: name for name, column in zip(names, frame.columns, strict=True)}
-    wanted = (functions.col(by_id[field["id"]]).alias(field["name"]) for field in schema["fields"])
+    schema = {"type": "struct", "schema-id": 0, "fields": [_field(each) for each in frame.columns]}
+    wanted = (
+        functions.col(name).alias(column.name)
+        for name, column in zip(names, frame.columns, strict=True)
+    )
     return write_key_files(table, schema, rows.sort(*names).select(*wanted))
+
+
+def _field(column: KeyColumn) -> dict[str, Any]:
+    return {"id": column.id, "name": column.name, "required": False, "type": column.type}
 
 
 def _cast(df: DataFrame, column: KeyColumn) -> Column:
