@@ -235,15 +235,26 @@ def _operations(
     return view.StaticTableOperations(metadata, table.handle.io(), table.handle.locationProvider())
 
 
-def _relation(spark: SparkSession, table: Any) -> Any:  # noqa: ANN401
-    """Return Spark's relation of a table that no catalog knows."""
+def _relation(spark: SparkSession, table: Any, catalog: str | None = None) -> Any:  # noqa: ANN401
+    """Return Spark's relation of a table that no catalog knows.
+
+    Args:
+        spark: The session.
+        table: Iceberg's table.
+        catalog: A catalog of Iceberg's: writes ask it for the functions that partition rows.
+    """
     made = jvm.java_class(spark, "org.apache.iceberg.spark.source.SparkTable")
-    nothing = jvm.java_class(spark, "scala.Option").empty()
+    options = jvm.java_class(spark, "scala.Option")
+    nothing = owner = options.empty()
+    if catalog is not None:
+        owner = options.apply(
+            jvm.session_of(spark).sessionState().catalogManager().catalog(catalog)
+        )
     relation = jvm.java_class(
         spark, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
     )
     refreshed = (False,) if _asks_for_refresh(spark) else ()
-    return relation.create(made(table, *refreshed), nothing, nothing)
+    return relation.create(made(table, *refreshed), owner, nothing)
 
 
 def _asks_for_refresh(spark: SparkSession) -> bool:
@@ -269,6 +280,7 @@ def _written(table: LoadedTable, operations: Any, rows: DataFrame) -> pa.Array: 
         commands = jvm.java_class(spark, "org.apache.spark.sql.catalyst.plans.logical.AppendData")
         options = jvm.java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap({})
         query: Any = rows._jdf.logicalPlan()  # noqa: SLF001
-        _rows(spark, commands.byName(_relation(spark, made), query, options))
+        relation = _relation(spark, made, table.name.catalog)
+        _rows(spark, commands.byName(relation, query, options))
         files = key_scans(spark).written(made)
     return pa.array(files.split(SEPARATOR)[:-1], pa.string())
