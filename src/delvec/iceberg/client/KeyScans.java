@@ -149,10 +149,18 @@ public class KeyScans {
     return known.intValue();
   }
 
-  /** A table that reads only some of its data files, or all others, and no equality deletes. */
-  public Table reading(TableOperations operations, String name, String paths, boolean chosen) {
+  /**
+   * A table that reads only some of its data files, or all others, and no equality deletes. Which
+   * files have equality deletes depends on the condition, so it holds for the scan, too.
+   */
+  public Table reading(
+      TableOperations operations,
+      String name,
+      String paths,
+      boolean chosen,
+      Expression condition) {
     Set wanted = new HashSet(Arrays.asList(paths.split(SEPARATOR)));
-    return new ChosenFiles(operations, name, new ByPath(wanted, chosen));
+    return new ChosenFiles(operations, name, new ByPath(wanted, chosen), condition);
   }
 
   /** A table whose data files are delete files, given as path, format, size and row count each. */
@@ -174,7 +182,7 @@ public class KeyScans {
               .build();
       tasks.add(new BaseFileScanTask(file, new DeleteFile[0], schemaJson, specJson, all));
     }
-    return new ChosenFiles(operations, name, new Given(tasks));
+    return new ChosenFiles(operations, name, new Given(tasks), null);
   }
 
   /** A table to which rows are appended without a commit; `written` has the files afterwards. */
@@ -276,15 +284,22 @@ public class KeyScans {
   private static class ChosenFiles extends BaseTable {
     private final Table whole;
     private final Choice choice;
+    private final Expression condition;
 
-    ChosenFiles(TableOperations operations, String name, Choice choice) {
+    ChosenFiles(
+        TableOperations operations, String name, Choice choice, Expression condition) {
       super(operations, name);
       this.whole = new BaseTable(operations, name);
       this.choice = choice;
+      this.condition = condition;
     }
 
     public BatchScan newBatchScan() {
-      return new ChosenScan(whole.newBatchScan(), choice).proxy();
+      BatchScan scan = whole.newBatchScan();
+      if (condition != null) {
+        scan = (BatchScan) scan.filter(condition);
+      }
+      return new ChosenScan(scan, choice).proxy();
     }
 
     public boolean allowDistributedPlanning() {

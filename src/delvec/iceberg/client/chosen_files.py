@@ -113,6 +113,7 @@ def read_data_files(
     paths: Sequence[str],
     *,
     chosen: bool,
+    condition: Any = None,  # noqa: ANN401
 ) -> DataFrame:
     """Return the rows of some data files of a snapshot, or of all others; lazy.
 
@@ -125,6 +126,8 @@ def read_data_files(
         schema: The columns, in Iceberg's JSON form.
         paths: Paths of data files, as the manifests have them.
         chosen: Whether these are read, or all others.
+        condition: An expression of Iceberg's: files that cannot match it are not read. Others are
+            read as they are, it is for the caller to apply it to rows.
     """
     spark = table.spark
     with explained(str(table.name)):
@@ -134,7 +137,8 @@ def read_data_files(
         else:
             # Spark might reuse one scan of a name and snapshot for another.
             name = f"{table.name}#{uuid4()}"
-            made = key_scans(spark).reading(operations, name, SEPARATOR.join(paths), chosen)
+            listed = SEPARATOR.join(paths)
+            made = key_scans(spark).reading(operations, name, listed, chosen, condition)
         return _rows(spark, _relation(spark, made))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["MAIN", "IcebergSnapshot", "Ref", "TableMetadata"]
+__all__ = ["MAIN", "IcebergSnapshot", "Ref", "StatisticsFile", "TableMetadata"]
 
 MAIN: Final = "main"
 _NO_PARENT: Final = -1
@@ -63,6 +63,15 @@ class Ref:
 
 
 @dataclass(frozen=True)
+class StatisticsFile:
+    """A statistics file of a snapshot; the properties of its blobs."""
+
+    path: str
+    size: int
+    blobs: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True)
 class TableMetadata:
     """The metadata of a table; takes about 1 kB of memory for each snapshot.
 
@@ -75,6 +84,7 @@ class TableMetadata:
             manifest lists and statistics. Manifests are named by the manifest lists.
         logged_since_ms: When the oldest of these metadata files was written: the metadata files of
             all later commits are among `files`.
+        statistics: The statistics files of all snapshots.
     """
 
     uuid: str
@@ -90,6 +100,7 @@ class TableMetadata:
     refs: Mapping[str, Ref]
     files: frozenset[str] = frozenset()
     logged_since_ms: int = 0
+    statistics: tuple[StatisticsFile, ...] = ()
 
     @classmethod
     def from_json(cls, metadata: str, location: str | None = None) -> TableMetadata:
@@ -126,7 +137,21 @@ class TableMetadata:
             refs,
             frozenset(_files(value)) | ({location} if location else set()),
             min((each["timestamp-ms"] for each in log), default=value.get("last-updated-ms", 0)),
+            tuple(_statistics(each) for each in value.get("statistics", [])),
         )
+
+    def statistics_of_files(self, name: str) -> dict[str, tuple[str, int]]:
+        """Return path and size of the statistics file that has a blob about a file, by that file.
+
+        Args:
+            name: The property of the blob that names the file.
+        """
+        return {
+            blob[name]: (each.path, each.size)
+            for each in self.statistics
+            for blob in each.blobs
+            if name in blob
+        }
 
     @property
     def file_names(self) -> set[str]:
@@ -156,6 +181,11 @@ def _files(value: Mapping[str, Any]) -> Iterator[str]:
     ):
         # Snapshots of format 1 may name their manifests instead of a list.
         yield from (each[name] for each in value.get(key, []) if name in each)
+
+
+def _statistics(value: Mapping[str, Any]) -> StatisticsFile:
+    blobs = tuple(each.get("properties", {}) for each in value.get("blob-metadata", []))
+    return StatisticsFile(value["statistics-path"], value["file-size-in-bytes"], blobs)
 
 
 def _snapshot(value: Mapping[str, Any]) -> IcebergSnapshot:

@@ -2,17 +2,21 @@
 
 Iceberg's planner tells to which data files equality deletes apply. All other data files are read by
 Iceberg's reader as it is. The rows of these are read by Iceberg's reader as well, which applies
-positions and vectors; their keys are compared by `key_filter`.
+positions and vectors; their keys are compared by `key_bits` or `key_filter`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
 
 from delvec.iceberg.client.chosen_files import plan_snapshot, read_data_files
 from delvec.iceberg.client.delete_files import equality_deletes, from_content_file
 from delvec.iceberg.deletes.conditions import iceberg_condition
+from delvec.iceberg.deletes.key_bits import plan_bits
 from delvec.iceberg.deletes.key_filter import ScopedDelete, without_keys
 from delvec.iceberg.deletes.read_schema import with_dropped_keys
 from delvec.identifiers import quote
@@ -22,7 +26,7 @@ from delvec.report.rendered import Rendered, Summary, document
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.chosen_files import DataFilesWithKeys
@@ -98,7 +102,7 @@ def plan_read(
     where: str | Column | None = None,
     columns: Sequence[str] | None = None,
 ) -> ReadPlan:
-    """Plan to read a snapshot; only metadata and equality delete vectors are read.
+    """Plan to read a snapshot; only metadata is read, and keys that are compared as bits.
 
     Args:
         table: The table.
@@ -124,7 +128,7 @@ def plan_read(
         found.live - len(found.deletes),
         sum(each.file.record_count for each in found.deletes),
         "keys" if has_keys else "iceberg",
-        "keys are compared by a join" if has_keys else "no equality deletes apply",
+        found.reason,
         rows,
     )
 
@@ -153,6 +157,7 @@ class _Planned:
     files: DataFilesWithKeys | None
     deletes: tuple[ScopedDelete, ...]
     live: int
+    reason: str = "no equality deletes apply"
 
 
 def _planned(
@@ -177,13 +182,20 @@ def _planned(
         return _Planned(rows, files, (), live)
     ids = {each for delete in deletes for each in delete.file.equality_ids}
     wide = with_dropped_keys(table.metadata, schema, ids, str(table.name))
+    read = partial(read_data_files, table, snapshot_id, condition=condition)
+    bits = plan_bits(table, wide, files, deletes)
     paths = files.files.column("path").to_pylist()
-    clean = read_data_files(table, snapshot_id, schema, paths, chosen=False).select(*names)
-    matched = read_data_files(table, snapshot_id, wide, paths, chosen=True)
-    both = without_keys(table, snapshot_id, wide, matched, files, deletes).select(*names)
-    if files.file_count > files.files.num_rows or condition is not None:
-        both = clean.unionAll(both)
-    return _Planned(both, files, deletes, live)
+    if isinstance(bits, str):
+        rows = read(wide, paths, chosen=True)
+        parts = [without_keys(table, snapshot_id, wide, rows, files, deletes)]
+        reason = f"keys are joined: {bits}"
+    else:
+        parts = [read(wide, each.paths, chosen=True).where(each.condition) for each in bits]
+        reason = "keys are compared as bits"
+    if files.file_count > len(paths):
+        parts.append(read(schema, paths, chosen=False))
+    live_rows = reduce(DataFrame.unionAll, [part.select(*names) for part in parts])
+    return _Planned(live_rows, files, deletes, live, reason)
 
 
 def _names(schema: Mapping[str, Any]) -> list[str]:

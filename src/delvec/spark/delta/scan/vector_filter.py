@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pyspark.sql import functions
 
 from delvec.spark import jvm
+from delvec.spark.bits import word_at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -45,7 +46,7 @@ def row_filter(spark: SparkSession, vector: str, keep: Keep = "live") -> Column:
 def _condition(spark: SparkSession, vector: Column, wanted: int) -> Column:
     index = functions.col(ROW_INDEX)
     size = functions.octet_length(vector).cast("long") * 8
-    word = _word_at(spark, vector, (functions.shiftright(index, 6) * 8).cast("int"))
+    word = word_at(spark, vector, (functions.shiftright(index, 6) * 8).cast("int"))
     bit = functions.getbit(word, index.bitwiseAND(functions.lit(_WORD_BITS - 1)).cast("int"))
     missing = functions.raise_error(functions.lit("delvec: a file came without its vector"))
     return (
@@ -53,34 +54,3 @@ def _condition(spark: SparkSession, vector: Column, wanted: int) -> Column:
         .when(index < size, bit == wanted)
         .otherwise(functions.lit(wanted == 0))
     )
-
-
-def _word_at(spark: SparkSession, octets: Column, place: Column) -> Column:
-    """Return `ByteBuffer.wrap(octets).getLong(place)` as a column.
-
-    The buffer checks bounds, and costs nothing measurable: it never leaves the generated code.
-    """
-    view = jvm.view_of(spark)
-    utils = view.org.apache.spark.sql.classic.ExpressionUtils
-    objects = view.org.apache.spark.sql.catalyst.expressions.objects
-    types = view.org.apache.spark.sql.types
-    buffer = view.java.lang.Class.forName("java.nio.ByteBuffer")
-
-    def arguments(*columns: Column) -> Any:  # noqa: ANN401
-        return jvm.to_seq(spark, [utils.expression(each._jc) for each in columns])  # noqa: SLF001
-
-    # The flags: a null argument makes the result null, the result may be null, the call is
-    # deterministic.
-    flags = (True, True, True)
-    wrapped = objects.StaticInvoke(
-        buffer,
-        types.ObjectType(buffer),
-        "wrap",
-        arguments(octets),
-        arguments(),
-        *flags,
-        view.scala.Option.empty(),
-    )
-    long = types.DataTypes.LongType
-    word = objects.Invoke(wrapped, "getLong", long, arguments(place), arguments(), *flags)
-    return type(octets)(utils.column(word))
