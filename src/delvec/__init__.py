@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.table import IcebergTable
     from delvec.spark.delta.scan.explain import explain
     from delvec.spark.session.session import configure, session
+    from delvec.statements import sql
     from delvec.vector import Bitmap
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "explain",
     "plan_conversion",
     "session",
+    "sql",
     "storage",
     "vector",
 ]
@@ -65,6 +67,7 @@ _HOMES = {
     "explain": "delvec.spark.delta.scan.explain",
     "plan_conversion": "delvec.conversion.convert",
     "session": "delvec.spark.session.session",
+    "sql": "delvec.statements",
 }
 
 

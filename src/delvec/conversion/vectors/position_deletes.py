@@ -18,7 +18,7 @@ from delvec.conversion.vectors.places import pieces, vector_places
 from delvec.conversion.vectors.reference import REQUESTS_AT_ONCE, StoredVectors
 from delvec.delta.log.file_set import DataFile
 from delvec.delta.read.load_vectors import load_vectors
-from delvec.iceberg.deletes.position_files import write_positions
+from delvec.iceberg.by_condition.position_files import write_positions
 from delvec.storage.listed_files import spark_path
 from delvec.storage.parallel import in_order
 

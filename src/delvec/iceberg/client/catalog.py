@@ -24,6 +24,7 @@ __all__ = [
     "catalog_of",
     "find_table",
     "iceberg_view",
+    "is_metadata_table",
     "load_table",
     "parsed",
     "table_name",
@@ -145,11 +146,27 @@ def catalog_of(spark: SparkSession, name: TableName) -> tuple[Any, Any]:
     return catalog, view.catalog.TableIdentifier.of(namespace, name.table)
 
 
+def is_metadata_table(spark: SparkSession, name: TableName) -> bool:
+    """Whether a name is that of a metadata table, such as `db.orders.files`, and of no other."""
+    catalog, identifier = catalog_of(spark, name)
+    with explained(str(name)):
+        try:
+            handle = catalog.loadTable(identifier)
+        except Exception as error:
+            if "NoSuchTableException" in str(error) or "NoSuchNamespaceException" in str(error):
+                return False
+            raise
+        return _is_instance(spark, handle, "org.apache.iceberg.BaseMetadataTable")
+
+
 def _is_iceberg_catalog(spark: SparkSession, catalog: str) -> bool:
     plugin = jvm.session_of(spark).sessionState().catalogManager().catalog(catalog)
+    return _is_instance(spark, plugin, "org.apache.iceberg.spark.source.HasIcebergCatalog")
+
+
+def _is_instance(spark: SparkSession, value: Any, kind: str) -> bool:  # noqa: ANN401
     loader = jvm.view_of(spark).java.lang.Thread.currentThread().getContextClassLoader()
-    kind = loader.loadClass("org.apache.iceberg.spark.source.HasIcebergCatalog")
-    return bool(kind.isInstance(plugin))
+    return bool(loader.loadClass(kind).isInstance(value))
 
 
 def _loaded(spark: SparkSession, name: TableName) -> LoadedTable:

@@ -7,6 +7,7 @@ from html import escape
 
 from delvec.iceberg.client.marks import staging_branches
 from delvec.iceberg.table.branches import TableBranches
+from delvec.iceberg.table.deletes import TableDeletes
 from delvec.iceberg.table.maintenance import TableMaintenance
 from delvec.iceberg.table.reads import TableReads
 from delvec.iceberg.table.writes import TableWrites
@@ -17,7 +18,7 @@ __all__ = ["IcebergTable"]
 
 
 @dataclass(frozen=True, repr=False)
-class IcebergTable(TableReads, TableWrites, TableBranches, TableMaintenance):
+class IcebergTable(TableReads, TableWrites, TableDeletes, TableBranches, TableMaintenance):
     """A handle on an Iceberg table; each call sees its newest metadata.
 
     t = delvec.IcebergTable.for_name(spark, "lake.db.orders")

@@ -11,19 +11,19 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError, UnsupportedFeatureError
+from delvec.iceberg.by_condition import positions
+from delvec.iceberg.by_condition.position_vectors import write_vectors
+from delvec.iceberg.by_condition.positions import delete_positions
+from delvec.iceberg.by_condition.predicates import Condition
 from delvec.iceberg.client.branch_commit import Txn
 from delvec.iceberg.client.position_deletes import find_position_deletes
-from delvec.iceberg.deletes import positions
-from delvec.iceberg.deletes.position_vectors import write_vectors
-from delvec.iceberg.deletes.positions import delete_positions
-from delvec.iceberg.deletes.predicates import Condition
 from delvec.storage.listed_files import local_path
 from tests.iceberg.deletes.tables import by_pyiceberg, by_spark, deletes_of, loaded, new_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from delvec.iceberg.deletes.position_report import PositionDeleteReport
+    from delvec.iceberg.by_condition.position_report import PositionDeleteReport
 
 pytestmark = pytest.mark.spark
 

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
+from delvec.iceberg.by_condition.position_report import PositionDeleteReport
+from delvec.iceberg.by_condition.position_vectors import earlier_positions, write_vectors
 from delvec.iceberg.client.branch_commit import commit_change, is_committed, require_branch
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.changes import RowChange
@@ -22,8 +24,6 @@ from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_files
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.position_deletes import find_position_deletes
-from delvec.iceberg.deletes.position_report import PositionDeleteReport
-from delvec.iceberg.deletes.position_vectors import earlier_positions, write_vectors
 from delvec.iceberg.deletes.reading import rows_with_places
 from delvec.report.phases import Stopwatch
 from delvec.spark.positions import NUMBER, POSITION, find_rows
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from delvec.iceberg.by_condition.predicates import Condition
     from delvec.iceberg.client.branch_commit import Txn
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.files import SnapshotFiles
     from delvec.iceberg.client.position_deletes import DataFileWithDeletes
-    from delvec.iceberg.deletes.predicates import Condition
     from delvec.storage import Storage
     from delvec.vector import Bitmap
 

@@ -166,7 +166,8 @@ def _read(table: LoadedTable, plan: Any, named: Mapping[int, KeyColumn]) -> _Key
     if kind != "Filter" or _kind(plan.child()) != "LogicalRDD":
         return NoKeys("it has a subquery or an expression that Spark does not fold")
     output = [each.exprId().id() for each in jvm.items(plan.child().output())]
-    fields = dict(zip(output, table.metadata.schema["fields"], strict=True))
+    ids = [field["id"] for field in table.metadata.schema["fields"]]
+    fields = dict(zip(output, ids, strict=True))
     return _Reading(fields, named, literal_pickler(table.spark)).of(plan.condition())
 
 
@@ -198,7 +199,7 @@ class _Reading:
 
     def __init__(
         self,
-        fields: Mapping[int, Mapping[str, Any]],
+        fields: Mapping[int, int],
         named: Mapping[int, KeyColumn],
         pickled: Callable[[Any], bytes],
     ) -> None:
@@ -243,18 +244,10 @@ class _Reading:
         return _Keys((column,), frozenset([(self._value(column, literal),)]))
 
     def _IsNull(self, node: Any) -> _Keys:  # noqa: ANN401, N802
-        child = node.child()
-        if _kind(child) != "AttributeReference":
-            # A field is null in a struct that is null, too.
-            raise _NotUnderstoodError(f"{_sql(node)} is not about a column of its own")
-        return _Keys((self._column(child),), frozenset([(None,)]))
+        return _Keys((self._column(node.child()),), frozenset([(None,)]))
 
     def _IsNotNull(self, node: Any) -> _Keys:  # noqa: ANN401, N802
-        child = node.child()
-        if _kind(child) == "AttributeReference" and self._is_parent(child):
-            # Spark adds that a struct is not null where a field of it is compared.
-            return _Keys((), frozenset([()]))
-        return _Keys((), frozenset([()]), frozenset([self._column(child)]))
+        return _Keys((), frozenset([()]), frozenset([self._column(node.child())]))
 
     def _In(self, node: Any) -> _Keys:  # noqa: ANN401, N802
         literals = list(jvm.items(node.list()))
@@ -275,9 +268,6 @@ class _Reading:
         return _Keys((column,), frozenset((each,) for each in values))
 
     def _AttributeReference(self, node: Any) -> _Keys:  # noqa: ANN401, N802
-        return self._boolean(node, value=True)
-
-    def _GetStructField(self, node: Any) -> _Keys:  # noqa: ANN401, N802
         return self._boolean(node, value=True)
 
     def _Not(self, node: Any) -> _Keys:  # noqa: ANN401, N802
@@ -341,25 +331,12 @@ class _Reading:
 
     def _column(self, node: Any) -> int:  # noqa: ANN401
         """Return the field id of a key column; a cast or another column is refused."""
-        field = self._field(node)
-        found: int = field["id"]
+        if _kind(node) != "AttributeReference":
+            raise _NotUnderstoodError(f"{_sql(node)} is not a column")
+        found = self._fields[node.exprId().id()]
         if found not in self._named:
             raise _NotUnderstoodError(f"{_sql(node)} is not part of the key")
         return found
-
-    def _field(self, node: Any) -> Mapping[str, Any]:  # noqa: ANN401
-        kind = _kind(node)
-        if kind == "AttributeReference":
-            return self._fields[node.exprId().id()]
-        if kind == "GetStructField":
-            parent = self._field(node.child())
-            found: Mapping[str, Any] = parent["type"]["fields"][node.ordinal()]
-            return found
-        raise _NotUnderstoodError(f"{_sql(node)} is not a column")
-
-    def _is_parent(self, node: Any) -> bool:  # noqa: ANN401
-        field = self._field(node)
-        return any(each in self._named for each in _nested_ids(field))
 
     def _value(self, column: int, literal: Any) -> Any:  # noqa: ANN401
         value = literal.value()
@@ -372,14 +349,6 @@ class _Reading:
         if kind == "string":
             return value if isinstance(value, str) else str(value.toString())
         return bytes(value) if kind == "binary" else value
-
-
-def _nested_ids(field: Mapping[str, Any]) -> Iterator[int]:
-    kind = field["type"]
-    if isinstance(kind, dict) and kind["type"] == "struct":
-        for each in kind["fields"]:
-            yield each["id"]
-            yield from _nested_ids(each)
 
 
 def _operands(node: Any, kind: str) -> Iterator[Any]:  # noqa: ANN401

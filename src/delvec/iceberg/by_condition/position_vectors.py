@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import located
+from delvec.iceberg.by_condition.position_files import read_positions, write_positions
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.file_json import delete_file_json
-from delvec.iceberg.deletes.position_files import read_positions, write_positions
 from delvec.storage.listed_files import local_path, open_listed_file, spark_path
 from delvec.storage.parallel import in_order
 from delvec.vector import Bitmap, blobs
