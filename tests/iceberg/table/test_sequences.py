@@ -1,0 +1,249 @@
+"""Which rows a delete applies to: those that were committed before, in its partition or in all."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import delvec
+from delvec.errors import InvalidArgumentError
+from tests.iceberg.table.mirror import ENABLED, Mirror, found, stock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "id bigint, part string, n int"
+
+
+@pytest.mark.parametrize(
+    "rest", ["PARTITIONED BY (part)", pytest.param("", marks=pytest.mark.slow)]
+)
+def test_deletes_apply_to_older_rows_alone(spark: SparkSession, rest: str) -> None:
+    mirror = Mirror.new(spark, COLUMNS, rest, properties=ENABLED)
+    mirror.delete_keys([1, 2], "id")  # of a table without rows
+    mirror.append([(1, "a", 0), (2, "b", 0), (3, "a", 0)])
+    mirror.check()
+    mirror.create_branch("own", staging=True)
+    for branch in ("main", "own"):
+        mirror.delete_keys([1, 3], "id", branch=branch)
+        mirror.append([(1, "a", 1)], branch)
+        mirror.delete_keys([3], "id", branch=branch)
+        mirror.append([(3, "b", 1)], branch)
+    mirror.check()
+    for branch in ("main", "own"):
+        # One key is replaced and one is deleted in the same commit; the row of the commit stays.
+        mirror.upsert([(1, "b", 2), (4, "a", 2)], "id", deleted=[(3, "", 0)], branch=branch)
+        mirror.upsert([(3, "a", 3)], "id", branch=branch)
+        mirror.upsert([(4, "b", 4)], "id", branch=branch)  # it changes its partition
+    mirror.check()
+    assert sorted(mirror.branches["own"]) == [(1, "b", 2), (2, "b", 0), (3, "a", 3), (4, "b", 4)]
+    plan = mirror.table.plan_read("own")
+    assert plan.skipped >= 1  # that of the empty table
+
+
+def test_one_partition(spark: SparkSession) -> None:
+    mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
+    mirror.append([(1, "a", 0), (1, "b", 0), (1, None, 0), (2, "a", 0)])
+    mirror.create_branch("own", staging=True)
+    for branch in ("main", "own"):
+        report = mirror.table.delete_keys([1, 9], "id", branch=branch, partition={"part": "a"})
+        assert report.scope == "part=a"
+        mirror.drop(lambda row: row[:2] == (1, "a"), branch)
+        mirror.check()
+        mirror.append([(1, "a", 1), (9, "b", 1)], branch)
+        mirror.table.delete_keys([1], "id", branch=branch, partition={"part": None})
+        mirror.drop(lambda row: row[:2] == (1, None), branch)
+        # A partition that has no rows, and a global delete beside those of partitions.
+        mirror.table.delete_keys([1], "id", branch=branch, partition={"part": "z"})
+        mirror.delete_keys([2], "id", branch=branch)
+        mirror.check()
+    # What is deleted in one partition comes back in it, and is deleted everywhere.
+    mirror.delete_keys([1], "id")
+    mirror.append([(1, "b", 2)])
+    mirror.check()
+    for bad in ({}, {"id": 1}, {"part": "a", "n": 1}):
+        given: Any = bad
+        with pytest.raises(InvalidArgumentError, match="expected part"):
+            mirror.table.delete_keys([1], "id", partition=given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rest", "partition", "rows"),
+    [
+        ("PARTITIONED BY (bucket(2, id))", {"id_bucket": 0}, None),
+        ("PARTITIONED BY (truncate(1, part))", {"part_trunc": "a"}, ["a", "az"]),
+    ],
+)
+def test_one_partition_of_a_transform(
+    spark: SparkSession, rest: str, partition: dict[str, object], rows: list[str] | None
+) -> None:
+    mirror = Mirror.new(spark, COLUMNS, rest)
+    mirror.append([(id_, part, 0) for id_ in range(4) for part in ("a", "az", "b")])
+    files = mirror.table.files().where("content = 'data'").toArrow().to_pylist()
+    assert {key for each in files for key, _ in each["partition"]} == set(partition)
+    if rows is None:
+        buckets = spark.sql("SELECT id, lake.system.bucket(2, id) AS b FROM range(4)").collect()
+        zero = {each["id"] for each in buckets if each["b"] == 0}
+        gone = zero & {0, 1, 2, 3}
+        mirror.table.delete_keys([0, 1, 2, 3], "id", partition=partition)
+        mirror.drop(lambda row: row[0] in gone)
+    else:
+        mirror.table.delete_keys([1], "id", partition=partition)
+        mirror.drop(lambda row: row[0] == 1 and row[1] in rows)
+    mirror.check()
+
+
+class TestBatches:
+    """Batches of changes in which a key is more than once."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def mirror(cls, spark: SparkSession) -> Mirror:
+        mirror = Mirror.new(spark, COLUMNS)
+        mirror.append([(1, "a", 0), (2, "a", 0), (None, "a", 0)])
+        return mirror
+
+    def branch(self, mirror: Mirror, name: str) -> str:
+        mirror.create_branch(name)
+        return name
+
+    def apply(
+        self,
+        mirror: Mirror,
+        changes: list[tuple[Any, ...]],
+        more: str = ", op string",
+        **options: object,
+    ) -> Any:  # noqa: ANN401
+        frame = mirror.frame(changes, more).coalesce(1)
+        given: Any = {"delete_where": "op = 'D'", **options}
+        return mirror.table.upsert(frame, "id", **given)
+
+    def test_a_key_twice_is_refused(self, mirror: Mirror) -> None:
+        before = mirror.table.history().count()
+        for changes in (
+            [(1, "a", 1, "U"), (1, "b", 2, "U")],
+            [(5, "a", 1, "U"), (5, "a", 1, "D")],
+            [(None, "a", 1, "U"), (None, "b", 2, "U")],
+        ):
+            with pytest.raises(InvalidArgumentError, match="has 2 changes of the key id="):
+                self.apply(mirror, changes)
+        assert mirror.table.history().count() == before
+        mirror.check("main")
+
+    def test_the_last_of_a_key_counts(self, mirror: Mirror) -> None:
+        branch = self.branch(mirror, "last")
+        changes = [
+            (1, "a", 1, "U"),
+            (2, "a", 1, "D"),
+            (1, "b", 2, "U"),
+            (2, "c", 3, "U"),
+            (3, "a", 1, "U"),
+            (3, "a", 1, "D"),
+            (None, "x", 1, "U"),
+            (None, "y", 2, "U"),
+        ]
+        report = self.apply(mirror, changes, duplicates="last", branch=branch)
+        assert (report.duplicates, report.keys, report.null_keys) == (4, 4, 1)
+        mirror.branches[branch] = [(1, "b", 2), (2, "c", 3), (None, "y", 2)]
+        mirror.check(branch)
+
+    def test_the_last_by_an_order_counts(self, mirror: Mirror) -> None:
+        branch = self.branch(mirror, "ordered")
+        changes = [
+            (1, "late", 1, "U", 20),
+            (1, "early", 2, "D", 10),
+            (2, "a", 1, "U", None),
+            (2, "b", 2, "D", 5),
+            (4, "only", 1, "U", None),
+        ]
+        more = ", op string, at int"
+        self.apply(mirror, changes, more, duplicates="last", order_by="at", branch=branch)
+        mirror.branches[branch] = [(1, "late", 1), (4, "only", 1), (None, "a", 0)]
+        mirror.check(branch)
+
+    def test_a_batch_of_deletes_or_of_nothing(self, mirror: Mirror) -> None:
+        branch = self.branch(mirror, "deletes")
+        report = self.apply(mirror, [(1, "", 0, "D"), (None, "", 0, "D")], branch=branch)
+        assert (report.rows_added, report.keys) == (0, 2)
+        mirror.branches[branch] = [(2, "a", 0)]
+        assert self.apply(mirror, [], branch=branch).snapshot_id is None
+        # What is neither true nor false is no delete.
+        self.apply(mirror, [(7, "a", 1, None)], branch=branch)
+        mirror.branches[branch].append((7, "a", 1))
+        mirror.check(branch)
+
+    def test_a_transaction_is_applied_once(self, mirror: Mirror) -> None:
+        branch = self.branch(mirror, "txn")
+        for version, again in ((1, False), (1, True), (3, False), (2, True), (3, True)):
+            report = self.apply(
+                mirror,
+                [(100 + version, "a", version, "U"), (1, "v", version, "U")],
+                branch=branch,
+                txn_app_id="stream",
+                txn_version=version,
+            )
+            assert report.replayed is again, version
+        # Another application, and another branch, count for themselves.
+        for options in (
+            {"txn_app_id": "other", "branch": branch},
+            {"txn_app_id": "stream", "branch": "txn2"},
+        ):
+            report = self.apply(mirror, [(200, "a", 1, "U")], txn_version=1, **options)
+            assert not report.replayed
+        mirror.branches["txn2"] = [*mirror.branches["main"], (200, "a", 1)]
+        mirror.branches[branch] = [
+            (2, "a", 0),
+            (None, "a", 0),
+            (101, "a", 1),
+            (103, "a", 3),
+            (1, "v", 3),
+            (200, "a", 1),
+        ]
+        mirror.check(branch, "txn2")
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(6, marks=pytest.mark.slow)])
+def test_threads_that_write_at_once_lose_nothing(spark: SparkSession, count: int) -> None:
+    mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
+    mirror.append([(number, "a", 0) for number in range(40)])
+    name, rounds = mirror.table.name, 3
+
+    def work(writer: int) -> None:
+        table = delvec.IcebergTable.for_name(spark, name)
+        for turn in range(1, rounds + 1):
+            mine = [(writer, str(turn % 2), turn), (100 * (writer + 1) + turn, "new", turn)]
+            table.upsert(mirror.frame(mine), "id", txn_app_id=f"w{writer}", txn_version=turn)
+            table.delete_keys([10 + writer * 3 + turn - 1], "id")
+
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(work, range(count)))
+    writers = range(count)
+    gone = {10 + writer * 3 + turn for writer in writers for turn in range(rounds)} | set(writers)
+    mirror.drop(lambda row: row[0] in gone)
+    for writer in writers:
+        mirror.branches["main"].append((writer, str(rounds % 2), rounds))
+        turns = range(1, rounds + 1)
+        mirror.branches["main"].extend((100 * (writer + 1) + turn, "new", turn) for turn in turns)
+    mirror.check()
+    assert mirror.table.history().count() == 1 + 2 * rounds * count
+
+
+def test_one_transaction_of_two_threads_is_applied_once(spark: SparkSession) -> None:
+    mirror = Mirror.new(spark, COLUMNS)
+    mirror.append([(1, "a", 0)])
+
+    def work(_: int) -> bool:
+        table = delvec.IcebergTable.for_name(spark, mirror.table.name)
+        frame = mirror.frame([(1, "b", 1), (2, "b", 1)])
+        return table.append(frame, txn_app_id="once", txn_version=7).replayed
+
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(threads.map(work, range(2))) == [False, True]
+    mirror.branches["main"] += [(1, "b", 1), (2, "b", 1)]
+    mirror.check()
+    assert found(stock(mirror.table)).total() == 3
