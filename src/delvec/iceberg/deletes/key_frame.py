@@ -38,6 +38,7 @@ KEY_MEMORY: Final = "spark.delvec.iceberg.keyMemory"
 """The memory up to which the driver collects the keys of a DataFrame."""
 
 _DEFAULT: Final = "256m"
+_FILE_SIZE: Final = 128 << 20  # of Arrow columns; a fraction of it as Parquet
 _TYPES: Final[dict[str, spark_types.DataType]] = {
     "boolean": spark_types.BooleanType(),
     "int": spark_types.IntegerType(),
@@ -61,12 +62,14 @@ class KeyFrame:
         rows: A column `k0`, `k1`, ... for each.
         count: The number of keys.
         nulls: How many of them have a null in some column.
+        size: Their bytes as Arrow columns.
     """
 
     columns: tuple[KeyColumn, ...]
     rows: DataFrame
     count: int
     nulls: int
+    size: int
 
     def __len__(self) -> int:
         return self.count
@@ -101,7 +104,7 @@ def opened_keys(
         with staged(wanted.distinct()) as rows:
             count, nulls, size = _measured(rows, columns)
             if size > limit:
-                yield KeyFrame(columns, rows, count, nulls)
+                yield KeyFrame(columns, rows, count, nulls, size)
                 return
             collected = rows.toArrow()
         arrays = [from_arrow(collected.column(place), each) for place, each in enumerate(columns)]
@@ -132,7 +135,9 @@ def write_frame(frame: KeyFrame, table: LoadedTable) -> pa.Array:
         functions.col(name).alias(column.name)
         for name, column in zip(names, frame.columns, strict=True)
     )
-    return write_key_files(table, schema, rows.sort(*names).select(*wanted))
+    # Not as many files as there are cores: each is opened by all readers.
+    ranges = rows.repartitionByRange(-(-frame.size // _FILE_SIZE), *names)
+    return write_key_files(table, schema, ranges.sortWithinPartitions(*names).select(*wanted))
 
 
 def _field(column: KeyColumn) -> dict[str, Any]:

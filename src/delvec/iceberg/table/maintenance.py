@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delvec.calls import explained_calls
-from delvec.iceberg.maintain import procedures
+from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.maintain import consolidate, procedures
 from delvec.iceberg.table.handle import TableHandle
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from delvec.iceberg.maintain.consolidate_report import ConsolidateReport
     from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
 
 __all__ = ["TableMaintenance"]
@@ -21,6 +23,31 @@ __all__ = ["TableMaintenance"]
 @dataclass(frozen=True)
 class TableMaintenance(TableHandle):
     """The maintenance commands of a table."""
+
+    def consolidate_deletes(
+        self, branch: str = MAIN, *, dry_run: bool = False
+    ) -> ConsolidateReport:
+        """Merge the many small equality deletes of a branch into few; no row changes.
+
+            print(t.consolidate_deletes(dry_run=True))
+
+        Deletes of the same key columns and the same scope are merged, unless rows were written in
+        between, which the earlier ones do not delete. Deletes that apply to no data file any more
+        are removed. Equality delete vectors on a branch that is not a staging branch, which stock
+        engines cannot read, become ordinary files.
+
+        No data file is read. One commit, or none if there is nothing to do; it is planned anew if
+        somebody else commits meanwhile.
+
+        Args:
+            branch: The branch.
+            dry_run: Whether to report only, and write nothing.
+
+        Raises:
+            InvalidArgumentError: There is no such branch.
+            ConflictError: Others committed to the table at the same time, again and again.
+        """
+        return consolidate.consolidate_deletes(self._load(), branch, dry_run=dry_run)
 
     def expire_snapshots(
         self,

@@ -1,0 +1,275 @@
+"""Merging the many small equality deletes of a branch into few, in one commit.
+
+No row changes, and nothing but delete files is read: see `delete_groups` for what may be merged.
+The commit is made on the very metadata that the plan was made on. If somebody else has committed
+meanwhile a new plan is made; files that were written for the old one are used again where they fit.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from delvec.errors import ConflictError, PlanError
+from delvec.iceberg.client.branch_commit import commit_rewrite, require_branch
+from delvec.iceberg.client.catalog import load_table
+from delvec.iceberg.client.delete_files import equality_deletes
+from delvec.iceberg.client.marks import is_staging
+from delvec.iceberg.client.named_snapshots import branch_head
+from delvec.iceberg.deletes.read_schema import key_paths
+from delvec.iceberg.deletes.write_deletes import Scope, write_deletes
+from delvec.iceberg.maintain.consolidate_report import ConsolidateReport, UnmergedDeletes
+from delvec.iceberg.maintain.data_sequences import data_sequences, is_global
+from delvec.iceberg.maintain.delete_groups import DeletePlan, plan_deletes
+from delvec.iceberg.maintain.group_keys import group_columns, group_keys, why_unwritable
+from delvec.report.phases import Stopwatch
+from delvec.spark.interrupts import interruptible
+from delvec.spark.progress import described
+from delvec.spark.storage import open_storage
+from delvec.storage.listed_files import local_path
+from delvec.storage.uncommitted import UncommittedFiles
+
+if TYPE_CHECKING:
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.client.delete_files import EqualityDeleteFile
+    from delvec.iceberg.client.metadata import TableMetadata
+    from delvec.iceberg.deletes.write_deletes import WrittenDeletes
+    from delvec.iceberg.maintain.delete_groups import DeleteGroup, Kind
+
+__all__ = ["consolidate_deletes", "scope_name"]
+
+_ATTEMPTS: Final = 5
+
+
+def consolidate_deletes(
+    table: LoadedTable, branch: str, *, dry_run: bool = False
+) -> ConsolidateReport:
+    """Merge equality deletes of a branch, and remove those that apply to nothing.
+
+    Files of more than 32 MiB or 10 million keys stay as they are. Merged deletes are ordinary files
+    or, on a staging branch, vectors, by the choice of `write_deletes`; ordinary files get no
+    vectors beside them. A vector on another branch becomes an ordinary file, which stock readers
+    can read. The driver holds up to 2 million keys at once, and all keys of a larger group if
+    `spark.delvec.iceberg.keyMemory` allows.
+
+    Args:
+        table: The table.
+        branch: The branch.
+        dry_run: Whether to plan only: delete files are not read.
+
+    Raises:
+        InvalidArgumentError: There is no such branch.
+        ConflictError: Others committed to the table at the same time, again and again.
+        CommitStateUnknownError: The commit may have happened or not.
+    """
+    watch = Stopwatch()
+    uuid = table.metadata.uuid
+    with interruptible(table.spark), ExitStack() as held:
+        files = _Written(held)
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                table = load_table(table.spark, table.name)
+                _require_same(table, uuid)
+            with watch.phase("plan", described(table.spark, f"equality deletes of {table.name}")):
+                planned = _planned(table, branch)
+            if dry_run or planned.plan.is_empty:
+                return replace(_expected(planned, dry_run=dry_run), phases=watch.seconds)
+            with watch.phase("merge", described(table.spark, f"deleted keys of {table.name}")):
+                plan = files.write(planned)
+            if plan.is_empty:
+                return replace(
+                    _expected(replace(planned, plan=plan)), phases=watch.seconds, conflicts=attempt
+                )
+            try:
+                with watch.phase("commit"):
+                    snapshot_id = _commit(planned, plan, files)
+            except ConflictError:
+                continue
+            report = _report(replace(planned, plan=plan), files, snapshot_id)
+            return replace(report, conflicts=attempt, phases=watch.seconds)
+    raise ConflictError(
+        f"others committed to {table.name} while its equality deletes were merged, {_ATTEMPTS}"
+        " times in a row",
+        hint="run it again, or while less is written to the table",
+    )
+
+
+def scope_name(metadata: TableMetadata, spec_id: int, partition_json: str) -> str:
+    """Return the partition of an equality delete as text; `global` for all."""
+    if is_global(metadata, spec_id):
+        return "global"
+    names = [field["name"] for field in metadata.specs[spec_id]["fields"]]
+    values = json.loads(partition_json)
+    return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=False))
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """The equality deletes of a branch, and what is to be done with them."""
+
+    table: LoadedTable
+    branch: str
+    staging: bool
+    snapshot_id: int
+    deletes: tuple[EqualityDeleteFile, ...]
+    plan: DeletePlan
+
+
+def _planned(table: LoadedTable, branch: str) -> _Planned:
+    name = str(table.name)
+    require_branch(table.metadata, branch, name)
+    head = branch_head(table.metadata, name, branch)
+    staging = is_staging(table.metadata, branch)
+    deletes = () if head is None else equality_deletes(table, head.id)
+    if head is None or not deletes:
+        return _Planned(table, branch, staging, 0, (), DeletePlan())
+    sequences = data_sequences(table, head.id, deletes)
+    reasons = {ids: why_unwritable(table, ids) for ids in {_ids(each) for each in deletes}}
+    unwritable = {ids: reason for ids, reason in reasons.items() if reason is not None}
+    plan = plan_deletes(deletes, sequences, staging=staging, unwritable=unwritable)
+    return _Planned(table, branch, staging, head.id, deletes, plan)
+
+
+def _ids(delete: EqualityDeleteFile) -> tuple[int, ...]:
+    return tuple(sorted(delete.equality_ids))
+
+
+class _Written:
+    """Merged deletes that are written, by the group that they replace."""
+
+    def __init__(self, held: ExitStack) -> None:
+        self._held = held
+        self._by_group: dict[tuple[object, ...], tuple[UncommittedFiles, WrittenDeletes]] = {}
+
+    def write(self, planned: _Planned) -> DeletePlan:
+        """Write what is not written yet; return the plan without groups that stay as many files."""
+        table, plan = planned.table, planned.plan
+        missing = [each for each in plan.groups if self._key(planned, each) not in self._by_group]
+        for group, keys in group_keys(table, planned.snapshot_id, missing):
+            storage = open_storage(table.spark, local_path(table.metadata.location))
+            uncommitted = self._held.enter_context(UncommittedFiles(storage))
+            written = write_deletes(
+                keys,
+                group_columns(table, group.kind.ids),
+                table,
+                Scope(group.kind.spec_id, group.kind.partition_json),
+                staging=planned.staging,
+                uncommitted=uncommitted,
+                companions=False,
+            )
+            self._by_group[self._key(planned, group)] = uncommitted, written
+        kept = [
+            group
+            for group in plan.groups
+            if len(self.of(planned, group).delete_files) < len(group.files)
+            or (group.has_vectors and not planned.staging)
+        ]
+        return replace(plan, groups=tuple(kept))
+
+    def of(self, planned: _Planned, group: DeleteGroup) -> WrittenDeletes:
+        """Return what replaces a group."""
+        return self._by_group[self._key(planned, group)][1]
+
+    def keep(self, planned: _Planned, plan: DeletePlan) -> None:
+        """Keep the files of a plan, which is about to be committed."""
+        for group in plan.groups:
+            self._by_group[self._key(planned, group)][0].keep()
+
+    def discard(self) -> None:
+        """Remove all files at the end, unless they are committed after all."""
+        for uncommitted, _ in self._by_group.values():
+            uncommitted.discard()
+
+    def _key(self, planned: _Planned, group: DeleteGroup) -> tuple[object, ...]:
+        # Types and names of columns may have changed between two plans.
+        columns = group_columns(planned.table, group.kind.ids)
+        paths = sorted(each.path for each in group.files)
+        return (planned.staging, group.kind, columns, *paths)
+
+
+def _commit(planned: _Planned, plan: DeletePlan, files: _Written) -> int | None:
+    added = [
+        (entry, group.sequence_number)
+        for group in plan.groups
+        for entry in files.of(planned, group).delete_files.to_pylist()
+    ]
+    removed = [each.path for each in plan.removed]
+    summary = {
+        "delvec.operation": "consolidate-deletes",
+        "delvec.merged-equality-deletes": str(len(removed) - len(plan.dangling)),
+        "delvec.dangling-equality-deletes": str(len(plan.dangling)),
+    }
+    files.keep(planned, plan)
+    try:
+        done = commit_rewrite(planned.table, planned.branch, added, removed, summary)
+    except (ConflictError, PlanError):
+        files.discard()
+        raise
+    return done.snapshot_id
+
+
+def _require_same(table: LoadedTable, uuid: str) -> None:
+    if table.metadata.uuid != uuid:
+        raise ConflictError(
+            f"{table.name} was dropped and made anew by somebody else", retryable=False
+        )
+
+
+def _expected(planned: _Planned, *, dry_run: bool = False) -> ConsolidateReport:
+    """Return the report of a plan that is not carried out, as far as it can be told."""
+    plan, deletes = planned.plan, planned.deletes
+    gone = {each.path for each in plan.removed}
+    left = [each for each in deletes if each.path not in gone]
+    vectors = sum(each.is_vector for each in deletes)
+    merged = [each for group in plan.groups for each in group.files]
+    new = [planned.staging and group.has_vectors for group in plan.groups]
+    return ConsolidateReport(
+        str(planned.table.name),
+        planned.branch,
+        dry_run=dry_run,
+        files_before=len(deletes) - vectors,
+        files_after=sum(not each.is_vector for each in left) + len(new) - sum(new),
+        vectors_before=vectors,
+        vectors_after=sum(each.is_vector for each in left) + sum(new),
+        keys_before=sum(each.record_count for each in deletes),
+        keys_after=None if merged else sum(each.record_count for each in left),
+        bytes_before=sum(each.size for each in deletes),
+        bytes_after=None if merged else sum(each.size for each in left),
+        merged=len(merged),
+        repaired=0 if planned.staging else sum(each.is_vector for each in merged),
+        dangling=len(plan.dangling),
+        unmerged=tuple(
+            UnmergedDeletes(
+                _names(planned.table.metadata, each.kind),
+                scope_name(planned.table.metadata, each.kind.spec_id, each.kind.partition_json),
+                each.deletes,
+                each.reason,
+            )
+            for each in plan.apart
+        ),
+    )
+
+
+def _report(planned: _Planned, files: _Written, snapshot_id: int | None) -> ConsolidateReport:
+    written = [files.of(planned, group) for group in planned.plan.groups]
+    gone = {each.path for each in planned.plan.removed}
+    left = [each for each in planned.deletes if each.path not in gone]
+    entries = [json.loads(entry) for each in written for entry in each.delete_files.to_pylist()]
+    return replace(
+        _expected(planned),
+        snapshot_id=snapshot_id,
+        files_after=sum(not each.is_vector for each in left) + sum(each.files for each in written),
+        vectors_after=sum(each.is_vector for each in left) + sum(each.vectors for each in written),
+        keys_after=sum(each.record_count for each in left) + sum(each.keys for each in written),
+        bytes_after=sum(each.size for each in left)
+        + sum(each["file-size-in-bytes"] for each in entries),
+        forms=tuple(form for each in written for form in each.forms),
+    )
+
+
+def _names(metadata: TableMetadata, kind: Kind) -> tuple[str, ...]:
+    """Return the names of key columns; of a dropped one that of its field id."""
+    paths = key_paths(metadata.schema)
+    return tuple(".".join(paths.get(each, (f"field {each}",))) for each in kind.ids)
