@@ -7,10 +7,14 @@ for the commit, and the snapshot, its statistics and table properties appear tog
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, replace
 from random import uniform
 from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from delvec.errors import ConflictError, InvalidArgumentError
 from delvec.iceberg.client.catalog import iceberg_view, load_table
@@ -47,6 +51,7 @@ __all__ = [
     "with_unpartitioned_spec",
 ]
 
+_LOG: Final = logging.getLogger("delvec")
 _ATTEMPTS: Final = 20
 _LONGEST_WAIT: Final = 2.0  # seconds
 _NO_SOURCE: Final = -1  # snapshot and sequence number of a blob that holds for any
@@ -276,12 +281,24 @@ def _committed(
             newest = load_table(spark, name)
             if snapshot_id is None or snapshot_id not in newest.metadata.snapshots:
                 raise
-        spark.catalog.refreshTable(str(name))
+        _forget(spark, str(name))
         return Committed(load_table(spark, name), snapshot_id)
     raise ConflictError(
         f"others committed to {name} at the same time, {attempts} times in a row",
         hint="run it again",
     )
+
+
+def _forget(spark: SparkSession, table: str) -> None:
+    """Let Spark's own reads see the commit.
+
+    Spark cannot load a table with columns of types that it does not know, such as `time`: it has
+    nothing to forget of it then, and the commit is done.
+    """
+    try:
+        spark.catalog.refreshTable(table)
+    except (Py4JError, PySparkException) as error:
+        _LOG.debug("Spark cannot load %s: %s", table, error)
 
 
 def _reloaded(table: LoadedTable, attempt: int) -> LoadedTable:

@@ -325,6 +325,8 @@ class _Writing:
             )
         else:
             form += f": a Parquet file of them takes {size(parquet)}"
+            if length > parquet:
+                form += f", and up to {size(_SMALL)} a vector is taken all the same"
         self._forms.append(form)
         _LOG.info("EDV file: %s (%s vs %s as Parquet)", path, size(length), size(parquet))
 
