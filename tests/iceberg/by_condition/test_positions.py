@@ -155,7 +155,12 @@ def test_vectors_of_others_are_united(spark: SparkSession) -> None:
 def test_position_deletes_of_a_table_upgraded_to_format_3(
     spark: SparkSession, granularity: str
 ) -> None:
-    properties = {"write.delete.granularity": granularity}
+    properties = {
+        "write.delete.granularity": granularity,
+        # One task for all files, so that one file of position deletes may be about both.
+        "write.delete.distribution-mode": "none",
+        "read.split.adaptive-size.enabled": "false",
+    }
     name = new_table(spark, version=2, properties=properties)
     numbered(spark, name, 0, 50)
     numbered(spark, name, 50, 100)
@@ -172,6 +177,7 @@ def test_position_deletes_of_a_table_upgraded_to_format_3(
     check(spark, name, left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["avro", "orc"])
 def test_position_deletes_of_other_formats(spark: SparkSession, kind: str) -> None:
     name = new_table(spark, version=2, properties={"write.delete.format.default": kind})
