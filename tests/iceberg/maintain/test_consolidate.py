@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec.errors import ConflictError, InvalidArgumentError
+from delvec.iceberg.client import branch_commit
 from delvec.iceberg.maintain import consolidate, group_keys
 from delvec.storage.listed_files import local_path
 from tests.iceberg.maintain.tables import (
@@ -120,11 +121,10 @@ def test_composite_and_null_keys_of_changed_columns(spark: SparkSession) -> None
         f"({each}, 'b{each}', {each}.5, DATE'2024-01-0{each}')" for each in range(1, 7)
     )
     insert(table, f"{values}, (null, 'n', null, null), (7, null, 7.5, null)")
-    for key in ((1, "b1"), (None, "n"), (2, "none")):
-        table.delete_keys([key], columns=["a", "b"])
-    for key in ((7, None), ("b3", 3), ("b4", 4)):
-        columns = ["a", "b"] if key[0] == 7 else ["b", "a"]
-        table.delete_keys([key], columns=columns)
+    for pair in ((1, "b1"), (None, "n"), (2, "none"), (7, None)):
+        table.delete_keys([pair], columns=["a", "b"])
+    for other in (("b3", 3), ("b4", 4)):
+        table.delete_keys([other], columns=["b", "a"])
     for number in ("5.5", "9.5"):
         table.delete_keys(spark.sql(f"SELECT CAST({number} AS DECIMAL(9, 2)) AS c"), "c")
     for day in ("2024-01-06", "2024-01-02"):
@@ -199,7 +199,7 @@ def concurrently(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[], object], times: int = 1
 ) -> list[int]:
     """Let somebody else commit between the plan and the commit, so many times."""
-    commit = consolidate.commit_rewrite
+    commit = branch_commit.commit_rewrite
     calls: list[int] = []
 
     def raced(*args: Any) -> Any:  # noqa: ANN401

@@ -103,7 +103,7 @@ def test_vectors_stay_vectors_on_staging_branches_only() -> None:
 
 def test_columns_that_cannot_be_written_are_left_alone() -> None:
     files = [delete(2), delete(3), delete(4, ids=(5,))]
-    reasons = {(1,): "why", (5,): "why"}
+    reasons: dict[tuple[int, ...], str] = {(1,): "why", (5,): "why"}
     plan = plan_deletes(files, DataSequences((1,)), staging=False, unwritable=reasons)
     assert plan.is_empty
     assert [(each.deletes, each.reason) for each in plan.apart] == [(2, "why")]

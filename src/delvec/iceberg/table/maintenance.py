@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from delvec.calls import explained_calls
 from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.maintain import consolidate, procedures
+from delvec.iceberg.maintain import check, consolidate, procedures
 from delvec.iceberg.table.handle import TableHandle
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from delvec.iceberg.maintain.check_report import CheckReport
     from delvec.iceberg.maintain.consolidate_report import ConsolidateReport
     from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
 
@@ -23,6 +24,32 @@ __all__ = ["TableMaintenance"]
 @dataclass(frozen=True)
 class TableMaintenance(TableHandle):
     """The maintenance commands of a table."""
+
+    def check(self, branch: str | None = None, snapshot_id: int | None = None) -> CheckReport:
+        """Look for the files of a snapshot, read its deletes, and compare them with the manifests.
+
+            report = t.check()
+            assert report.ok, report
+
+        Errors are what makes rows wrong or unreadable: files that are gone or of another size,
+        equality-delete files without field ids or with wrong bounds, damaged vectors, equality
+        delete vectors where stock engines read. Warnings and notes do not count for `ok`.
+
+        It takes one HEAD request for each data file and each delete file, and reads all equality
+        deletes and deletion vectors. Data files are not opened. Memory is bounded, but for 1 kB of
+        each equality delete.
+
+        Args:
+            branch: The branch; `main` by default.
+            snapshot_id: Instead: a snapshot by its id.
+
+        Raises:
+            InvalidArgumentError: There is no such branch or snapshot.
+        """
+        table = self._load()
+        snapshot = self._snapshot(table, branch, snapshot_id)
+        named = branch if snapshot_id is not None else branch or MAIN
+        return check.check(table, None if snapshot is None else snapshot.id, named)
 
     def consolidate_deletes(
         self, branch: str = MAIN, *, dry_run: bool = False
