@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from benchmarks import conversion, core, delta, writes  # noqa: F401  (they register their benchmarks)
+from benchmarks import (  # noqa: F401  (they register their benchmarks)
+    conversion,
+    core,
+    delta,
+    iceberg,
+    writes,
+)
 from benchmarks.runner import REGISTRY, machine, report, run
 
 
