@@ -15,6 +15,7 @@ from delvec.iceberg.client.catalog import (
     catalog_of,
     find_table,
     iceberg_view,
+    is_metadata_table,
     load_table,
     table_name,
 )
@@ -74,6 +75,11 @@ class TableHandle:
         if jvm.is_classic(spark):
             jvm.require_running(spark, f"opening {identifier}")
         name = table_name(spark, identifier)
+        if is_metadata_table(spark, name):
+            whole = TableName(name.catalog, name.namespace[:-1], name.namespace[-1])
+            raise InvalidArgumentError(
+                f"{identifier} names a metadata table", hint=f"open {whole} instead"
+            )
         if find_table(spark, name) is None:
             raise TableNotFoundError(
                 f"there is no table {name}", table=str(name), hint=_hint(spark, name)
