@@ -1,0 +1,40 @@
+"""The steps of the demonstration on Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from delvec.cli.demo.keys import show_key_deletes
+from delvec.cli.output import TextOutput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.spark
+def test_deletes_by_key_are_told_in_80_columns_and_as_json(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result: dict[str, Any] = {}
+    show_key_deletes(TextOutput(), spark, result)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    for text in (
+        "10,000 keys in an Equality Delete Vector",
+        "15 rows added",
+        "keys are compared",
+        "by stock Iceberg",
+    ):
+        assert text in " ".join(shown.split())
+    found = json.loads(json.dumps(result))["keys"]
+    deleted, upserted, staged = found["reports"]
+    assert [deleted["keys"], upserted["keys"], staged["keys"]] == [10_000, 20, 50_000]
+    for report in (deleted, upserted):
+        assert (report["delete_files"], report["key_vectors"]) == (1, 1)
+    assert (staged["delete_files"], staged["key_vectors"]) == (0, 1)
+    assert (found["plan"]["vectors"], found["plan"]["reader"]) == (1, "keys")
+    assert found["rows"] == {"main": 90_005, "stock": 90_005, "same": "yes", "changes": 50_005}
