@@ -22,6 +22,8 @@ from delvec.conversion.report import ConversionReport
 from delvec.delta.table import TableDetail
 from delvec.delta.table.merge import MergeBuilder
 from delvec.delta.write.report import WriteReport
+from delvec.iceberg.maintain.check_report import CheckReport
+from delvec.iceberg.maintain.consolidate_report import ConsolidateReport
 from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
 from delvec.iceberg.table import IcebergDetail
 from delvec.spark.delta.scan.explain import ReadReport
@@ -97,7 +99,9 @@ def public_api() -> str:
     for result in (
         ConversionPlan,
         ConversionReport,
+        CheckReport,
         CleanReport,
+        ConsolidateReport,
         ExpireReport,
         IcebergDetail,
         MergeBuilder,

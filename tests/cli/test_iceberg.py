@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,10 +17,9 @@ from delvec.cli import main
 from delvec.cli.exits import ExitCode
 from delvec.cli.key_values import partition_values, typed_keys
 from delvec.errors import InvalidArgumentError
+from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -180,3 +180,24 @@ def test_rows_are_written_in_place_of_older_ones(
     assert done.exit_code == 0, done.output
     spark.catalog.refreshTable(name)
     assert spark.sql(f"SELECT part FROM {name} WHERE id = 1").collect()[0][0] == "c"
+
+
+@pytest.mark.spark
+def test_deletes_are_merged_and_checked(spark: SparkSession, name: str) -> None:
+    table = delvec.IcebergTable.for_name(spark, name)
+    for key in (1, 2):
+        table.delete_keys([key], "id")
+    planned = json.loads(run("consolidate", name, "--dry-run", "--json").output)
+    assert (planned["files_before"], planned["files_after"]) == (2, 1)
+    done = run("consolidate", name)
+    assert done.exit_code == 0, done.output
+    assert "equality-delete files  2 -> 1" in done.output
+    assert ids(spark, name) == [0, 3, 4, 5, 6, 7, 8, 9]
+    sound = run("check", name, "--branch", "main")
+    assert sound.exit_code == 0, sound.output
+    assert "nothing is wrong" in sound.output
+    [[path]] = spark.sql(f"SELECT file_path FROM {name}.files WHERE content = 2").collect()
+    Path(local_path(path)).unlink()
+    damaged = run("check", name, "--json")
+    assert damaged.exit_code == ExitCode.DAMAGED
+    assert [each["kind"] for each in json.loads(damaged.output)["findings"]] == ["missing-file"]

@@ -25,7 +25,9 @@ __all__ = ["command", "main"]
 _COMMANDS: Final = {
     "append": "Add rows to a table.",
     "changes": "Show the rows that changed between two versions of a table.",
+    "check": "Compare the files and deletes of an Iceberg table with its manifests.",
     "clean-target": "Expire snapshots of a converted table, and delete files it alone had.",
+    "consolidate": "Merge the small equality deletes of an Iceberg table into few.",
     "convert": "Bring an Iceberg table to what a Delta table holds.",
     "create": "Make an empty table.",
     "delete": "Delete rows of a table.",
