@@ -1,0 +1,202 @@
+"""Random changes of an Iceberg table, by delvec and by stock Iceberg, against plain Python."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.iceberg.table.mirror import ENABLED, Mirror
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "id bigint, part string, n int"
+LAYOUTS = ("", "PARTITIONED BY (part)", "PARTITIONED BY (bucket(2, id))")
+SLOW_EXAMPLES = min(40, int(os.environ.get("DELVEC_SLOW_EXAMPLES") or 40))
+
+Step = tuple[Any, ...]
+
+ids = st.one_of(st.integers(0, 9), st.integers(-2, 9), st.none())
+rows = st.tuples(ids, st.sampled_from(["a", "b", None]), st.integers(0, 3))
+by_id = {"unique_by": lambda row: row[0], "min_size": 1, "max_size": 4}
+branches = st.sampled_from(["main", "main", "audit", "own"])
+steps: st.SearchStrategy[Step] = st.one_of(
+    st.tuples(st.just("append"), branches, st.lists(rows, min_size=1, max_size=5)),
+    st.tuples(st.just("upsert"), branches, st.lists(rows, **by_id), st.integers(0, 4)),
+    st.tuples(st.just("delete_keys"), branches, st.lists(ids, min_size=1, max_size=4)),
+    st.tuples(
+        st.just("delete_pairs"),
+        branches,
+        st.lists(st.tuples(st.sampled_from(["a", "b", None]), ids), min_size=1, max_size=3),
+    ),
+    st.tuples(
+        st.just("sql_delete"),
+        st.sampled_from(["main", "audit"]),
+        st.sampled_from(["merge-on-read", "copy-on-write"]),
+        st.integers(0, 9),
+    ),
+    st.tuples(st.just("delete_where"), branches, st.integers(0, 3)),
+    st.tuples(st.just("consolidate_deletes"), branches),
+    st.tuples(st.just("rewrite_data_files"), st.booleans()),
+    st.tuples(st.just("rollback"), branches, st.integers(0, 3)),
+    st.tuples(st.just("create_branch"), st.sampled_from(["audit", "own"])),
+    st.tuples(st.just("drop_branch"), st.sampled_from(["audit", "own"])),
+    st.tuples(st.just("fast_forward")),
+    st.tuples(st.just("expire_snapshots")),
+)
+
+
+class Machine:
+    """A table, its model, and the rows of each snapshot, for rollbacks."""
+
+    def __init__(self, spark: SparkSession, layout: str, version: int) -> None:
+        self.mirror = Mirror.new(spark, COLUMNS, layout, version, ENABLED)
+        self.spark, self.table = spark, self.mirror.table
+        self.snapshots: dict[int, list[tuple[Any, ...]]] = {}
+        self.mirror.append([(number, "ab"[number % 2], 0) for number in range(6)])
+        self.remember()
+
+    def remember(self) -> None:
+        for name, ref in self.table._load().metadata.refs.items():
+            self.snapshots.setdefault(ref.snapshot_id, list(self.mirror.branches[name]))
+
+    def run(self, step: Step) -> None:
+        name, *arguments = step
+        act: Callable[..., None] = getattr(self, name)
+        if arguments and arguments[0] in ("main", "audit", "own") and "branch" not in name:
+            branch, *arguments = arguments
+            if branch not in self.mirror.branches:
+                branch = "main"
+            act(branch, *arguments)
+        else:
+            act(*arguments)
+        self.remember()
+        self.mirror.check()
+
+    def append(self, branch: str, new: list[tuple[Any, ...]]) -> None:
+        self.mirror.append(new, branch)
+
+    def upsert(self, branch: str, changes: list[tuple[Any, ...]], deletes: int) -> None:
+        new, deleted = changes[deletes:], changes[:deletes]
+        self.mirror.upsert(new, "id", deleted=deleted, branch=branch)
+
+    def delete_keys(self, branch: str, keys: list[int | None]) -> None:
+        self.mirror.delete_keys(keys, "id", branch=branch)
+
+    def delete_pairs(self, branch: str, keys: list[tuple[Any, ...]]) -> None:
+        self.mirror.delete_keys(keys, "part", "id", branch=branch)
+
+    def sql_delete(self, branch: str, mode: str, id_: int) -> None:
+        self.spark.sql(
+            f"ALTER TABLE {self.table.name} SET TBLPROPERTIES ('write.delete.mode' = '{mode}')"
+        )
+        self.mirror.sql_delete(f"id = {id_}", lambda row: row[0] == id_, branch)
+
+    def delete_where(self, branch: str, n: int) -> None:
+        """Delete by position."""
+        delete: Any = getattr(self.table, "delete", None)
+        if delete is None:
+            return
+        delete(f"n = {n} AND part = 'a'", branch=branch)
+        self.mirror.drop(lambda row: row[1:] == ("a", n), branch)
+
+    def consolidate_deletes(self, branch: str) -> None:
+        consolidate: Any = getattr(self.table, "consolidate_deletes", None)
+        if consolidate is not None:
+            consolidate(branch=branch)
+
+    def rewrite_data_files(self, remove: bool) -> None:  # noqa: FBT001
+        options = "'rewrite-all', 'true'"
+        if remove:
+            options += ", 'remove-dangling-deletes', 'true'"
+        self.spark.sql(
+            f"CALL lake.system.rewrite_data_files(table => '{self.table.name}',"
+            f" options => map({options}))"
+        )
+
+    def rollback(self, branch: str, back: int) -> None:
+        metadata = self.table._load().metadata
+        own = [each.id for each in metadata.ancestors(branch)]
+        if branch in self.mirror.staging:
+            mine = {each.id for each in metadata.ancestors()}
+            own = [each for each in own if each not in mine]
+        own = [each for each in own if each in self.snapshots]
+        if not own:
+            return
+        goal = own[min(back, len(own) - 1)]
+        self.table.rollback(goal, branch=branch)
+        self.mirror.branches[branch] = list(self.snapshots[goal])
+
+    def create_branch(self, branch: str) -> None:
+        if branch not in self.mirror.branches:
+            self.mirror.create_branch(branch, staging=branch == "own")
+
+    def drop_branch(self, branch: str) -> None:
+        if branch in self.mirror.branches:
+            self.table.drop_branch(branch)
+            del self.mirror.branches[branch]
+            self.mirror.staging.discard(branch)
+
+    def fast_forward(self) -> None:
+        metadata = self.table._load().metadata
+        if "audit" not in self.mirror.branches:
+            return
+        if metadata.refs["main"].snapshot_id in {each.id for each in metadata.ancestors("audit")}:
+            self.table.fast_forward("main", "audit")
+            self.mirror.branches["main"] = list(self.mirror.branches["audit"])
+
+    def expire_snapshots(self) -> None:
+        self.table.expire_snapshots("2100-01-01", retain_last=1)
+
+
+def run(spark: SparkSession, layout: str, version: int, plan: list[Step]) -> None:
+    machine = Machine(spark, layout, version)
+    for step in plan:
+        machine.run(step)
+    spark.sql(f"DROP TABLE {machine.table.name} PURGE")
+
+
+@pytest.mark.parametrize("version", [3])
+def test_a_plan_of_every_kind_of_change(spark: SparkSession, version: int) -> None:
+    run(
+        spark,
+        "PARTITIONED BY (bucket(2, id))",
+        version,
+        [
+            ("delete_keys", "main", [1, None]),
+            ("create_branch", "own"),
+            ("upsert", "own", [(2, "a", 1), (1, "a", 1), (3, "b", 0)], 1),
+            ("create_branch", "audit"),
+            ("delete_pairs", "audit", [("a", 4), (None, None)]),
+            ("sql_delete", "main", "merge-on-read", 3),
+            ("append", "audit", [(4, "a", 2), (None, None, 2)]),
+            ("delete_where", "own", 0),
+            ("consolidate_deletes", "own"),
+            ("rewrite_data_files", True),
+            ("rollback", "own", 2),
+        ],
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_random_changes(spark: SparkSession, layout: str, version: int) -> None:
+    @seed(os.urandom(8).hex() if "CI" not in os.environ else 1)
+    @settings(
+        max_examples=max(1, SLOW_EXAMPLES // 6),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(steps, min_size=6, max_size=16))
+    def changed(plan: list[Step]) -> None:
+        run(spark, layout, version, plan)
+
+    changed()
