@@ -12,7 +12,7 @@ import pytest
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.by_condition.position_vectors import write_vectors
-from delvec.iceberg.client.branch_commit import commit_change
+from delvec.iceberg.client.branch_commit import commit_change, commit_rewrite
 from delvec.iceberg.client.changes import RowChange
 from delvec.iceberg.client.position_deletes import find_position_deletes
 from delvec.iceberg.deletes.key_columns import key_columns
@@ -295,6 +295,16 @@ def test_deletion_vectors(spark: SparkSession) -> None:
 
     vector([0, 2], first, **{"referenced-data-file": "/nowhere/x.parquet"})
     assert kinds(table.check()) == [("warning", "dangling-vector")]
+    table.rollback(head.id)
+
+    table.delete_keys([9], "id")
+    newest = loaded(table)
+    files = UncommittedFiles(storage)
+    made = write_vectors(newest, [second], [Bitmap([0])], storage, files)
+    removed = [each.path for each in deletes(table)]
+    commit_rewrite(newest, "main", [(made.delete_files[0].as_py(), 1)], removed, {})
+    [finding] = table.check().findings
+    assert "sequence number 1, expected 2 or more" in finding.message
 
 
 @spark_test

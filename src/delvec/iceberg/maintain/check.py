@@ -58,8 +58,10 @@ def check(table: LoadedTable, snapshot_id: int | None, branch: str | None) -> Ch
             live = snapshot_table(table, "entries", snapshot_id).where("status < 2")
         with watch.phase("files"):
             files = check_files(live, storage, name, findings)
-        with watch.phase("deletion vectors"):
-            vectors = check_vectors(live, storage, name, files.unusable, findings)
+        vectors = 0
+        if files.has_vectors:
+            with watch.phase("deletion vectors"):
+                vectors = check_vectors(live, storage, name, files.unusable, findings)
         with watch.phase("equality deletes"):
             deletes = equality_deletes(table, snapshot_id)
             companions = companions_of(table, deletes)

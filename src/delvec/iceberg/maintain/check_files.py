@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from delvec.iceberg.maintain.check_report import Findings
     from delvec.storage import Storage
 
-__all__ = ["FoundFiles", "check_files"]
+__all__ = ["IS_VECTOR", "FoundFiles", "check_files"]
+
+IS_VECTOR: Final = "lower(data_file.file_format) = 'puffin'"
+"""SQL that tells deletion vectors from position-delete files."""
 
 _REQUESTS_AT_ONCE: Final = 32
 _IN_FLIGHT: Final = 1_000  # files
@@ -34,11 +37,13 @@ class FoundFiles:
     Attributes:
         data: How many data files.
         deletes: How many delete files.
+        has_vectors: Whether there are deletion vectors among these.
         unusable: Paths of delete files that are not as they should be.
     """
 
     data: int
     deletes: int
+    has_vectors: bool
     unusable: frozenset[str]
 
 
@@ -47,6 +52,7 @@ class _Listed:
     path: str
     size: int
     is_data: bool
+    has_vectors: bool
 
 
 def check_files(live: DataFrame, storage: Storage, table: str, findings: Findings) -> FoundFiles:
@@ -61,6 +67,7 @@ def check_files(live: DataFrame, storage: Storage, table: str, findings: Finding
         findings: Gets what is found.
     """
     counts = {True: 0, False: 0}
+    has_vectors = False
     unusable = set()
 
     def work(file: _Listed) -> tuple[_Listed, Finding | None]:
@@ -70,11 +77,12 @@ def check_files(live: DataFrame, storage: Storage, table: str, findings: Finding
         items = ((each, 1) for each in _listed(live))
         for file, finding in in_order(work, items, threads=_REQUESTS_AT_ONCE, budget=_IN_FLIGHT):
             counts[file.is_data] += 1
+            has_vectors |= file.has_vectors
             if finding is not None:
                 findings.add(finding)
                 if not file.is_data:
                     unusable.add(file.path)
-    return FoundFiles(counts[True], counts[False], frozenset(unusable))
+    return FoundFiles(counts[True], counts[False], has_vectors, frozenset(unusable))
 
 
 def _listed(live: DataFrame) -> Iterator[_Listed]:
@@ -82,6 +90,7 @@ def _listed(live: DataFrame) -> Iterator[_Listed]:
         F.col("data_file.file_path"),
         F.col("data_file.file_size_in_bytes"),
         (F.col("data_file.content") == 0).alias("is_data"),
+        F.expr(f"data_file.content = 1 AND {IS_VECTOR}").alias("has_vectors"),
     )
     data = live.where("data_file.content = 0").select(*columns)
     deletes = live.where("data_file.content <> 0").select(*columns).distinct()  # share Puffin files

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import FormatError, InvalidArgumentError, StorageError, located
 from delvec.iceberg.client.failures import explained
+from delvec.iceberg.maintain.check_files import IS_VECTOR
 from delvec.iceberg.maintain.check_report import Finding
 from delvec.storage.listed_files import local_path, open_listed_file
 from delvec.storage.parallel import in_order
@@ -68,7 +69,7 @@ def _with_data(live: DataFrame) -> DataFrame:
     where = ["data_file.spec_id"]
     if "partition" in known.names:  # there is none if no partition spec has fields
         where.append("data_file.partition")
-    vectors = live.where("data_file.content = 1 AND lower(data_file.file_format) = 'puffin'")
+    vectors = live.where(f"data_file.content = 1 AND {IS_VECTOR}")
     vectors = vectors.select(
         F.col("data_file.file_path").alias("path"),
         F.col("data_file.record_count").alias("rows"),

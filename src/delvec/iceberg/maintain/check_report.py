@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from delvec.report.figures import counted, listed, visible
+from delvec.report.figures import counted, visible
 from delvec.report.rendered import Rendered, Summary, document
 
 if TYPE_CHECKING:
@@ -127,17 +127,17 @@ class CheckReport(Rendered):
         ]
         where = f"{self.branch}, " if self.branch is not None else ""
         counts = {
-            "data files": self.data_files,
-            "delete files": self.delete_files,
-            "equality-delete files read": self.equality_deletes,
-            "equality delete vectors read": self.vectors,
-            "vectors beside them read": self.companions,
-            "deletion vectors read": self.deletion_vectors,
+            "data file": self.data_files,
+            "delete file": self.delete_files,
+            "deletion vector": self.deletion_vectors,
+            "equality-delete file": self.equality_deletes,
+            "equality delete vector": self.vectors,
         }
+        looked_at = (counted(count, noun) for noun, count in counts.items() if count)
         yield from Summary(
             f"CHECK of {self.table}, {where}snapshot {self.snapshot_id}: "
             f"{', '.join(found) or 'nothing is wrong'}",
-            {"looked at": listed(**counts)},
+            {"looked at": ", ".join(looked_at)},
             self.phases,
         ).lines()
         for each in self.findings[:_SHOWN]:
