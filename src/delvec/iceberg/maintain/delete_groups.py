@@ -9,7 +9,9 @@ deletes are merged between the numbers of data files:
 
 Numbers of data files that come later do not matter. Those of new rows are higher. A compaction that
 runs meanwhile may add files of lower numbers, but only with rows of files that are live now, to
-which it has applied the same deletes.
+which it has applied the same deletes. (Stock Iceberg drops equality deletes that were committed
+during a compaction if that replaces all data files and somebody has committed since, whatever that
+was: https://github.com/apache/iceberg/issues/10312.)
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ class TableMaintenance(TableHandle):
         engines cannot read, become ordinary files.
 
         No data file is read. One commit, or none if there is nothing to do; it is planned anew if
-        somebody else commits meanwhile.
+        somebody else commits meanwhile. Do not run it during a `rewrite_data_files` of the whole
+        table: Iceberg then drops deletes of that time, after any further commit.
 
         Args:
             branch: The branch.
