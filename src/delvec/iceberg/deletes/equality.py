@@ -169,7 +169,22 @@ def _key_columns(table: LoadedTable, names: Sequence[str]) -> tuple[KeyColumn, .
 
 def _is_done(table: LoadedTable, branch: str, txn: Txn | None) -> bool:
     require_branch(table.metadata, branch, str(table.name))
+    _require_no_audit(table)
     return txn is not None and is_committed(table.metadata, branch, txn)
+
+
+def _require_no_audit(table: LoadedTable) -> None:
+    """Refuse a write that the session wants audited first: it would be published at once."""
+    if table.metadata.properties.get("write.wap.enabled", "").lower() != "true":
+        return
+    for setting in ("spark.wap.id", "spark.wap.branch"):
+        value = table.spark.conf.get(setting, None)
+        if value is not None:
+            raise UnsupportedFeatureError(
+                f"{setting} is {value}, by which writes to {table.name} wait for an audit",
+                feature="write-audit-publish by settings",
+                hint=f"unset {setting}, and name the branch that is audited: branch=...",
+            )
 
 
 def _uncommitted(table: LoadedTable) -> UncommittedFiles:
