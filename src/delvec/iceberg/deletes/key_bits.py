@@ -130,7 +130,10 @@ class _Bits:
     @property
     def size(self) -> int:
         """How many bytes they take."""
-        return 0 if not len(self.numbers) else (self._words(self.numbers[-1]) + 1) * 8
+        if not len(self.numbers):
+            return 0
+        # A slice: numpy warns of scalars that wrap around. An int: the bytes may not fit in 64 bits.
+        return (int(self._words(self.numbers[-1:])[0]) + 1) * 8
 
     def _words(self, numbers: Any) -> Any:  # noqa: ANN401
         # Unsigned: the distance of two numbers may exceed a signed one.
