@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -79,11 +78,6 @@ class TestCollections:
             pa.record_batch({"k": [3, 1, 2]}),
             pa.table({"k": [3, 1, 2]}).to_reader(),
             pa.array([{"k": 3}, {"k": 1}, {"k": 2}]),
-            pd.Series([3, 1, 2]),
-            pd.Index([3, 1, 2]),
-            pd.Series([3, 1, 2], dtype="Int64"),
-            pd.Series([3, 1, 2], dtype=object),
-            pd.DataFrame({"k": [3, 1, 2], "other": ["x"] * 3}),
             [(3,), (1,), (2,)],
             [{"k": 3}, {"k": 1}, {"k": 2}],
         ],
@@ -91,6 +85,26 @@ class TestCollections:
     )
     def test_all_kinds(self, keys: Any) -> None:  # noqa: ANN401
         assert listed(keys) == [1, 2, 3]
+
+    def test_pandas(self) -> None:
+        pd = pytest.importorskip("pandas")
+        numbers = [3, 1, 2]
+        for keys in (
+            pd.Series(numbers),
+            pd.Index(numbers),
+            pd.Series(numbers, dtype="Int64"),
+            pd.Series(numbers, dtype=object),
+            pd.DataFrame({"k": numbers, "other": ["x"] * 3}),
+        ):
+            assert listed(keys) == [1, 2, 3]
+        assert listed(pd.Series([1, None, 2])) == [None, 1, 2]
+        rows = pd.DataFrame({"a": [2, 1, 1], "b": [None, "y", "x"]})
+        assert pairs(rows) == [(1, "x"), (1, "y"), (2, None)]
+        noon = pd.Series([NOON])
+        assert listed(noon, "timestamp") == [NOON]
+        zoned = noon.dt.tz_localize("UTC")
+        assert listed(zoned, "timestamptz") == [NOON.replace(tzinfo=timezone.utc)]
+        assert listed(pd.Series(["a"]), "string") == ["a"]
 
     def test_generators(self) -> None:
         assert listed(each for each in (2, 1)) == [1, 2]
@@ -103,7 +117,6 @@ class TestCollections:
 
     def test_missing_values_are_the_null_key(self) -> None:
         assert listed(pa.nulls(2)) == [None]
-        assert listed(pd.Series([1, None, 2])) == [None, 1, 2]
         assert listed(np.ma.array([1, 2, 3], mask=[False, True, False])) == [None, 1, 3]
 
     def test_composite(self) -> None:
@@ -111,7 +124,6 @@ class TestCollections:
         assert pairs([(2, None), (1, "y"), (1, "x"), (1, "y")]) == expected
         assert pairs([{"b": None, "a": 2}, {"a": 1, "b": "y"}, (1, "x")]) == expected
         assert pairs(pa.table({"b": ["y", None, "x"], "a": [1, 2, 1]})) == expected
-        assert pairs(pd.DataFrame({"a": [2, 1, 1], "b": [None, "y", "x"]})) == expected
         numbers = Keys.of(np.array([[2, 1], [1, 5]]), [A, KeyColumn(2, "b", "long", False)])
         assert numbers.table.to_pylist() == [{"a": 1, "b": 5}, {"a": 2, "b": 1}]
         assert Keys.of([(None, "x"), (1, "x")], [A, B]).nulls == 1
@@ -193,14 +205,7 @@ class TestValues:
             ("time", pa.array([5], pa.time32("s")), [time(0, 0, 5)]),
             ("timestamp", pa.array([NOON], pa.timestamp("ns")), [NOON]),
             ("timestamp", np.array([NOON], "datetime64[us]"), [NOON]),
-            ("timestamp", pd.Series([NOON]), [NOON]),
-            (
-                "timestamptz",
-                pd.Series([NOON]).dt.tz_localize("UTC"),
-                [NOON.replace(tzinfo=timezone.utc)],
-            ),
             ("string", pa.array(["a"], pa.large_string()), ["a"]),
-            ("string", pd.Series(["a"]), ["a"]),
             ("string", np.array(["a"]), ["a"]),
             ("uuid", pa.array(["00000000-0000-0000-0000-000000000005"]), [bytes(15) + b"\x05"]),
             ("uuid", pa.array([bytes(15) + b"\x05"], pa.binary()), [bytes(15) + b"\x05"]),
@@ -214,6 +219,7 @@ class TestValues:
         assert listed(given, kind) == expected
 
     def test_nanoseconds_stay(self) -> None:
+        pd = pytest.importorskip("pandas")
         moment = pd.Timestamp("2024-05-06T12:30:00.000007001")
         numbers = Keys.of([moment], [column("timestamp_ns")]).numbers
         assert numbers.tolist() == [moment.value]
