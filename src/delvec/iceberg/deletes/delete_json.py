@@ -63,11 +63,11 @@ def column_metrics(column: KeyColumn, values: pa.Array) -> ColumnMetrics:
     if column.type == "uuid":
         return counts
     extremes = pc.min_max(values)
-    low, high = (pa.array([extremes[end].as_py()], values.type) for end in ("min", "max"))
+    ends = [extremes[end] for end in ("min", "max")]
     if pa.types.is_timestamp(values.type):  # not as objects of Python, which lose nanoseconds
-        low, high = (
-            pa.array([extremes[end].value], pa.int64()).view(values.type) for end in ("min", "max")
-        )
+        low, high = (pa.array([end.value], pa.int64()).view(values.type) for end in ends)
+    else:
+        low, high = (pa.array([end.as_py()], values.type) for end in ends)
     return ColumnMetrics(
         column.id,
         len(values),

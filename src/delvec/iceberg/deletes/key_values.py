@@ -185,6 +185,8 @@ def _converted(convert: Callable[[Any], object], value: object, column: KeyColum
 
 
 def _does_not_fit(value: object, column: KeyColumn) -> InvalidArgumentError:
+    if isinstance(value, pa.TimestampScalar):  # nanoseconds become Python's only with pandas
+        value = value.cast(pa.string())
     shown = str(value) if isinstance(value, pa.Scalar) else repr(value)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
     return InvalidArgumentError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -70,6 +71,10 @@ def _value(table: LoadedTable, field: Mapping[str, Any], given: object) -> objec
     if transform == "void":
         return None
     kind = _RESULTS.get(transform) or key_types(table.metadata.schema)[field["source-id"]]
+    if kind in ("float", "double"):  # no type of keys, but of partitions
+        if given is None or (isinstance(given, int | float) and isfinite(given)):
+            return None if given is None else float(given)
+        raise InvalidArgumentError(f"{given!r} is not a value of {field['name']}, which is {kind}")
     column = KeyColumn(field["field-id"], field["name"], kind, required=False)
     value = from_python([given], column)[0].as_py()
     if value is None or isinstance(value, bool | int | str):
