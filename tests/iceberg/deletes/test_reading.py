@@ -28,8 +28,11 @@ def _database(spark: SparkSession) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.deletes")
 
 
-def opened(spark: SparkSession, *args: str, **options: Any) -> IcebergTable:  # noqa: ANN401
-    return delvec.IcebergTable.for_name(spark, new_table(spark, *args, **options))
+def opened(
+    spark: SparkSession, columns: str, rest: str = "", properties: dict[str, str] | None = None
+) -> IcebergTable:
+    name = new_table(spark, columns, rest, properties=properties)
+    return delvec.IcebergTable.for_name(spark, name)
 
 
 def ids(table: IcebergTable, column: str = "id", **options: Any) -> list[Any]:  # noqa: ANN401
