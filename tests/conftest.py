@@ -121,6 +121,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.catalog.sqlite.jdbc.strict-mode": "true",  # namespaces have to be made
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
             "spark.sql.shuffle.partitions": "2",
+            # Iceberg's cache of deletes keeps keys in the type that their column had before: after
+            # int became bigint, its own reader finds no rows for them.
+            "spark.sql.iceberg.executor-cache.enabled": "false",
             # Stages are compiled as in production, the small projections around them are not.
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.ui.enabled": "false",

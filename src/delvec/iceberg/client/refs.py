@@ -375,7 +375,8 @@ def _require_no_staging(table: LoadedTable, branch: str, to: str) -> None:
         raise PlanError(
             f"{to} of {table.name} is a staging branch: {branch}, moved forward to it, could not be"
             " read by stock Iceberg",
-            hint="resolve or consolidate its deletes into a branch that others read",
+            hint="apply the same changes to a branch that others read: upsert and delete_keys write"
+            " ordinary deletes there",
         )
 
 
@@ -388,7 +389,7 @@ def _require_readable(table: LoadedTable, snapshot: IcebergSnapshot, what: str) 
         raise PlanError(
             f"snapshot {snapshot.id} of {table.name} has {len(found)} equality delete vectors, such"
             f" as {found[0].path}: stock Iceberg could not read {what} with it",
-            hint="resolve or consolidate them first, or make it a staging branch",
+            hint="name another snapshot, or make it a staging branch: staging=True",
         )
 
 

@@ -132,7 +132,7 @@ class _Bits:
         """How many bytes they take."""
         if not len(self.numbers):
             return 0
-        # A slice, since numpy warns of scalars that wrap around; an int, since the bytes may be many.
+        # A slice, since numpy warns of scalars that wrap around; an int, since they may be many.
         return (int(self._words(self.numbers[-1:])[0]) + 1) * 8
 
     def _words(self, numbers: Any) -> Any:  # noqa: ANN401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,12 +77,24 @@ def _value(table: LoadedTable, field: Mapping[str, Any], given: object) -> objec
             return None if given is None else float(given)
         raise InvalidArgumentError(f"{given!r} is not a value of {field['name']}, which is {kind}")
     column = KeyColumn(field["field-id"], field["name"], kind, required=False)
+    if kind == "date" and isinstance(given, str):
+        given = _date(given, field["name"])
     value = from_python([given], column)[0].as_py()
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, bytes):
         return value.hex()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _date(given: str, name: str) -> date:
+    """Return a day as `files()` shows it."""
+    try:
+        return date.fromisoformat(given)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{given!r} is not a value of {name}, which is a date", hint="write 2026-01-31"
+        ) from error
 
 
 def _require_one_spec(table: LoadedTable, branch: str) -> None:
