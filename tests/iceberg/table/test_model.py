@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.iceberg.table.mirror import ENABLED, Mirror
+from tests.iceberg.table.mirror import ENABLED, Mirror, found
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,15 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("expire_snapshots")),
 )
 
+# Conditions that prune data files and deletes, and what they mean.
+CONDITIONS: list[tuple[str, Callable[[tuple[Any, ...]], bool]]] = [
+    ("id = 3", lambda row: row[0] == 3),
+    ("part = 'a' AND n < 2", lambda row: row[1] == "a" and row[2] < 2),
+    ("id IS NULL OR id > 6", lambda row: row[0] is None or row[0] > 6),
+    ("part IS NULL", lambda row: row[1] is None),
+    ("id IN (1, 2, 8)", lambda row: row[0] in (1, 2, 8)),
+]
+
 
 class Machine:
     """A table, its model, and the rows of each snapshot, for rollbacks."""
@@ -82,6 +92,11 @@ class Machine:
         act(*arguments)
         self.remember()
         return None
+
+    def check_where(self, where: str, matches: Callable[[tuple[Any, ...]], bool]) -> None:
+        for branch, kept in self.mirror.branches.items():
+            expected = Counter((row[2],) for row in kept if matches(row))
+            assert found(self.table.to_df(branch, where=where, columns=["n"])) == expected
 
     def append(self, branch: str, new: list[tuple[Any, ...]]) -> None:
         self.mirror.append(new, branch)
@@ -161,9 +176,10 @@ class Machine:
 
 def run(spark: SparkSession, layout: str, version: int, plan: list[Step]) -> None:
     machine = Machine(spark, layout, version)
-    for step in plan:
+    for number, step in enumerate(plan):
         machine.run(step)
         machine.mirror.check()
+        machine.check_where(*CONDITIONS[number % len(CONDITIONS)])
     spark.sql(f"DROP TABLE {machine.table.name} PURGE")
 
 
