@@ -242,11 +242,19 @@ def _bits_of(keys: Sequence[_Keys], sequence: int, scope: int) -> list[_Bits]:
     return [
         _Bits(
             field_id,
-            np.unique(np.concatenate([each.numbers for each in some])),
+            _distinct(np.concatenate([each.numbers for each in some])),
             any(each.has_null for each in some),
         )
         for field_id, some in sorted(by_column.items())
     ]
+
+
+def _distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return numbers sorted, each once; numpy's `unique` hashes, and takes ten times as long."""
+    numbers = np.sort(numbers)
+    is_new = np.ones(len(numbers), dtype=np.bool_)
+    is_new[1:] = numbers[1:] != numbers[:-1]
+    return numbers[is_new]
 
 
 def _condition(spark: SparkSession, schema: Mapping[str, Any], bits: Sequence[_Bits]) -> Column:
