@@ -136,7 +136,7 @@ CASES: dict[str, tuple[list[tuple[list[dict[str, Any]], list[str], str]], list[i
         [2],
     ),
 }
-FAST = ("u avro", "several key sets", "more columns than the key")
+FAST = ("u avro", "several key sets")
 
 
 @pytest.mark.parametrize("case", slow_but(FAST, CASES))
@@ -150,6 +150,7 @@ def test_deletes_of_other_writers(types: IcebergTable, case: str) -> None:
     types.drop_branch(branch)
 
 
+@pytest.mark.slow
 def test_ours_beside_those_of_others(types: IcebergTable) -> None:
     types.create_branch("both")
     delete_by_java(types, [{"i": 7}], ["i"], file_format="avro", branch="both")
@@ -190,6 +191,7 @@ class TestEvolution:
         assert found(table.to_df()) == theirs
         return theirs
 
+    @pytest.mark.slow
     def test_columns(self, table: IcebergTable, spark: SparkSession) -> None:
         assert self.both(table) == Counter([("x", 1, "a")])
         spark.sql(f"ALTER TABLE {table.name} RENAME COLUMN k TO key")

@@ -94,6 +94,7 @@ def test_maintenance_of_main_changes_no_row(mirror: Mirror) -> None:
     mirror.check()
 
 
+@pytest.mark.slow
 def test_procedures_that_need_the_rows_of_the_branch_fail(mirror: Mirror) -> None:
     """What stock Iceberg cannot read it does not rewrite either."""
     before = files(mirror, "own")
@@ -115,6 +116,7 @@ def test_procedures_that_need_the_rows_of_the_branch_fail(mirror: Mirror) -> Non
     mirror.check()
 
 
+@pytest.mark.slow
 def test_a_dropped_branch_leaves_a_table_that_stock_iceberg_reads(mirror: Mirror) -> None:
     table = mirror.table
     own = files(mirror, "own") - files(mirror, "main")

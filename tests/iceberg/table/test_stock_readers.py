@@ -173,6 +173,7 @@ class TestColumns:
         with pytest.raises(Exception, match="multiple fields for name id"):
             stock(mirror.table).collect()
 
+    @pytest.mark.slow
     def test_widened(self, mirror: Mirror) -> None:
         self.alter(mirror, "ALTER COLUMN id TYPE bigint", "id bigint, k int, s string")
         mirror.check()
@@ -226,6 +227,7 @@ class TestTraps:
             if file["content"] != "data":
                 assert schema.names == file["equality_columns"]
 
+    @pytest.mark.slow
     def test_global_deletes_have_an_unpartitioned_spec(self, spark: SparkSession) -> None:
         mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)")
         mirror.append([row(number) for number in range(6)])
@@ -246,6 +248,7 @@ class TestTraps:
         assert set(newest["spec_id"].to_pylist()) == {default}
 
     @pytest.mark.parametrize("form", ["/", pytest.param("file:", marks=pytest.mark.slow)])
+    @pytest.mark.slow
     def test_paths_with_and_without_a_scheme(
         self, spark: SparkSession, tmp_path: Path, form: str
     ) -> None:
@@ -263,6 +266,7 @@ class TestTraps:
         paths = mirror.table.files(branch="own").toArrow()["path"].to_pylist()
         assert all(path.startswith(properties["write.data.path"]) for path in paths), paths
 
+    @pytest.mark.slow
     def test_another_handle_commits_between(self, spark: SparkSession) -> None:
         mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)")
         mirror.append([row(number) for number in range(6)])
