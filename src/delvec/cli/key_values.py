@@ -32,7 +32,8 @@ def written_keys(keys: str | None, columns: Sequence[str]) -> list[list[str]]:
     if keys is not None:
         if len(columns) > 1:
             raise click.UsageError("--keys is for one column; give --source for several")
-        rows = [[value.strip()] for line in csv.reader([keys]) for value in line]
+        parsed = csv.reader([keys], skipinitialspace=True)
+        rows = [[value] for line in parsed for value in line]
     else:
         rows = [row for row in csv.reader(sys.stdin) if row]
     for row in rows:

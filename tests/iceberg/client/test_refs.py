@@ -347,13 +347,13 @@ def test_transactions_that_are_rolled_back_are_not_known_by_a_property() -> None
 def test_properties_of_branches_with_dots_are_told_apart() -> None:
     one = IcebergSnapshot(1, None, 1, {}, 0)
     table = metadata(
-        {"delvec.txn.a.app": "1@1", "delvec.txn.a.b.app": "1@1", "delvec.txn.c.app": "1@1"},
+        {"delvec.txn.a.app": "1@1", "delvec.txn.a%2Eb.app": "1@1", "delvec.txn.c.app": "1@1"},
         one,
         a=1,
         a_b=1,
     )
     assert txn_properties(table, "a") == {"delvec.txn.a.app": "app"}
-    assert txn_properties(table, "a.b") == {"delvec.txn.a.b.app": "app"}
+    assert txn_properties(table, "a.b") == {"delvec.txn.a%2Eb.app": "app"}
 
 
 def test_a_snapshot_is_named_once() -> None:

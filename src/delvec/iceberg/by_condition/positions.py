@@ -25,6 +25,7 @@ from delvec.iceberg.client.files import snapshot_files
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.position_deletes import find_position_deletes
 from delvec.iceberg.deletes.reading import rows_with_places
+from delvec.iceberg.deletes.writable import require_writable
 from delvec.report.phases import Stopwatch
 from delvec.spark.positions import NUMBER, POSITION, find_rows
 from delvec.spark.progress import described
@@ -66,9 +67,9 @@ def delete_positions(
     """Delete the rows of a branch that match a condition, by their positions, in one snapshot.
 
     Spark scans the columns of the condition once; its tasks send the driver at most 24 bytes for
-    each 64 rows with a match. After a conflicting commit, such as a compaction or a delete of other
-    rows of the same files, the rows that match then are looked for anew. Rows that others add
-    meanwhile stay. Without a condition all data files are removed, unread.
+    each 64 rows with a match. After a concurrent commit other than an append, the rows that match
+    then are looked for anew. Rows that others append meanwhile stay; a subquery reads what is there
+    when it runs. Without a condition all data files are removed, unread.
 
     Args:
         table: The table.
@@ -84,6 +85,7 @@ def delete_positions(
         CommitStateUnknownError: The commit may have happened or not.
     """
     _require_format(table)
+    require_writable(table)
     stopwatch = Stopwatch()
     for attempt in range(1, _ATTEMPTS + 1):
         require_branch(table.metadata, branch, str(table.name))

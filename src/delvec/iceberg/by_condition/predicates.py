@@ -347,7 +347,10 @@ class _Reading:
         if kind.startswith("decimal"):
             return str(value.toString()) if hasattr(value, "toString") else str(value)
         if kind == "string":
-            return value if isinstance(value, str) else str(value.toString())
+            text = value if isinstance(value, str) else str(value.toString())
+            if "\ufffd" in text:  # also what bytes become that are no UTF-8
+                raise _NotUnderstoodError("a string is not UTF-8, or has the replacement character")
+            return text
         return bytes(value) if kind == "binary" else value
 
 

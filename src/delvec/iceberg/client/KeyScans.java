@@ -49,14 +49,14 @@ public class KeyScans {
   private static final String SEPARATOR = "\0";
 
   /**
-   * Plan a snapshot; return what is needed to apply equality deletes, separated by NUL characters:
+   * Plan the newest snapshot of main; return what is needed to apply equality deletes, separated by NUL characters:
    * the number of data files, the number of data files with equality deletes, and for each of these
    * path, data sequence number, scope and rows; then for each equality-delete file that applies to
    * any of them its sequence number, scope (-1 if global) and JSON object. A scope is a
    * number for a partition of a spec.
    */
-  public String plan(Table table, long snapshotId, Expression filter) throws Exception {
-    BatchScan scan = (BatchScan) table.newBatchScan().useSnapshot(snapshotId);
+  public String plan(Table table, Expression filter, boolean caseSensitive) throws Exception {
+    BatchScan scan = (BatchScan) table.newBatchScan().caseSensitive(caseSensitive);
     if (filter != null) {
       scan = (BatchScan) scan.filter(filter);
     }

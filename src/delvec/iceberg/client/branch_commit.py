@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from delvec.errors import ConflictError, InvalidArgumentError
+from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import iceberg_view, load_table
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
 from delvec.iceberg.client.marks import (
     STAGING_SUMMARY,
     TXN_APP,
-    TXN_PROPERTY,
     TXN_VERSION,
     is_staging,
+    txn_properties,
+    txn_property,
 )
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.row_delta import rewrite_deletes, row_changes, row_delta
@@ -51,6 +52,7 @@ __all__ = [
     "with_unpartitioned_spec",
 ]
 
+_APPEND: Final = "append"
 _LOG: Final = logging.getLogger("delvec")
 _ATTEMPTS: Final = 20
 _LONGEST_WAIT: Final = 2.0  # seconds
@@ -136,6 +138,8 @@ def commit_change(
                 f"{branch} of {base.name} is no staging branch any more: somebody replaced it",
                 hint="run it again",
             )
+        if computed_on is not None:
+            _require_only_appends(base, branch, computed_on)
         _create_branch(transaction, base.metadata, branch)
         summary = {**change.summary, **_marks(base.metadata, branch, txn)}
         marked = replace(change, summary=summary)
@@ -147,7 +151,7 @@ def commit_change(
             transaction.updateStatistics().setStatistics(made).commit()
         wanted = dict(properties or {})
         if txn is not None:
-            wanted[_txn_property(branch, txn.app_id)] = f"{txn.version}@{added}"
+            wanted[txn_property(branch, txn.app_id)] = f"{txn.version}@{added}"
         _set_properties(transaction, wanted)
         return added
 
@@ -220,14 +224,17 @@ def is_committed(metadata: TableMetadata, branch: str, txn: Txn) -> bool:
     """Tell whether an application has committed a version, or a later one, to a branch.
 
     Snapshots tell, and a table property where they have expired. A commit that was rolled back does
-    not count as long as its snapshot is retained.
+    not count as long as its snapshot is retained. A branch that does not exist is about to be made
+    from `main`, and has what `main` has: it may have been published and dropped.
     """
-    for snapshot in metadata.ancestors(branch):
+    exists = branch in metadata.refs
+    for snapshot in metadata.ancestors(branch if exists else MAIN):
         if snapshot.summary.get(TXN_APP) == txn.app_id:
             return int(snapshot.summary[TXN_VERSION]) >= txn.version
-    version, _, snapshot_id = metadata.properties.get(
-        _txn_property(branch, txn.app_id), ""
-    ).partition("@")
+    if not exists:
+        return False
+    found = metadata.properties.get(txn_property(branch, txn.app_id), "")
+    version, _, snapshot_id = found.partition("@")
     return (
         bool(version) and int(version) >= txn.version and int(snapshot_id) not in metadata.snapshots
     )
@@ -332,6 +339,27 @@ def _discard(spark: SparkSession, transaction: Any, snapshot_id: int | None) -> 
         row_changes(spark).deleteManifests(transaction.table().io(), made)
 
 
+def _require_only_appends(table: LoadedTable, branch: str, since: int) -> None:
+    """Refuse a change that was computed on a snapshot if its rows may have moved or changed since.
+
+    Iceberg's validations do not see that an update has written a row again that a removed data file
+    had, or, in format version 2, a row that gets a position delete.
+
+    Raises:
+        PlanError: Other snapshots than appends came since, or the branch was rolled back.
+    """
+    metadata = table.metadata
+    for snapshot in metadata.ancestors(branch if branch in metadata.refs else MAIN):
+        if snapshot.id == since:
+            return
+        if snapshot.operation != _APPEND:
+            break
+    raise PlanError(
+        f"somebody else changed rows of {branch} of {table.name} since snapshot {since}",
+        hint="run it again: the rows are then looked for anew",
+    )
+
+
 def _create_branch(transaction: Any, metadata: TableMetadata, branch: str) -> None:  # noqa: ANN401
     if branch == MAIN or branch in metadata.refs:
         return
@@ -340,15 +368,17 @@ def _create_branch(transaction: Any, metadata: TableMetadata, branch: str) -> No
     snapshots = transaction.manageSnapshots()
     made = snapshots.createBranch(branch, head.id) if head else snapshots.createBranch(branch)
     made.commit()
+    stale = txn_properties(metadata, branch)  # of a branch of that name that others dropped
+    if stale:
+        update = transaction.updateProperties()
+        for key in stale:
+            update = update.remove(key)
+        update.commit()
 
 
 def _marks(metadata: TableMetadata, branch: str, txn: Txn | None) -> dict[str, str]:
     marks = {} if txn is None else {TXN_APP: txn.app_id, TXN_VERSION: str(txn.version)}
     return {**marks, STAGING_SUMMARY: branch} if is_staging(metadata, branch) else marks
-
-
-def _txn_property(branch: str, app_id: str) -> str:
-    return f"{TXN_PROPERTY}{branch}.{app_id}"
 
 
 def _unpartitioned(metadata: TableMetadata) -> int | None:

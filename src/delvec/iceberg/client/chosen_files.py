@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -72,6 +73,7 @@ class FilesOfKeys:
 def plan_snapshot(
     table: LoadedTable,
     snapshot_id: int,
+    schema: Mapping[str, Any],
     condition: Any = None,  # noqa: ANN401
 ) -> DataFilesWithKeys:
     """Return which data files of a snapshot have equality deletes, as Iceberg's planner finds.
@@ -82,10 +84,17 @@ def plan_snapshot(
     Args:
         table: The table.
         snapshot_id: The snapshot.
+        schema: The columns that the condition is about, in Iceberg's JSON form. Iceberg would take
+            those of the snapshot, where a name may be that of another column.
         condition: An expression of Iceberg's; files that cannot match it are omitted.
     """
+    spark = table.spark
     with explained(str(table.name)):
-        found = key_scans(table.spark).plan(table.handle, snapshot_id, condition)
+        pinned = iceberg_view(spark).BaseTable(
+            _operations(table, schema, snapshot_id), str(table.name)
+        )
+        exact = spark.conf.get("spark.sql.caseSensitive") == "true"
+        found = key_scans(spark).plan(pinned, condition, exact)
     file_count, with_keys, *parts = found.split(SEPARATOR)[:-1]
     end = int(with_keys) * _DATA_FIELDS
     paths, sequences, scopes, rows = (parts[start:end:_DATA_FIELDS] for start in range(4))
@@ -132,10 +141,12 @@ def read_data_files(
     spark = table.spark
     with explained(str(table.name)):
         operations = _operations(table, schema, snapshot_id)
+        # Spark reuses scans of one name: Iceberg 1.11 compares no snapshots, none compares columns.
         if not paths and not chosen:
-            made = iceberg_view(spark).BaseTable(operations, str(table.name))
+            digest = sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()[:8]
+            name = f"{table.name}#{snapshot_id}-{digest}"
+            made = iceberg_view(spark).BaseTable(operations, name)
         else:
-            # Spark might reuse one scan of a name and snapshot for another.
             name = f"{table.name}#{uuid4()}"
             listed = SEPARATOR.join(paths)
             made = key_scans(spark).reading(operations, name, listed, chosen, condition)
@@ -233,6 +244,10 @@ def _operations(
     # The default ones may need columns that are not read; files keep the specs that they have.
     builder = builder.setDefaultPartitionSpec(view.PartitionSpec.unpartitioned())
     builder = builder.setDefaultSortOrder(view.SortOrder.unsorted())
+    # With this property, Iceberg 1.11 reads the branch that a setting of the session names.
+    audited = jvm.view_of(table.spark).java.util.HashSet()
+    audited.add("write.wap.enabled")
+    builder = builder.removeProperties(audited)
     if snapshot_id is not None:
         builder = builder.setBranchSnapshot(snapshot_id, MAIN)
     metadata = builder.build()

@@ -29,6 +29,7 @@ __all__ = [
     "is_staging",
     "staging_branches",
     "txn_properties",
+    "txn_property",
     "txns_after_rollback",
 ]
 
@@ -62,16 +63,22 @@ def staging_branches(metadata: TableMetadata) -> tuple[str, ...]:
     return tuple(name for name in sorted(metadata.refs) if is_staging(metadata, name))
 
 
+def txn_property(branch: str, app_id: str) -> str:
+    """Return the property of an application's transactions on a branch.
+
+    Dots of the branch are escaped: `a` with the application `b.c` is not `a.b` with `c`.
+    """
+    return f"{_txn_prefix(branch)}{app_id}"
+
+
 def txn_properties(metadata: TableMetadata, branch: str) -> dict[str, str]:
     """Return the properties of a branch's transactions: applications by property."""
-    own = f"{TXN_PROPERTY}{branch}."
-    # Names may have dots: `delvec.txn.a.b.app` may be of the branch `a.b`.
-    longer = [f"{TXN_PROPERTY}{ref}." for ref in metadata.refs if ref.startswith(f"{branch}.")]
-    return {
-        key: key.removeprefix(own)
-        for key in metadata.properties
-        if key.startswith(own) and not key.startswith(tuple(longer))
-    }
+    own = _txn_prefix(branch)
+    return {key: key.removeprefix(own) for key in metadata.properties if key.startswith(own)}
+
+
+def _txn_prefix(branch: str) -> str:
+    return f"{TXN_PROPERTY}{branch.replace('%', '%25').replace('.', '%2E')}."
 
 
 def txns_after_rollback(

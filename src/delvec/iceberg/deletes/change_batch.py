@@ -10,12 +10,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
+from delvec.spark import jvm
+from delvec.spark.failures import explained
 from delvec.spark.staging import staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from delvec.iceberg.deletes.key_columns import KeyColumn
 
@@ -67,6 +69,8 @@ def change_batch(
         InvalidArgumentError: Columns are missing or unknown, or a key is there twice.
     """
     columns = [field["name"] for field in schema["fields"]]
+    for expression in (delete_where, order_by):
+        _require_no_order(expression, changes.sparkSession)
     _require_columns(changes, columns, (delete_where, order_by), table)
     deleted = F.lit(False) if delete_where is None else _column(delete_where)
     order = F.lit(0) if order_by is None else _column(order_by)
@@ -75,28 +79,25 @@ def change_batch(
         F.coalesce(deleted.cast("boolean"), F.lit(False)).alias(_DELETED),
         F.struct(order.alias("order"), F.monotonically_increasing_id().alias("row")).alias(_PLACE),
     )
-    names = [_quoted(key) for key in keys]
     with staged(marked) as kept:
-        dropped = _duplicates(kept, keys, names, duplicates, table)
-        last = _last(kept, names) if dropped else kept
+        dropped = _duplicates(kept, keys, duplicates, table)
+        last = _last(kept, keys) if dropped else kept
         rows = last.where(~F.col(_DELETED)).select(*(quote(name) for name in columns))
-        named = [F.col(name).alias(key.name) for name, key in zip(names, keys, strict=True)]
+        named = [F.col(_quoted(key)).alias(key.name) for key in keys]
         yield Batch(rows, kept.select(*named), dropped)
 
 
-def _last(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+def _last(rows: DataFrame, keys: Sequence[KeyColumn]) -> DataFrame:
     """Return the last change of each key."""
     kept = F.struct(*(quote(name) for name in rows.columns if name != _PLACE))
     newest = F.max_by(kept, F.col(_PLACE)).alias(_ROW)
-    grouped = rows.groupBy(*(F.col(name).alias(f"{_ROW}{at}") for at, name in enumerate(names)))
+    grouped = rows.groupBy(*(_stored(key).alias(f"{_ROW}{at}") for at, key in enumerate(keys)))
     return grouped.agg(newest).select(f"{_ROW}.*")
 
 
-def _duplicates(
-    rows: DataFrame, keys: Sequence[KeyColumn], names: Sequence[str], choice: str, table: str
-) -> int:
+def _duplicates(rows: DataFrame, keys: Sequence[KeyColumn], choice: str, table: str) -> int:
     """Return how many changes have a key that a later change has, too."""
-    counts = rows.groupBy(*(F.col(name) for name in names)).agg(F.count("*").alias(_ROW))
+    counts = rows.groupBy(*map(_stored, keys)).agg(F.count("*").alias(_ROW))
     repeated = counts.where(F.col(_ROW) > 1)
     if choice == "last":
         found = repeated.agg(F.sum(F.col(_ROW) - 1)).first()
@@ -156,6 +157,26 @@ def _is_case_sensitive(rows: DataFrame) -> bool:
 
 def _column(expression: str | Column) -> Column:
     return F.expr(expression) if isinstance(expression, str) else expression
+
+
+def _require_no_order(expression: str | Column | None, spark: SparkSession) -> None:
+    """Refuse `seq DESC`, which Spark takes for a column `seq` under the name DESC."""
+    if not isinstance(expression, str):
+        return
+    parser = jvm.session_of(spark).sessionState().sqlParser()
+    with explained(expression):
+        parsed = parser.parseExpression(expression)
+    if parsed.getClass().getSimpleName() in ("Alias", "UnresolvedAlias"):
+        raise InvalidArgumentError(
+            f"{expression!r} is an expression and a name for it",
+            hint="the row with the highest value is the last; negate it for the lowest",
+        )
+
+
+def _stored(key: KeyColumn) -> Column:
+    """Return a key as the table has it; UUIDs are strings to Spark, in either case."""
+    column = F.col(_quoted(key))
+    return F.lower(column) if key.type == "uuid" else column
 
 
 def _quoted(key: KeyColumn) -> str:

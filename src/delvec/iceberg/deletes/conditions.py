@@ -32,6 +32,11 @@ def iceberg_condition(rows: DataFrame, where: str | Column) -> Any:  # noqa: ANN
     spark = rows.sparkSession
     with explained("the condition"):
         plan: Any = rows.where(where)._jdf.queryExecution().analyzed()  # noqa: SLF001
+        if plan.getClass().getSimpleName() != "Filter":
+            return None  # it names metadata columns
+        patterns = jvm.java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern")
+        if plan.condition().containsPattern(patterns.CURRENT_LIKE()):
+            return None  # it means the time of the query, which is later
         folding = jvm.java_class(spark, "org.apache.spark.sql.catalyst.optimizer.ConstantFolding")
         condition = folding.apply(plan).condition()
         return _converted(spark, condition)

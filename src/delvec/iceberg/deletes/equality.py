@@ -11,7 +11,12 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
+from delvec.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    PlanError,
+    UnsupportedFeatureError,
+)
 from delvec.iceberg.client.branch_commit import commit_change, is_committed, require_branch
 from delvec.iceberg.client.changes import RowChange
 from delvec.iceberg.client.chosen_files import write_data_files
@@ -21,6 +26,7 @@ from delvec.iceberg.deletes.change_batch import change_batch
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.deletes.report import KeyDeleteReport
 from delvec.iceberg.deletes.scopes import scope_of
+from delvec.iceberg.deletes.writable import require_writable
 from delvec.iceberg.deletes.write_deletes import write_deletes
 from delvec.report.phases import Stopwatch
 from delvec.spark.interrupts import interruptible
@@ -169,22 +175,8 @@ def _key_columns(table: LoadedTable, names: Sequence[str]) -> tuple[KeyColumn, .
 
 def _is_done(table: LoadedTable, branch: str, txn: Txn | None) -> bool:
     require_branch(table.metadata, branch, str(table.name))
-    _require_no_audit(table)
+    require_writable(table)
     return txn is not None and is_committed(table.metadata, branch, txn)
-
-
-def _require_no_audit(table: LoadedTable) -> None:
-    """Refuse a write that the session wants audited first: it would be published at once."""
-    if table.metadata.properties.get("write.wap.enabled", "").lower() != "true":
-        return
-    for setting in ("spark.wap.id", "spark.wap.branch"):
-        value = table.spark.conf.get(setting, None)
-        if value is not None:
-            raise UnsupportedFeatureError(
-                f"{setting} is {value}, by which writes to {table.name} wait for an audit",
-                feature="write-audit-publish by settings",
-                hint=f"unset {setting}, and name the branch that is audited: branch=...",
-            )
 
 
 def _uncommitted(table: LoadedTable) -> UncommittedFiles:
@@ -234,7 +226,7 @@ def _commit(
                 statistics=None if deletes is None else deletes.statistics,
                 needs_staging=deletes is not None and deletes.needs_staging,
             )
-    except (ConflictError, PlanError):
+    except (ConflictError, InvalidArgumentError, PlanError):
         _discard(table, change, uncommitted)
         raise
     if done.snapshot_id is None:  # another process has committed the transaction meanwhile

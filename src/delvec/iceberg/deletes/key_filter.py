@@ -17,6 +17,16 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from delvec.iceberg.client.chosen_files import FilesOfKeys, read_key_files
 from delvec.iceberg.deletes.key_columns import arrow_type
@@ -41,6 +51,13 @@ __all__ = ["ScopedDelete", "without_keys"]
 _MOST_BROADCAST: Final = 20_000_000  # keys; 16 to 50 bytes each in the memory of each executor
 _FEW_FILES: Final = 64  # of keys; more of them are likely to have the same ones
 _GLOBAL: Final = -1
+_TYPES: Final[dict[str, DataType]] = {
+    "int": IntegerType(),
+    "long": LongType(),
+    "date": DateType(),
+    "timestamp": TimestampNTZType(),
+    "timestamptz": TimestampType(),
+}
 _KEY: Final = "__delvec_key"
 _PATH: Final = "__delvec_path"
 _SEQUENCE: Final = "__delvec_sequence"
@@ -192,7 +209,13 @@ def _vector_keys(table: LoadedTable, deletes: Sequence[ScopedDelete], kind: str)
             ),
         }
     )
-    return table.spark.createDataFrame(keys)
+    # By a schema: PySpark would take a timestamp without a zone for one of the session's zone.
+    types = [
+        StructField(f"{_KEY}0", _TYPES[kind]),
+        StructField(_SCOPE, IntegerType()),
+        StructField(_SEQUENCE, LongType()),
+    ]
+    return table.spark.createDataFrame(keys, StructType(types))
 
 
 def _key_values(paths: Mapping[int, tuple[str, ...]], ids: Sequence[int]) -> list[Column]:

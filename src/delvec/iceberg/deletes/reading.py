@@ -172,7 +172,7 @@ def _planned(
     names = [*(quote(name) for name in _names(schema)), *places]
     rows = read_data_files(table, snapshot_id, schema, (), chosen=False).select(*names)
     condition = None if where is None else iceberg_condition(rows, where)
-    files = plan_snapshot(table, snapshot_id, condition)
+    files = plan_snapshot(table, snapshot_id, schema, condition)
     live = len(equality_deletes(table, snapshot_id))
     deletes = tuple(
         ScopedDelete(from_content_file(text, sequence), scope)

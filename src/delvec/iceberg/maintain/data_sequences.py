@@ -94,8 +94,17 @@ def _by_delete(live: DataFrame, scoped: set[str]) -> dict[str, tuple[int, ...]]:
         )
         .where("size(paths) > 0")
     )
+    # A compaction under way may move rows of other specs here, with the numbers that they have.
+    by_spec = {
+        row["spec_id"]: set(row["numbers"])
+        for row in live.where(content == 0)
+        .groupBy("data_file.spec_id")
+        .agg(F.collect_set("sequence_number").alias("numbers"))
+        .collect()
+    }
     found: dict[str, tuple[int, ...]] = {}
-    for row in groups.select("numbers", "paths").collect():
-        numbers = tuple(sorted(row["numbers"]))
+    for row in groups.select("spec_id", "numbers", "paths").collect():
+        others = [each for spec_id, each in by_spec.items() if spec_id != row["spec_id"]]
+        numbers = tuple(sorted(set(row["numbers"]).union(*others)))
         found.update((path, numbers) for path in row["paths"] if path in scoped)
     return found
