@@ -185,7 +185,7 @@ def _files(value: Mapping[str, Any]) -> Iterator[str]:
 
 def _statistics(value: Mapping[str, Any]) -> StatisticsFile:
     blobs = tuple(each.get("properties", {}) for each in value.get("blob-metadata", []))
-    return StatisticsFile(value["statistics-path"], value["file-size-in-bytes"], blobs)
+    return StatisticsFile(value["statistics-path"], value.get("file-size-in-bytes", 0), blobs)
 
 
 def _snapshot(value: Mapping[str, Any]) -> IcebergSnapshot:
