@@ -56,6 +56,7 @@ def test_keys_of_an_iceberg_table(spark: SparkSession, orders: str) -> None:
     assert gone(spark, orders) == {1, 2, 3, 4, 5, 15, 25}
 
 
+@pytest.mark.slow
 def test_positions_of_an_iceberg_table(spark: SparkSession, orders: str) -> None:
     short = orders.rpartition(".")[2]
     for condition in (

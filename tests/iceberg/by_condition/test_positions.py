@@ -152,6 +152,7 @@ def test_vectors_of_others_are_united(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("granularity", ["file", "partition"])
+@pytest.mark.slow
 def test_position_deletes_of_a_table_upgraded_to_format_3(
     spark: SparkSession, granularity: str
 ) -> None:
@@ -190,6 +191,7 @@ def test_position_deletes_of_other_formats(spark: SparkSession, kind: str) -> No
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
 def test_partitions_and_their_evolution(spark: SparkSession, version: int) -> None:
     columns = "id bigint, day date, s string, m decimal(9,2)"
     name = new_table(spark, columns, "PARTITIONED BY (days(day), s)", version)
@@ -228,6 +230,7 @@ def test_changed_columns(spark: SparkSession) -> None:
         delete(spark, name, "s = 's1'")
 
 
+@pytest.mark.slow
 def test_conditions_of_all_kinds(spark: SparkSession) -> None:
     name = new_table(spark)
     numbered(spark, name, 0, 30)
@@ -281,6 +284,7 @@ def test_transactions_are_committed_once(spark: SparkSession) -> None:
     check(spark, name, [0, *range(2, 10)])
 
 
+@pytest.mark.slow
 def test_racing_deletes_of_one_file(spark: SparkSession) -> None:
     name = new_table(spark)
     numbered(spark, name, 0, 100)
@@ -312,6 +316,7 @@ class Between:
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
 def test_a_compaction_between_plan_and_commit(spark: SparkSession, version: int) -> None:
     name = new_table(spark, version=version)
     for start in range(0, 50, 10):

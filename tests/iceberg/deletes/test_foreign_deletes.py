@@ -222,6 +222,7 @@ class TestEvolution:
         assert self.both(table) == Counter([("n", 5, "b")])
 
 
+@pytest.mark.slow
 def test_positions_of_version_2_vectors_and_keys(spark: SparkSession) -> None:
     columns = [column(1, "id", "long"), column(2, "n", "int")]
     table = table_of(spark, columns, {"format-version": "2"})

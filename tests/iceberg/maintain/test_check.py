@@ -95,6 +95,7 @@ def test_a_sound_table_has_no_errors(spark: SparkSession) -> None:
 
 @spark_test
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
 def test_files_that_are_gone_or_changed(spark: SparkSession, version: int) -> None:
     table = new_table(spark, version=version)
     insert(table, ROWS)
@@ -252,6 +253,7 @@ def test_vectors_beside_delete_files(spark: SparkSession) -> None:
 
 
 @spark_test
+@pytest.mark.slow
 def test_deletion_vectors(spark: SparkSession) -> None:
     table = new_table(spark, "id bigint, p int", "PARTITIONED BY (p)")
     insert(table, "(1, 1), (2, 1), (3, 1)")

@@ -90,6 +90,7 @@ def test_a_key_that_was_inserted_between_two_deletes_of_others_stays(spark: Spar
     assert "sequence number 3" in str(report)
 
 
+@pytest.mark.slow
 def test_partitions_and_specs_are_kept_apart(spark: SparkSession) -> None:
     table = new_table(spark, "id bigint, p string", "PARTITIONED BY (p)")
     for partition in ("'a'", "'null'", "null"):
@@ -115,6 +116,7 @@ def test_partitions_and_specs_are_kept_apart(spark: SparkSession) -> None:
     assert len(stock(table)) == 2
 
 
+@pytest.mark.slow
 def test_composite_and_null_keys_of_changed_columns(spark: SparkSession) -> None:
     table = new_table(spark, "a int, b string, c decimal(9, 2), d date", version=2)
     values = ", ".join(

@@ -41,6 +41,7 @@ TYPES = {
 }
 
 
+@pytest.mark.slow
 def test_keys_of_all_types_stay_exact(spark: SparkSession) -> None:
     columns = [column(place + 1, f"c{place}", kind) for place, kind in enumerate(TYPES)]
     table = table_of(spark, columns)
@@ -88,6 +89,7 @@ def data_file(table: IcebergTable, text: str) -> Any:  # noqa: ANN401
     return view.ContentFileParser.fromJson(node, loaded(table).handle.specs())
 
 
+@pytest.mark.slow
 def test_a_compaction_that_began_before_changes_no_row(spark: SparkSession) -> None:
     table = new_table(spark)
     insert(table, "(1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')")

@@ -66,6 +66,7 @@ def files(mirror: Mirror, branch: str) -> set[str]:
     return set(mirror.table.files(branch=branch).toArrow()["path"].to_pylist())
 
 
+@pytest.mark.slow
 def test_maintenance_of_main_changes_no_row(mirror: Mirror) -> None:
     [done] = call(mirror, "rewrite_data_files", "options => map('rewrite-all', 'true')")
     assert done["rewritten_data_files_count"] >= 3

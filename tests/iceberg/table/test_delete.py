@@ -92,6 +92,7 @@ def test_which_way(
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
 def test_the_key_is_found(spark: SparkSession, version: int) -> None:
     table = orders(spark, version)
     without = table.delete("order_id = 1")

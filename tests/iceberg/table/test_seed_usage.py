@@ -151,6 +151,7 @@ def test_sparse_keys_go_where_they_are_smaller(orders: Mirror) -> None:
     del orders.branches["sparse"]
 
 
+@pytest.mark.slow
 def test_without_format_version_3_or_the_property(spark: SparkSession) -> None:
     """A table that is altered takes vectors from then on, beside the deletes it has."""
     mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (name)", 2, ENABLED)

@@ -22,6 +22,7 @@ COLUMNS = "id bigint, part string, n int"
 @pytest.mark.parametrize(
     "rest", ["PARTITIONED BY (part)", pytest.param("", marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_deletes_apply_to_older_rows_alone(spark: SparkSession, rest: str) -> None:
     mirror = Mirror.new(spark, COLUMNS, rest, properties=ENABLED)
     mirror.delete_keys([1, 2], "id")  # of a table without rows
@@ -45,6 +46,7 @@ def test_deletes_apply_to_older_rows_alone(spark: SparkSession, rest: str) -> No
     assert plan.skipped >= 1  # that of the empty table
 
 
+@pytest.mark.slow
 def test_one_partition(spark: SparkSession) -> None:
     mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
     mirror.append([(1, "a", 0), (1, "b", 0), (1, None, 0), (2, "a", 0)])
@@ -166,6 +168,7 @@ class TestBatches:
         mirror.branches[branch] = [(1, "late", 1), (4, "only", 1), (None, "a", 0)]
         mirror.check(branch)
 
+    @pytest.mark.slow
     def test_a_batch_of_deletes_or_of_nothing(self, mirror: Mirror) -> None:
         branch = self.branch(mirror, "deletes")
         report = self.apply(mirror, [(1, "", 0, "D"), (None, "", 0, "D")], branch=branch)
@@ -208,6 +211,7 @@ class TestBatches:
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_threads_that_write_at_once_lose_nothing(spark: SparkSession, count: int) -> None:
     mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
     mirror.append([(number, "a", 0) for number in range(40)])

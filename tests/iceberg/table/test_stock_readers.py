@@ -46,6 +46,7 @@ def row(number: int, n: int = 0) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     "case", slow_but(FAST, [f"v{version} {layout}" for version in (2, 3) for layout in LAYOUTS])
 )
+@pytest.mark.slow
 def test_every_layout_after_every_operation(spark: SparkSession, case: str) -> None:
     version, layout = case.split()
     mirror = Mirror.new(spark, COLUMNS, LAYOUTS[layout], int(version[1:]), ENABLED)
@@ -74,6 +75,7 @@ def test_every_layout_after_every_operation(spark: SparkSession, case: str) -> N
 
 
 @pytest.mark.parametrize("version", [3, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_data_of_old_and_new_specs_is_deleted_by_one_global_delete(
     spark: SparkSession, version: int
 ) -> None:
@@ -155,6 +157,7 @@ class TestColumns:
         assert found(table.to_df(snapshot_id=before)) == found(stock(table, before))
         assert len(table.to_df(snapshot_id=before).columns) == 3
 
+    @pytest.mark.slow
     def test_dropped_and_made_anew(self, mirror: Mirror) -> None:
         self.alter(mirror, "DROP COLUMN id", "k int, s string")
         self.alter(mirror, "ADD COLUMN id int", "k int, s string, id int")

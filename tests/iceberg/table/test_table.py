@@ -110,8 +110,8 @@ def test_what_is_no_table_is_not_opened(spark: SparkSession) -> None:
     assert missing.value.hint == "there is no table in that database"
     for catalog in ("lake", "sqlite"):
         with pytest.raises(TableNotFoundError) as missing:
-            open_table(spark, f"{catalog}.nowhere.t")
-        assert missing.value.hint == f"there is no database {catalog}.nowhere"
+            open_table(spark, f"{catalog}.no_such_database.t")
+        assert missing.value.hint == f"there is no database {catalog}.no_such_database"
     with pytest.raises(InvalidArgumentError, match="is not one"):
         open_table(spark, "spark_catalog.default.t")
     for arguments, match in (
