@@ -45,7 +45,8 @@ class ReadPlan(Rendered):
     Attributes:
         table: The table.
         snapshot_id: The snapshot; None for a table without any.
-        data_files: Data files that may match the condition.
+        data_files: Data files that may match the condition; all of the snapshot where it has no
+            equality deletes.
         files_with_keys: Those of them that equality deletes apply to.
         equality_deletes: Ordinary equality-delete files that are read.
         vectors: Equality delete vectors that are read.
@@ -121,7 +122,7 @@ def plan_read(
     return ReadPlan(
         str(table.name),
         snapshot_id,
-        found.files.file_count if found.files else 0,
+        found.files.file_count if found.files else _file_count(table, snapshot_id),
         found.files.files.num_rows if found.files else 0,
         len(found.deletes) - vectors,
         vectors,
@@ -171,9 +172,11 @@ def _planned(
         return _Planned(read_data_files(table, None, schema, (), chosen=False), None, (), 0)
     names = [*(quote(name) for name in _names(schema)), *places]
     rows = read_data_files(table, snapshot_id, schema, (), chosen=False).select(*names)
+    live = len(equality_deletes(table, snapshot_id))
+    if not live:
+        return _Planned(rows, None, (), 0)
     condition = None if where is None else iceberg_condition(rows, where)
     files = plan_snapshot(table, snapshot_id, schema, condition)
-    live = len(equality_deletes(table, snapshot_id))
     deletes = tuple(
         ScopedDelete(from_content_file(text, sequence), scope)
         for sequence, scope, text in files.deletes
@@ -196,6 +199,11 @@ def _planned(
         parts.append(read(schema, paths, chosen=False))
     live_rows = reduce(DataFrame.unionAll, [part.select(*names) for part in parts])
     return _Planned(live_rows, files, deletes, live, reason)
+
+
+def _file_count(table: LoadedTable, snapshot_id: int | None) -> int:
+    """Return the data files of a snapshot that is read as it is; its summary tells."""
+    return 0 if snapshot_id is None else table.metadata.snapshots[snapshot_id].data_file_count or 0
 
 
 def _names(schema: Mapping[str, Any]) -> list[str]:
