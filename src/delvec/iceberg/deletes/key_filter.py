@@ -46,18 +46,20 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.chosen_files import DataFilesWithKeys
     from delvec.iceberg.client.delete_files import EqualityDeleteFile
 
-__all__ = ["ScopedDelete", "without_keys"]
+__all__ = ["KEY_TYPES", "ScopedDelete", "without_keys"]
 
 _MOST_BROADCAST: Final = 20_000_000  # keys; 16 to 50 bytes each in the memory of each executor
 _FEW_FILES: Final = 64  # of keys; more of them are likely to have the same ones
 _GLOBAL: Final = -1
-_TYPES: Final[dict[str, DataType]] = {
+KEY_TYPES: Final[dict[str, DataType]] = {
     "int": IntegerType(),
     "long": LongType(),
     "date": DateType(),
     "timestamp": TimestampNTZType(),
     "timestamptz": TimestampType(),
 }
+"""The types of keys that vectors hold, as Spark has them."""
+
 _KEY: Final = "__delvec_key"
 _PATH: Final = "__delvec_path"
 _SEQUENCE: Final = "__delvec_sequence"
@@ -211,7 +213,7 @@ def _vector_keys(table: LoadedTable, deletes: Sequence[ScopedDelete], kind: str)
     )
     # By a schema: PySpark would take a timestamp without a zone for one of the session's zone.
     types = [
-        StructField(f"{_KEY}0", _TYPES[kind]),
+        StructField(f"{_KEY}0", KEY_TYPES[kind]),
         StructField(_SCOPE, IntegerType()),
         StructField(_SEQUENCE, LongType()),
     ]

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
 
 from delvec.errors import FormatError, UnsupportedFeatureError
 from delvec.iceberg.client.chosen_files import FilesOfKeys, read_key_files
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.deletes.key_columns import KeyColumn, arrow_type
+from delvec.iceberg.deletes.key_filter import KEY_TYPES
 from delvec.iceberg.deletes.key_values import from_arrow
 from delvec.iceberg.deletes.key_vectors import read_key_vector
 from delvec.iceberg.deletes.keys import Keys
@@ -174,8 +176,10 @@ def _read(
     )
     with explained(str(table.name)):
         marks = F.broadcast(table.spark.createDataFrame(known))
-        marked = rows.join(marks, F.col("_file") == F.col(_PATH), "left")
-        found = marked.select(*keys, _GROUP).toArrow()
+        # Selected first: Spark 4.0 joins by no metadata column that is not.
+        named = rows.select(*keys, "_file")
+        marked = named.join(marks, F.col("_file") == F.col(_PATH), "left")
+        found = marked.select(*names, _GROUP).toArrow()
     expected = sum(each.record_count for each, _ in files)
     if found.num_rows != expected or found.column(_GROUP).null_count:
         raise FormatError(
@@ -210,7 +214,8 @@ def _as_frame(
         parts.append(_rows(table, snapshot_id, ordinary, columns).select(*names))
     if vectors:
         keys = _vector_keys(table, vectors, columns[0].type)
-        parts.append(table.spark.createDataFrame(pa.table({columns[0].name: keys})))
+        schema = StructType([StructField(columns[0].name, KEY_TYPES[columns[0].type])])
+        parts.append(table.spark.createDataFrame(pa.table({columns[0].name: keys}), schema))
     return reduce(DataFrame.unionAll, parts)
 
 
