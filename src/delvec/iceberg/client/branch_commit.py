@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import iceberg_view, load_table
+from delvec.iceberg.client.commit import change_properties
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
 from delvec.iceberg.client.marks import (
     STAGING_SUMMARY,
@@ -152,7 +153,7 @@ def commit_change(
         wanted = dict(properties or {})
         if txn is not None:
             wanted[txn_property(branch, txn.app_id)] = f"{txn.version}@{added}"
-        _set_properties(transaction, wanted)
+        change_properties(transaction, wanted)
         return added
 
     return _committed(table, branch, snapshot, txn, _ATTEMPTS)
@@ -368,12 +369,8 @@ def _create_branch(transaction: Any, metadata: TableMetadata, branch: str) -> No
     snapshots = transaction.manageSnapshots()
     made = snapshots.createBranch(branch, head.id) if head else snapshots.createBranch(branch)
     made.commit()
-    stale = txn_properties(metadata, branch)  # of a branch of that name that others dropped
-    if stale:
-        update = transaction.updateProperties()
-        for key in stale:
-            update = update.remove(key)
-        update.commit()
+    # Those of a branch of that name that others dropped.
+    change_properties(transaction, dict.fromkeys(txn_properties(metadata, branch)))
 
 
 def _marks(metadata: TableMetadata, branch: str, txn: Txn | None) -> dict[str, str]:
@@ -388,15 +385,6 @@ def _unpartitioned(metadata: TableMetadata) -> int | None:
             found: int = spec["spec-id"]
             return found
     return None
-
-
-def _set_properties(transaction: Any, properties: Mapping[str, str]) -> None:  # noqa: ANN401
-    if not properties:
-        return
-    update = transaction.updateProperties()
-    for key, value in properties.items():
-        update = update.set(key, value)
-    update.commit()
 
 
 def _statistics_file(spark: SparkSession, statistics: NewStatistics, snapshot_id: int) -> Any:  # noqa: ANN401

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "abandon",
     "begin",
+    "change_properties",
     "prepare",
     "publish",
     "remove",
@@ -111,7 +112,7 @@ def prepare(
         if opened.parent is not None:
             # Iceberg would begin a new branch by itself, but count its totals from zero.
             transaction.manageSnapshots().createBranch(branch, opened.parent).commit()
-        _set_properties(transaction, properties)
+        change_properties(transaction, properties)
         ids: list[int] = []
         tags: dict[str, int] = {}
         for snapshot in snapshots:
@@ -406,12 +407,13 @@ def _sort_order_id(metadata: Any, schema: Any) -> int:  # noqa: ANN401
     return found
 
 
-def _set_properties(transaction: Any, properties: Mapping[str, str]) -> None:  # noqa: ANN401
+def change_properties(transaction: Any, properties: Mapping[str, str | None]) -> None:  # noqa: ANN401
+    """Set table properties in a transaction, and remove those that are None."""
     if not properties:
         return
     update = transaction.updateProperties()
     for key, value in properties.items():
-        update = update.set(key, value)
+        update = update.remove(key) if value is None else update.set(key, value)
     update.commit()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import load_table, parsed
+from delvec.iceberg.client.commit import change_properties
 from delvec.iceberg.client.delete_files import equality_deletes
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
 from delvec.iceberg.client.marks import (
@@ -80,7 +81,7 @@ def create_branch(
         if staging:
             first = transaction.currentMetadata().ref(name).snapshotId()
             properties[STAGING_PROPERTY + name] = str(first)
-        _set_properties(transaction, properties)
+        change_properties(transaction, properties)
 
     return _changed(table, f"CREATE BRANCH {name}", change)
 
@@ -98,7 +99,7 @@ def drop_branch(table: LoadedTable, name: str) -> LoadedTable:
     def change(newest: LoadedTable, transaction: Any) -> None:  # noqa: ANN401
         require_ref(newest.metadata, str(newest.name), name, is_branch=True)
         transaction.manageSnapshots().removeBranch(name).commit()
-        _set_properties(transaction, _without_branch(newest.metadata, name))
+        change_properties(transaction, _without_branch(newest.metadata, name))
 
     return _changed(table, f"DROP BRANCH {name}", change)
 
@@ -235,7 +236,7 @@ def rollback(
             manage.rollbackTo(goal.id).commit()
         else:
             manage.replaceBranch(branch, goal.id).commit()
-        _set_properties(transaction, txns_after_rollback(metadata, branch, kept))
+        change_properties(transaction, txns_after_rollback(metadata, branch, kept))
 
     return _changed(table, f"ROLLBACK of {branch}", change)
 
@@ -409,13 +410,3 @@ def _without_branch(metadata: TableMetadata, name: str) -> dict[str, str | None]
     mark = STAGING_PROPERTY + name
     marks = [mark] if mark in metadata.properties else []
     return dict.fromkeys([*marks, *txn_properties(metadata, name)])
-
-
-def _set_properties(transaction: Any, properties: Mapping[str, str | None]) -> None:  # noqa: ANN401
-    """Set properties, and remove those whose value is None."""
-    if not properties:
-        return
-    update = transaction.updateProperties()
-    for key, value in properties.items():
-        update = update.remove(key) if value is None else update.set(key, value)
-    update.commit()
