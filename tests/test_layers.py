@@ -47,9 +47,11 @@ ROOMS = (
     "spark.delta.write",
     "delta.table",
     "iceberg.client",
+    "iceberg.commits",
     "iceberg.deletes",
     "iceberg.by_condition",
     "iceberg.maintain",
+    "iceberg.resolve",
     "iceberg.table",
     "statements",
     "conversion.options",
@@ -225,9 +227,9 @@ def test_only_one_module_puts_commits_of_delta() -> None:
 
 def test_only_three_modules_commit_to_iceberg() -> None:
     assert users_of(lambda node: is_call(node, "commit", "commitTransaction")) == {
-        "iceberg.client.commit",
-        "iceberg.client.branch_commit",
-        "iceberg.client.refs",
+        "iceberg.commits.commit",
+        "iceberg.commits.branch_commit",
+        "iceberg.commits.refs",
     }
     assert not [
         file.name

@@ -15,7 +15,7 @@ from delvec.conversion.planning.step import PLAN_SCHEMA
 from delvec.conversion.planning.target import Target
 from delvec.conversion.report import ConversionReport
 from delvec.errors import InvalidArgumentError
-from delvec.iceberg.client.commit import set_properties
+from delvec.iceberg.commits.commit import set_properties
 from delvec.report.figures import counted, size, visible
 from delvec.report.rendered import Rendered, Summary
 from delvec.spark.interrupts import interruptible

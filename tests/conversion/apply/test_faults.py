@@ -29,8 +29,9 @@ from delvec.errors import (
     UnsupportedFeatureError,
     VerificationError,
 )
-from delvec.iceberg.client import commit, file_json
+from delvec.iceberg.client import file_json
 from delvec.iceberg.client.catalog import find_table, load_table, table_name
+from delvec.iceberg.commits import commit
 from tests.conversion.targets import (
     Killed,
     before,

@@ -18,8 +18,8 @@ import delvec
 from delvec.conversion import clean_target as cleaning
 from delvec.conversion.apply import apply
 from delvec.errors import InvalidArgumentError, PlanError, TableNotFoundError
-from delvec.iceberg.client import commit
 from delvec.iceberg.client.catalog import load_table, table_name
+from delvec.iceberg.commits import commit
 from tests.conversion.targets import Killed, before, branches, ids, ids_in_delta, numbered
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.marks import slow_but

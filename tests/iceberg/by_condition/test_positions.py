@@ -15,8 +15,8 @@ from delvec.iceberg.by_condition import positions
 from delvec.iceberg.by_condition.position_vectors import write_vectors
 from delvec.iceberg.by_condition.positions import delete_positions
 from delvec.iceberg.by_condition.predicates import Condition
-from delvec.iceberg.client.branch_commit import Txn
 from delvec.iceberg.client.position_deletes import find_position_deletes
+from delvec.iceberg.commits.branch_commit import Txn
 from delvec.storage.listed_files import local_path
 from tests.iceberg.deletes.tables import by_pyiceberg, by_spark, deletes_of, loaded, new_table
 

@@ -30,8 +30,11 @@ from delvec.iceberg.client.catalog import (
     load_table,
     table_name,
 )
-from delvec.iceberg.client.changes import NewSnapshot, NewTable, RowChange, Staged
-from delvec.iceberg.client.commit import (
+from delvec.iceberg.client.failures import CommitStateUnknownError
+from delvec.iceberg.client.file_json import data_file_json, delete_file_json
+from delvec.iceberg.client.files import snapshot_files, snapshot_rows
+from delvec.iceberg.commits.changes import NewSnapshot, NewTable, RowChange, Staged
+from delvec.iceberg.commits.commit import (
     abandon,
     begin,
     prepare,
@@ -41,9 +44,6 @@ from delvec.iceberg.client.commit import (
     stage,
     without,
 )
-from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.client.file_json import data_file_json, delete_file_json
-from delvec.iceberg.client.files import snapshot_files, snapshot_rows
 from delvec.spark import jvm
 from delvec.vector import Bitmap, blobs
 from delvec.vector.frame import encode_frame

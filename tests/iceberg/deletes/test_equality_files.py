@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from delvec.errors import UnsupportedFeatureError
-from delvec.iceberg.client.branch_commit import commit_change
 from delvec.iceberg.client.catalog import catalog_of, iceberg_view, load_table, table_name
-from delvec.iceberg.client.changes import RowChange
 from delvec.iceberg.client.file_json import json_arrays
-from delvec.iceberg.client.row_delta import row_changes
+from delvec.iceberg.commits.branch_commit import commit_change
+from delvec.iceberg.commits.changes import RowChange
+from delvec.iceberg.commits.row_delta import row_changes
 from delvec.iceberg.deletes.delete_json import Scope, as_equality_delete
 from delvec.iceberg.deletes.equality_files import encode_files
 from delvec.iceberg.deletes.key_columns import KeyColumn, arrow_schema, key_columns

@@ -8,7 +8,7 @@ from uuid import uuid4
 import delvec
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.delete_files import equality_deletes
-from delvec.iceberg.client.refs import create_branch
+from delvec.iceberg.commits.refs import create_branch
 from delvec.identifiers import quote
 
 if TYPE_CHECKING:

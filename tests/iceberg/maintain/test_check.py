@@ -12,9 +12,9 @@ import pytest
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.by_condition.position_vectors import write_vectors
-from delvec.iceberg.client.branch_commit import commit_change, commit_rewrite
-from delvec.iceberg.client.changes import RowChange
 from delvec.iceberg.client.position_deletes import find_position_deletes
+from delvec.iceberg.commits.branch_commit import commit_change, commit_rewrite
+from delvec.iceberg.commits.changes import RowChange
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.deletes.key_vectors import DELETE_FILE, encode_key_vectors
 from delvec.iceberg.deletes.keys import Keys

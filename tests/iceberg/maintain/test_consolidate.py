@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec.errors import ConflictError, InvalidArgumentError
-from delvec.iceberg.client import branch_commit
+from delvec.iceberg.commits import branch_commit
 from delvec.iceberg.maintain import consolidate, group_keys
 from delvec.storage.listed_files import local_path
 from tests.iceberg.maintain.tables import (

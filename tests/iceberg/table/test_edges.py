@@ -10,7 +10,7 @@ import pytest
 
 import delvec
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.iceberg.client.branch_commit import commit_change
+from delvec.iceberg.commits.branch_commit import commit_change
 from tests.spark.delta.readers import settings_of
 
 if TYPE_CHECKING:

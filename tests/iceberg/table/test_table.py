@@ -19,7 +19,7 @@ from delvec.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from delvec.iceberg.client.marks import is_staging
+from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.deletes.equality import delete_keys
 from tests.conversion.targets import ids
 

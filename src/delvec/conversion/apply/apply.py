@@ -23,8 +23,8 @@ from delvec.conversion.planning.target_refs import new_staging_branch, stale_bra
 from delvec.delta.log.checksums import file_count
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, DelvecError, PlanError
-from delvec.iceberg.client.changes import NewTable
-from delvec.iceberg.client.commit import abandon, begin, prepare, publish, stage
+from delvec.iceberg.commits.changes import NewTable
+from delvec.iceberg.commits.commit import abandon, begin, prepare, publish, stage
 from delvec.report.phases import Stopwatch
 from delvec.spark.conf import time_zone
 from delvec.spark.progress import described
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from delvec.conversion.planning.planner import Planned
     from delvec.conversion.planning.target import Target
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.iceberg.client.changes import Prepared, Staged
+    from delvec.iceberg.commits.changes import Prepared, Staged
 
 __all__ = ["Figures", "apply_steps"]
 

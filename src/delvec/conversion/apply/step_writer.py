@@ -21,8 +21,8 @@ from delvec.conversion.vectors.position_deletes import write_position_deletes
 from delvec.conversion.vectors.reference import reference
 from delvec.conversion.vectors.repack import repack
 from delvec.errors import ObjectNotFoundError
-from delvec.iceberg.client.changes import NewSnapshot, RowChange
 from delvec.iceberg.client.file_json import data_file_json, delete_file_json
+from delvec.iceberg.commits.changes import NewSnapshot, RowChange
 from delvec.storage.listed_files import spark_path
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from delvec.conversion.planning.target_files import TargetFiles
-    from delvec.iceberg.client.changes import Staged
+    from delvec.iceberg.commits.changes import Staged
 
 __all__ = ["verify_counts", "verify_rows", "verify_total"]
 

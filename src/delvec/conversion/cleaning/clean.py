@@ -23,8 +23,8 @@ from delvec.conversion.planning.progress import SOURCE, SOURCE_ID
 from delvec.conversion.planning.target_refs import is_staging_branch
 from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.client.commit import remove, without
 from delvec.iceberg.client.referenced import referenced_names
+from delvec.iceberg.commits.commit import remove, without
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path, overlap
 

@@ -17,13 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
 from delvec.iceberg.by_condition.position_report import PositionDeleteReport
 from delvec.iceberg.by_condition.position_vectors import earlier_positions, write_vectors
-from delvec.iceberg.client.branch_commit import commit_change, is_committed, require_branch
 from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.client.changes import RowChange
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_files
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.position_deletes import find_position_deletes
+from delvec.iceberg.commits.branch_commit import commit_change, is_committed, require_branch
+from delvec.iceberg.commits.changes import RowChange
 from delvec.iceberg.deletes.reading import rows_with_places
 from delvec.iceberg.deletes.writable import require_writable
 from delvec.report.phases import Stopwatch
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from delvec.iceberg.by_condition.predicates import Condition
-    from delvec.iceberg.client.branch_commit import Txn
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.files import SnapshotFiles
     from delvec.iceberg.client.position_deletes import DataFileWithDeletes
+    from delvec.iceberg.commits.branch_commit import Txn
     from delvec.storage import Storage
     from delvec.vector import Bitmap
 

@@ -1,6 +1,6 @@
-"""Iceberg's Java library, called by catalog name: tables, their metadata and files, and commits.
+"""Iceberg's Java library, called by catalog name: tables, their metadata and files.
 
-Knows nothing of Delta. Only `commit.py` changes a table.
+Knows nothing of Delta, and changes no table.
 """
 
 from __future__ import annotations

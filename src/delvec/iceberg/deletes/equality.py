@@ -17,11 +17,11 @@ from delvec.errors import (
     PlanError,
     UnsupportedFeatureError,
 )
-from delvec.iceberg.client.branch_commit import commit_change, is_committed, require_branch
-from delvec.iceberg.client.changes import RowChange
 from delvec.iceberg.client.chosen_files import write_data_files
 from delvec.iceberg.client.failures import explained
-from delvec.iceberg.client.marks import is_staging
+from delvec.iceberg.commits.branch_commit import commit_change, is_committed, require_branch
+from delvec.iceberg.commits.changes import RowChange
+from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.deletes.change_batch import change_batch
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.deletes.report import KeyDeleteReport
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from delvec.iceberg.client.branch_commit import Committed, Txn
     from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.commits.branch_commit import Committed, Txn
     from delvec.iceberg.deletes.key_columns import KeyColumn
     from delvec.iceberg.deletes.write_deletes import Scope, WrittenDeletes
 

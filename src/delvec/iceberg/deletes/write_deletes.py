@@ -23,8 +23,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from delvec.iceberg.client.branch_commit import NewStatistics, StatisticsBlob
 from delvec.iceberg.client.delete_files import VECTOR_SUFFIX
+from delvec.iceberg.commits.branch_commit import NewStatistics, StatisticsBlob
 from delvec.iceberg.deletes.delete_json import Scope, as_equality_delete, delete_json
 from delvec.iceberg.deletes.equality_files import encode_files
 from delvec.iceberg.deletes.key_frame import KEY_MEMORY, KeyFrame, opened_keys, write_frame

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from delvec.iceberg.client.delete_files import equality_deletes
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_table
-from delvec.iceberg.client.marks import is_staging
+from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.maintain.check_files import check_files
 from delvec.iceberg.maintain.check_keys import check_keys, companions_of
 from delvec.iceberg.maintain.check_positions import check_vectors

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from delvec.errors import ConflictError, PlanError
-from delvec.iceberg.client.branch_commit import commit_rewrite, require_branch
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.delete_files import equality_deletes
-from delvec.iceberg.client.marks import is_staging
 from delvec.iceberg.client.named_snapshots import branch_head
+from delvec.iceberg.commits.branch_commit import commit_rewrite, require_branch
+from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.deletes.read_schema import key_paths
 from delvec.iceberg.deletes.write_deletes import Scope, write_deletes
 from delvec.iceberg.maintain.consolidate_report import ConsolidateReport, UnmergedDeletes

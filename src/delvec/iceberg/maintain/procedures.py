@@ -10,7 +10,7 @@ from delvec.errors import InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.named_snapshots import time_ms
-from delvec.iceberg.client.refs import keep_staging_marks
+from delvec.iceberg.commits.refs import keep_staging_marks
 from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
 from delvec.identifiers import quote
 from delvec.report.phases import Stopwatch

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delvec.calls import explained_calls
-from delvec.iceberg.client import refs
 from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.commits import refs
 from delvec.iceberg.table.handle import TableHandle
 from delvec.spark.conf import time_zone
 

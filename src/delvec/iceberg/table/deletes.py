@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from delvec.iceberg.by_condition.position_report import PositionDeleteReport
-    from delvec.iceberg.client.branch_commit import Txn
     from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.commits.branch_commit import Txn
     from delvec.iceberg.deletes.report import KeyDeleteReport
 
 __all__ = ["TableDeletes", "delete_where"]

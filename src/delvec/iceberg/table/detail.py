@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.iceberg.client.failures import explained
-from delvec.iceberg.client.marks import staging_branches
+from delvec.iceberg.commits.marks import staging_branches
 from delvec.iceberg.table.files_listing import CONTENTS, column_names, list_files
 from delvec.report.figures import counted, size
 from delvec.report.rendered import Rendered, Summary

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from delvec.calls import explained_calls
-from delvec.iceberg.client.marks import staging_branches
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.named_snapshots import branch_head
+from delvec.iceberg.commits.marks import staging_branches
 from delvec.iceberg.deletes.reading import plan_read
 from delvec.iceberg.table.detail import detail_of
 from delvec.iceberg.table.files_listing import list_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from delvec.iceberg.client.marks import staging_branches
+from delvec.iceberg.commits.marks import staging_branches
 from delvec.iceberg.table.branches import TableBranches
 from delvec.iceberg.table.deletes import TableDeletes
 from delvec.iceberg.table.maintenance import TableMaintenance

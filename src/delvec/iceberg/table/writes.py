@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 
 from delvec.calls import explained_calls, shown
 from delvec.errors import InvalidArgumentError
-from delvec.iceberg.client.branch_commit import Txn
 from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.commits.branch_commit import Txn
 from delvec.iceberg.deletes.equality import append_rows, delete_keys, upsert_rows
 from delvec.iceberg.table.handle import TableHandle
 

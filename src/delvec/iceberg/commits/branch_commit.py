@@ -18,9 +18,10 @@ from pyspark.errors import PySparkException
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import iceberg_view, load_table
-from delvec.iceberg.client.commit import change_properties
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
-from delvec.iceberg.client.marks import (
+from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.commits.commit import change_properties
+from delvec.iceberg.commits.marks import (
     STAGING_SUMMARY,
     TXN_APP,
     TXN_VERSION,
@@ -28,8 +29,7 @@ from delvec.iceberg.client.marks import (
     txn_properties,
     txn_property,
 )
-from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.client.row_delta import rewrite_deletes, row_changes, row_delta
+from delvec.iceberg.commits.row_delta import rewrite_deletes, row_changes, row_delta
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.changes import RowChange
     from delvec.iceberg.client.metadata import TableMetadata
+    from delvec.iceberg.commits.changes import RowChange
 
 __all__ = [
     "Committed",

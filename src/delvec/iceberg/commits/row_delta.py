@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from delvec.iceberg.client.changes import RowChange
+    from delvec.iceberg.commits.changes import RowChange
 
 __all__ = ["rewrite_deletes", "row_changes", "row_delta"]
 
@@ -116,7 +116,7 @@ def row_changes(spark: SparkSession) -> Any:  # noqa: ANN401
     """Return an instance of `RowChanges.java`, compiled once per JVM."""
     cache = jvm.cache(spark)
     if "row changes" not in cache:
-        source = package_files("delvec.iceberg.client").joinpath("RowChanges.java").read_text()
+        source = package_files("delvec.iceberg.commits").joinpath("RowChanges.java").read_text()
         [constructor] = jvm.compiled(spark, "delvec.RowChanges", source).getConstructors()
         no_arguments = jvm.array_of(spark, jvm.view_of(spark).java.lang.Object, [])
         cache["row changes"] = constructor.newInstance(no_arguments)

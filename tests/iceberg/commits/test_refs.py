@@ -13,10 +13,10 @@ import pytest
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import TableName, load_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.client.marks import STAGING_SUMMARY, txn_properties, txns_after_rollback
 from delvec.iceberg.client.metadata import IcebergSnapshot, Ref, TableMetadata
 from delvec.iceberg.client.named_snapshots import snapshot_of, time_ms
-from delvec.iceberg.client.refs import (
+from delvec.iceberg.commits.marks import STAGING_SUMMARY, txn_properties, txns_after_rollback
+from delvec.iceberg.commits.refs import (
     create_branch,
     create_tag,
     drop_branch,

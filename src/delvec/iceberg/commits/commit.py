@@ -22,10 +22,10 @@ from delvec.iceberg.client.catalog import (
     load_table,
     parsed,
 )
-from delvec.iceberg.client.changes import NewTable, OpenTransaction, Prepared, Staged
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
 from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.client.row_delta import row_delta
+from delvec.iceberg.commits.changes import NewTable, OpenTransaction, Prepared, Staged
+from delvec.iceberg.commits.row_delta import row_delta
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.iceberg.client.catalog import LoadedTable, TableName
-    from delvec.iceberg.client.changes import NewSnapshot
+    from delvec.iceberg.commits.changes import NewSnapshot
 
 __all__ = [
     "abandon",

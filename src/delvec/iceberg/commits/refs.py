@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import load_table, parsed
-from delvec.iceberg.client.commit import change_properties
 from delvec.iceberg.client.delete_files import equality_deletes
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
-from delvec.iceberg.client.marks import (
+from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.client.named_snapshots import branch_head, near, require_ref, snapshot_of
+from delvec.iceberg.commits.commit import change_properties
+from delvec.iceberg.commits.marks import (
     STAGING_PROPERTY,
     STAGING_SUMMARY,
     is_staging,
@@ -22,9 +24,7 @@ from delvec.iceberg.client.marks import (
     txn_properties,
     txns_after_rollback,
 )
-from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.client.named_snapshots import branch_head, near, require_ref, snapshot_of
-from delvec.iceberg.client.row_delta import row_changes
+from delvec.iceberg.commits.row_delta import row_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,0 +1,3 @@
+"""Commits to Iceberg tables: snapshots on branches, and branches and tags themselves."""
+
+from __future__ import annotations
