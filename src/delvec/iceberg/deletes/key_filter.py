@@ -46,7 +46,15 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.chosen_files import DataFilesWithKeys
     from delvec.iceberg.client.delete_files import EqualityDeleteFile
 
-__all__ = ["KEY_TYPES", "ScopedDelete", "without_keys"]
+__all__ = [
+    "KEY_TYPES",
+    "ScopedDelete",
+    "deleted_keys",
+    "is_deleted",
+    "key_values",
+    "with_file_marks",
+    "without_keys",
+]
 
 _MOST_BROADCAST: Final = 20_000_000  # keys; 16 to 50 bytes each in the memory of each executor
 _FEW_FILES: Final = 64  # of keys; more of them are likely to have the same ones
@@ -97,12 +105,16 @@ def without_keys(
         files: The data files that they are in.
         deletes: The equality deletes that apply to these.
     """
-    named = rows.select("*", "_file", "_pos")
-    marked = _marked(named, files.files, (_FILE_SEQUENCE, _FILE_SCOPE))
+    marked = with_file_marks(rows.select("*", "_file", "_pos"), files)
     for ids in sorted({each.file.equality_ids for each in deletes}):
         some = [each for each in deletes if each.file.equality_ids == ids]
         marked = _anti_joined(table, snapshot_id, schema, marked, some)
     return marked
+
+
+def with_file_marks(rows: DataFrame, files: DataFilesWithKeys) -> DataFrame:
+    """Return rows, which have `_file`, with the sequence number and the scope of their files."""
+    return _marked(rows, files.files, (_FILE_SEQUENCE, _FILE_SCOPE))
 
 
 def _marked(rows: DataFrame, files: pa.Table, names: tuple[str, str]) -> DataFrame:
@@ -134,28 +146,40 @@ def _anti_joined(
     deletes: Sequence[ScopedDelete],
 ) -> DataFrame:
     """Return rows without those that equality deletes of the same key columns delete."""
+    keys = deleted_keys(table, snapshot_id, schema, deletes)
+    return rows.join(keys, is_deleted(schema, deletes), "left_anti")
+
+
+def is_deleted(schema: Mapping[str, Any], deletes: Sequence[ScopedDelete]) -> Column:
+    """Return the condition that a row of `with_file_marks` is deleted by one of `deleted_keys`."""
     ids = deletes[0].file.equality_ids
-    keys = _keys(table, snapshot_id, schema, deletes)
-    if sum(each.file.record_count for each in deletes) <= _MOST_BROADCAST:
-        keys = F.broadcast(keys)
     conditions = [F.col(_SEQUENCE) > F.col(_FILE_SEQUENCE)]
     if any(each.scope != _GLOBAL for each in deletes):
         conditions.append((F.col(_SCOPE) == _GLOBAL) | (F.col(_SCOPE) == F.col(_FILE_SCOPE)))
     # Null matches null; a join on plain equality is cheaper.
     has_nulls = any(each.file.null_counts.get(field_id, 1) for each in deletes for field_id in ids)
-    for number, data in enumerate(_key_values(key_paths(schema), ids)):
+    for number, data in enumerate(key_values(schema, ids)):
         key = F.col(f"{_KEY}{number}")
         conditions.append(data.eqNullSafe(key) if has_nulls else data == key)
-    return rows.join(keys, reduce(lambda one, other: one & other, conditions), "left_anti")
+    return reduce(lambda one, other: one & other, conditions)
 
 
-def _keys(
+def deleted_keys(
     table: LoadedTable,
     snapshot_id: int,
     schema: Mapping[str, Any],
     deletes: Sequence[ScopedDelete],
 ) -> DataFrame:
-    """Return the deleted keys, each with the sequence number and the scope of its delete."""
+    """Return deleted keys with the sequence number and the scope of their deletes; lazy.
+
+    A key may be there several times. Few keys are marked to be broadcast by a join.
+
+    Args:
+        table: The table.
+        snapshot_id: Any snapshot of it.
+        schema: Its columns, key columns included, in Iceberg's JSON form.
+        deletes: Equality deletes, all of the same key columns.
+    """
     ordinary = [each for each in deletes if not each.file.is_vector]
     vectors = [each for each in deletes if each.file.is_vector]
     parts = []
@@ -165,10 +189,11 @@ def _keys(
         kind = key_types(schema)[vectors[0].file.equality_ids[0]]
         parts.append(_vector_keys(table, vectors, kind))
     found = reduce(DataFrame.unionAll, parts)
-    if len(deletes) <= _FEW_FILES:
-        return found
-    keys = [name for name in found.columns if name.startswith(_KEY)]
-    return found.groupBy(*keys, _SCOPE).agg(F.max(_SEQUENCE).alias(_SEQUENCE))
+    if len(deletes) > _FEW_FILES:
+        keys = [name for name in found.columns if name.startswith(_KEY)]
+        found = found.groupBy(*keys, _SCOPE).agg(F.max(_SEQUENCE).alias(_SEQUENCE))
+    few = sum(each.file.record_count for each in deletes) <= _MOST_BROADCAST
+    return F.broadcast(found) if few else found
 
 
 def _ordinary_keys(
@@ -181,7 +206,7 @@ def _ordinary_keys(
     files = [each.file for each in deletes]
     described = tuple((each.path, each.file_format, each.size, each.record_count) for each in files)
     rows = read_key_files(table, snapshot_id, key_schema(schema, ids), FilesOfKeys(described))
-    values = _key_values(key_paths(schema), ids)
+    values = key_values(schema, ids)
     keys = [value.alias(f"{_KEY}{number}") for number, value in enumerate(values)]
     marks = pa.table(
         {
@@ -220,11 +245,12 @@ def _vector_keys(table: LoadedTable, deletes: Sequence[ScopedDelete], kind: str)
     return table.spark.createDataFrame(keys, StructType(types))
 
 
-def _key_values(paths: Mapping[int, tuple[str, ...]], ids: Sequence[int]) -> list[Column]:
+def key_values(schema: Mapping[str, Any], ids: Sequence[int]) -> list[Column]:
     """Return what is compared of a row: its key columns, and which structs around them are null.
 
     Iceberg distinguishes a struct that is null from one whose field is.
     """
+    paths = key_paths(schema)
     columns = [F.col(_quoted(paths[field_id])) for field_id in ids]
     around = {path[:end] for path in map(paths.__getitem__, ids) for end in range(1, len(path))}
     return [*columns, *(F.col(_quoted(path)).isNull() for path in sorted(around))]

@@ -1,0 +1,3 @@
+"""Resolving equality deletes: deleted keys become deletion vectors of the rows that have them."""
+
+from __future__ import annotations
