@@ -225,10 +225,11 @@ def test_only_one_module_puts_commits_of_delta() -> None:
     assert kernel == {"delta.write.commit", "delta.log.checkpoint_writer"}
 
 
-def test_only_three_modules_commit_to_iceberg() -> None:
+def test_only_these_modules_commit_to_iceberg() -> None:
     assert users_of(lambda node: is_call(node, "commit", "commitTransaction")) == {
         "iceberg.commits.commit",
         "iceberg.commits.branch_commit",
+        "iceberg.commits.lock",
         "iceberg.commits.refs",
     }
     assert not [

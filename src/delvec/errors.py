@@ -15,6 +15,7 @@ pickled, because they travel from Spark workers to the driver.
         ObjectNotFoundError (FileNotFoundError)  ObjectExistsError (FileExistsError)
       UnsupportedFeatureError (NotImplementedError)  .feature .needed_by
       ConflictError                         a concurrent commit won: .version .files .retryable
+        LockedError                         another process has the lock: .owner .operation .expires
       PlanError                             a plan that would break an invariant
       VerificationError                     counts or hashes differ: .files .expected .found
       MissingDependencyError (ImportError)  .dependency
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
 __all__ = [
     "ChecksumError",
@@ -37,6 +39,7 @@ __all__ = [
     "EngineError",
     "FormatError",
     "InvalidArgumentError",
+    "LockedError",
     "MagicError",
     "MissingDependencyError",
     "ObjectExistsError",
@@ -214,6 +217,28 @@ class ConflictError(DelvecError):
         self.files = tuple(files)
         self.retryable = retryable
         self.attempts = 0
+
+
+class LockedError(ConflictError):
+    """Somebody else has the lock of a table, or has taken it over; nothing was changed.
+
+    `owner` and `operation` tell who has it and for what, `expires` until when if it is not renewed:
+    a time in UTC, by the owner's clock. All are None if it was had and then lost.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        owner: str | None = None,
+        operation: str | None = None,
+        expires: datetime | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.owner = owner
+        self.operation = operation
+        self.expires = expires
 
 
 class PlanError(DelvecError):

@@ -25,6 +25,7 @@ from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.referenced import referenced_names
 from delvec.iceberg.commits.commit import remove, without
+from delvec.iceberg.commits.lock_state import is_lock_tag
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path, overlap
 
@@ -132,8 +133,10 @@ def commit_expiry(cleaning: Cleaning) -> LoadedTable:
     if not cleaning.expiry:
         return load_table(cleaning.table.spark, cleaning.table.name)
     after = cleaning.after.metadata
-    staging = [name for name in after.refs if is_staging_branch(after, name)]
-    return remove(cleaning.table, cleaning.after, staging)
+    passing = [
+        name for name in after.refs if is_staging_branch(after, name) or is_lock_tag(after, name)
+    ]
+    return remove(cleaning.table, cleaning.after, passing)
 
 
 def delete_files(cleaning: Cleaning, newest: LoadedTable) -> pa.Table:

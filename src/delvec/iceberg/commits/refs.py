@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 
 __all__ = [
+    "commit_exactly",
     "create_branch",
     "create_tag",
     "drop_branch",
@@ -280,7 +281,7 @@ def _changed(
             )
         try:
             with explained(str(name)):
-                _commit(newest, change)
+                commit_exactly(newest, change)
         except InvalidArgumentError as error:
             if lost is None:
                 raise
@@ -301,7 +302,17 @@ def _changed(
     raise lost or AssertionError
 
 
-def _commit(newest: LoadedTable, change: Callable[[LoadedTable, Any], None]) -> None:
+def commit_exactly(newest: LoadedTable, change: Callable[[LoadedTable, Any], None]) -> None:
+    """Commit a change of refs and properties on the very metadata that was loaded, or not at all.
+
+    Args:
+        newest: The table.
+        change: Adds what it changes to the transaction; nothing is committed if that is nothing.
+
+    Raises:
+        ConflictError: Somebody else has committed to the table since it was loaded.
+        CommitStateUnknownError: The commit may have happened or not.
+    """
     transaction = newest.handle.newTransaction()
     start = transaction.startMetadata()
     before, now = (

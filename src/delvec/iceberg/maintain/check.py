@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from delvec.iceberg.client.delete_files import equality_deletes
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_table
+from delvec.iceberg.commits.lock_state import is_lock_tag
 from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.maintain.check_files import check_files
 from delvec.iceberg.maintain.check_keys import check_keys, companions_of
@@ -103,7 +104,8 @@ def _is_staging(metadata: TableMetadata, snapshot_id: int, branch: str | None) -
     refs = {
         name: is_staging(metadata, name)
         for name in metadata.refs
-        if any(each.id == snapshot_id for each in metadata.ancestors(name))
+        if not is_lock_tag(metadata, name)
+        and any(each.id == snapshot_id for each in metadata.ancestors(name))
     }
     return bool(refs) and all(refs.values())
 

@@ -1,0 +1,101 @@
+"""The lock of a table as its metadata tell of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from delvec.iceberg.client.metadata import TableMetadata
+
+__all__ = [
+    "LOCK_PROPERTY",
+    "LOCK_TAG",
+    "LockState",
+    "is_lock_tag",
+    "lock_state",
+    "lock_tags",
+    "next_generation",
+]
+
+LOCK_PROPERTY: Final = "delvec.lock"
+"""Table property that tells who has the lock, or had it last."""
+LOCK_TAG: Final = "delvec-lock-"
+"""How the tag begins that is there while somebody has the lock; its generation follows."""
+
+
+@dataclass(frozen=True)
+class LockState:
+    """Who has the lock of a table.
+
+    Attributes:
+        generation: Grows with each change of the lock.
+        owner: Who has it, such as `host/4711`.
+        operation: What for.
+        expires_ms: When the lease ends, by the owner's clock.
+        lease_ms: How long it is, from the last renewal.
+        token: Tells apart the locks of one owner.
+    """
+
+    generation: int
+    owner: str
+    operation: str
+    expires_ms: int
+    lease_ms: int
+    token: str
+
+    @property
+    def tag(self) -> str:
+        """The tag that exists while somebody has it."""
+        return f"{LOCK_TAG}{self.generation}"
+
+    @property
+    def expires(self) -> datetime:
+        """When the lease ends, in UTC."""
+        return datetime.fromtimestamp(self.expires_ms / 1000, timezone.utc)
+
+    def to_property(self) -> str:
+        """Return the value of the table property."""
+        return json.dumps(asdict(self))
+
+
+def lock_state(metadata: TableMetadata) -> LockState | None:
+    """Return who has the lock of a table, be the lease over or not; None if nobody has it."""
+    state = _written(metadata)
+    return state if state is not None and state.tag in metadata.refs else None
+
+
+def is_lock_tag(metadata: TableMetadata, name: str) -> bool:
+    """Whether a ref is the tag of a lock, which comes, changes and goes at any time."""
+    number = name.removeprefix(LOCK_TAG)
+    return not metadata.refs[name].is_branch and number != name and number.isdecimal()
+
+
+def lock_tags(metadata: TableMetadata) -> list[str]:
+    """Return the tags of locks; more than one only if somebody else made some."""
+    return [name for name in metadata.refs if is_lock_tag(metadata, name)]
+
+
+def next_generation(metadata: TableMetadata) -> int:
+    """Return a generation that was not used yet."""
+    written = _written(metadata)
+    last = 0 if written is None else written.generation
+    return 1 + max([last, *(int(name.removeprefix(LOCK_TAG)) for name in lock_tags(metadata))])
+
+
+def _written(metadata: TableMetadata) -> LockState | None:
+    """Return what the property says; None if there is none, or none that makes sense."""
+    try:
+        value = json.loads(metadata.properties[LOCK_PROPERTY])
+        return LockState(
+            int(value["generation"]),
+            str(value["owner"]),
+            str(value["operation"]),
+            int(value["expires_ms"]),
+            int(value["lease_ms"]),
+            str(value["token"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None

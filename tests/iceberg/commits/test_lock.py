@@ -1,0 +1,368 @@
+"""The lock of a table: one has it, others take it over when its owner is dead, and not before."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from delvec.cli.exits import ExitCode, exit_code
+from delvec.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    LockedError,
+    StorageError,
+    TableNotFoundError,
+)
+from delvec.iceberg.client.catalog import TableName, load_table
+from delvec.iceberg.commits import lock
+from delvec.iceberg.commits.lock import Held, LockState, lock_state, locked
+from delvec.iceberg.commits.lock_state import LOCK_PROPERTY, is_lock_tag, next_generation
+from delvec.iceberg.commits.refs import create_branch, create_tag, drop_tag, rollback
+from delvec.iceberg.maintain.procedures import expire_snapshots
+from delvec.iceberg.table import IcebergTable
+from tests.conversion.targets import before, branches, ids, numbered
+from tests.iceberg.client.test_catalog import lost
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.client.metadata import TableMetadata
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module", autouse=True)
+def database(spark: SparkSession) -> None:
+    for name in ("lake", "sqlite"):
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.locks")
+
+
+def empty(spark: SparkSession, catalog: str = "sqlite") -> LoadedTable:
+    name = TableName(catalog, ("locks",), f"t_{uuid4().hex[:8]}")
+    spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='3')")
+    return load_table(spark, name)
+
+
+@pytest.fixture
+def table(spark: SparkSession) -> LoadedTable:
+    made = empty(spark)
+    insert(made, 1)
+    return load_table(spark, made.name)
+
+
+def insert(table: LoadedTable, number: int) -> None:
+    table.spark.sql(f"INSERT INTO {table.name} VALUES ({number})")
+
+
+def newest(table: LoadedTable) -> TableMetadata:
+    return load_table(table.spark, table.name).metadata
+
+
+def left_behind(table: LoadedTable, lease: float = 1.0, owner: str = "dead/1") -> LockState:
+    """Take the lock as one who dies at once: nobody renews it or gives it back."""
+    claim = LockState(0, owner, "RESOLVE", 0, int(lease * 1000), uuid4().hex)
+    state = lock._taken(table, claim, 0.0).state
+    assert state is not None
+    return state
+
+
+@pytest.mark.parametrize("catalog", ["lake", "sqlite"])
+def test_one_has_it_until_it_is_given_back(spark: SparkSession, catalog: str) -> None:
+    table = empty(spark, catalog)
+    insert(table, 1)
+    with locked(table, "RESOLVE", owner="first") as held:
+        state = held.state
+        assert state is not None
+        assert state == lock_state(newest(table))
+        assert (state.generation, state.owner, state.operation) == (1, "first", "RESOLVE")
+        assert branches(spark, str(table.name)) == {"main", "delvec-lock-1"}
+        with pytest.raises(LockedError) as refused, locked(table, "COMPACT"):
+            pytest.fail("two have the lock")
+        error = refused.value
+        assert isinstance(error, ConflictError)
+        assert error.retryable
+        assert (error.owner, error.operation) == ("first", "RESOLVE")
+        assert error.expires is not None
+        assert timedelta(0) < error.expires - datetime.now(timezone.utc) <= timedelta(seconds=300)
+        assert f"{table.name} is locked by first for RESOLVE, until 20" in str(error)
+        assert exit_code(error) is ExitCode.CONFLICT
+        held.check()
+        held.check(newest(table))
+    assert lock_state(newest(table)) is None
+    assert set(newest(table).refs) == {"main"}
+    with locked(table, "COMPACT") as again:
+        assert again.state is not None
+        assert again.state.generation == 2
+        assert "/" in again.state.owner
+    assert ids(spark, str(table.name)) == [1]
+
+
+def test_an_error_in_the_block_gives_it_back_and_passes(table: LoadedTable) -> None:
+    with pytest.raises(ZeroDivisionError), locked(table, "RESOLVE"):
+        _ = 1 / 0
+    assert lock_state(newest(table)) is None
+
+
+def test_an_owner_that_lives_keeps_it_beyond_its_lease(table: LoadedTable) -> None:
+    with locked(table, "RESOLVE", lease=1.0, owner="long") as held:
+        first = held.state
+        with pytest.raises(LockedError) as refused, locked(table, "COMPACT", wait=2.5):
+            pytest.fail("it was taken from an owner that lives")
+        held.check(newest(table))
+        assert held.state is not None
+        assert first is not None
+        assert held.state.generation >= first.generation + 4
+        assert held.state.token == first.token
+        assert refused.value.owner == "long"
+    assert set(newest(table).refs) == {"main"}
+
+
+def test_a_dead_owners_lock_is_taken_over_after_its_lease_and_not_before(
+    table: LoadedTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = left_behind(table, lease=2.0)
+    for _ in range(3):
+        with pytest.raises(LockedError, match="dead/1"), locked(table, "COMPACT"):
+            pytest.fail("too early")
+    assert time.time() * 1000 < dead.expires_ms, "the machine is too slow for this test"
+    with locked(table, "COMPACT", wait=60) as held:
+        assert time.time() * 1000 > dead.expires_ms
+        assert held.state is not None
+        assert held.state.generation == dead.generation + 1
+        assert set(newest(table).refs) == {"main", held.state.tag}
+    assert "took over the lock" in caplog.text
+    assert "dead/1" in caplog.text
+
+
+def test_one_of_two_takes_a_dead_owners_lock_over(table: LoadedTable) -> None:
+    """Both see the same generation, and its lease is over for both."""
+    dead = left_behind(table)
+    time.sleep(1.2)
+    other = replace(dead, owner="other", token=uuid4().hex)
+    taken: list[LockState] = []
+
+    def take() -> None:
+        taken.append(lock._advanced(load_table(table.spark, table.name), other))
+
+    with (
+        numbered({0: before(take)}),
+        pytest.raises(LockedError, match="other"),
+        locked(table, "COMPACT"),
+    ):
+        pytest.fail("two have the lock")
+    assert lock_state(newest(table)) == taken[0]
+
+
+def state_of(expires_in: float, lease: float) -> LockState:
+    return LockState(
+        1, "o", "RESOLVE", int((time.time() + expires_in) * 1000), int(lease * 1000), "x"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expires_in", "lease", "expected"),
+    [(1, 300, False), (-1, 300, False), (-29, 300, False), (-31, 300, True), (-0.2, 1, True)],
+)
+def test_clocks_may_differ_by_a_tenth_of_the_lease(
+    expires_in: float, lease: float, *, expected: bool
+) -> None:
+    assert lock._Watch().is_over(state_of(expires_in, lease)) is expected
+
+
+def test_a_lock_of_a_clock_that_is_wrong_ends_when_it_was_watched_for_a_lease() -> None:
+    state = state_of(10_000, lease=0.3)
+    watch = lock._Watch()
+    assert not watch.is_over(state)
+    time.sleep(0.2)
+    renewed = replace(state, generation=2)
+    assert not watch.is_over(renewed)
+    time.sleep(0.2)
+    assert not watch.is_over(renewed), "counted from the renewal"
+    time.sleep(0.2)
+    assert watch.is_over(renewed)
+
+
+def test_a_lost_lock_is_noticed_and_not_given_back(table: LoadedTable) -> None:
+    with locked(table, "RESOLVE", lease=60, owner="slow") as held:
+        assert held.state is not None
+        thief = replace(held.state, owner="thief", token=uuid4().hex)
+        taken = lock._advanced(load_table(table.spark, table.name), thief)
+        held.check()  # nobody has told it yet
+        with pytest.raises(LockedError, match="thief has taken it over"):
+            held.check(newest(table))
+        with pytest.raises(LockedError):
+            held.check()
+    assert lock_state(newest(table)) == taken
+
+
+def test_a_lock_that_somebody_removed_is_noticed_by_the_next_renewal(
+    table: LoadedTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    with locked(table, "RESOLVE", lease=1.0) as held:
+        assert held.state is not None
+        drop_tag(load_table(table.spark, table.name), held.state.tag)
+        time.sleep(1.0)
+        with pytest.raises(LockedError, match="somebody removed it"):
+            held.check()
+    assert "is lost: somebody removed it" in caplog.text
+
+
+def test_an_owner_that_cannot_renew_knows_it_when_its_lease_ends(
+    table: LoadedTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone(_: LoadedTable) -> LoadedTable:
+        raise StorageError("the catalog is away")
+
+    with locked(table, "RESOLVE", lease=1.0) as held:
+        monkeypatch.setattr(lock, "_reloaded", gone)
+        held.check()
+        time.sleep(1.1)
+        with pytest.raises(LockedError, match="its lease has ended, and it could not be renewed"):
+            held.check()
+    assert "was not given back: the catalog is away" in caplog.text
+    monkeypatch.undo()
+    with locked(table, "COMPACT", wait=30):
+        pass
+
+
+@pytest.mark.parametrize("catalog", ["lake", "sqlite"])
+def test_commits_of_others_are_no_loss(spark: SparkSession, catalog: str) -> None:
+    table = empty(spark, catalog)
+    insert(table, 1)
+    with numbered({0: before(lambda: insert(table, 2))}), locked(table, "RESOLVE") as held:
+        assert held.state is not None
+        insert(table, 3)
+        held.check(newest(table))
+    assert set(newest(table).refs) == {"main"}
+    assert ids(spark, str(table.name)) == [1, 2, 3]
+    with locked(table, "RESOLVE"), numbered({0: before(lambda: insert(table, 4))}):
+        pass
+    assert lock_state(newest(table)) is None
+
+
+def test_a_commit_without_an_answer_is_looked_for(table: LoadedTable) -> None:
+    with numbered({0: lost}), locked(table, "RESOLVE") as held:
+        held.check(newest(table))
+    assert lock_state(newest(table)) is None
+
+
+def test_others_that_commit_again_and_again_win(
+    table: LoadedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "_ATTEMPTS", 2)
+    always = {number: before(lambda: insert(table, 2)) for number in (0, 1)}
+    with numbered(always), pytest.raises(ConflictError) as refused, locked(table, "RESOLVE"):
+        pytest.fail("it cannot have it")
+    assert not isinstance(refused.value, LockedError)
+    assert refused.value.attempts == 2
+
+
+def test_a_table_without_snapshots_has_no_lock(spark: SparkSession) -> None:
+    table = empty(spark)
+    before_it = table.current.metadataFileLocation()
+    with locked(table, "RESOLVE") as held, locked(table, "COMPACT") as other:
+        held.check(newest(table))
+        assert held == other == Held(str(table.name))
+    assert load_table(spark, table.name).current.metadataFileLocation() == before_it
+
+
+def test_a_table_whose_main_is_empty_has_one(spark: SparkSession) -> None:
+    table = create_branch(empty(spark), "changes", staging=True)
+    with locked(table, "RESOLVE"), pytest.raises(LockedError), locked(table, "COMPACT"):
+        pytest.fail("two have the lock")
+    with locked(table, "RESOLVE"):
+        head = newest(table).refs["changes"].snapshot_id
+        assert IcebergTable.for_name(spark, str(table.name)).check(snapshot_id=head).ok
+
+
+def test_a_table_that_was_dropped_is_told(table: LoadedTable) -> None:
+    with locked(table, "RESOLVE"):
+        table.spark.sql(f"DROP TABLE {table.name}")
+    with pytest.raises(TableNotFoundError), locked(table, "RESOLVE"):
+        pytest.fail("there is no table")
+    table.spark.sql(f"CREATE TABLE {table.name} (id BIGINT) USING iceberg")
+    with pytest.raises(ConflictError, match="made anew") as refused, locked(table, "RESOLVE"):
+        pytest.fail("it is another table")
+    assert not refused.value.retryable
+
+
+@pytest.mark.parametrize("wrong", [{"lease": 0.5}, {"wait": -1.0}])
+def test_wrong_times_are_refused(table: LoadedTable, wrong: dict[str, float]) -> None:
+    with pytest.raises(InvalidArgumentError, match="a lease is 1 second or more"):
+        locked(table, "RESOLVE", **wrong).__enter__()
+
+
+def test_no_generation_is_used_twice(table: LoadedTable) -> None:
+    create_tag(table, "delvec-lock-41")  # of somebody else
+    create_tag(table, "delvec-lock-x")
+    assert lock_state(newest(table)) is None
+    with locked(table, "RESOLVE") as held:
+        assert held.state is not None
+        assert held.state.generation == 42
+        assert set(newest(table).refs) == {"main", "delvec-lock-42", "delvec-lock-x"}
+    assert next_generation(newest(table)) == 43
+    assert is_lock_tag(create_tag(table, "delvec-lock-50").metadata, "delvec-lock-50")
+    assert not is_lock_tag(newest(table), "delvec-lock-x")
+
+
+@pytest.mark.parametrize("wrong", ["", "[]", "{}", '{"generation": "x"}', "7"])
+def test_a_property_without_sense_is_no_lock(table: LoadedTable, wrong: str) -> None:
+    create_tag(table, "delvec-lock-7")
+    metadata = replace(newest(table), properties={LOCK_PROPERTY: wrong})
+    assert lock_state(metadata) is None
+    assert next_generation(metadata) == 8
+    good = left_behind(table)
+    more = {**json.loads(good.to_property()), "added by a later version": 1}
+    metadata = replace(newest(table), properties={LOCK_PROPERTY: json.dumps(more)})
+    assert lock_state(metadata) == good
+
+
+def test_it_survives_expiry_and_rollback_and_does_not_disturb_them(
+    spark: SparkSession, table: LoadedTable
+) -> None:
+    # By this, expiry would remove each tag that has no age of its own.
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('history.expire.max-ref-age-ms'='1')")
+    facade = IcebergTable.for_name(spark, str(table.name))
+    with locked(table, "RESOLVE") as held:
+        assert held.state is not None
+        for number in (2, 3):
+            insert(table, number)
+        report = expire_snapshots(load_table(spark, table.name), timedelta(0))
+        assert (report.refs, report.snapshots) == ((), 1)
+        held.check(newest(table))
+        insert(table, 4)
+        rollback(table, timestamp=datetime.now(timezone.utc) - timedelta(milliseconds=1))
+        first = max(newest(table).snapshots.values(), key=lambda each: each.timestamp_ms)
+        rollback(table, snapshot_id=first.parent_id)
+        held.check(newest(table))
+        assert facade.detail().branches == ("main",)
+        assert facade.detail().tags == (held.state.tag,)
+        listed = {row["name"]: row["type"] for row in facade.refs().collect()}
+        assert listed == {"main": "branch", held.state.tag: "tag"}
+        assert facade.check().ok
+    assert ids(spark, str(table.name)) == [1, 2, 3]
+    report = expire_snapshots(load_table(spark, table.name), timedelta(0))
+    assert report.snapshots == 2
+    assert len(newest(table).snapshots) == 1
+
+
+def test_the_tag_of_a_dead_owner_goes_by_expiry_one_day(
+    table: LoadedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = left_behind(table)
+    assert expire_snapshots(table, timedelta(0)).refs == ()
+    drop_tag(table, dead.tag)
+    monkeypatch.setattr(lock, "_DAY_MS", 0)
+    again = left_behind(table)
+    time.sleep(1.1)
+    assert expire_snapshots(load_table(table.spark, table.name), timedelta(0)).refs == (again.tag,)
+    with locked(table, "RESOLVE") as held:
+        assert held.state is not None
+        assert held.state.generation == again.generation + 1

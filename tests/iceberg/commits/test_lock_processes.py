@@ -1,0 +1,147 @@
+"""The lock among processes that race for it, and one that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from delvec.errors import LockedError
+from delvec.iceberg.client.catalog import load_table, table_name
+from delvec.iceberg.commits.lock import lock_state, locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from delvec.iceberg.client.catalog import LoadedTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PROCESSES = 8
+ROUNDS = 12
+
+
+@pytest.fixture
+def table(spark: SparkSession) -> LoadedTable:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS sqlite.locks")
+    name = f"sqlite.locks.t_{uuid4().hex[:8]}"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg")
+    spark.sql(f"INSERT INTO {name} VALUES (1)")
+    return load_table(spark, table_name(spark, name))
+
+
+class Process:
+    """One that takes the lock when it is told to."""
+
+    def __init__(self, table: LoadedTable) -> None:
+        settings = dict(table.spark.sparkContext.getConf().getAll())
+        prefix = "spark.sql.catalog.sqlite"
+        wanted = {key: value for key, value in settings.items() if key.startswith(prefix)}
+        wanted[f"{prefix}.uri"] += "?busy_timeout=60000"
+        wanted |= {
+            "spark.jars": settings["spark.jars"],
+            "spark.ui.enabled": "false",
+            "spark.driver.memory": "512m",
+        }
+        self.running = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.racing", json.dumps(wanted), str(table.name)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def tell(self, line: str) -> None:
+        assert self.running.stdin is not None
+        self.running.stdin.write(f"{line}\n")
+        self.running.stdin.flush()
+
+    def hear(self) -> str:
+        assert self.running.stdout is not None
+        return self.running.stdout.readline().rstrip("\n")
+
+    def kill(self) -> None:
+        """End it and its JVM at once."""
+        os.killpg(self.running.pid, signal.SIGKILL)
+        self.running.wait()
+        for pipe in (self.running.stdin, self.running.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+@contextmanager
+def process(table: LoadedTable) -> Iterator[Process]:
+    made = Process(table)
+    try:
+        yield made
+    finally:
+        if made.running.returncode is None:
+            made.kill()
+
+
+def test_of_eight_processes_one_wins_each_time(table: LoadedTable, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        racers = [stack.enter_context(process(table)) for _ in range(PROCESSES)]
+        assert [each.hear() for each in racers] == ["ready"] * PROCESSES
+        generations = []
+        for _ in range(ROUNDS):
+            for each in racers:
+                each.tell("try")
+            heard = [each.hear() for each in racers]
+            assert sorted(heard)[: PROCESSES - 1] == ["lost"] * (PROCESSES - 1), heard
+            [winner] = [at for at, said in enumerate(heard) if said.startswith("won ")]
+            generations.append(int(heard[winner].split()[1]))
+            found = lock_state(load_table(table.spark, table.name).metadata)
+            assert found is not None
+            assert found.generation == generations[-1]
+            racers[winner].tell("end")
+            assert racers[winner].hear() == "ended"
+        assert generations == sorted(set(generations))
+
+        counter = tmp_path / "counter"
+        counter.write_text("0")
+        for each in racers:
+            each.tell(f"count 5 {counter}")
+        found_by = [json.loads(each.hear()) for each in racers]
+    assert counter.read_text() == str(5 * PROCESSES)
+    assert len({number for numbers in found_by for number in numbers}) == 5 * PROCESSES
+    assert set(load_table(table.spark, table.name).metadata.refs) == {"main"}
+
+
+def test_a_killed_owners_lock_is_taken_over_after_its_lease_and_never_before(
+    table: LoadedTable,
+) -> None:
+    lease = 6.0
+    with process(table) as owner:
+        assert owner.hear() == "ready"
+        owner.tell(f"keep {lease}")
+        assert owner.hear().startswith("won")
+        time.sleep(lease * 1.5)  # it lives, so it is renewed
+        with pytest.raises(LockedError, match="RACE"), locked(table, "COMPACT"):
+            pytest.fail("its owner lives")
+        owner.kill()
+        left = lock_state(load_table(table.spark, table.name).metadata)
+        assert left is not None
+        assert left.expires_ms > time.time() * 1000
+        refused = 0
+        while time.time() * 1000 < left.expires_ms - 200:
+            with pytest.raises(LockedError), locked(table, "COMPACT"):
+                pytest.fail("taken over before its lease was over")
+            refused += 1
+        assert refused
+        with locked(table, "COMPACT", wait=3 * lease) as held:
+            assert time.time() * 1000 > left.expires_ms
+            assert held.state is not None
+            assert held.state.generation == left.generation + 1
