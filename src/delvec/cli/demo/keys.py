@@ -28,7 +28,7 @@ _STAGED: Final = range(50_000)
 
 def show_key_deletes(output: Output, spark: SparkSession, result: dict[str, Any]) -> None:
     """Delete and upsert by key on `main` and on a staging branch; stock Iceberg reads `main`."""
-    from delvec.conversion.apply.row_sums import row_sums  # noqa: PLC0415
+    from delvec.spark.row_sums import row_sums  # noqa: PLC0415
 
     output.heading("11. Iceberg deletes by key: the keys are written down, no data is read.")
     table = _new_table(spark)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from delvec.conversion.apply.row_sums import row_sums, sums_by_rows
+from delvec.spark.row_sums import row_sums, sums_by_rows
 from delvec.conversion.planning.target_files import list_target_files, without_ids
 from delvec.errors import VerificationError
 from delvec.iceberg.client.failures import explained

@@ -60,6 +60,8 @@ def earlier_positions(
     snapshot_id: int,
     storage: Storage,
     files: Collection[DataFileWithDeletes],
+    *,
+    complete: bool = False,
 ) -> dict[str, Bitmap]:
     """Return the positions that are deleted already, by the path of their data file.
 
@@ -72,18 +74,19 @@ def earlier_positions(
         snapshot_id: The snapshot that the files are of.
         storage: The table's location.
         files: Data files.
+        complete: Whether all are wanted in any case.
 
     Raises:
         FormatError: A vector is damaged; the error names its file.
     """
     by_vector: list[tuple[str, PositionDeleteFile]] = []
     by_file: dict[PositionDeleteFile, set[str]] = {}
-    has_vectors = table.metadata.format_version >= _VECTORS_FROM
+    all_files = complete or table.metadata.format_version >= _VECTORS_FROM
     for data in files:
         for delete in data.deletes:
             if delete.span is not None:
                 by_vector.append((data.path, delete))
-            elif has_vectors or delete.is_file_scoped:
+            elif all_files or delete.is_file_scoped:
                 by_file.setdefault(delete, set()).add(data.path)
     found: dict[str, Bitmap] = {}
 

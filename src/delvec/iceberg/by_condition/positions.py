@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
+from delvec.iceberg.by_condition.places import bitmaps_by_path
 from delvec.iceberg.by_condition.position_report import PositionDeleteReport
 from delvec.iceberg.by_condition.position_vectors import earlier_positions, write_vectors
 from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_files
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.position_deletes import find_position_deletes
@@ -27,7 +26,6 @@ from delvec.iceberg.commits.changes import RowChange
 from delvec.iceberg.deletes.reading import rows_with_places
 from delvec.iceberg.deletes.writable import require_writable
 from delvec.report.phases import Stopwatch
-from delvec.spark.positions import NUMBER, POSITION, find_rows
 from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path
@@ -52,7 +50,6 @@ __all__ = ["delete_positions"]
 
 _ATTEMPTS: Final = 10
 _LOWEST_FORMAT: Final = 2
-_PATH: Final = "__delvec_path"
 _EQUALITY: Final = 2  # the `content` of an equality-delete file
 
 
@@ -192,15 +189,7 @@ class _Attempt:
         """Find the rows, and what is deleted in their files already."""
         table, paths = self._table, data["file_path"].to_pylist()
         snapshot_id = self._snapshot_id
-        with explained(str(table.name)):
-            found = find_rows(self._numbered_rows(paths)).bitmaps
-        if len(paths) in found:
-            raise PlanError(
-                f"rows were found in a file that snapshot {snapshot_id} of {table.name} does not"
-                " list",
-                hint="was the table changed meanwhile? Run it again",
-            )
-        hits = {paths[number]: bitmap for number, bitmap in found.items()}
+        hits = bitmaps_by_path(table, self._rows(), paths)
         files = find_position_deletes(table, snapshot_id, hits)
         earlier = earlier_positions(table, snapshot_id, self._storage(), files.values())
         vectors, whole = {}, []
@@ -214,20 +203,12 @@ class _Attempt:
         rows = sum(each.cardinality for each in hits.values())
         return _Touched(files, vectors, tuple(whole), rows)
 
-    def _numbered_rows(self, paths: list[str]) -> DataFrame:
+    def _rows(self) -> DataFrame:
         table, condition = self._table, self._condition
         if condition.alias:
             # The condition names the rows by their alias, which the reader does not know.
-            rows = condition.applied(rows_with_places(table, self._snapshot_id))
-        else:
-            rows = rows_with_places(table, self._snapshot_id, condition.where)
-        numbers = pa.table({_PATH: pa.array(paths, pa.string()), NUMBER: range(len(paths))})
-        known = F.broadcast(table.spark.createDataFrame(numbers))
-        places = rows.select(F.col("_file"), F.col("_pos").alias(POSITION))
-        joined = places.join(known, F.col("_file") == F.col(_PATH), "left")
-        # A row of an unknown file must not get lost: it would not be deleted.
-        number = F.coalesce(F.col(NUMBER), F.lit(len(paths)))
-        return joined.select(number.alias(NUMBER), POSITION)
+            return condition.applied(rows_with_places(table, self._snapshot_id))
+        return rows_with_places(table, self._snapshot_id, condition.where)
 
     def _store(self, touched: _Touched) -> PositionDeleteReport:
         if not touched.rows and self._txn is None:

@@ -4,8 +4,10 @@ import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
@@ -38,6 +40,11 @@ import org.apache.iceberg.expressions.Expressions;
 import org.apache.iceberg.expressions.ResidualEvaluator;
 import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.io.CloseableIterator;
+import org.apache.iceberg.shaded.com.fasterxml.jackson.databind.JsonNode;
+import org.apache.iceberg.types.Comparators;
+import org.apache.iceberg.types.Conversions;
+import org.apache.iceberg.types.Type;
+import org.apache.iceberg.util.JsonUtil;
 import org.apache.iceberg.util.StructLikeWrapper;
 
 /**
@@ -47,20 +54,57 @@ import org.apache.iceberg.util.StructLikeWrapper;
  */
 public class KeyScans {
   private static final String SEPARATOR = "\0";
+  private static final Set ORDERED =
+      new HashSet(
+          Arrays.asList(
+              new Object[] {
+                Type.TypeID.INTEGER,
+                Type.TypeID.LONG,
+                Type.TypeID.DATE,
+                Type.TypeID.TIMESTAMP,
+                Type.TypeID.STRING,
+                Type.TypeID.DECIMAL
+              }));
 
   /**
    * Plan the newest snapshot of main; return what is needed to apply equality deletes, separated by NUL characters:
    * the number of data files, the number of data files with equality deletes, and for each of these
    * path, data sequence number, scope and rows; then for each equality-delete file that applies to
    * any of them its sequence number, scope (-1 if global) and JSON object. A scope is a
-   * number for a partition of a spec.
+   * number for a partition of a spec. Further equality deletes, JSON objects separated by NUL
+   * characters, apply to data files of any sequence number.
    */
-  public String plan(Table table, Expression filter, boolean caseSensitive) throws Exception {
+  public String plan(Table table, Expression filter, boolean caseSensitive, String further)
+      throws Exception {
     BatchScan scan = (BatchScan) table.newBatchScan().caseSensitive(caseSensitive);
+    Map scopes = new HashMap();
+    Map byScope = new HashMap();
+    List added = further.isEmpty() ? new ArrayList() : parsed(table, further);
+    Set columns = new HashSet();
+    for (int i = 0; i < added.size(); i++) {
+      DeleteFile file = (DeleteFile) added.get(i);
+      PartitionSpec spec = (PartitionSpec) table.specs().get(Integer.valueOf(file.specId()));
+      Integer scope = Integer.valueOf(spec.isUnpartitioned() ? -1 : scope(scopes, spec, file));
+      List some = (List) byScope.get(scope);
+      if (some == null) {
+        some = new ArrayList();
+        byScope.put(scope, some);
+      }
+      some.add(file);
+      Iterator ids = file.equalityFieldIds().iterator();
+      while (ids.hasNext()) {
+        String name = table.schema().findColumnName(((Integer) ids.next()).intValue());
+        if (name != null) {
+          columns.add(name);
+        }
+      }
+    }
+    if (!columns.isEmpty()) {
+      scan = (BatchScan) scan.includeColumnStats(columns);
+    }
     if (filter != null) {
       scan = (BatchScan) scan.filter(filter);
     }
-    Map scopes = new HashMap();
     Map deletes = new LinkedHashMap();
     StringBuilder files = new StringBuilder();
     long all = 0;
@@ -80,9 +124,15 @@ public class KeyScans {
             deletes.put(file.location(), file);
           }
         }
+        DataFile data = (DataFile) task.file();
+        if (!hasKeys && !added.isEmpty()) {
+          Integer scope = Integer.valueOf(scope(scopes, task.spec(), data));
+          hasKeys =
+              mayHave(table.schema(), data, (List) byScope.get(Integer.valueOf(-1)))
+                  || mayHave(table.schema(), data, (List) byScope.get(scope));
+        }
         if (hasKeys) {
           matched++;
-          DataFile data = (DataFile) task.file();
           append(files, data.location());
           append(files, String.valueOf(data.dataSequenceNumber()));
           append(files, String.valueOf(scope(scopes, task.spec(), data)));
@@ -105,7 +155,74 @@ public class KeyScans {
       append(result, String.valueOf(spec.isUnpartitioned() ? -1 : scope(scopes, spec, file)));
       append(result, ContentFileParser.toJson(file, spec));
     }
+    for (int i = 0; i < added.size(); i++) {
+      DeleteFile file = (DeleteFile) added.get(i);
+      PartitionSpec spec = (PartitionSpec) table.specs().get(Integer.valueOf(file.specId()));
+      append(result, String.valueOf(Long.MAX_VALUE));
+      append(result, String.valueOf(spec.isUnpartitioned() ? -1 : scope(scopes, spec, file)));
+      append(result, ContentFileParser.toJson(file, spec));
+    }
     return result.toString();
+  }
+
+  private static List parsed(Table table, String files) throws Exception {
+    String[] parts = files.split(SEPARATOR);
+    List found = new ArrayList();
+    for (int i = 0; i < parts.length; i++) {
+      JsonNode node = JsonUtil.mapper().readTree(parts[i]);
+      found.add(ContentFileParser.fromJson(node, table.specs()));
+    }
+    return found;
+  }
+
+  /** Whether a data file may have a key of one of some equality deletes: bounds tell. */
+  private static boolean mayHave(Schema schema, DataFile data, List deletes) {
+    if (deletes == null) {
+      return false;
+    }
+    for (int i = 0; i < deletes.size(); i++) {
+      DeleteFile delete = (DeleteFile) deletes.get(i);
+      boolean possible = true;
+      Iterator ids = delete.equalityFieldIds().iterator();
+      while (possible && ids.hasNext()) {
+        Integer id = (Integer) ids.next();
+        possible = mayShare(schema.findType(id.intValue()), id, data, delete);
+      }
+      if (possible) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static boolean mayShare(Type type, Integer id, DataFile data, DeleteFile delete) {
+    // Of other types bounds are not known to be in the order of equal values.
+    if (type == null || !ORDERED.contains(type.typeId())) {
+      return true;
+    }
+    if (mayBeNull(data, id) && mayBeNull(delete, id)) {
+      return true;
+    }
+    Object low = bound(type, data.lowerBounds(), id);
+    Object high = bound(type, data.upperBounds(), id);
+    Object lowest = bound(type, delete.lowerBounds(), id);
+    Object highest = bound(type, delete.upperBounds(), id);
+    if (low == null || high == null || lowest == null || highest == null) {
+      return true;
+    }
+    Comparator order = Comparators.forType(type.asPrimitiveType());
+    return order.compare(low, highest) <= 0 && order.compare(lowest, high) <= 0;
+  }
+
+  private static boolean mayBeNull(org.apache.iceberg.ContentFile file, Integer id) {
+    Map counts = file.nullValueCounts();
+    Object count = counts == null ? null : counts.get(id);
+    return count == null || ((Long) count).longValue() > 0;
+  }
+
+  private static Object bound(Type type, Map bounds, Integer id) {
+    Object found = bounds == null ? null : bounds.get(id);
+    return found == null ? null : Conversions.fromByteBuffer(type, (ByteBuffer) found);
   }
 
   /** The equality-delete files of a snapshot: data sequence number and JSON object of each. */
@@ -160,7 +277,13 @@ public class KeyScans {
       boolean chosen,
       Expression condition) {
     Set wanted = new HashSet(Arrays.asList(paths.split(SEPARATOR)));
-    return new ChosenFiles(operations, name, new ByPath(wanted, chosen), condition);
+    return new ChosenFiles(operations, name, new ByPath(wanted, chosen, true), condition);
+  }
+
+  /** The same without any deletes: all rows that the files have. */
+  public Table readingAll(TableOperations operations, String name, String paths, boolean chosen) {
+    Set wanted = new HashSet(Arrays.asList(paths.split(SEPARATOR)));
+    return new ChosenFiles(operations, name, new ByPath(wanted, chosen, false), null);
   }
 
   /** A table whose data files are delete files, given as path, format, size and row count each. */
@@ -222,10 +345,12 @@ public class KeyScans {
   private static class ByPath implements Choice {
     private final Set paths;
     private final boolean chosen;
+    private final boolean withPositions;
 
-    ByPath(Set paths, boolean chosen) {
+    ByPath(Set paths, boolean chosen, boolean withPositions) {
       this.paths = paths;
       this.chosen = chosen;
+      this.withPositions = withPositions;
     }
 
     public List tasks(BatchScan scan) throws Exception {
@@ -244,7 +369,7 @@ public class KeyScans {
           Iterator each = task.deletes().iterator();
           while (each.hasNext()) {
             DeleteFile file = (DeleteFile) each.next();
-            if (file.content() == FileContent.POSITION_DELETES) {
+            if (withPositions && file.content() == FileContent.POSITION_DELETES) {
               positions.add(file);
             }
           }
@@ -252,7 +377,7 @@ public class KeyScans {
             found.add(task);
             continue;
           }
-          if (!chosen) {
+          if (!chosen && withPositions) {
             throw new IllegalStateException(
                 "equality deletes apply to a file that was planned to have none: "
                     + ((DataFile) task.file()).location());

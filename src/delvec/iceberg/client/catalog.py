@@ -27,6 +27,7 @@ __all__ = [
     "is_metadata_table",
     "load_table",
     "parsed",
+    "pinned",
     "table_name",
 ]
 
@@ -175,6 +176,15 @@ def _loaded(spark: SparkSession, name: TableName) -> LoadedTable:
     handle.refresh()  # catalogs cache tables
     current = handle.operations().current()
     return LoadedTable(spark, name, handle, parsed(spark, current), current)
+
+
+def pinned(table: LoadedTable, metadata: Any) -> LoadedTable:  # noqa: ANN401
+    """Return a table with other metadata of Iceberg's, which need not be committed."""
+    view = iceberg_view(table.spark)
+    io, places = table.handle.io(), table.handle.locationProvider()
+    operations = view.StaticTableOperations(metadata, io, places)
+    handle = view.BaseTable(operations, str(table.name))
+    return LoadedTable(table.spark, table.name, handle, parsed(table.spark, metadata), metadata)
 
 
 def parsed(spark: SparkSession, metadata: Any) -> TableMetadata:  # noqa: ANN401

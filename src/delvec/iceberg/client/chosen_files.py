@@ -36,6 +36,7 @@ __all__ = [
     "FilesOfKeys",
     "key_scans",
     "plan_snapshot",
+    "read_all_rows",
     "read_data_files",
     "read_key_files",
     "write_data_files",
@@ -75,6 +76,7 @@ def plan_snapshot(
     snapshot_id: int,
     schema: Mapping[str, Any],
     condition: Any = None,  # noqa: ANN401
+    further: Sequence[str] = (),
 ) -> DataFilesWithKeys:
     """Return which data files of a snapshot have equality deletes, as Iceberg's planner finds.
 
@@ -87,6 +89,8 @@ def plan_snapshot(
         schema: The columns that the condition is about, in Iceberg's JSON form. Iceberg would take
             those of the snapshot, where a name may be that of another column.
         condition: An expression of Iceberg's; files that cannot match it are omitted.
+        further: JSON objects of equality deletes that the snapshot does not have, and that apply to
+            all its data files in their partitions; their sequence number is that of no snapshot.
     """
     spark = table.spark
     with explained(str(table.name)):
@@ -94,7 +98,7 @@ def plan_snapshot(
             _operations(table, schema, snapshot_id), str(table.name)
         )
         exact = spark.conf.get("spark.sql.caseSensitive") == "true"
-        found = key_scans(spark).plan(pinned, condition, exact)
+        found = key_scans(spark).plan(pinned, condition, exact, SEPARATOR.join(further))
     file_count, with_keys, *parts = found.split(SEPARATOR)[:-1]
     end = int(with_keys) * _DATA_FIELDS
     paths, sequences, scopes, rows = (parts[start:end:_DATA_FIELDS] for start in range(4))
@@ -150,6 +154,31 @@ def read_data_files(
             name = f"{table.name}#{uuid4()}"
             listed = SEPARATOR.join(paths)
             made = key_scans(spark).reading(operations, name, listed, chosen, condition)
+        return _rows(spark, _relation(spark, made))
+
+
+def read_all_rows(
+    table: LoadedTable,
+    snapshot_id: int,
+    schema: Mapping[str, Any],
+    paths: Sequence[str],
+    *,
+    chosen: bool,
+) -> DataFrame:
+    """Return all rows that some data files of a snapshot have, or all others, deleted or not; lazy.
+
+    Args:
+        table: The table.
+        snapshot_id: The snapshot.
+        schema: The columns, in Iceberg's JSON form.
+        paths: Paths of data files, as the manifests have them.
+        chosen: Whether these are read, or all others.
+    """
+    spark = table.spark
+    with explained(str(table.name)):
+        operations = _operations(table, schema, snapshot_id)
+        name, listed = f"{table.name}#{uuid4()}", SEPARATOR.join(paths)
+        made = key_scans(spark).readingAll(operations, name, listed, chosen)
         return _rows(spark, _relation(spark, made))
 
 

@@ -24,6 +24,7 @@ class IcebergSnapshot:
     timestamp_ms: int
     summary: Mapping[str, str]
     schema_id: int | None
+    sequence_number: int = 0
 
     @property
     def operation(self) -> str | None:
@@ -196,4 +197,5 @@ def _snapshot(value: Mapping[str, Any]) -> IcebergSnapshot:
         value["timestamp-ms"],
         value.get("summary", {}),
         value.get("schema-id"),
+        value.get("sequence-number", 0),
     )

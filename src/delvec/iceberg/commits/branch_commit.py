@@ -7,19 +7,13 @@ for the commit, and the snapshot, its statistics and table properties appear tog
 
 from __future__ import annotations
 
-import logging
-import time
 from dataclasses import dataclass, replace
-from random import uniform
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
-from delvec.iceberg.client.catalog import iceberg_view, load_table
-from delvec.iceberg.client.failures import explained, is_commit_state_unknown
+from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.commits.attempts import Committed, committed
 from delvec.iceberg.commits.commit import change_properties
 from delvec.iceberg.commits.marks import (
     STAGING_SUMMARY,
@@ -29,7 +23,8 @@ from delvec.iceberg.commits.marks import (
     txn_properties,
     txn_property,
 )
-from delvec.iceberg.commits.row_delta import rewrite_deletes, row_changes, row_delta
+from delvec.iceberg.commits.progress import resolved_property
+from delvec.iceberg.commits.row_delta import rewrite_deletes, row_delta
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
@@ -40,6 +35,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.metadata import TableMetadata
     from delvec.iceberg.commits.changes import RowChange
+    from delvec.iceberg.commits.progress import Resolved
 
 __all__ = [
     "Committed",
@@ -50,13 +46,10 @@ __all__ = [
     "commit_rewrite",
     "is_committed",
     "require_branch",
-    "with_unpartitioned_spec",
 ]
 
 _APPEND: Final = "append"
-_LOG: Final = logging.getLogger("delvec")
 _ATTEMPTS: Final = 20
-_LONGEST_WAIT: Final = 2.0  # seconds
 _NO_SOURCE: Final = -1  # snapshot and sequence number of a blob that holds for any
 
 
@@ -87,28 +80,17 @@ class NewStatistics:
     blobs: tuple[StatisticsBlob, ...]
 
 
-@dataclass(frozen=True)
-class Committed:
-    """The table after a commit.
-
-    Attributes:
-        snapshot_id: The new snapshot; None if the transaction had been committed before.
-    """
-
-    table: LoadedTable
-    snapshot_id: int | None
-
-
-def commit_change(
+def commit_change(  # noqa: PLR0913
     table: LoadedTable,
     branch: str,
     change: RowChange,
     *,
     txn: Txn | None = None,
-    properties: Mapping[str, str] | None = None,
     statistics: NewStatistics | None = None,
     computed_on: int | None = None,
     needs_staging: bool = False,
+    resolved: Resolved | None = None,
+    verify: Callable[[LoadedTable, int], None] | None = None,
 ) -> Committed:
     """Commit one snapshot onto a branch, which is created from `main` if it does not exist.
 
@@ -119,12 +101,14 @@ def commit_change(
         branch: The branch.
         change: Files and entries of the summary.
         txn: Commit nothing if the application has committed this version or a later one.
-        properties: Table properties to set in the same commit.
         statistics: The statistics file of the new snapshot.
         computed_on: The snapshot that row positions and removed files were computed on; the commit
             is refused if what came later touches them. Appends and equality deletes need none: they
             are right on top of any snapshot.
         needs_staging: Whether the change is for staging branches of delvec's only.
+        resolved: What the change takes over of a staging branch. Nothing at all may have come since
+            `computed_on` then: rows of others have no place in the order of staged changes.
+        verify: Looks at the table as it would be, with the new snapshot; raises if it is wrong.
 
     Raises:
         ConflictError: Others committed to the table at the same time, again and again, or have
@@ -139,10 +123,14 @@ def commit_change(
                 f"{branch} of {base.name} is no staging branch any more: somebody replaced it",
                 hint="run it again",
             )
-        if computed_on is not None:
+        if resolved is not None:
+            _require_head(base, branch, computed_on)
+        elif computed_on is not None:
             _require_only_appends(base, branch, computed_on)
         _create_branch(transaction, base.metadata, branch)
         summary = {**change.summary, **_marks(base.metadata, branch, txn)}
+        if resolved is not None:
+            summary |= resolved.summary
         marked = replace(change, summary=summary)
         name = str(base.name)
         row_delta(base.spark, transaction, branch, computed_on, marked, name).commit()
@@ -150,13 +138,21 @@ def commit_change(
         if statistics is not None:
             made = _statistics_file(base.spark, statistics, added)
             transaction.updateStatistics().setStatistics(made).commit()
-        wanted = dict(properties or {})
+        wanted: dict[str, str] = {}
         if txn is not None:
             wanted[txn_property(branch, txn.app_id)] = f"{txn.version}@{added}"
+        if resolved is not None:
+            made = transaction.currentMetadata().snapshot(added)
+            entry = resolved_property(branch, resolved.staging)
+            wanted[entry] = resolved.committed_as(added, made.sequenceNumber())
         change_properties(transaction, wanted)
         return added
 
-    return _committed(table, branch, snapshot, txn, _ATTEMPTS)
+    def is_done(base: LoadedTable) -> bool:
+        require_branch(base.metadata, branch, str(base.name))
+        return txn is not None and is_committed(base.metadata, branch, txn)
+
+    return committed(table, _ATTEMPTS, snapshot, is_done=is_done, verify=verify)
 
 
 def commit_rewrite(
@@ -191,34 +187,8 @@ def commit_rewrite(
         made: int = transaction.currentMetadata().ref(branch).snapshotId()
         return made
 
-    return _committed(table, branch, snapshot, None, 1)
-
-
-def with_unpartitioned_spec(table: LoadedTable) -> tuple[LoadedTable, int]:
-    """Return a table and the partition spec of its global deletes, which apply to all partitions.
-
-    A partitioned table gets a second spec without fields, once; its default spec stays. (The spec
-    of id 0 is no such spec there, it is the partitioned one.)
-
-    Raises:
-        ConflictError: Others committed to the table at the same time, again and again.
-    """
-    found = _unpartitioned(table.metadata)
-    if found is not None:
-        return table, found
-
-    def spec(base: LoadedTable, transaction: Any) -> None:  # noqa: ANN401
-        if _unpartitioned(base.metadata) is None:
-            update = transaction.updateSpec()
-            for field in base.metadata.spec["fields"]:
-                update = update.removeField(field["name"])
-            update.addNonDefaultSpec().commit()
-
-    newest = _committed(table, None, spec, None, _ATTEMPTS).table
-    added = _unpartitioned(newest.metadata)
-    if added is None:
-        raise ConflictError(f"{table.name} has lost its unpartitioned spec: somebody removed it")
-    return newest, added
+    require_branch(table.metadata, branch, str(table.name))
+    return committed(table, 1, snapshot)
 
 
 def is_committed(metadata: TableMetadata, branch: str, txn: Txn) -> bool:
@@ -255,91 +225,6 @@ def require_branch(metadata: TableMetadata, branch: str, table: str) -> None:
         )
 
 
-def _committed(
-    table: LoadedTable,
-    branch: str | None,
-    change: Callable[[LoadedTable, Any], int | None],
-    txn: Txn | None,
-    attempts: int,
-) -> Committed:
-    """Commit a change of a transaction on the metadata that was read, so many times at most."""
-    spark, name = table.spark, table.name
-    for attempt in range(attempts):
-        if attempt:
-            table = _reloaded(table, attempt)
-        if branch is not None:
-            require_branch(table.metadata, branch, str(name))
-            if txn is not None and is_committed(table.metadata, branch, txn):
-                return Committed(table, None)
-        with explained(str(name)):
-            transaction = table.handle.newTransaction()
-            if _moved(table, transaction):
-                continue
-            snapshot_id = change(table, transaction)
-            final = transaction.currentMetadata()
-        try:
-            with explained(str(name)):
-                transaction.underlyingOps().commit(transaction.startMetadata(), final)
-        except ConflictError:
-            _discard(spark, transaction, snapshot_id)
-            continue
-        except Exception as error:
-            if not is_commit_state_unknown(error):
-                raise
-            newest = load_table(spark, name)
-            if snapshot_id is None or snapshot_id not in newest.metadata.snapshots:
-                raise
-        _forget(spark, str(name))
-        return Committed(load_table(spark, name), snapshot_id)
-    raise ConflictError(
-        f"others committed to {name} at the same time, {attempts} times in a row",
-        hint="run it again",
-    )
-
-
-def _forget(spark: SparkSession, table: str) -> None:
-    """Let Spark's own reads see the commit.
-
-    Spark cannot load a table with columns of types that it does not know, such as `time`: it has
-    nothing to forget of it then, and the commit is done.
-    """
-    try:
-        spark.catalog.refreshTable(table)
-    except (Py4JError, PySparkException) as error:
-        _LOG.debug("Spark cannot load %s: %s", table, error)
-
-
-def _reloaded(table: LoadedTable, attempt: int) -> LoadedTable:
-    """Return the table as it is after a lost race."""
-    time.sleep(uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))
-    newest = load_table(table.spark, table.name)
-    if newest.metadata.uuid != table.metadata.uuid:
-        raise ConflictError(
-            f"{table.name} was replaced by another table: expected UUID {table.metadata.uuid},"
-            f" found {newest.metadata.uuid}",
-            hint="open the table anew and run it again",
-        )
-    return newest
-
-
-def _moved(table: LoadedTable, transaction: Any) -> bool:  # noqa: ANN401
-    """Whether somebody committed between loading the table and beginning the transaction."""
-    start = transaction.startMetadata()
-    before, now = (
-        (each.metadataFileLocation(), each.lastUpdatedMillis()) for each in (table.current, start)
-    )
-    return bool(before != now)
-
-
-def _discard(spark: SparkSession, transaction: Any, snapshot_id: int | None) -> None:  # noqa: ANN401
-    """Delete the manifests of a commit that lost the race."""
-    if snapshot_id is None:
-        return
-    made = transaction.currentMetadata().snapshot(snapshot_id)
-    with explained(str(snapshot_id)):
-        row_changes(spark).deleteManifests(transaction.table().io(), made)
-
-
 def _require_only_appends(table: LoadedTable, branch: str, since: int) -> None:
     """Refuse a change that was computed on a snapshot if its rows may have moved or changed since.
 
@@ -361,6 +246,22 @@ def _require_only_appends(table: LoadedTable, branch: str, since: int) -> None:
     )
 
 
+def _require_head(table: LoadedTable, branch: str, computed_on: int | None) -> None:
+    """Refuse a change that was computed on another snapshot than the newest of a branch.
+
+    Raises:
+        PlanError: The branch has moved.
+    """
+    head = table.metadata.head(branch)
+    found = None if head is None else head.id
+    if found != computed_on:
+        raise PlanError(
+            f"somebody else committed to {branch} of {table.name}: expected snapshot {computed_on},"
+            f" found {found}",
+            hint="run it again",
+        )
+
+
 def _create_branch(transaction: Any, metadata: TableMetadata, branch: str) -> None:  # noqa: ANN401
     if branch == MAIN or branch in metadata.refs:
         return
@@ -376,15 +277,6 @@ def _create_branch(transaction: Any, metadata: TableMetadata, branch: str) -> No
 def _marks(metadata: TableMetadata, branch: str, txn: Txn | None) -> dict[str, str]:
     marks = {} if txn is None else {TXN_APP: txn.app_id, TXN_VERSION: str(txn.version)}
     return {**marks, STAGING_SUMMARY: branch} if is_staging(metadata, branch) else marks
-
-
-def _unpartitioned(metadata: TableMetadata) -> int | None:
-    """Return the id of a spec without fields, or with fields that are void."""
-    for spec in (metadata.spec, *metadata.specs.values()):
-        if all(field["transform"] == "void" for field in spec["fields"]):
-            found: int = spec["spec-id"]
-            return found
-    return None
 
 
 def _statistics_file(spark: SparkSession, statistics: NewStatistics, snapshot_id: int) -> Any:  # noqa: ANN401

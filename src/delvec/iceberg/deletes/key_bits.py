@@ -90,7 +90,7 @@ def plan_bits(
         files: The data files.
         deletes: The equality deletes that apply to them.
     """
-    classes = _classes(files.files)
+    classes = _classes(files.files, deletes)
     reason = _why_not(schema, classes, deletes)
     if reason is not None:
         return reason
@@ -149,10 +149,30 @@ class _Bits:
         return laid.astype(">u8").tobytes()
 
 
-def _classes(files: pa.Table) -> dict[tuple[int, int], tuple[str, ...]]:
-    """Return the paths of data files by sequence number and scope."""
-    grouped = files.group_by(["sequence", "scope"]).aggregate([("path", "list")]).to_pylist()
-    return {(each["sequence"], each["scope"]): tuple(each["path_list"]) for each in grouped}
+def _classes(
+    files: pa.Table, deletes: Sequence[ScopedDelete]
+) -> dict[tuple[int, int], tuple[str, ...]]:
+    """Return the paths of data files that the same deletes apply to, by sequence number and scope.
+
+    The number is the lowest of them; the scope is -1 where only global deletes apply.
+    """
+    numbers = np.unique([each.file.sequence_number for each in deletes])
+    scopes = {each.scope for each in deletes}
+    found: dict[tuple[int, int], tuple[int, list[str]]] = {}
+    sequences = files.column("sequence").to_numpy()
+    below = np.searchsorted(numbers, sequences, side="right")
+    for path, sequence, place, scope in zip(
+        files.column("path").to_pylist(),
+        sequences.tolist(),
+        below.tolist(),
+        files.column("scope").to_pylist(),
+        strict=True,
+    ):
+        key = place, scope if scope in scopes else _GLOBAL
+        lowest, paths = found.setdefault(key, (sequence, []))
+        paths.append(path)
+        found[key] = min(lowest, sequence), paths
+    return {(lowest, scope): tuple(paths) for (_, scope), (lowest, paths) in found.items()}
 
 
 def _why_not(

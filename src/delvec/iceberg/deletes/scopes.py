@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.iceberg.client.files import snapshot_table
-from delvec.iceberg.commits.branch_commit import with_unpartitioned_spec
+from delvec.iceberg.commits.specs import with_unpartitioned_spec
 from delvec.iceberg.deletes.key_columns import KeyColumn
 from delvec.iceberg.deletes.key_values import from_python
 from delvec.iceberg.deletes.read_schema import key_types

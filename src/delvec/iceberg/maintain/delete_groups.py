@@ -134,7 +134,7 @@ def plan_deletes(
     dangling = []
     for each in deletes:
         kind = Kind(tuple(sorted(each.equality_ids)), each.spec_id, each.partition_json)
-        if bisect_left(sequences.of(each), each.sequence_number):
+        if staging or bisect_left(sequences.of(each), each.sequence_number):
             kinds.setdefault(kind, []).append(each)
         else:
             dangling.append(each)

@@ -34,7 +34,8 @@ class Search:
         snapshot_id: Rows that positions and vectors of this snapshot delete are not live.
         schema: The columns, key columns included, in Iceberg's JSON form.
         files: The data files to search.
-        deletes: The equality deletes. Their sequence numbers need not be those of the manifest.
+        deletes: The equality deletes, all of the same key columns. Their sequence numbers need not
+            be those of the manifest.
     """
 
     table: LoadedTable
@@ -42,6 +43,11 @@ class Search:
     schema: Mapping[str, Any]
     files: DataFilesWithKeys
     deletes: tuple[ScopedDelete, ...]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The field ids of the key columns."""
+        return self.deletes[0].file.equality_ids
 
     @property
     def rows(self) -> int:

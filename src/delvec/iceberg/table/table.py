@@ -10,6 +10,7 @@ from delvec.iceberg.table.branches import TableBranches
 from delvec.iceberg.table.deletes import TableDeletes
 from delvec.iceberg.table.maintenance import TableMaintenance
 from delvec.iceberg.table.reads import TableReads
+from delvec.iceberg.table.resolving import TableResolving
 from delvec.iceberg.table.writes import TableWrites
 from delvec.report.figures import counted
 from delvec.report.rendered import Summary
@@ -18,7 +19,9 @@ __all__ = ["IcebergTable"]
 
 
 @dataclass(frozen=True, repr=False)
-class IcebergTable(TableReads, TableWrites, TableDeletes, TableBranches, TableMaintenance):
+class IcebergTable(
+    TableReads, TableWrites, TableDeletes, TableBranches, TableResolving, TableMaintenance
+):
     """A handle on an Iceberg table; each call sees its newest metadata.
 
     t = delvec.IcebergTable.for_name(spark, "lake.db.orders")

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, StructField, StructType
 
-from delvec.conversion.apply.row_sums import row_sums, sums_by_rows
+from delvec.spark.row_sums import row_sums, sums_by_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -1,0 +1,82 @@
+"""How far the changes of a staging branch were taken over by a target branch.
+
+Each snapshot that takes some over says so in its summary. The newest of these is found by going
+back from the head of the target, so a rollback of the target takes the progress back as well. A
+property of the table, set in the same commit, is for when that snapshot has expired.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delvec.iceberg.client.metadata import TableMetadata
+
+__all__ = ["Resolved", "resolved_property", "resolved_until"]
+
+_BRANCH: Final = "delvec.resolved-branch"
+_SNAPSHOT: Final = "delvec.resolved-snapshot"
+_SEQUENCE: Final = "delvec.resolved-sequence"
+_FILES: Final = "delvec.resolved-files"
+_PROPERTY: Final = "delvec.resolved."
+_PARTS: Final = 5
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What was taken over of a staging branch: all up to one of its snapshots.
+
+    Attributes:
+        staging: The branch.
+        snapshot_id: The snapshot.
+        sequence_number: That of the snapshot; later changes have higher ones.
+        data_files: How many data files the snapshot has.
+    """
+
+    staging: str
+    snapshot_id: int
+    sequence_number: int
+    data_files: int
+
+    @property
+    def summary(self) -> Mapping[str, str]:
+        """Entries of the summary of the snapshot that takes it over."""
+        return {
+            _BRANCH: self.staging,
+            _SNAPSHOT: str(self.snapshot_id),
+            _SEQUENCE: str(self.sequence_number),
+            _FILES: str(self.data_files),
+        }
+
+    def committed_as(self, snapshot_id: int, sequence_number: int) -> str:
+        """Return the value of the table property, given the snapshot that takes it over."""
+        own = (self.snapshot_id, self.sequence_number, self.data_files)
+        return " ".join(map(str, (*own, snapshot_id, sequence_number)))
+
+
+def resolved_property(target: str, staging: str) -> str:
+    """Return the name of the table property; dots of the target are escaped."""
+    return f"{_PROPERTY}{target.replace('%', '%25').replace('.', '%2E')}.{staging}"
+
+
+def resolved_until(metadata: TableMetadata, target: str, staging: str) -> Resolved | None:
+    """Return what a target has taken over of a staging branch; None if nothing is known."""
+    oldest = 0
+    for snapshot in metadata.ancestors(target):
+        summary = snapshot.summary
+        if summary.get(_BRANCH) == staging:
+            numbers = (int(summary[name]) for name in (_SNAPSHOT, _SEQUENCE, _FILES))
+            return Resolved(staging, *numbers)
+        oldest = snapshot.sequence_number
+    parts = metadata.properties.get(resolved_property(target, staging), "").split()
+    if len(parts) != _PARTS or not all(part.isdecimal() for part in parts):
+        return None
+    *found, committed, sequence = map(int, parts)
+    # A retained snapshot that the target does not come from was rolled back. So was one that is
+    # gone, if the target has an older one still.
+    if committed in metadata.snapshots or oldest <= sequence:
+        return None
+    return Resolved(staging, *found)

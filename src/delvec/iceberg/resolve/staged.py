@@ -1,0 +1,227 @@
+"""What a staging branch holds that its target does not: data files, deletes by key, vectors.
+
+The snapshots since those that were taken over are read one by one. Where some of them have expired,
+the live files of the newest one tell instead: those with a higher sequence number than what was
+taken over.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from importlib.resources import files as package_files
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.errors import PlanError
+from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.named_snapshots import branch_head
+from delvec.iceberg.commits.progress import resolved_until
+from delvec.spark import jvm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.client.metadata import IcebergSnapshot
+    from delvec.iceberg.commits.progress import Resolved
+
+__all__ = ["Chain", "Staged", "read_staged", "staged_files", "waiting_snapshots"]
+
+_SEPARATOR: Final = "\0"
+_REPLACE: Final = "replace"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The snapshots of a staging branch that wait for being taken over, oldest first.
+
+    Attributes:
+        since: What was taken over before, if some snapshots in between have expired; else None.
+    """
+
+    snapshots: tuple[IcebergSnapshot, ...]
+    since: Resolved | None = None
+
+    def first(self, count: int | None) -> Chain:
+        """Return the oldest snapshots; all if they are not known one by one."""
+        cut = self.snapshots if self.since is not None else self.snapshots[:count]
+        return replace(self, snapshots=cut)
+
+
+@dataclass(frozen=True, eq=False)
+class Staged:
+    """The changes of some snapshots of a staging branch, as one.
+
+    Attributes:
+        snapshots: The snapshots, oldest first.
+        data: Data files to be added: JSON objects by path.
+        deletes: JSON objects of equality deletes.
+        marked: Data files of earlier snapshots that got position deletes, and the keys of these
+            delete files.
+        removed: Data files of earlier snapshots that were removed.
+        data_files: How many data files the last of the snapshots has.
+    """
+
+    snapshots: tuple[IcebergSnapshot, ...]
+    data: Mapping[str, str] = field(default_factory=dict)
+    deletes: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    marks: frozenset[str] = frozenset()
+    removed: tuple[str, ...] = ()
+    data_files: int = 0
+
+    @property
+    def head(self) -> IcebergSnapshot:
+        """The last of the snapshots."""
+        return self.snapshots[-1]
+
+
+def waiting_snapshots(table: LoadedTable, staging: str, target: str) -> Chain:
+    """Return the snapshots of a staging branch that a target has not taken over.
+
+    Reads metadata only.
+
+    Raises:
+        InvalidArgumentError: There is no such branch.
+        PlanError: Snapshots have expired, and it cannot be told what was taken over.
+    """
+    metadata, name = table.metadata, str(table.name)
+    branch_head(metadata, name, staging)
+    branch_head(metadata, name, target)
+    shared = {snapshot.id for snapshot in metadata.ancestors(target)}
+    done = resolved_until(metadata, target, staging)
+    known = shared | ({done.snapshot_id} if done else set())
+    newest_first = tuple(takewhile(lambda each: each.id not in known, metadata.ancestors(staging)))
+    waiting = newest_first[::-1]
+    if not waiting or waiting[0].parent_id is None or waiting[0].parent_id in known:
+        return Chain(waiting)
+    if done is not None and done.data_files:
+        return Chain(waiting, done)
+    raise PlanError(
+        f"snapshot {waiting[0].parent_id} of {name}, on branch {staging}, has expired before it was"
+        f" taken over by {target}: what it changed is not known",
+        hint=f"write the changes to a new branch made from {target}; resolve before snapshots"
+        " expire",
+    )
+
+
+def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
+    """Read which files the snapshots of a staging branch have changed.
+
+    The driver reads the manifests that they have written, and holds about 1 kB for each file.
+
+    Raises:
+        PlanError: Data files were rewritten that the target has taken over, or deleted by
+            position, and snapshots in between have expired.
+    """
+    java = staged_files(table.spark)
+    name = str(table.name)
+    with explained(name):
+        if chain.since is None:
+            ids = _SEPARATOR.join(str(each.id) for each in chain.snapshots)
+            found = java.changes(table.handle, ids)
+        else:
+            since = chain.since.sequence_number
+            found = java.live(table.handle, chain.snapshots[-1].id, since)
+    operations = {each.id: each.operation for each in chain.snapshots}
+    changes = _Changes(table, staging)
+    operation: str | None = None
+    tokens = iter(found.split(_SEPARATOR)[:-1])
+    for kind in tokens:
+        value = next(tokens)
+        is_rewritten = operation == _REPLACE
+        if kind == "snapshot":
+            operation = operations[int(value)]
+        elif kind == "removed":
+            changes.remove(value, is_rewritten=is_rewritten)
+        elif kind == "earlier":
+            _require_all_kept(table, staging, chain, int(value))
+        else:
+            changes.add(kind, value, is_rewritten=is_rewritten)
+    return changes.staged(chain.snapshots)
+
+
+def staged_files(spark: SparkSession) -> Any:  # noqa: ANN401
+    """Return an instance of `StagedFiles.java`, compiled once per JVM."""
+    cache = jvm.cache(spark)
+    if "staged files" not in cache:
+        source = package_files("delvec.iceberg.resolve").joinpath("StagedFiles.java").read_text()
+        [constructor] = jvm.compiled(spark, "delvec.StagedFiles", source).getConstructors()
+        no_arguments = jvm.array_of(spark, jvm.view_of(spark).java.lang.Object, [])
+        cache["staged files"] = constructor.newInstance(no_arguments)
+    return cache["staged files"]
+
+
+class _Changes:
+    """Files that are added and removed, one snapshot after the other."""
+
+    def __init__(self, table: LoadedTable, staging: str) -> None:
+        self._table, self._staging = table, staging
+        self._data: dict[str, str] = {}
+        self._deletes: list[str] = []
+        self._removed: list[str] = []
+        self._marks: dict[str, str | None] = {}
+
+    def add(self, kind: str, text: str, *, is_rewritten: bool) -> None:
+        value = json.loads(text)
+        if kind == "data":
+            # The target gives its rows ids of its own.
+            value.pop("first-row-id", None)
+            self._data[value["file-path"]] = json.dumps(value)
+        elif kind == "position":
+            offset = value.get("content-offset")
+            key = value["file-path"] if offset is None else f"{value['file-path']}@{offset}"
+            self._marks[key] = value.get("referenced-data-file")
+        elif not is_rewritten:  # else it repeats those that it was merged from
+            self._deletes.append(text)
+
+    def remove(self, path: str, *, is_rewritten: bool) -> None:
+        if self._data.pop(path, None) is not None:
+            return
+        if is_rewritten:
+            raise PlanError(
+                f"{path} was rewritten on branch {self._staging} of {self._table.name} after the"
+                " target had taken it over: its rows cannot be told from those of the new files",
+                hint=f"drop {self._staging}, make it anew from the target, and write the changes"
+                " again; compact the target instead",
+            )
+        self._removed.append(path)
+
+    def staged(self, snapshots: tuple[IcebergSnapshot, ...]) -> Staged:
+        marks = {key: path for key, path in self._marks.items() if path not in self._data}
+        head = snapshots[-1]
+        marked = _carriers(self._table, head.id, list(marks)) if marks else ()
+        return Staged(
+            snapshots,
+            self._data,
+            tuple(self._deletes),
+            tuple(path for path in marked if path not in self._data),
+            frozenset(marks),
+            tuple(self._removed),
+            head.data_file_count or 0,
+        )
+
+
+def _carriers(table: LoadedTable, snapshot_id: int, keys: Sequence[str]) -> tuple[str, ...]:
+    with explained(str(table.name)):
+        found = staged_files(table.spark).carriers(table.handle, snapshot_id, _SEPARATOR.join(keys))
+    return tuple(_values(found))
+
+
+def _values(found: str) -> Iterator[str]:
+    return iter(found.split(_SEPARATOR)[1:-1:2])
+
+
+def _require_all_kept(table: LoadedTable, staging: str, chain: Chain, earlier: int) -> None:
+    """Refuse if data files that were taken over are gone from the staging branch."""
+    since = chain.since
+    if since is not None and earlier != since.data_files:
+        raise PlanError(
+            f"snapshots of branch {staging} of {table.name} have expired before they were taken"
+            f" over, and data files were removed meanwhile: expected {since.data_files}, found"
+            f" {earlier}",
+            hint=f"drop {staging}, make it anew from the target, and write the changes again",
+        )

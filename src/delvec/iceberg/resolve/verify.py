@@ -1,0 +1,174 @@
+"""Whether a snapshot is what it should be, before it is published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame
+
+from delvec.errors import VerificationError
+from delvec.iceberg.client.chosen_files import plan_snapshot, read_data_files
+from delvec.iceberg.client.delete_files import from_content_file
+from delvec.iceberg.client.failures import explained
+from delvec.iceberg.deletes.key_filter import ScopedDelete, without_keys
+from delvec.iceberg.deletes.read_schema import with_dropped_keys
+from delvec.iceberg.deletes.reading import plan_read
+from delvec.iceberg.resolve.staged import staged_files
+from delvec.identifiers import quote
+from delvec.spark.row_sums import row_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.client.metadata import IcebergSnapshot
+    from delvec.iceberg.resolve.staged import Staged
+
+__all__ = ["Balance", "expected_sums", "require_balance", "require_sums", "require_unique"]
+
+_SEPARATOR: Final = "\0"
+
+
+@dataclass(frozen=True)
+class Balance:
+    """How the totals of a snapshot differ from those of the one before.
+
+    Attributes:
+        records: Rows of data files, deleted ones included.
+        positions: Rows that position deletes and vectors delete.
+        keys: Keys of equality deletes.
+        data_files: Data files.
+        resolved: Paths of equality deletes that must be gone.
+    """
+
+    records: int
+    positions: int
+    keys: int
+    data_files: int
+    resolved: frozenset[str]
+
+
+def require_balance(after: LoadedTable, snapshot_id: int, balance: Balance) -> None:
+    """Check a snapshot by arithmetic; reads its delete manifests.
+
+    Live rows are those of the snapshot before, with those that were added, without those whose keys
+    were deleted. No data file has two vectors, and no resolved delete is left.
+
+    Raises:
+        VerificationError: Something is not as it should be.
+    """
+    snapshot = after.metadata.snapshots[snapshot_id]
+    parent = None if snapshot.parent_id is None else after.metadata.snapshots[snapshot.parent_id]
+    for name, change in (
+        ("total-records", balance.records),
+        ("total-position-deletes", balance.positions),
+        ("total-equality-deletes", balance.keys),
+        ("total-data-files", balance.data_files),
+    ):
+        before, now = _total(parent, name), _total(snapshot, name)
+        # Totals are optional; writers that leave them out make them unknown from there on.
+        if before is not None and now is not None and now != before + change:
+            raise VerificationError(
+                f"a snapshot of {after.name} has wrong {name}: expected {before + change}, found"
+                f" {now}; it was not published",
+                hint="run delvec check on the table",
+            )
+    with explained(str(after.name)):
+        parts = staged_files(after.spark).deletes(after.handle, snapshot_id).split(_SEPARATOR)
+    for kind, path in zip(parts[0:-1:2], parts[1:-1:2], strict=True):
+        if kind == "twice" or path in balance.resolved:
+            what = "two vectors" if kind == "twice" else "an equality delete that was resolved"
+            raise VerificationError(
+                f"a snapshot of {after.name} would have {what}: {path}; it was not published",
+                hint="run delvec check on the table",
+            )
+
+
+def _total(snapshot: IcebergSnapshot | None, name: str) -> int | None:
+    if snapshot is None:
+        return 0
+    found = snapshot.summary.get(name)
+    return None if found is None else int(found)
+
+
+def expected_sums(
+    table: LoadedTable, snapshot_id: int | None, staged: Staged | None
+) -> tuple[int, ...]:
+    """Return the digest of the rows that a target is to have, by reading them through all deletes.
+
+    Two scans of all columns in the worst case, of the target and of the staged data files.
+
+    Args:
+        table: The table.
+        snapshot_id: The newest snapshot of the target; None if it has none.
+        staged: What is taken over, without position deletes of data files of the target.
+    """
+    parts = []
+    if snapshot_id is not None:
+        further = () if staged is None else staged.deletes
+        parts += _live(table, snapshot_id, None, further)
+    if staged is not None and staged.data:
+        parts += _live(table, staged.head.id, staged.data, ())
+    rows = reduce(DataFrame.unionAll, parts)
+    return row_sums(rows, rows.schema)
+
+
+def _live(
+    table: LoadedTable, snapshot_id: int, chosen: Collection[str] | None, further: Sequence[str]
+) -> list[DataFrame]:
+    """Return the live rows of a snapshot, or of some data files of it."""
+    schema = table.metadata.schema
+    names = [quote(field["name"]) for field in schema["fields"]]
+    planned = plan_snapshot(table, snapshot_id, schema, further=further)
+    deletes = tuple(
+        ScopedDelete(from_content_file(text, number), scope)
+        for number, scope, text in planned.deletes
+    )
+    all_paths = planned.files.column("path").to_pylist()
+    paths = [path for path in all_paths if chosen is None or path in chosen]
+    parts = []
+    if paths:
+        ids = {each for delete in deletes for each in delete.file.equality_ids}
+        wide = with_dropped_keys(table.metadata, schema, ids, str(table.name))
+        rows = read_data_files(table, snapshot_id, wide, paths, chosen=True)
+        parts.append(without_keys(table, snapshot_id, wide, rows, planned, deletes))
+    if chosen is None:
+        parts.append(read_data_files(table, snapshot_id, schema, all_paths, chosen=False))
+    elif rest := [path for path in chosen if path not in set(paths)]:
+        parts.append(read_data_files(table, snapshot_id, schema, rest, chosen=True))
+    return [part.select(*names) for part in parts]
+
+
+def require_sums(after: LoadedTable, snapshot_id: int, expected: tuple[int, ...]) -> None:
+    """Check all rows of a snapshot by a digest; one scan of all columns.
+
+    Raises:
+        VerificationError: The snapshot has other rows.
+    """
+    rows = plan_read(after, snapshot_id, after.metadata.schema).to_df()
+    found = row_sums(rows, rows.schema)
+    if found != expected:
+        raise VerificationError(
+            f"a snapshot of {after.name} has other rows than it should: expected {expected[0]:,},"
+            f" found {found[0]:,}, or as many of other values; it was not published",
+            hint="run delvec check on the table",
+        )
+
+
+def require_unique(after: LoadedTable, snapshot_id: int, keys: Sequence[str]) -> None:
+    """Check that no two live rows of a snapshot have the same key; one scan of the key columns.
+
+    Raises:
+        VerificationError: Some have.
+    """
+    rows = plan_read(after, snapshot_id, after.metadata.schema).to_df()
+    twice = rows.groupBy(*map(quote, keys)).count().where("count > 1").limit(1).collect()
+    if twice:
+        found = ", ".join(f"{key}={twice[0][key]}" for key in keys)
+        raise VerificationError(
+            f"{twice[0]['count']:,} rows of {after.name} would have the same key, {found}; nothing"
+            " was published",
+            hint="were rows written to the target past the staging branch?",
+        )
