@@ -1,0 +1,210 @@
+"""Finding deleted rows by the primary-key index.
+
+    deleted keys --hash--> index --file, pos--> data files with candidates --compare--> deleted rows
+
+A hash is no proof: two keys may share one. So keys are compared as the join does it, in the data
+files with candidates alone; that costs what these files have, so an index pays where deleted keys
+are in few files of many. For one key column of a type that the hash maps one to one (int, long,
+date, timestamp), nothing is left to compare, and no data file is read: only positions that are
+deleted already have to be left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from delvec.iceberg.by_condition.position_vectors import earlier_positions
+from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.position_deletes import find_position_deletes
+from delvec.iceberg.deletes.key_filter import deleted_keys
+from delvec.iceberg.resolve.find import find_by_join
+from delvec.iceberg.resolve.index_rows import hash_of, indexed_key
+from delvec.iceberg.resolve.search import FILE, KEY_HASH, PLACE
+from delvec.spark.progress import described
+from delvec.spark.storage import open_storage
+from delvec.storage.listed_files import local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pyspark.sql import Column
+
+    from delvec.iceberg.resolve.key_index import KeyIndex
+    from delvec.iceberg.resolve.search import Search
+
+__all__ = ["FEW_KEYS", "find_by_index"]
+
+FEW_KEYS: Final = 2000
+"""Up to so many deleted keys are looked up by an IN condition, which prunes the index."""
+
+_MOST_IN: Final = 200  # Iceberg looks at no bounds for more values of one condition
+_MOST_BROADCAST: Final = 5_000_000  # keys, 24 bytes each
+_MOST_FOUND: Final = 1_000_000  # rows that the driver holds: 16 bytes and a path each
+_HASH_OF_NULL: Final = 42  # the seed: there is one value of each type that may have this hash
+_GLOBAL: Final = -1
+_HASH: Final = "__delvec_hash"
+_KEY: Final = "__delvec_key"
+_SEQUENCE: Final = "__delvec_sequence"
+_SCOPE: Final = "__delvec_scope"
+_FILE_HASH: Final = "__delvec_file_hash"
+_FILE_SEQUENCE: Final = "__delvec_file_sequence"
+_FILE_SCOPE: Final = "__delvec_file_scope"
+
+
+def find_by_index(search: Search, index: KeyIndex) -> DataFrame:
+    """Return the live rows that are deleted, as `find_by_join` does: file, place, hash of the key.
+
+    The index is looked up at once, the keys are compared when the result is used. Files that are
+    not indexed are searched by the join. The driver holds the hashes of few keys, and the paths of
+    files with candidates; for keys that need no comparison at most 1 million rows, as positions.
+
+    Args:
+        search: What is looked for; all its deletes are of the same key columns.
+        index: An index of the same table; of any snapshot of it.
+    """
+    if not _is_about(index, search):
+        return find_by_join(search)
+    with described(search.table.spark, f"delvec: look-up in the index of {search.table.name}"):
+        missing = _not_indexed(search, index)
+        lookup = _Lookup(_with_files(search, missing, chosen=False), index)
+        found = lookup.proven_rows() if index.key.is_proven else None
+        paths = missing if found is not None else [*missing, *lookup.paths()]
+    if not paths:
+        return _nothing(search) if found is None else found
+    compared = find_by_join(_with_files(search, paths, chosen=True))
+    return compared if found is None else found.unionAll(compared)
+
+
+def _is_about(index: KeyIndex, search: Search) -> bool:
+    """Whether the index has the hashes of keys as they are read now."""
+    if not index.is_usable or not search.files.files.num_rows:
+        return False
+    ids = search.deletes[0].file.equality_ids
+    now = indexed_key(search.table.metadata, search.schema, ids)
+    return now.why_not is None and now.signature == index.key.signature
+
+
+def _not_indexed(search: Search, index: KeyIndex) -> list[str]:
+    """Return the paths of files that the index does not have."""
+    if index.snapshot_id == search.snapshot_id:
+        return []
+    paths = search.files.files.select(["path"])
+    with explained(str(search.table.name)):
+        wanted = search.table.spark.createDataFrame(paths)
+        found = wanted.join(index.indexed_paths(), "path", "left_anti").distinct().toArrow()
+    missing: list[str] = found.column("path").to_pylist()
+    return missing
+
+
+def _with_files(search: Search, paths: Collection[str], *, chosen: bool) -> Search:
+    """Return a search in some of its files, or in all others."""
+    files = search.files.files
+    within = pc.is_in(files.column("path"), value_set=pa.array(list(paths), pa.string()))
+    kept = files.filter(within if chosen else pc.invert(within))
+    return replace(search, files=replace(search.files, files=kept))
+
+
+def _nothing(search: Search) -> DataFrame:
+    schema = f"{FILE} string, {PLACE} bigint, {KEY_HASH} bigint"
+    return search.table.spark.createDataFrame([], schema)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lookup:
+    """Deletes by the key of an index, in files that it has."""
+
+    search: Search
+    index: KeyIndex
+
+    def paths(self) -> list[str]:
+        """Return the files with candidates."""
+        if not self.search.files.files.num_rows:
+            return []
+        with explained(str(self.search.table.name)):
+            found = self._candidates().select("path").distinct().toArrow()
+        paths: list[str] = found.column("path").to_pylist()
+        return paths
+
+    def proven_rows(self) -> DataFrame | None:
+        """Return the live rows, if their hashes prove their keys; None if that cannot be told."""
+        if not self.search.files.files.num_rows:
+            return _nothing(self.search)
+        candidates = self._candidates().select("path", "pos", _HASH).distinct()
+        with explained(str(self.search.table.name)):
+            found = candidates.limit(_MOST_FOUND + 1).toArrow()
+        hashes = found.column(_HASH)
+        if found.num_rows > _MOST_FOUND or pc.any(pc.equal(hashes, _HASH_OF_NULL)).as_py():
+            return None
+        live = _live(self.search, found)
+        if not live.num_rows:
+            return _nothing(self.search)
+        named = live.rename_columns([FILE, PLACE, KEY_HASH])
+        return self.search.table.spark.createDataFrame(named)
+
+    def _candidates(self) -> DataFrame:
+        """Return path, position and hash of rows that may be deleted; a row may be there twice."""
+        search = self.search
+        keys = self._keys()
+        rows = self.index.entries().where("pos >= 0")
+        if _key_count(search) <= FEW_KEYS:
+            with explained(str(search.table.name)):
+                hashes = keys.select(_HASH).distinct().toArrow().column(_HASH).to_pylist()
+            rows = rows.where(_is_one_of(F.col("hash"), sorted(hashes)))
+        files = search.table.spark.createDataFrame(
+            search.files.files.select(["path", "sequence", "scope"])
+        ).toDF("path", _FILE_SEQUENCE, _FILE_SCOPE)
+        files = files.withColumn(_FILE_HASH, F.xxhash64("path"))
+        marked = rows.drop("path").join(F.broadcast(files), F.col("file") == F.col(_FILE_HASH))
+        is_few = _key_count(search) <= _MOST_BROADCAST
+        applies = (
+            (F.col("hash") == F.col(_HASH))
+            & (F.col(_SEQUENCE) > F.col(_FILE_SEQUENCE))
+            & ((F.col(_SCOPE) == _GLOBAL) | (F.col(_SCOPE) == F.col(_FILE_SCOPE)))
+        )
+        return marked.join(F.broadcast(keys) if is_few else keys, applies)
+
+    def _keys(self) -> DataFrame:
+        """Return the hashes of deleted keys, with scope and sequence number."""
+        search = self.search
+        ids = search.deletes[0].file.equality_ids
+        keys = deleted_keys(search.table, search.snapshot_id, search.schema, search.deletes)
+        columns = [F.col(f"{_KEY}{ids.index(each)}") for each in self.index.key.ids]
+        return keys.select(hash_of(columns).alias(_HASH), _SCOPE, _SEQUENCE)
+
+
+def _key_count(search: Search) -> int:
+    return sum(each.file.record_count for each in search.deletes)
+
+
+def _is_one_of(column: Column, values: Sequence[int]) -> Column:
+    """Return the condition that a column has one of some values, such that Iceberg prunes by it."""
+    if not values:
+        return F.lit(False)
+    starts = range(0, len(values), _MOST_IN)
+    some = [column.isin(*values[start : start + _MOST_IN]) for start in starts]
+    return reduce(lambda one, other: one | other, some)
+
+
+def _live(search: Search, found: pa.Table) -> pa.Table:
+    """Return those of some rows that no position deletes."""
+    table = search.table
+    paths = pc.unique(found.column("path"))
+    files = find_position_deletes(table, search.snapshot_id, paths.to_pylist())
+    storage = open_storage(table.spark, local_path(table.metadata.location))
+    deleted = earlier_positions(table, search.snapshot_id, storage, files.values(), complete=True)
+    numbers = pc.index_in(found.column("path"), value_set=paths).to_numpy()
+    places = found.column("pos").to_numpy()
+    is_live = np.ones(found.num_rows, dtype=bool)
+    for number, path in enumerate(paths.to_pylist()):
+        if path in deleted:
+            rows = np.flatnonzero(numbers == number)
+            is_live[rows] = [each not in deleted[path] for each in places[rows].tolist()]
+    return found.filter(pa.array(is_live))

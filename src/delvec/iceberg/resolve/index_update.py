@@ -1,0 +1,193 @@
+"""Updating the primary-key index of a table to a snapshot, by the difference in data files."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
+from delvec.iceberg.client.catalog import load_table
+from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.files import snapshot_table
+from delvec.iceberg.maintain.procedures import expire_snapshots
+from delvec.iceberg.resolve.index_rows import entries_of, marks_of, sorted_by_hash
+from delvec.iceberg.resolve.key_index import (
+    FILE_BYTES,
+    WHOLE,
+    Written,
+    find_or_make_index,
+    opened,
+    wanted_key,
+)
+from delvec.identifiers import quote
+from delvec.spark.progress import described
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, DataFrameWriterV2
+
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.resolve.index_rows import IndexedKey
+    from delvec.iceberg.resolve.key_index import KeyIndex
+
+__all__ = ["update_index"]
+
+_LOG: Final = logging.getLogger("delvec")
+_MOST_RUNS: Final = 16  # appended, before they are merged: each is looked into for each key
+_MOST_OVERLAPPING: Final = 50_000_000  # rows in files that overlap those of the last build
+_MOST_SNAPSHOTS: Final = 64
+_KEPT: Final = timedelta(hours=1)  # of snapshots: longer than a look-up takes
+
+
+def update_index(
+    table: LoadedTable, snapshot_id: int, ids: Collection[int], *, rebuild: bool = False
+) -> KeyIndex:
+    """Index the data files of a snapshot that are not indexed yet, in one commit.
+
+    The index is made if there is none. It is built anew if it is about something else, if more than
+    half of its rows would be about files that are gone, or if too many of them were appended. Tasks
+    compare the snapshot's files with those that are indexed, 100 bytes each; the driver holds the
+    paths of new ones, some 300 bytes each, and none for a build.
+
+    Args:
+        table: The table.
+        snapshot_id: A snapshot of any branch of it.
+        ids: Field ids of the key columns, in any order.
+        rebuild: Whether to build it anew in any case.
+
+    Raises:
+        UnsupportedFeatureError: Such a key has no index.
+        PlanError: There is a table of the index's name that is none.
+    """
+    key, schema = wanted_key(table, ids)
+    if key.why_not is not None:
+        raise UnsupportedFeatureError(
+            f"a key of {table.name} cannot be indexed: {key.why_not}",
+            feature="an index of such a key",
+            hint='resolve with index="join"',
+        )
+    index = opened(find_or_make_index(table), key)
+    update = _Update(table, snapshot_id, schema, key, index)
+    with described(table.spark, f"delvec: index of {table.name}"):
+        return update.run(rebuild=rebuild)
+
+
+@dataclass(frozen=True, eq=False)
+class _Update:
+    """An update of an index to a snapshot of its table."""
+
+    table: LoadedTable
+    snapshot_id: int
+    schema: Mapping[str, Any]
+    key: IndexedKey
+    index: KeyIndex
+
+    def run(self, *, rebuild: bool) -> KeyIndex:
+        if rebuild:
+            return self._built("it was asked for")
+        if not self.index.is_usable:
+            return self._built(self.index.why_not or "")
+        if self.index.snapshot_id == self.snapshot_id:
+            return self.index
+        new = self._new_files()
+        rows = int(sum(new.column("rows").to_pylist()))
+        reason = self._why_built_anew(rows)
+        if reason is not None:
+            return self._built(reason)
+        if not new.num_rows:
+            # What was read is what look-ups read, whoever commits to the index meanwhile.
+            return replace(self.index, snapshot_id=self.snapshot_id)
+        found = self._appended(new.select(["path"]), rows)
+        return replace(found, added_files=new.num_rows, added_rows=rows, action="updated")
+
+    def _new_files(self) -> pa.Table:
+        """Return path and rows of the snapshot's files that are not indexed."""
+        live = snapshot_table(self.table, "data_files", self.snapshot_id)
+        files = live.groupBy(F.col("file_path").alias("path")).agg(
+            F.max("record_count").alias("rows")
+        )
+        with explained(str(self.table.name)):
+            return files.join(self.index.indexed_paths(), "path", "left_anti").toArrow()
+
+    def _why_built_anew(self, added: int) -> str | None:
+        index = self.index
+        snapshot = self.table.metadata.snapshots[self.snapshot_id]
+        total = snapshot.summary.get("total-records")
+        rows = index.rows + added
+        # Each file has a mark. Totals in a summary are optional.
+        if total is not None and rows > 2 * (int(total) + (snapshot.data_file_count or 0)):
+            return "most of its rows are about files that are gone"
+        if rows - index.built_rows > max(_MOST_OVERLAPPING, index.built_rows):
+            return "most of its rows were appended bit by bit"
+        return None
+
+    def _built(self, reason: str) -> KeyIndex:
+        live = snapshot_table(self.table, "data_files", self.snapshot_id)
+        with explained(str(self.table.name)):
+            [counts] = live.agg(
+                F.coalesce(F.sum("record_count"), F.lit(0)), F.countDistinct("file_path")
+            ).collect()
+        rows, files = int(counts[0]), int(counts[1])
+        entries = entries_of(self.table, self.snapshot_id, self.schema, self.key, None)
+        marks = marks_of(live.select("file_path"), self.key)
+        written = Written(self.key, self.snapshot_id, WHOLE, rows + files, 0)
+        writer = self._writer(sorted_by_hash(entries.unionByName(marks), rows + files), written)
+        with explained(str(self.index.table.name)):
+            writer.overwrite(F.lit(True))
+        found = self._reopened()
+        return replace(found, added_files=files, added_rows=rows, action="built", reason=reason)
+
+    def _appended(self, paths: pa.Table, rows: int) -> KeyIndex:
+        index = self.index
+        listed = paths.column("path").to_pylist()
+        entries = entries_of(self.table, self.snapshot_id, self.schema, self.key, listed)
+        marks = marks_of(self.table.spark.createDataFrame(paths), self.key)
+        written = Written(
+            self.key, self.snapshot_id, str(index.head), index.built_rows, index.runs + 1
+        )
+        joined = entries.unionByName(marks)
+        writer = self._writer(sorted_by_hash(joined, rows + len(listed)), written)
+        with explained(str(index.table.name)):
+            writer.append()
+        found = self._reopened()
+        if found.runs > _MOST_RUNS:
+            found = self._merged(found)
+        return found
+
+    def _writer(self, rows: DataFrame, written: Written) -> DataFrameWriterV2:
+        writer = rows.writeTo(str(self.index.table.name))
+        for name, value in written.to_summary(self.table).items():
+            writer = writer.option(f"snapshot-property.{name}", value)
+        return writer
+
+    def _merged(self, index: KeyIndex) -> KeyIndex:
+        """Merge small files by Iceberg's own procedure; rows stay as they are."""
+        name = index.table.name
+        options = {
+            "min-input-files": "2",
+            "rewrite-all": "false",
+            "target-file-size-bytes": str(FILE_BYTES),
+        }
+        listed = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
+        try:
+            with explained(str(name)):
+                self.table.spark.sql(
+                    f"CALL {quote(name.catalog)}.system.rewrite_data_files(table => '{name}',"
+                    f" strategy => 'sort', sort_order => 'hash', options => map({listed}))"
+                ).collect()
+        except (ConflictError, PlanError) as error:
+            _LOG.info("files of %s were not merged, others changed it: %s", name, error)
+        return self._reopened()
+
+    def _reopened(self) -> KeyIndex:
+        found = opened(load_table(self.table.spark, self.index.table.name), self.key)
+        if len(found.table.metadata.snapshots) > _MOST_SNAPSHOTS:
+            expire_snapshots(found.table, _KEPT, 1)
+            found = opened(load_table(self.table.spark, self.index.table.name), self.key)
+        return found

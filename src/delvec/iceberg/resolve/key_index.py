@@ -1,0 +1,279 @@
+"""The primary-key index of a table: where rows with a key may be.
+
+It is an Iceberg table of its own beside the table, `<table>__delvec_index`; `index_rows` tells what
+its rows are. Data files are immutable, so what it says of a file stays right: files that are gone
+are ignored by look-ups, deletion vectors need nothing, and new files are appended, in one commit
+with their marks (`update_index`). It is written by Iceberg's own writer; concurrent writers may
+index a file twice, which costs space.
+
+The newest snapshot's summary says which snapshot of the table the index reflects. That is believed
+only if no commit came between what the writer had read and what it committed; otherwise the marks
+tell which files are indexed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from delvec.errors import PlanError
+from delvec.iceberg.client.catalog import TableName, find_table, load_table
+from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.files import snapshot_rows
+from delvec.iceberg.deletes.read_schema import with_dropped_keys
+from delvec.iceberg.resolve.index_rows import HASH_VERSION, IndexedKey, indexed_key
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.client.metadata import IcebergSnapshot
+
+__all__ = [
+    "FILE_BYTES",
+    "WHOLE",
+    "KeyIndex",
+    "Written",
+    "drop_index",
+    "find_or_make_index",
+    "index_name",
+    "open_index",
+    "opened",
+    "wanted_key",
+    "why_no_index",
+]
+
+_SUFFIX: Final = "__delvec_index"
+_OF: Final = "delvec.index-of"
+_KEY: Final = "delvec.index-key"
+_REFLECTS: Final = "delvec.index-reflects"
+_READ: Final = "delvec.index-read"
+_BUILT_ROWS: Final = "delvec.index-built-rows"
+_RUNS: Final = "delvec.index-runs"
+WHOLE: Final = "*"
+"""Stands for the snapshot of the index that was read, where a commit replaces all of it."""
+
+FILE_BYTES: Final = 64 << 20
+"""The size of the index's files, at most."""
+
+_PROPERTIES: Final = {
+    "format-version": "2",
+    "gc.enabled": "true",
+    "commit.retry.num-retries": "20",
+    "write.distribution-mode": "none",
+    "write.format.default": "parquet",
+    "write.parquet.compression-codec": "zstd",
+    # Row groups are what an IN condition prunes: some 90,000 rows each.
+    "write.parquet.row-group-size-bytes": str(1 << 20),
+    "write.target-file-size-bytes": str(FILE_BYTES),
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a commit to an index says of itself in its summary.
+
+    Attributes:
+        key: What is indexed.
+        reflects: The snapshot of the indexed table all of whose files are indexed after it.
+        read: The index's own snapshot that the writer had read; `WHOLE` if it replaces all rows.
+        built_rows: Rows of the last build.
+        runs: Appends since.
+    """
+
+    key: IndexedKey
+    reflects: int
+    read: str
+    built_rows: int
+    runs: int
+
+    def to_summary(self, table: LoadedTable) -> dict[str, str]:
+        """Return the properties of the snapshot."""
+        return {
+            _KEY: str(self.key.signature),
+            _REFLECTS: str(self.reflects),
+            _READ: self.read,
+            _BUILT_ROWS: str(self.built_rows),
+            _RUNS: str(self.runs),
+            # For people: the number of the key stands for these.
+            _OF: table.metadata.uuid,
+            "delvec.index-key-ids": ",".join(map(str, self.key.ids)),
+            "delvec.index-key-types": ",".join(self.key.types),
+            "delvec.index-hash-version": str(HASH_VERSION),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class KeyIndex:
+    """An index as it was when it was opened.
+
+    Attributes:
+        table: The index's own table.
+        key: What it is wanted for.
+        head: The newest snapshot of the index's own table; None if it is empty.
+        snapshot_id: A snapshot of the indexed table all of whose files are indexed; None if only
+            the marks can tell.
+        rows: Its rows, those of files that are gone included.
+        bytes: The size of its files.
+        files: How many files it has.
+        why_not: Why it is not usable for this key; None if it is.
+        built_rows: Rows of the last build: later ones are in files that overlap with all others.
+        runs: Appends since files were built or merged.
+        added_files: Data files that were indexed by the update that returned this.
+        added_rows: Their rows.
+        action: What that update did: `built`, `updated`, or `kept` as it was.
+        reason: Why so.
+    """
+
+    table: LoadedTable
+    key: IndexedKey
+    head: int | None = None
+    snapshot_id: int | None = None
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    why_not: str | None = None
+    built_rows: int = 0
+    runs: int = 0
+    added_files: int = 0
+    added_rows: int = 0
+    action: str = "kept"
+    reason: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is about the key that it was opened for."""
+        return self.why_not is None
+
+    def entries(self) -> DataFrame:
+        """Return its rows, those that mark files included; lazy."""
+        if self.head is None:
+            return self.table.spark.table(str(self.table.name)).where("false")
+        return snapshot_rows(self.table, self.head)
+
+    def indexed_paths(self) -> DataFrame:
+        """Return the paths of the files that it has, gone ones included, as `path`; lazy."""
+        marks = (F.col("hash") == F.lit(self.key.signature)) & F.col("path").isNotNull()
+        return self.entries().where(marks).select("path").distinct()
+
+
+def index_name(name: TableName) -> TableName:
+    """Return the name of a table's index."""
+    return replace(name, table=f"{name.table}{_SUFFIX}")
+
+
+def why_no_index(table: LoadedTable, ids: Collection[int]) -> str | None:
+    """Return why a key has no index, as `x is double`; None if it may have one."""
+    return wanted_key(table, ids)[0].why_not
+
+
+def open_index(table: LoadedTable, ids: Collection[int]) -> KeyIndex | None:
+    """Return the index of a table for a key; None if it has none. Only metadata is read.
+
+    Args:
+        table: The table.
+        ids: Field ids of the key columns, in any order.
+
+    Raises:
+        PlanError: There is a table of the index's name that is none.
+    """
+    found = find_table(table.spark, index_name(table.name))
+    return None if found is None else opened(found, wanted_key(table, ids)[0])
+
+
+def drop_index(table: LoadedTable) -> bool:
+    """Drop the index of a table with its files; return whether there was one.
+
+    Raises:
+        PlanError: There is a table of its name that is none.
+    """
+    found = find_table(table.spark, index_name(table.name))
+    if found is None:
+        return False
+    _require_ours(found)
+    with explained(str(found.name)):
+        table.spark.sql(f"DROP TABLE IF EXISTS {found.name} PURGE")
+    return True
+
+
+def wanted_key(table: LoadedTable, ids: Collection[int]) -> tuple[IndexedKey, Mapping[str, Any]]:
+    """Return what an index of a key is about now, and the schema that has its columns."""
+    schema = with_dropped_keys(table.metadata, table.metadata.schema, ids, str(table.name))
+    return indexed_key(table.metadata, schema, ids), schema
+
+
+def opened(table: LoadedTable, key: IndexedKey) -> KeyIndex:
+    """Return the index that a table is, for a key."""
+    _require_ours(table)
+    head = table.metadata.head()
+    if head is None:
+        why_not = key.why_not or "it is empty"
+        return KeyIndex(table, key, why_not=why_not)
+    written, is_merged = _written(table, head)
+    summary = written.summary if written else {}
+    found = KeyIndex(
+        table,
+        key,
+        head.id,
+        _reflected(written, key),
+        rows=int(head.summary.get("total-records", 0)),
+        bytes=int(head.summary.get("total-files-size", 0)),
+        files=int(head.summary.get("total-data-files", 0)),
+        built_rows=int(summary.get(_BUILT_ROWS, 0)),
+        runs=0 if is_merged else int(summary.get(_RUNS, 0)),
+    )
+    if key.why_not is not None:
+        return replace(found, why_not=key.why_not)
+    if summary.get(_KEY, str(key.signature)) != str(key.signature):
+        return replace(found, why_not="it is about other key columns, or other types of them")
+    return found
+
+
+def _written(table: LoadedTable, head: IcebergSnapshot) -> tuple[IcebergSnapshot | None, bool]:
+    """Return the newest snapshot that changed rows, and whether files were merged since."""
+    snapshot: IcebergSnapshot | None = head
+    while snapshot is not None and snapshot.operation == "replace":
+        parent = snapshot.parent_id
+        snapshot = None if parent is None else table.metadata.snapshots.get(parent)
+    return snapshot, snapshot is not head
+
+
+def _reflected(written: IcebergSnapshot | None, key: IndexedKey) -> int | None:
+    """Return the snapshot of the indexed table that a commit made the index reflect."""
+    if written is None or written.summary.get(_KEY) != str(key.signature):
+        return None
+    read = written.summary.get(_READ)
+    # Another commit in between may have removed what the writer believed to be there.
+    if read not in (WHOLE, str(written.parent_id)):
+        return None
+    return int(written.summary[_REFLECTS])
+
+
+def find_or_make_index(table: LoadedTable) -> LoadedTable:
+    """Return the table of an index, which is made if there is none."""
+    name = index_name(table.name)
+    found = find_table(table.spark, name)
+    if found is not None:
+        return found
+    properties = {**_PROPERTIES, _OF: table.metadata.uuid}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    with explained(str(name)):
+        table.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {name} (hash BIGINT, file BIGINT, pos BIGINT, path STRING)"
+            f" USING iceberg TBLPROPERTIES ({listed})"
+        )
+    return load_table(table.spark, name)
+
+
+def _require_ours(table: LoadedTable) -> None:
+    if _OF not in table.metadata.properties:
+        raise PlanError(
+            f"{table.name} has the name of an index, and is none: its property {_OF} is missing",
+            hint="rename that table",
+        )
