@@ -1,0 +1,256 @@
+"""What a resolver that runs as a service has done so far, for programs that watch it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.errors import ConflictError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from delvec.errors import DelvecError
+    from delvec.iceberg.resolve.report import ResolveReport
+
+__all__ = ["Metrics", "served"]
+
+_PREFIX: Final = "delvec_resolve_"
+_COUNTERS: Final = {
+    "cycles": "Cycles that ended, well or not.",
+    "idle_cycles": "Cycles that found nothing to do.",
+    "conflicts": "Cycles that ended because somebody else had the lock or committed.",
+    "errors": "Cycles that ended by a failure of a store, the catalog or Spark.",
+    "commits": "Snapshots that were committed to the target.",
+    "replans": "Concurrent commits after which a cycle did something again.",
+    "staged_snapshots": "Snapshots of the staging branch that were taken over.",
+    "delete_files": "Ordinary equality-delete files that were resolved.",
+    "key_vectors": "Equality delete vectors that were resolved.",
+    "keys": "Deleted keys in these.",
+    "absent_keys": "Those of them that no row had.",
+    "rows_deleted": "Rows that had a deleted key.",
+    "rows_added": "Rows that were taken over from the staging branch.",
+    "data_files_added": "Data files that were taken over from the staging branch.",
+    "vectors_added": "Deletion vectors or position-delete files that were written.",
+    "vector_bytes": "The size of these.",
+}
+_GAUGES: Final = {
+    "waiting_snapshots": "Staged snapshots that the last cycle left.",
+    "index_rows": "Rows of the primary-key index.",
+    "lag_seconds": "Age of the oldest staged snapshot when the last commit took it over.",
+    "oldest_unresolved_age_seconds": "Age of the oldest unresolved snapshot, at most.",
+    "last_success_timestamp_seconds": "When the last cycle that succeeded ended.",
+}
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Sums over the cycles of a resolver, and what the last one found.
+
+    >>> from delvec.iceberg.resolve.report import ResolveReport
+    >>> report = ResolveReport("lake.db.orders", "main", commits=1, keys=30, rows_deleted=26)
+    >>> after = Metrics("lake.db.orders").after(report)
+    >>> (after.cycles, after.keys, after.rows_deleted)
+    (1, 30, 26)
+
+    Attributes:
+        table: The name of the table.
+        target: The branch that is resolved to.
+        staging: The branch that changes are taken from; None if resolved in place.
+        unresolved_ms: A time that no unresolved snapshot is older than, in milliseconds since 1970;
+            None if the last cycle left nothing. After failures it is the beginning of the last
+            cycle that succeeded, since that has taken all that was there.
+        looked_ms: When the last cycle began that succeeded.
+        phases: Seconds by phase, over all cycles.
+    """
+
+    table: str
+    target: str = "main"
+    staging: str | None = None
+    cycles: int = 0
+    idle_cycles: int = 0
+    conflicts: int = 0
+    errors: int = 0
+    commits: int = 0
+    replans: int = 0
+    staged_snapshots: int = 0
+    delete_files: int = 0
+    key_vectors: int = 0
+    keys: int = 0
+    absent_keys: int = 0
+    rows_deleted: int = 0
+    rows_added: int = 0
+    data_files_added: int = 0
+    vectors_added: int = 0
+    vector_bytes: int = 0
+    waiting_snapshots: int = 0
+    index_rows: int | None = None
+    lag_seconds: float | None = None
+    unresolved_ms: int | None = None
+    looked_ms: int | None = None
+    last_success_timestamp_seconds: float | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+    def after(self, report: ResolveReport, begin: float | None = None) -> Metrics:
+        """Return the metrics after a cycle that succeeded.
+
+        Args:
+            report: What it did.
+            begin: When it began, in seconds since 1970; now by default.
+        """
+        now = time.time()
+        begin_ms = int((now if begin is None else begin) * 1000)
+        oldest = report.oldest_staged_ms
+        phases = {
+            phase: self.phases.get(phase, 0.0) + report.phases.get(phase, 0.0)
+            for phase in {**self.phases, **report.phases}
+        }
+        return replace(
+            self,
+            table=report.table,
+            target=report.target,
+            staging=report.staging,
+            cycles=self.cycles + 1,
+            idle_cycles=self.idle_cycles + (report.commits == 0),
+            commits=self.commits + report.commits,
+            replans=self.replans + report.conflicts,
+            staged_snapshots=self.staged_snapshots + report.staged_snapshots,
+            delete_files=self.delete_files + report.delete_files,
+            key_vectors=self.key_vectors + report.key_vectors,
+            keys=self.keys + report.keys,
+            absent_keys=self.absent_keys + report.absent,
+            rows_deleted=self.rows_deleted + report.rows_deleted,
+            rows_added=self.rows_added + report.rows_added,
+            data_files_added=self.data_files_added + report.data_files_added,
+            vectors_added=self.vectors_added + report.vectors_added,
+            vector_bytes=self.vector_bytes + report.vector_bytes,
+            waiting_snapshots=report.waiting_snapshots,
+            index_rows=self.index_rows if report.index_rows is None else report.index_rows,
+            lag_seconds=self.lag_seconds if oldest is None else max(0.0, now - oldest / 1000),
+            # What is left came after the oldest that was taken.
+            unresolved_ms=(oldest or self.unresolved_ms) if report.waiting_snapshots else None,
+            looked_ms=begin_ms,
+            last_success_timestamp_seconds=now,
+            phases=phases,
+        )
+
+    def after_failure(self, error: DelvecError) -> Metrics:
+        """Return the metrics after a cycle that failed."""
+        is_conflict = isinstance(error, ConflictError)
+        return replace(
+            self,
+            cycles=self.cycles + 1,
+            conflicts=self.conflicts + is_conflict,
+            errors=self.errors + (not is_conflict),
+            unresolved_ms=self.looked_ms if self.unresolved_ms is None else self.unresolved_ms,
+        )
+
+    @property
+    def oldest_unresolved_age_seconds(self) -> float:
+        """The age of the oldest unresolved snapshot, at most; 0 if nothing is known to wait."""
+        if self.unresolved_ms is None:
+            return 0.0
+        return max(0.0, time.time() - self.unresolved_ms / 1000)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a document for programs."""
+        hidden = ("unresolved_ms", "looked_ms")
+        found = {
+            each.name: getattr(self, each.name) for each in fields(self) if each.name not in hidden
+        }
+        age = self.oldest_unresolved_age_seconds
+        return {**found, "oldest_unresolved_age_seconds": age, "phases": dict(self.phases)}
+
+    def to_prometheus(self) -> str:
+        """Return the metrics in Prometheus' text format; each name begins `delvec_resolve_`."""
+        labels = {"table": self.table, "target": self.target, "staging": self.staging or ""}
+        lines: list[str] = []
+        for name, what in _COUNTERS.items():
+            lines += _metric(f"{name}_total", "counter", what, labels, getattr(self, name))
+        for name, what in _GAUGES.items():
+            value = getattr(self, name)
+            if value is not None:
+                lines += _metric(name, "gauge", what, labels, value)
+        name = f"{_PREFIX}phase_seconds_total"
+        lines += [f"# HELP {name} Seconds by phase.", f"# TYPE {name} counter"]
+        for phase, seconds in self.phases.items():
+            lines.append(f"{name}{_labels({**labels, 'phase': phase})} {seconds:.3f}")
+        return "\n".join(lines) + "\n"
+
+
+def _metric(
+    name: str, kind: str, what: str, labels: Mapping[str, str], value: float
+) -> tuple[str, str, str]:
+    full = _PREFIX + name
+    shown = str(value) if isinstance(value, int) else f"{value:.3f}"
+    return (
+        f"# HELP {full} {what}",
+        f"# TYPE {full} {kind}",
+        f"{full}{_labels(labels)} {shown}",
+    )
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    r"""Return labels in Prometheus' form.
+
+    >>> print(_labels({"table": 'a"b'}))
+    {table="a\"b"}
+    """
+    escapes = {"\\": r"\\", '"': r"\"", "\n": r"\n"}
+    pairs = (
+        f'{key}="{"".join(escapes.get(each, each) for each in value)}"'
+        for key, value in labels.items()
+    )
+    return f"{{{','.join(pairs)}}}"
+
+
+@contextmanager
+def served(text: Callable[[], str], port: int, host: str = "127.0.0.1") -> Iterator[int]:
+    """Answer `GET /metrics` with a text during the block, in threads of its own.
+
+    Args:
+        text: Makes the text for each request.
+        port: The port; 0 for any that is free.
+        host: The address to listen on; by default only this machine is answered.
+
+    Yields:
+        The port.
+
+    Raises:
+        InvalidArgumentError: The port cannot be listened on.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] != "/metrics":
+                self.send_error(404)
+                return
+            body = text().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Log nothing: standard error is the command's."""
+
+    try:
+        server = ThreadingHTTPServer((host, port), Handler)
+    except (OSError, OverflowError) as error:
+        raise InvalidArgumentError(
+            f"metrics cannot be served on {host}:{port}: {error}", hint="name another port"
+        ) from error
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, name="delvec-metrics", daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

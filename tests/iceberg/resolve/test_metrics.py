@@ -1,0 +1,159 @@
+"""What a resolver counts, and how others read it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import replace
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from delvec.errors import ConflictError, InvalidArgumentError, LockedError, StorageError
+from delvec.iceberg.resolve.metrics import _COUNTERS, Metrics, served
+from delvec.iceberg.resolve.report import ResolveReport
+
+REPORT = ResolveReport(
+    'lake.db."t\\',
+    "main",
+    "stage",
+    snapshot_id=7,
+    commits=2,
+    staged_snapshots=3,
+    delete_files=4,
+    key_vectors=5,
+    keys=60,
+    absent=6,
+    rows_deleted=54,
+    data_files_added=7,
+    rows_added=70,
+    vectors_added=8,
+    vector_bytes=800,
+    index_rows=1000,
+    conflicts=1,
+    phases={"find": 1.5, "commit": 0.5},
+)
+LINE = re.compile(r'^(\w+)\{((?:\w+="(?:[^"\\\n]|\\["\\n])*",?)*)\} (-?[0-9.e+]+)$')
+
+
+def parsed(text: str) -> dict[str, float]:
+    """Read Prometheus' text format: each metric has its help and type, and all have labels."""
+    assert text.endswith("\n")
+    kinds: dict[str, str] = {}
+    helped: set[str] = set()
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name = line.split()[2]
+            assert name not in helped
+            helped.add(name)
+        elif line.startswith("# TYPE "):
+            _, _, name, kinds[name] = line.split()
+        else:
+            match = LINE.match(line)
+            assert match, line
+            name, labels, value = match.groups()
+            assert name in helped
+            assert kinds[name] == ("counter" if name.endswith("_total") else "gauge")
+            assert 'target="main",staging="stage"' in labels
+            phase = re.search(r'phase="(\w+)"', labels)
+            short = name.removeprefix("delvec_resolve_").removesuffix("_total")
+            found[f"{short}:{phase[1]}" if phase else short] = float(value)
+    return found
+
+
+def test_reports_are_added_up() -> None:
+    once = Metrics("").after(REPORT)
+    twice = once.after(replace(REPORT, phases={"find": 2.0, "verify": 1.0}, index_rows=None))
+    wanted: dict[str, Any] = {
+        "cycles": 2,
+        "idle_cycles": 0,
+        "commits": 4,
+        "replans": 2,
+        "staged_snapshots": 6,
+        "delete_files": 8,
+        "key_vectors": 10,
+        "keys": 120,
+        "absent_keys": 12,
+        "rows_deleted": 108,
+        "rows_added": 140,
+        "data_files_added": 14,
+        "vectors_added": 16,
+        "vector_bytes": 1600,
+        "index_rows": 1000,
+        "phases": {"find": 3.5, "commit": 0.5, "verify": 1.0},
+        "table": REPORT.table,
+        "conflicts": 0,
+        "errors": 0,
+        "waiting_snapshots": 0,
+    }
+    document = twice.to_json()
+    assert json.loads(json.dumps(document)) == document
+    assert {key: document[key] for key in wanted} == wanted
+    found = parsed(twice.to_prometheus())
+    assert {name: found[name] for name in _COUNTERS} == {name: document[name] for name in _COUNTERS}
+    assert found["phase_seconds:find"] == 3.5
+    assert found["index_rows"] == 1000
+    assert 'table="lake.db.\\"t\\\\"' in twice.to_prometheus()
+    empty = Metrics("", staging="stage").to_prometheus()
+    assert "index_rows" not in parsed(empty)
+    assert parsed(empty)["cycles"] == 0
+
+
+def test_failures_are_counted_by_kind() -> None:
+    found = Metrics("t")
+    for error in (LockedError("x"), ConflictError("x"), StorageError("x")):
+        found = found.after_failure(error)
+    assert (found.cycles, found.conflicts, found.errors) == (3, 2, 1)
+
+
+def test_the_age_of_what_is_unresolved() -> None:
+    now = time.time()
+    found = Metrics("t")
+    assert found.after_failure(ConflictError("x")).oldest_unresolved_age_seconds == 0, "unknown"
+    found = found.after(REPORT, now - 40)
+    assert found.oldest_unresolved_age_seconds == 0
+    failed = found.after_failure(ConflictError("x"))
+    assert failed.oldest_unresolved_age_seconds == pytest.approx(40, abs=5), "since the last look"
+    still = failed.after_failure(ConflictError("x"))
+    assert still.oldest_unresolved_age_seconds == pytest.approx(40, abs=5)
+    oldest = int((now - 100) * 1000)
+    left = still.after(replace(REPORT, oldest_staged_ms=oldest, waiting_snapshots=2), now)
+    assert left.oldest_unresolved_age_seconds == pytest.approx(100, abs=5)
+    assert left.lag_seconds == pytest.approx(100, abs=5)
+    assert left.waiting_snapshots == 2
+    done = left.after(REPORT, now)
+    assert done.oldest_unresolved_age_seconds == 0
+    assert done.lag_seconds == left.lag_seconds, "of the last commit that took some"
+
+
+def answer(port: int, path: str, method: str = "GET") -> tuple[int, str, str | None]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path)
+        found = connection.getresponse()
+        return found.status, found.read().decode(), found.getheader("Content-Type")
+    finally:
+        connection.close()
+
+
+def test_only_metrics_are_served_and_only_in_the_block() -> None:
+    current = [Metrics("t", staging="stage")]
+
+    def newest() -> str:
+        return current[0].to_prometheus()
+
+    with served(newest, 0) as port:
+        status, text, kind = answer(port, "/metrics")
+        assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert parsed(text)["cycles"] == 0
+        current[0] = current[0].after(REPORT)
+        assert parsed(answer(port, "/metrics?x=1")[1])["cycles"] == 1
+        assert answer(port, "/")[0] == 404
+        assert answer(port, "/metrics", "POST")[0] == 501
+        with pytest.raises(InvalidArgumentError, match="cannot be served"), served(str, port):
+            pytest.fail("the port is taken")
+    with pytest.raises(ConnectionRefusedError):
+        answer(port, "/metrics")
