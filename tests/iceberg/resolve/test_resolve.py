@@ -58,3 +58,20 @@ def test_staging(spark: SparkSession, version: int) -> None:
     report = table.resolve("id", staging="st")
     print(report)
     assert by_spark(spark, name, "n") == [0] * 8 + [2, 2, 5]
+
+
+@VERSIONS
+@pytest.mark.parametrize("how", ["join", "index"])
+def test_strategies(spark: SparkSession, version: int, how: str) -> None:
+    name = new_table(spark, version=version)
+    table = IcebergTable.for_name(spark, name)
+    table.append(rows(spark, *range(10)))
+    table.upsert(rows(spark, 5, 100, n=1), "id", branch="st")
+    report = table.resolve("id", staging="st", index=how, verify="rows", drop_staging=True)
+    print(report)
+    assert report.strategy == how
+    assert by_spark(spark, name) == [*range(10), 100]
+    table.upsert(rows(spark, 100, 1, n=7), "id", branch="st")
+    report = table.resolve("id", staging="st", index="auto", drop_staging=True)
+    print(report)
+    assert by_spark(spark, name, "n") == [0] * 8 + [1, 7, 7]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from delvec.iceberg.client.metadata import TableMetadata
 
-__all__ = ["Resolved", "resolved_property", "resolved_until"]
+__all__ = ["Resolved", "resolved_properties", "resolved_property", "resolved_until"]
 
 _BRANCH: Final = "delvec.resolved-branch"
 _SNAPSHOT: Final = "delvec.resolved-snapshot"
@@ -60,6 +60,13 @@ class Resolved:
 def resolved_property(target: str, staging: str) -> str:
     """Return the name of the table property; dots of the target are escaped."""
     return f"{_PROPERTY}{target.replace('%', '%25').replace('.', '%2E')}.{staging}"
+
+
+def resolved_properties(metadata: TableMetadata, staging: str) -> tuple[str, ...]:
+    """Return the properties of a staging branch, one for each target."""
+    found = (key for key in metadata.properties if key.startswith(_PROPERTY))
+    # The target is escaped: the first dot ends it.
+    return tuple(key for key in found if key[len(_PROPERTY) :].partition(".")[1:] == (".", staging))
 
 
 def resolved_until(metadata: TableMetadata, target: str, staging: str) -> Resolved | None:

@@ -24,6 +24,7 @@ from delvec.iceberg.commits.marks import (
     txn_properties,
     txns_after_rollback,
 )
+from delvec.iceberg.commits.progress import resolved_properties
 from delvec.iceberg.commits.row_delta import row_changes
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 
 __all__ = [
+    "change_refs",
     "commit_exactly",
     "create_branch",
     "create_tag",
@@ -41,6 +43,7 @@ __all__ = [
     "fast_forward",
     "is_staging",
     "keep_staging_marks",
+    "mark_branch",
     "rollback",
 ]
 
@@ -76,7 +79,7 @@ def create_branch(
         if start is not None:
             transaction.manageSnapshots().createBranch(name, start.id).commit()
         if start is None or staging:
-            _mark(transaction, name, staging=staging)
+            mark_branch(transaction, name, staging=staging)
         # Others may have dropped a branch of that name, and left its properties.
         properties = _without_branch(metadata, name)
         if staging:
@@ -84,7 +87,7 @@ def create_branch(
             properties[STAGING_PROPERTY + name] = str(first)
         change_properties(transaction, properties)
 
-    return _changed(table, f"CREATE BRANCH {name}", change)
+    return change_refs(table, f"CREATE BRANCH {name}", change)
 
 
 def drop_branch(table: LoadedTable, name: str) -> LoadedTable:
@@ -102,7 +105,7 @@ def drop_branch(table: LoadedTable, name: str) -> LoadedTable:
         transaction.manageSnapshots().removeBranch(name).commit()
         change_properties(transaction, _without_branch(newest.metadata, name))
 
-    return _changed(table, f"DROP BRANCH {name}", change)
+    return change_refs(table, f"DROP BRANCH {name}", change)
 
 
 def create_tag(table: LoadedTable, name: str, *, snapshot_id: int | None = None) -> LoadedTable:
@@ -121,7 +124,7 @@ def create_tag(table: LoadedTable, name: str, *, snapshot_id: int | None = None)
             raise InvalidArgumentError(f"{newest.name} has no snapshot that a tag could name")
         transaction.manageSnapshots().createTag(name, found.id).commit()
 
-    return _changed(table, f"CREATE TAG {name}", change)
+    return change_refs(table, f"CREATE TAG {name}", change)
 
 
 def drop_tag(table: LoadedTable, name: str) -> LoadedTable:
@@ -136,7 +139,7 @@ def drop_tag(table: LoadedTable, name: str) -> LoadedTable:
         require_ref(newest.metadata, str(newest.name), name, is_branch=False)
         transaction.manageSnapshots().removeTag(name).commit()
 
-    return _changed(table, f"DROP TAG {name}", change)
+    return change_refs(table, f"DROP TAG {name}", change)
 
 
 def fast_forward(table: LoadedTable, branch: str, to: str) -> LoadedTable:
@@ -175,7 +178,7 @@ def fast_forward(table: LoadedTable, branch: str, to: str) -> LoadedTable:
             _require_readable(newest, goal, branch)
         transaction.manageSnapshots().fastForwardBranch(branch, to).commit()
 
-    return _changed(table, f"FAST FORWARD {branch} to {to}", change)
+    return change_refs(table, f"FAST FORWARD {branch} to {to}", change)
 
 
 def rollback(
@@ -239,7 +242,7 @@ def rollback(
             manage.replaceBranch(branch, goal.id).commit()
         change_properties(transaction, txns_after_rollback(metadata, branch, kept))
 
-    return _changed(table, f"ROLLBACK of {branch}", change)
+    return change_refs(table, f"ROLLBACK of {branch}", change)
 
 
 def keep_staging_marks(table: LoadedTable) -> LoadedTable:
@@ -254,13 +257,13 @@ def keep_staging_marks(table: LoadedTable) -> LoadedTable:
             if head is None or not is_staging(newest.metadata, branch):
                 return
             if head.summary.get(STAGING_SUMMARY) != branch:
-                _mark(transaction, branch, staging=True)
+                mark_branch(transaction, branch, staging=True)
 
-        table = _changed(table, f"MARK {branch}", change)
+        table = change_refs(table, f"MARK {branch}", change)
     return table
 
 
-def _changed(
+def change_refs(
     table: LoadedTable, what: str, change: Callable[[LoadedTable, Any], None]
 ) -> LoadedTable:
     """Apply a change of refs to the newest metadata in one commit, again after lost races.
@@ -359,7 +362,7 @@ def _happened(before: TableMetadata, wanted: TableMetadata, found: TableMetadata
     )
 
 
-def _mark(transaction: Any, branch: str, *, staging: bool) -> None:  # noqa: ANN401
+def mark_branch(transaction: Any, branch: str, *, staging: bool) -> None:  # noqa: ANN401
     """Add an empty snapshot to a branch, which makes the branch if there is none."""
     append = transaction.newFastAppend().toBranch(branch)
     if staging:
@@ -420,4 +423,5 @@ def _without_branch(metadata: TableMetadata, name: str) -> dict[str, str | None]
     """Return the properties that are about a branch, to be removed."""
     mark = STAGING_PROPERTY + name
     marks = [mark] if mark in metadata.properties else []
-    return dict.fromkeys([*marks, *txn_properties(metadata, name)])
+    progress = resolved_properties(metadata, name)
+    return dict.fromkeys([*marks, *progress, *txn_properties(metadata, name)])

@@ -1,22 +1,36 @@
-"""Equality deletes of an Iceberg table become deletion vectors."""
+"""Equality deletes of an Iceberg table become deletion vectors; its compaction, and its index."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from delvec.calls import explained_calls
-from delvec.errors import InvalidArgumentError
+from delvec.errors import InvalidArgumentError, PlanError
 from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.resolve.resolver import Choices, resolve
+from delvec.iceberg.client.named_snapshots import branch_head
+from delvec.iceberg.commits.lock import locked
+from delvec.iceberg.commits.progress import resolved_until
+from delvec.iceberg.commits.staging import restart_branch
+from delvec.iceberg.deletes.key_columns import key_columns
+from delvec.iceberg.maintain import compact
+from delvec.iceberg.resolve import index_update, key_index
+from delvec.iceberg.resolve.choices import Choices
+from delvec.iceberg.resolve.index_report import IndexReport
+from delvec.iceberg.resolve.resolver import resolve
 from delvec.iceberg.table.handle import TableHandle
+from delvec.report.phases import Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from delvec.iceberg.maintain.compact_report import CompactReport
     from delvec.iceberg.resolve.report import ResolveReport
 
 __all__ = ["TableResolving"]
+
+_INDEX = ("auto", "join", "index")
+_VERIFY = ("counts", "rows", "none")
 
 
 @explained_calls()
@@ -38,11 +52,148 @@ class TableResolving(TableHandle):
         wait: float = 0.0,
         dry_run: bool = False,
     ) -> ResolveReport:
-        """Turn equality deletes into deletion vectors of the rows that have a deleted key."""
+        """Turn equality deletes into deletion vectors, so that every engine reads the branch fast.
+
+            t.resolve()                                          # those of main, in place
+            t.resolve("order_id", staging="changes")             # changes of a branch, onto main
+
+        Rows with a deleted key are looked for in the data files that may have one, and deleted by
+        position: by deletion vectors, or position-delete files in tables of format 2. The deletes
+        by key are removed in the same commit. Deletes of keys that no row has are counted. Any
+        writer may have written them, in any form.
+
+        With `staging`, the changes of that branch are taken over in their order: its data files,
+        its deletes by key, its vectors. Readers of the target see all of a staged commit or nothing
+        of it. What was taken over is written down in the same commit, so a call goes on where the
+        one before ended, however that was.
+
+        Others may write meanwhile. In place, their appends, upserts and deletes do not get in the
+        way; their compactions make it search the new files. `compact` waits for its end, and it for
+        the end of `compact`: both hold the lock of the table.
+
+        Args:
+            keys: The key columns; needed for the index and for `unique_keys`.
+            staging: The branch whose changes are taken over; in place by default.
+            target: The branch that is to hold no deletes by key.
+            index: How rows are found: `join` reads the key columns of the files that may have one,
+                `index` the primary-key index, which is made if there is none; `auto` uses the index
+                if there is one and it costs less by estimate.
+            verify: What is checked before a commit is published: `counts` by arithmetic and the
+                manifests, `rows` a digest of all rows as well.
+            unique_keys: Whether to check that no two rows have the same key.
+            max_snapshots: How many staged snapshots become one commit at most; all by default.
+            drop_staging: Whether to move the staging branch to the target when all was taken over,
+                so that its own snapshots can expire.
+            wait: How many seconds to wait for the lock.
+            dry_run: Whether to find rows and report only, and write nothing.
+
+        Returns:
+            A report; `snapshot_id` is None if there was nothing to do.
+
+        Raises:
+            InvalidArgumentError: There is no such branch or column.
+            UnsupportedFeatureError: The table is of format version 1.
+            LockedError: Somebody else has the lock.
+            PlanError: The staging branch cannot be taken over; the error says why.
+            ConflictError: Others changed the same files again and again.
+            VerificationError: The result would not be right; it was not published.
+        """
         names = [keys] if isinstance(keys, str) else list(keys or ())
+        _require_one_of("index", index, _INDEX)
+        _require_one_of("verify", verify, _VERIFY)
         if unique_keys and not names:
-            raise InvalidArgumentError("unique_keys needs the key columns")
+            raise InvalidArgumentError(
+                "unique_keys needs the key columns", hint='resolve("id", unique_keys=True)'
+            )
+        if staging == target:
+            raise InvalidArgumentError(
+                f"{target} cannot be staged for itself",
+                hint="leave out staging to resolve in place",
+            )
+        if max_snapshots is not None and max_snapshots < 1:
+            raise InvalidArgumentError(f"max_snapshots is 1 or more, got {max_snapshots}")
         choices = Choices(
             target, staging, tuple(names), index, verify, unique_keys, max_snapshots, dry_run
         )
-        return resolve(self._load(), choices)
+        choices.key_ids(self._load())
+        if dry_run:
+            return resolve(self._load(), choices)
+        with locked(self._load(), "RESOLVE", wait=wait) as held:
+            report = resolve(self._load(), choices, held.check)
+            if drop_staging and staging is not None:
+                report = self._restarted(report, staging, target)
+        return report
+
+    def _restarted(self, report: ResolveReport, staging: str, target: str) -> ResolveReport:
+        table = self._load()
+        done = resolved_until(table.metadata, target, staging)
+        if done is None:
+            return report
+        try:
+            restart_branch(table, staging, target, done.snapshot_id)
+        except PlanError:
+            note = f"{staging} was not moved to {target}: it has new changes."
+        else:
+            note = f"{staging} begins anew at {target}."
+        return replace(report, notes=(*report.notes, note))
+
+    def compact(
+        self,
+        *,
+        where: str | None = None,
+        options: Mapping[str, object] | None = None,
+        wait: float = 0.0,
+        dry_run: bool = False,
+    ) -> CompactReport:
+        """Rewrite small data files of `main` by Iceberg's own procedure, under the table's lock.
+
+            t.compact(options={"min-input-files": 2})
+
+        Args:
+            where: Only files that may have rows of this condition.
+            options: Those of Iceberg's `rewrite_data_files`.
+            wait: How many seconds to wait for the lock.
+            dry_run: Whether to report only, and rewrite nothing.
+
+        Raises:
+            LockedError: Somebody else has the lock, such as a `resolve`.
+            PlanError: The table has equality deletes, or its files are not its own.
+        """
+        return compact.compact(
+            self._load(), where=where, options=options, wait=wait, dry_run=dry_run
+        )
+
+    def build_index(self, keys: str | Sequence[str], *, target: str = MAIN) -> IndexReport:
+        """Make the primary-key index of the table, or bring it up to date.
+
+        It is an Iceberg table of its own beside the table, a sorted list of hashes of keys with the
+        places of their rows. It only makes `resolve` faster, where few keys of a large table are
+        deleted: without it, or if it is not up to date, the result is the same.
+
+        Args:
+            keys: The key columns.
+            target: The branch whose files are indexed.
+
+        Raises:
+            UnsupportedFeatureError: Such a key has no index.
+            PlanError: There is a table of its name that is none.
+        """
+        table = self._load()
+        names = [keys] if isinstance(keys, str) else list(keys)
+        ids = [each.id for each in key_columns(table.metadata.schema, names, self.name)]
+        head = branch_head(table.metadata, self.name, target)
+        if head is None:
+            raise InvalidArgumentError(f"{self.name} has no snapshot that could be indexed")
+        watch = Stopwatch()
+        with watch.phase("index"):
+            index = index_update.update_index(table, head.id, ids)
+        return IndexReport.of(self.name, tuple(names), index, watch.seconds)
+
+    def drop_index(self) -> bool:
+        """Drop the primary-key index with its files; return whether there was one."""
+        return key_index.drop_index(self._load())
+
+
+def _require_one_of(name: str, given: object, known: Sequence[str]) -> None:
+    if given not in known:
+        raise InvalidArgumentError(f"{name} is {given!r}, expected one of {', '.join(known)}")
