@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from delvec.iceberg.client.metadata import TableMetadata
+    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 
-__all__ = ["Resolved", "resolved_properties", "resolved_property", "resolved_until"]
+__all__ = [
+    "Resolved",
+    "resolved_after_rollback",
+    "resolved_properties",
+    "resolved_property",
+    "resolved_until",
+]
 
 _BRANCH: Final = "delvec.resolved-branch"
 _SNAPSHOT: Final = "delvec.resolved-snapshot"
@@ -73,10 +79,9 @@ def resolved_until(metadata: TableMetadata, target: str, staging: str) -> Resolv
     """Return what a target has taken over of a staging branch; None if nothing is known."""
     oldest = 0
     for snapshot in metadata.ancestors(target):
-        summary = snapshot.summary
-        if summary.get(_BRANCH) == staging:
-            numbers = (int(summary[name]) for name in (_SNAPSHOT, _SEQUENCE, _FILES))
-            return Resolved(staging, *numbers)
+        own = _of_summary(snapshot)
+        if own is not None and own.staging == staging:
+            return own
         oldest = snapshot.sequence_number
     parts = metadata.properties.get(resolved_property(target, staging), "").split()
     if len(parts) != _PARTS or not all(part.isdecimal() for part in parts):
@@ -87,3 +92,43 @@ def resolved_until(metadata: TableMetadata, target: str, staging: str) -> Resolv
     if committed in metadata.snapshots or oldest <= sequence:
         return None
     return Resolved(staging, *found)
+
+
+def _of_summary(snapshot: IcebergSnapshot) -> Resolved | None:
+    summary = snapshot.summary
+    if _BRANCH not in summary:
+        return None
+    numbers = (int(summary[name]) for name in (_SNAPSHOT, _SEQUENCE, _FILES))
+    return Resolved(summary[_BRANCH], *numbers)
+
+
+def resolved_after_rollback(
+    metadata: TableMetadata, target: str, kept: Iterable[IcebergSnapshot]
+) -> Mapping[str, str | None]:
+    """Return the properties that a rollback of a target changes; None for those to be removed.
+
+    A property that outlives its snapshot counts: if the snapshot was rolled back and expires later,
+    the staged changes would seem to be taken over, and would never be.
+
+    Args:
+        metadata: The metadata before the rollback.
+        target: The branch.
+        kept: The snapshots that are left of it, newest first.
+    """
+    left: dict[str, str] = {}
+    ids = set()
+    for snapshot in kept:
+        ids.add(snapshot.id)
+        found = _of_summary(snapshot)
+        if found is not None:
+            entry = found.committed_as(snapshot.id, snapshot.sequence_number)
+            left.setdefault(resolved_property(target, found.staging), entry)
+    changed: dict[str, str | None] = {}
+    for key, value in metadata.properties.items():
+        committed = value.split()[-2:-1]
+        if not key.startswith(resolved_property(target, "")) or not committed:
+            continue
+        is_retained = committed[0].isdecimal() and int(committed[0]) in metadata.snapshots
+        if is_retained and int(committed[0]) not in ids:
+            changed[key] = left.get(key)
+    return changed

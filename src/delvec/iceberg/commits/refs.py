@@ -24,7 +24,7 @@ from delvec.iceberg.commits.marks import (
     txn_properties,
     txns_after_rollback,
 )
-from delvec.iceberg.commits.progress import resolved_properties
+from delvec.iceberg.commits.progress import resolved_after_rollback, resolved_properties
 from delvec.iceberg.commits.row_delta import row_changes
 
 if TYPE_CHECKING:
@@ -240,7 +240,13 @@ def rollback(
             manage.rollbackTo(goal.id).commit()
         else:
             manage.replaceBranch(branch, goal.id).commit()
-        change_properties(transaction, txns_after_rollback(metadata, branch, kept))
+        change_properties(
+            transaction,
+            {
+                **txns_after_rollback(metadata, branch, kept),
+                **resolved_after_rollback(metadata, branch, kept),
+            },
+        )
 
     return change_refs(table, f"ROLLBACK of {branch}", change)
 

@@ -83,6 +83,48 @@ public class StagedFiles {
     return result.toString();
   }
 
+  /** The keys of all live files of a snapshot that it did not add itself. */
+  public String earlier(Table table, long snapshotId) throws Exception {
+    Set keys = keys(table, snapshotId, snapshotId);
+    StringBuilder result = new StringBuilder();
+    Iterator each = keys.iterator();
+    while (each.hasNext()) {
+      result.append((String) each.next()).append(SEPARATOR);
+    }
+    return result.toString();
+  }
+
+  /** Whether a snapshot has all live files of some keys. */
+  public boolean present(Table table, long snapshotId, String keys) throws Exception {
+    if (keys.isEmpty()) {
+      return true;
+    }
+    return keys(table, snapshotId, -1).containsAll(Arrays.asList(keys.split(SEPARATOR)));
+  }
+
+  private static Set keys(Table table, long snapshotId, long without) throws Exception {
+    Snapshot snapshot = table.snapshot(snapshotId);
+    long number = without == -1 ? -1 : table.snapshot(without).sequenceNumber();
+    Set found = new HashSet();
+    Iterator manifests = snapshot.allManifests(table.io()).iterator();
+    while (manifests.hasNext()) {
+      ManifestReader reader = open(table, (ManifestFile) manifests.next());
+      CloseableIterator files = reader.iterator();
+      try {
+        while (files.hasNext()) {
+          ContentFile file = (ContentFile) files.next();
+          if (file.fileSequenceNumber().longValue() != number) {
+            found.add(key(file));
+          }
+        }
+      } finally {
+        files.close();
+        reader.close();
+      }
+    }
+    return found;
+  }
+
   /** The data files, as `path`, to which one of some position deletes applies in a snapshot. */
   public String carriers(Table table, long snapshotId, String keys) throws Exception {
     Set wanted = new HashSet(Arrays.asList(keys.split(SEPARATOR)));
@@ -143,10 +185,11 @@ public class StagedFiles {
         : (ManifestReader) ManifestFiles.readDeleteManifest(manifest, table.io(), table.specs());
   }
 
-  private static String key(DeleteFile file) {
-    return file.contentOffset() == null
-        ? file.location()
-        : file.location() + "@" + file.contentOffset();
+  private static String key(ContentFile file) {
+    if (file instanceof DeleteFile && ((DeleteFile) file).contentOffset() != null) {
+      return file.location() + "@" + ((DeleteFile) file).contentOffset();
+    }
+    return file.location();
   }
 
   private static void append(StringBuilder to, Table table, ContentFile file) {

@@ -118,6 +118,7 @@ def _added(report: ResolveReport, step: ResolveReport) -> ResolveReport:
         snapshot_id=report.snapshot_id if step.snapshot_id is None else step.snapshot_id,
         waiting_snapshots=step.waiting_snapshots,
         oldest_staged_ms=report.oldest_staged_ms or step.oldest_staged_ms,
+        notes=tuple(dict.fromkeys((*report.notes, *step.notes))),
         strategy=step.strategy or report.strategy,
         reason=step.reason or report.reason,
     )

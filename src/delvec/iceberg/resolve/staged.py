@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delvec.errors import PlanError
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.named_snapshots import branch_head
+from delvec.iceberg.commits.marks import STAGING_PROPERTY
 from delvec.iceberg.commits.progress import resolved_until
 from delvec.spark import jvm
 
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot
+    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
     from delvec.iceberg.commits.progress import Resolved
 
 __all__ = ["Chain", "Staged", "read_staged", "staged_files", "waiting_snapshots"]
 
 _SEPARATOR: Final = "\0"
 _REPLACE: Final = "replace"
+_PICKED: Final = "source-snapshot-id"
 
 
 @dataclass(frozen=True)
@@ -82,30 +84,101 @@ class Staged:
 def waiting_snapshots(table: LoadedTable, staging: str, target: str) -> Chain:
     """Return the snapshots of a staging branch that a target has not taken over.
 
-    Reads metadata only.
+    Reads metadata only, and the manifests if the snapshot that both branches come from has expired.
 
     Raises:
         InvalidArgumentError: There is no such branch.
-        PlanError: Snapshots have expired, and it cannot be told what was taken over.
+        PlanError: It cannot be told what was taken over: snapshots have expired, or some were
+            cherry-picked.
     """
     metadata, name = table.metadata, str(table.name)
     branch_head(metadata, name, staging)
     branch_head(metadata, name, target)
-    shared = {snapshot.id for snapshot in metadata.ancestors(target)}
     done = resolved_until(metadata, target, staging)
-    known = shared | ({done.snapshot_id} if done else set())
+    known = _taken_over(metadata, target, done)
     newest_first = tuple(takewhile(lambda each: each.id not in known, metadata.ancestors(staging)))
     waiting = newest_first[::-1]
-    if not waiting or waiting[0].parent_id is None or waiting[0].parent_id in known:
+    if not waiting:
+        return Chain(())
+    _require_none_picked(table, target, waiting)
+    _require_later(table, staging, waiting, done)
+    first = waiting[0]
+    if first.parent_id is None or first.parent_id in known:
         return Chain(waiting)
+    if metadata.properties.get(STAGING_PROPERTY + staging) == str(first.id):
+        return Chain(waiting)  # the snapshot that delvec began the branch with
     if done is not None and done.data_files:
         return Chain(waiting, done)
+    if done is None and _is_next_to(table, first, target):
+        return Chain(waiting)
     raise PlanError(
-        f"snapshot {waiting[0].parent_id} of {name}, on branch {staging}, has expired before it was"
+        f"snapshot {first.parent_id} of {name}, on branch {staging}, has expired before it was"
         f" taken over by {target}: what it changed is not known",
         hint=f"write the changes to a new branch made from {target}; resolve before snapshots"
         " expire",
     )
+
+
+def _taken_over(metadata: TableMetadata, target: str, done: Resolved | None) -> set[int]:
+    """Return the snapshots whose changes a target has: its own, and those that were taken over."""
+    known = set()
+    for snapshot in metadata.ancestors(target):
+        known.add(snapshot.id)
+        if snapshot.parent_id is not None:  # which may have expired
+            known.add(snapshot.parent_id)
+    snapshot_id = None if done is None else done.snapshot_id
+    while snapshot_id is not None:
+        known.add(snapshot_id)
+        found = metadata.snapshots.get(snapshot_id)
+        snapshot_id = None if found is None else found.parent_id
+    return known
+
+
+def _require_none_picked(
+    table: LoadedTable, target: str, waiting: Sequence[IcebergSnapshot]
+) -> None:
+    """Refuse snapshots that somebody has cherry-picked: their data files would be there twice."""
+    picked = {each.summary.get(_PICKED) for each in table.metadata.ancestors(target)}
+    for each in waiting:
+        if str(each.id) in picked:
+            raise PlanError(
+                f"snapshot {each.id} of {table.name} was cherry-picked to {target}: its rows would"
+                " be there twice",
+                hint="write the changes to a new staging branch",
+            )
+
+
+def _require_later(
+    table: LoadedTable, staging: str, waiting: Sequence[IcebergSnapshot], done: Resolved | None
+) -> None:
+    """Refuse snapshots that may have been taken over: older ones than the last that was.
+
+    They are not among its ancestors as far as these are retained, so the branch was moved.
+    """
+    if done is None or done.snapshot_id in table.metadata.snapshots:
+        return
+    for each in waiting:
+        if each.sequence_number <= done.sequence_number:
+            raise PlanError(
+                f"branch {staging} of {table.name} was moved back behind snapshot"
+                f" {done.snapshot_id}, which was taken over and has expired: whether snapshot"
+                f" {each.id} was taken over is not known",
+                hint="write the changes to a new staging branch",
+            )
+
+
+def _is_next_to(table: LoadedTable, first: IcebergSnapshot, target: str) -> bool:
+    """Whether all that a snapshot has, but for what it added itself, is in the target as well.
+
+    Then nothing was staged before it.
+    """
+    head = table.metadata.head(target)
+    if head is None:
+        return False
+    with explained(str(table.name)):
+        found = staged_files(table.spark).earlier(table.handle, first.id)
+        held = staged_files(table.spark).present(table.handle, head.id, found)
+    return bool(held)
 
 
 def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
-from delvec.errors import ConflictError, PlanError, VerificationError
+from delvec.errors import ConflictError, LockedError, PlanError, VerificationError
 from delvec.iceberg.by_condition.places import bitmaps_by_path
 from delvec.iceberg.by_condition.position_vectors import earlier_positions, write_vectors
 from delvec.iceberg.client.catalog import load_table
@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 __all__ = ["Step"]
 
 _ATTEMPTS: Final = 10
+_COUNTED: Final = (
+    "Rows were verified by counts only: the staging branch deletes rows of the target by position."
+)
 
 
 @dataclass(eq=False)
@@ -105,6 +108,8 @@ class Step:
             head = self._head
             try:
                 return replace(self._resolve(), conflicts=attempt)
+            except LockedError:
+                raise
             except (ConflictError, PlanError):
                 newest = load_table(self._table.spark, self._table.name)
                 now = newest.metadata.head(self._choices.target)
@@ -242,6 +247,8 @@ class Step:
             with self._phase("write"):
                 stored = self._write(merged, storage, uncommitted)
             verify = self._verify(work, merged)
+            if _has_marks(work) and self._choices.verify == "rows":
+                report = replace(report, notes=(*report.notes, _COUNTED))
             self._between()
             uncommitted.keep()
             try:
@@ -302,8 +309,7 @@ class Step:
             return None
         balance = _balance(work, merged)
         sums: tuple[int, ...] | None = None
-        has_marks = work.staged is not None and (work.staged.marked or work.staged.removed)
-        if choices.verify == "rows" and not has_marks:
+        if choices.verify == "rows" and not _has_marks(work):
             with self._phase("verify"):
                 sums = expected_sums(self._table, self._head, work.staged)
 
@@ -363,6 +369,11 @@ class Step:
     def _phase(self, name: str) -> AbstractContextManager[None]:
         jobs = described(self._table.spark, f"delvec: {name} RESOLVE on {self._table.name}")
         return self._watch.phase(name, jobs)
+
+
+def _has_marks(work: Work) -> bool:
+    """Whether rows of the target are deleted by position on the staging branch."""
+    return work.staged is not None and bool(work.staged.marked or work.staged.removed)
 
 
 def _taken(staged: Staged, merged: Merged) -> list[str]:
