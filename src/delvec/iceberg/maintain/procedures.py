@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
     from delvec.iceberg.client.catalog import LoadedTable
 
-__all__ = ["expire_snapshots", "remove_orphan_files"]
+__all__ = [
+    "called",
+    "expire_snapshots",
+    "remove_orphan_files",
+    "require_own_files",
+    "sql_string",
+]
 
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -56,12 +62,12 @@ def expire_snapshots(
     arguments = {} if older_than is None else {"older_than": _time(table, older_than)}
     if retain_last is not None:
         arguments["retain_last"] = str(int(retain_last))
-    _require_own_files(table)
+    require_own_files(table)
     stopwatch = Stopwatch()
     with stopwatch.phase("keep marks"):
         before = keep_staging_marks(table).metadata
     with stopwatch.phase("expire"):
-        [row] = _called(table, "expire_snapshots", arguments)
+        [row] = called(table, "expire_snapshots", arguments)
     after = load_table(table.spark, table.name).metadata
     notes = []
     if row["deleted_statistics_files_count"]:
@@ -108,33 +114,38 @@ def remove_orphan_files(
         InvalidArgumentError: `older_than` is less than a day ago.
         PlanError: The table's properties forbid to delete its files.
     """
-    arguments = {"prefix_mismatch_mode": _string("ERROR")}
+    arguments = {"prefix_mismatch_mode": sql_string("ERROR")}
     if older_than is not None:
         _require_a_day(table, older_than)
         arguments["older_than"] = _time(table, older_than)
     if location is not None:
-        arguments["location"] = _string(location)
+        arguments["location"] = sql_string(location)
     if dry_run:
         arguments["dry_run"] = "true"
-    _require_own_files(table)
+    require_own_files(table)
     stopwatch = Stopwatch()
     with stopwatch.phase("look for" if dry_run else "remove"):
-        rows = _called(table, "remove_orphan_files", arguments)
+        rows = called(table, "remove_orphan_files", arguments)
     files = tuple(sorted(row["orphan_file_location"] for row in rows))
     return OrphanReport(str(table.name), files, dry_run, stopwatch.seconds)
 
 
-def _called(table: LoadedTable, procedure: str, arguments: Mapping[str, str]) -> list[Row]:
+def called(table: LoadedTable, procedure: str, arguments: Mapping[str, str]) -> list[Row]:
     """Call a procedure of a table's catalog; arguments are SQL."""
     spark, name = table.spark, table.name
-    given = {"table": _string(str(name)), **arguments}
+    given = {"table": sql_string(str(name)), **arguments}
     listed = ", ".join(f"{key} => {value}" for key, value in given.items())
     with explained(str(name)), described(spark, f"delvec: {procedure} of {name}"):
         spark.catalog.refreshTable(str(name))
         return spark.sql(f"CALL {quote(name.catalog)}.system.{procedure}({listed})").collect()
 
 
-def _require_own_files(table: LoadedTable) -> None:
+def require_own_files(table: LoadedTable) -> None:
+    """Refuse a table whose files may be those of others.
+
+    Raises:
+        PlanError: Its properties say so.
+    """
     if table.metadata.properties.get("gc.enabled", "true").lower() == "false":
         raise PlanError(
             f"{table.name} has gc.enabled=false: its files may be those of other tables",
@@ -165,10 +176,10 @@ def _time(table: LoadedTable, moment: datetime | timedelta | str) -> str:
     return f"TIMESTAMP '{found.replace(tzinfo=None).isoformat(' ', 'milliseconds')}Z'"
 
 
-def _string(value: str) -> str:
+def sql_string(value: str) -> str:
     r"""Return a string as a literal of SQL.
 
-    >>> print(_string("it's"))
+    >>> print(sql_string("it's"))
     'it\'s'
     """
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
