@@ -58,10 +58,7 @@ class Work:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        staged = self.staged
-        return not self.own and (
-            staged is None or not (staged.data or staged.deletes or staged.marked or staged.removed)
-        )
+        return not self.own and (self.staged is None or self.staged.is_empty)
 
     @property
     def deletes(self) -> tuple[EqualityDeleteFile, ...]:
@@ -103,8 +100,15 @@ def begin(table: LoadedTable, target: str, staging: str | None, most: int | None
     chain = waiting_snapshots(table, staging, target)
     some = chain.first(most)
     staged = read_staged(table, staging, some) if some.snapshots else None
+    left = len(chain.snapshots) - len(some.snapshots)
+    # Snapshots that change nothing are no commit of their own, and must not end the work.
+    while staged is not None and staged.is_empty and left:
+        chain = replace(chain, snapshots=chain.snapshots[len(some.snapshots) :])
+        some = chain.first(most)
+        staged = read_staged(table, staging, some)
+        left = len(chain.snapshots) - len(some.snapshots)
     done = resolved_until(table.metadata, target, staging)
-    return Work(target, base, own, staged, done, len(chain.snapshots) - len(some.snapshots))
+    return Work(target, base, own, staged, done, left)
 
 
 def target_searches(

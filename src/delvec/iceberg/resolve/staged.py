@@ -80,6 +80,11 @@ class Staged:
         """The last of the snapshots."""
         return self.snapshots[-1]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the snapshots change nothing."""
+        return not (self.data or self.deletes or self.marked or self.removed)
+
 
 def waiting_snapshots(table: LoadedTable, staging: str, target: str) -> Chain:
     """Return the snapshots of a staging branch that a target has not taken over.
@@ -105,8 +110,10 @@ def waiting_snapshots(table: LoadedTable, staging: str, target: str) -> Chain:
     first = waiting[0]
     if first.parent_id is None or first.parent_id in known:
         return Chain(waiting)
-    if metadata.properties.get(STAGING_PROPERTY + staging) == str(first.id):
-        return Chain(waiting)  # the snapshot that delvec began the branch with
+    # The empty snapshot that delvec began the branch with; it may have expired.
+    began = metadata.properties.get(STAGING_PROPERTY + staging)
+    if began in (str(first.id), str(first.parent_id)):
+        return Chain(waiting)
     if done is not None and done.data_files:
         return Chain(waiting, done)
     if done is None and _is_next_to(table, first, target):
