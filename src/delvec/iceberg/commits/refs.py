@@ -396,8 +396,7 @@ def _require_no_staging(table: LoadedTable, branch: str, to: str) -> None:
         raise PlanError(
             f"{to} of {table.name} is a staging branch: {branch}, moved forward to it, could not be"
             " read by stock Iceberg",
-            hint="apply the same changes to a branch that others read: upsert and delete_keys write"
-            " ordinary deletes there",
+            hint=f"resolve(staging={to!r}, target={branch!r}) takes over its changes",
         )
 
 
