@@ -23,8 +23,11 @@ from delvec.delta.table import TableDetail
 from delvec.delta.table.merge import MergeBuilder
 from delvec.delta.write.report import WriteReport
 from delvec.iceberg.maintain.check_report import CheckReport
+from delvec.iceberg.maintain.compact_report import CompactReport
 from delvec.iceberg.maintain.consolidate_report import ConsolidateReport
 from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
+from delvec.iceberg.resolve.index_report import IndexReport
+from delvec.iceberg.resolve.report import ResolveReport
 from delvec.iceberg.table import IcebergDetail
 from delvec.spark.delta.scan.explain import ReadReport
 
@@ -101,12 +104,15 @@ def public_api() -> str:
         ConversionReport,
         CheckReport,
         CleanReport,
+        CompactReport,
         ConsolidateReport,
         ExpireReport,
         IcebergDetail,
+        IndexReport,
         MergeBuilder,
         OrphanReport,
         ReadReport,
+        ResolveReport,
         TableDetail,
         WriteReport,
     ):

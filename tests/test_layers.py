@@ -227,10 +227,13 @@ def test_only_one_module_puts_commits_of_delta() -> None:
 
 def test_only_these_modules_commit_to_iceberg() -> None:
     assert users_of(lambda node: is_call(node, "commit", "commitTransaction")) == {
-        "iceberg.commits.commit",
+        "iceberg.commits.attempts",
         "iceberg.commits.branch_commit",
+        "iceberg.commits.commit",
         "iceberg.commits.lock",
         "iceberg.commits.refs",
+        "iceberg.commits.specs",
+        "iceberg.commits.staging",
     }
     assert not [
         file.name

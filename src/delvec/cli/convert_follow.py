@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delvec.conversion.report import ConversionReport
     from delvec.errors import DelvecError
 
-__all__ = ["run"]
+__all__ = ["now", "one_line", "run", "stopped_by_signals"]
 
 
 def run(
@@ -39,13 +39,13 @@ def run(
     output.begin_lines()
 
     def show_report(report: ConversionReport) -> None:
-        output.note((_now(), "dim"), report.brief())
+        output.note((now(), "dim"), report.brief())
         for note in report.notes:
             output.note((f"Note: {visible(note)}", "yellow"))
         output.result(report.to_json())
 
     def show_retry(error: DelvecError, seconds: float) -> None:
-        output.note((_now(), "dim"), (f"again in {seconds:g} s: ", "yellow"), _one_line(error))
+        output.note((now(), "dim"), (f"again in {seconds:g} s: ", "yellow"), one_line(error))
         facts = {"type": type(error).__name__, "message": error.describe()}
         output.result({"retry_in": seconds, "error": facts})
 
@@ -65,7 +65,7 @@ def run(
             )
     version = None if last is None else last.version
     output.note(
-        (_now(), "dim"),
+        (now(), "dim"),
         f"stopped: {visible(target)} is "
         + ("as it was" if version is None else f"at version {version:,}"),
     )
@@ -92,9 +92,11 @@ def stopped_by_signals(stop: Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time of day, to begin a line with."""
     return f"{datetime.now().astimezone():%H:%M:%S}  "
 
 
-def _one_line(error: DelvecError) -> str:
+def one_line(error: DelvecError) -> str:
+    """Return the first line of an error, without control characters."""
     return visible(error.describe().partition("\n")[0])

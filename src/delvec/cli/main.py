@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "changes": "Show the rows that changed between two versions of a table.",
     "check": "Compare the files and deletes of an Iceberg table with its manifests.",
     "clean-target": "Expire snapshots of a converted table, and delete files it alone had.",
+    "compact": "Rewrite the small data files of an Iceberg table.",
     "consolidate": "Merge the small equality deletes of an Iceberg table into few.",
     "convert": "Bring an Iceberg table to what a Delta table holds.",
     "create": "Make an empty table.",
@@ -38,6 +39,7 @@ _COMMANDS: Final = {
     "history": "Show what was done to a table, newest first.",
     "inspect": "Show what is in a file of deletion vectors.",
     "merge": "Update, delete and insert rows by those of a source.",
+    "resolve": "Turn the equality deletes of an Iceberg table into deletion vectors.",
     "update": "Give rows of a table new values.",
     "upsert": "Write rows to an Iceberg table in place of those with the same keys.",
 }

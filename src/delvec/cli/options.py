@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,11 +18,16 @@ __all__ = [
     "limit_option",
     "pairs",
     "rows_chosen",
+    "seconds",
     "source_options",
     "storage_options",
     "txn_options",
+    "wait_option",
     "write_options",
 ]
+
+_UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.ASCII)
 
 
 def storage_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,6 +103,18 @@ def txn_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--txn-app-id", metavar="ID", help="The application that writes.")(
         decorated
     )
+
+
+def wait_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--wait`, in seconds."""
+    return click.option(
+        "--wait",
+        default="0s",
+        show_default=True,
+        metavar="DURATION",
+        callback=seconds,
+        help="How long to wait for somebody else's lock, such as 30s or 5m.",
+    )(function)
 
 
 def dry_run(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,3 +215,19 @@ def pairs(
     if bad := [key for key, sign, _ in found if not sign]:
         raise click.BadParameter(f"{bad[0]!r} is not of the form KEY=VALUE")
     return {key: value for key, _, value in found}
+
+
+def seconds(
+    _context: click.Context | None, _option: click.Parameter | None, value: str | None
+) -> float | None:
+    """Parse a duration: a number of seconds, or a number with its unit.
+
+    >>> seconds(None, None, "1.5m")
+    90.0
+    """
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value.strip())
+    if found is None or found[2] not in _UNITS:
+        raise click.BadParameter(f"{value!r} is not a duration such as 30s, 500ms, 2m or 1h")
+    return float(found[1]) * _UNITS[found[2]]
