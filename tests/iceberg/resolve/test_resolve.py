@@ -1,3 +1,5 @@
+"""Resolving in place and from a staging branch, by the join and by the index."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -8,13 +10,15 @@ from delvec import IcebergTable
 from tests.iceberg.deletes.tables import by_pyiceberg, by_spark, deletes_of, new_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3])
 
 
-def rows(spark: SparkSession, *ids: int, n: int = 0):
-    return spark.createDataFrame([(each, n, f"s{each}") for each in ids], "id bigint, n int, s string")
+def rows(spark: SparkSession, *ids: int, n: int = 0) -> DataFrame:
+    return spark.createDataFrame(
+        [(each, n, f"s{each}") for each in ids], "id bigint, n int, s string"
+    )
 
 
 @VERSIONS
@@ -26,7 +30,6 @@ def test_in_place(spark: SparkSession, version: int) -> None:
     table.append(rows(spark, 3, 20))
     table.upsert(rows(spark, 5, n=1), "id")
     report = table.resolve(verify="rows")
-    print(report)
     assert by_spark(spark, name) == [0, 1, 3, 4, 5, 6, 7, 8, 9, 20]
     assert all(content == 1 for content, _, _ in deletes_of(spark, name))
     assert (report.keys, report.absent, report.rows_deleted) == (4, 1, 3)
@@ -34,7 +37,6 @@ def test_in_place(spark: SparkSession, version: int) -> None:
         assert by_pyiceberg(spark, name) == [0, 1, 3, 4, 5, 6, 7, 8, 9, 20]
     again = table.resolve()
     assert again.snapshot_id is None
-    print(again)
 
 
 @VERSIONS
@@ -49,14 +51,14 @@ def test_staging(spark: SparkSession, version: int) -> None:
     table.append(rows(spark, 100, n=3), branch="st")
     assert by_spark(spark, name) == list(range(10))
     report = table.resolve("id", staging="st", verify="rows", unique_keys=True)
-    print(report)
+    assert (report.keys, report.absent, report.rows_deleted) == (4, 1, 4)
     assert by_spark(spark, name) == [0, 2, 3, 4, 5, 6, 7, 8, 9, 100, 101]
     assert by_spark(spark, name, "n") == [0] * 8 + [2, 2, 3]
     assert all(content == 1 for content, _, _ in deletes_of(spark, name))
     assert table.resolve("id", staging="st").snapshot_id is None
     table.upsert(rows(spark, 100, n=5), "id", branch="st")
     report = table.resolve("id", staging="st")
-    print(report)
+    assert (report.staged_snapshots, report.keys, report.absent) == (1, 1, 0)
     assert by_spark(spark, name, "n") == [0] * 8 + [2, 2, 5]
 
 
@@ -68,10 +70,9 @@ def test_strategies(spark: SparkSession, version: int, how: str) -> None:
     table.append(rows(spark, *range(10)))
     table.upsert(rows(spark, 5, 100, n=1), "id", branch="st")
     report = table.resolve("id", staging="st", index=how, verify="rows", drop_staging=True)
-    print(report)
     assert report.strategy == how
     assert by_spark(spark, name) == [*range(10), 100]
     table.upsert(rows(spark, 100, 1, n=7), "id", branch="st")
     report = table.resolve("id", staging="st", index="auto", drop_staging=True)
-    print(report)
+    assert (report.index_rows is None) == (how == "join")
     assert by_spark(spark, name, "n") == [0] * 8 + [1, 7, 7]

@@ -14,6 +14,8 @@ from delvec.iceberg.commits.progress import resolved_until
 from tests.iceberg.deletes.tables import by_spark, deletes_of, loaded, new_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -181,12 +183,24 @@ def rewrite_branch(spark: SparkSession, table: IcebergTable, branch: str) -> Non
     rewrite.commit()
 
 
-def test_rewritten_files_of_the_target_are_refused(spark: SparkSession) -> None:
+def test_new_files_that_are_rewritten_with_those_of_the_target_are_refused(
+    spark: SparkSession,
+) -> None:
     table = staged_table(spark)
     rewrite_branch(spark, table, "st")
     with pytest.raises(PlanError, match="was rewritten on branch st"):
         table.resolve(staging="st")
     assert by_spark(spark, table.name) == [0, 1, 2, 3, 4]
+
+
+def test_a_rewrite_of_files_that_were_taken_over_changes_nothing(spark: SparkSession) -> None:
+    table = staged_table(spark)
+    table.resolve(staging="st")
+    rewrite_branch(spark, table, "st")
+    assert table.resolve(staging="st").snapshot_id is None
+    table.upsert(rows(spark, 0, n=3), "id", branch="st")
+    table.resolve(staging="st")
+    assert numbers(spark, table) == [(0, 3), *TAKEN[1:]]
 
 
 def test_a_cherry_picked_snapshot_is_refused(spark: SparkSession) -> None:
@@ -230,7 +244,7 @@ def test_a_target_without_snapshots(spark: SparkSession) -> None:
 
 def test_bad_arguments(spark: SparkSession) -> None:
     table = staged_table(spark)
-    for call, match in (
+    calls: list[tuple[Callable[[], object], str]] = [
         (lambda: table.resolve(staging="nowhere"), "no branch"),
         (lambda: table.resolve(staging="main"), "staged for itself"),
         (lambda: table.resolve(target="nowhere"), "no branch"),
@@ -239,6 +253,7 @@ def test_bad_arguments(spark: SparkSession) -> None:
         (lambda: table.resolve(verify="all"), "verify is 'all'"),  # type: ignore[arg-type]
         (lambda: table.resolve(unique_keys=True), "key columns"),
         (lambda: table.resolve(max_snapshots=0), "1 or more"),
-    ):
+    ]
+    for call, match in calls:
         with pytest.raises(InvalidArgumentError, match=match):
             call()

@@ -8,6 +8,7 @@ taken over.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from importlib.resources import files as package_files
 from itertools import takewhile
@@ -194,8 +195,8 @@ def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
     The driver reads the manifests that they have written, and holds about 1 kB for each file.
 
     Raises:
-        PlanError: Data files were rewritten that the target has taken over, or deleted by
-            position, and snapshots in between have expired.
+        PlanError: Data files that the target has taken over were rewritten together with others, or
+            removed by snapshots that have expired.
     """
     java = staged_files(table.spark)
     name = str(table.name)
@@ -206,22 +207,27 @@ def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
         else:
             since = chain.since.sequence_number
             found = java.live(table.handle, chain.snapshots[-1].id, since)
-    operations = {each.id: each.operation for each in chain.snapshots}
     changes = _Changes(table, staging)
-    operation: str | None = None
-    tokens = iter(found.split(_SEPARATOR)[:-1])
-    for kind in tokens:
-        value = next(tokens)
-        is_rewritten = operation == _REPLACE
-        if kind == "snapshot":
-            operation = operations[int(value)]
-        elif kind == "removed":
-            changes.remove(value, is_rewritten=is_rewritten)
-        elif kind == "earlier":
-            _require_all_kept(table, staging, chain, int(value))
-        else:
-            changes.add(kind, value, is_rewritten=is_rewritten)
+    operations = {str(each.id): each.operation for each in chain.snapshots}
+    for snapshot_id, tokens in _by_snapshot(found):
+        changes.apply(tokens, is_rewrite=operations.get(snapshot_id) == _REPLACE)
+        if chain.since is not None:
+            _require_all_kept(table, staging, chain.since, tokens["earlier"])
     return changes.staged(chain.snapshots)
+
+
+def _by_snapshot(found: str) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
+    """Yield the values of each snapshot by their kinds; those of no snapshot are of one."""
+    parts = found.split(_SEPARATOR)[:-1]
+    name, values = "", defaultdict[str, list[str]](list)
+    for kind, value in zip(parts[::2], parts[1::2], strict=True):
+        if kind != "snapshot":
+            values[kind].append(value)
+            continue
+        if name:
+            yield name, values
+        name, values = value, defaultdict(list)
+    yield name, values
 
 
 def staged_files(spark: SparkSession) -> Any:  # noqa: ANN401
@@ -245,30 +251,40 @@ class _Changes:
         self._removed: list[str] = []
         self._marks: dict[str, str | None] = {}
 
-    def add(self, kind: str, text: str, *, is_rewritten: bool) -> None:
-        value = json.loads(text)
-        if kind == "data":
-            # The target gives its rows ids of its own.
-            value.pop("first-row-id", None)
-            self._data[value["file-path"]] = json.dumps(value)
-        elif kind == "position":
+    def apply(self, found: Mapping[str, list[str]], *, is_rewrite: bool) -> None:
+        """Apply what one snapshot has changed, by kind."""
+        removed = found["removed"]
+        new = [path for path in removed if path in self._data]
+        taken = [path for path in removed if path not in self._data]
+        if is_rewrite and new and taken:
+            self._refuse_mixed(taken[0])
+        for path in new:
+            del self._data[path]
+        if not (is_rewrite and taken):  # whose rows the target has already
+            self._add_data(found["data"])
+        if not is_rewrite:
+            self._removed += taken
+            # Those of a rewrite repeat what they were merged from.
+            self._deletes += found["equality"]
+        for text in found["position"]:
+            value = json.loads(text)
             offset = value.get("content-offset")
             key = value["file-path"] if offset is None else f"{value['file-path']}@{offset}"
             self._marks[key] = value.get("referenced-data-file")
-        elif not is_rewritten:  # else it repeats those that it was merged from
-            self._deletes.append(text)
 
-    def remove(self, path: str, *, is_rewritten: bool) -> None:
-        if self._data.pop(path, None) is not None:
-            return
-        if is_rewritten:
-            raise PlanError(
-                f"{path} was rewritten on branch {self._staging} of {self._table.name} after the"
-                " target had taken it over: its rows cannot be told from those of the new files",
-                hint=f"drop {self._staging}, make it anew from the target, and write the changes"
-                " again; compact the target instead",
-            )
-        self._removed.append(path)
+    def _add_data(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            value = json.loads(text)
+            value.pop("first-row-id", None)  # the target gives its rows ids of its own
+            self._data[value["file-path"]] = json.dumps(value)
+
+    def _refuse_mixed(self, path: str) -> None:
+        raise PlanError(
+            f"{path}, which the target has taken over, was rewritten on branch {self._staging} of"
+            f" {self._table.name} together with new data files: their rows cannot be told apart",
+            hint=f"drop {self._staging}, make it anew from the target, and write the changes again;"
+            " compact the target instead",
+        )
 
     def staged(self, snapshots: tuple[IcebergSnapshot, ...]) -> Staged:
         marks = {key: path for key, path in self._marks.items() if path not in self._data}
@@ -295,13 +311,14 @@ def _values(found: str) -> Iterator[str]:
     return iter(found.split(_SEPARATOR)[1:-1:2])
 
 
-def _require_all_kept(table: LoadedTable, staging: str, chain: Chain, earlier: int) -> None:
+def _require_all_kept(
+    table: LoadedTable, staging: str, since: Resolved, earlier: Sequence[str]
+) -> None:
     """Refuse if data files that were taken over are gone from the staging branch."""
-    since = chain.since
-    if since is not None and earlier != since.data_files:
+    if earlier != [str(since.data_files)]:
         raise PlanError(
             f"snapshots of branch {staging} of {table.name} have expired before they were taken"
             f" over, and data files were removed meanwhile: expected {since.data_files}, found"
-            f" {earlier}",
+            f" {', '.join(earlier)}",
             hint=f"drop {staging}, make it anew from the target, and write the changes again",
         )
