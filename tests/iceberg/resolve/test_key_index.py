@@ -1,0 +1,322 @@
+"""The primary-key index: whatever happens to a table, it is what a build of it would be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import delvec
+from delvec.errors import PlanError, UnsupportedFeatureError
+from delvec.iceberg.client.catalog import iceberg_view
+from delvec.iceberg.resolve import index_update
+from delvec.iceberg.resolve.index_check import IndexDifference, compare_index
+from delvec.iceberg.resolve.index_report import IndexReport
+from delvec.iceberg.resolve.index_update import update_index
+from delvec.iceberg.resolve.key_index import (
+    KeyIndex,
+    drop_index,
+    index_name,
+    open_index,
+    why_no_index,
+)
+from tests.iceberg.deletes.tables import loaded, new_table
+from tests.iceberg.resolve.indexes import head_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from delvec.iceberg.client.catalog import LoadedTable
+
+pytestmark = pytest.mark.spark
+
+RIGHT = IndexDifference(0, 0, 0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _database(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.deletes")
+
+
+def append(spark: SparkSession, name: str, start: int, stop: int, *columns: str) -> None:
+    shown = columns or ("id", "CAST(id AS INT) AS n", "CAST(id AS STRING) AS s")
+    spark.range(start, stop, 1, 1).selectExpr(*shown).writeTo(name).append()
+
+
+def updated(
+    spark: SparkSession, name: str, ids: Sequence[int] = (1,), branch: str = "main"
+) -> KeyIndex:
+    table = loaded(spark, name)
+    return update_index(table, head_of(table, branch), ids)
+
+
+def opened(spark: SparkSession, name: str, ids: Sequence[int] = (1,)) -> KeyIndex:
+    found = open_index(loaded(spark, name), ids)
+    assert found is not None
+    return found
+
+
+def difference(spark: SparkSession, name: str, branch: str = "main") -> IndexDifference:
+    index = opened(spark, name)
+    table = loaded(spark, name)
+    return compare_index(table, head_of(table, branch), index)
+
+
+def test_new_files_are_added_and_nothing_else_is_read(spark: SparkSession) -> None:
+    name = new_table(spark)
+    append(spark, name, 0, 100)
+    assert open_index(loaded(spark, name), [1]) is None
+    built = updated(spark, name)
+    assert (built.action, built.added_files, built.added_rows) == ("built", 1, 100)
+    assert built.reason == "it is empty"
+    append(spark, name, 100, 130)
+    index = updated(spark, name)
+    assert (index.action, index.added_files, index.added_rows) == ("updated", 1, 30)
+    assert (index.rows, index.runs, index.is_usable) == (132, 1, True)
+    table = loaded(spark, name)
+    assert index.snapshot_id == opened(spark, name).snapshot_id == head_of(table)
+    assert len(index.table.metadata.snapshots) == 2
+    kept = updated(spark, name)
+    assert (kept.action, kept.head) == ("kept", index.head)
+    spark.sql(f"DELETE FROM {name} WHERE id = 7")
+    after = updated(spark, name)
+    assert (after.action, after.head) == ("kept", index.head)
+    assert after.snapshot_id == head_of(loaded(spark, name)) != index.snapshot_id
+    assert difference(spark, name) == RIGHT
+    report = IndexReport.of(name, ("id",), index, {})
+    assert f"INDEX of {name} by id: updated" in str(report)
+    assert "1 file, 30 rows" in str(report)
+    assert drop_index(loaded(spark, name))
+    assert not drop_index(loaded(spark, name))
+
+
+@pytest.mark.slow
+def test_a_difference_is_noticed(spark: SparkSession) -> None:
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+    index = updated(spark, name).table.name
+    spark.sql(f"DELETE FROM {index} WHERE pos = 3")
+    spark.sql(f"UPDATE {index} SET hash = 5 WHERE pos = 4")
+    assert difference(spark, name) == IndexDifference(0, 2, 1)
+    append(spark, name, 10, 20)
+    assert difference(spark, name) == IndexDifference(1, 2, 1)
+    # Whoever changed it, what it reflects is not believed any more.
+    assert opened(spark, name).snapshot_id is None
+
+
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), 3])
+def test_rows_that_a_rollback_brings_back_are_indexed(spark: SparkSession, version: int) -> None:
+    name = new_table(spark, version=version)
+    append(spark, name, 0, 10)
+    before = head_of(loaded(spark, name))
+    spark.sql(f"DELETE FROM {name} WHERE id < 5")
+    delvec.IcebergTable.for_name(spark, name).delete_keys([8], "id")
+    index = updated(spark, name)
+    assert index.added_rows == 10
+    assert index.entries().where("pos >= 0").count() == 10
+    catalog, _, rest = name.partition(".")
+    spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{rest}', {before})")
+    assert difference(spark, name) == RIGHT
+
+
+@pytest.mark.slow
+def test_an_index_of_files_that_are_gone_is_built_anew(spark: SparkSession) -> None:
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+    append(spark, name, 10, 20)
+    updated(spark, name)
+    catalog, _, rest = name.partition(".")
+    compact = f"CALL {catalog}.system.rewrite_data_files(table => '{rest}', options => "
+    spark.sql(f"{compact}map('min-input-files', '2'))")
+    index = updated(spark, name)
+    assert (index.action, index.rows) == ("updated", 43)
+    spark.sql(f"{compact}map('rewrite-all', 'true'))")
+    index = updated(spark, name)
+    assert (index.action, index.rows) == ("built", 21)
+    assert "gone" in index.reason
+    assert difference(spark, name) == RIGHT
+    spark.sql(f"DELETE FROM {name}")
+    index = updated(spark, name)
+    assert (index.action, index.rows, index.is_usable) == ("built", 0, True)
+
+
+@pytest.mark.slow
+def test_other_keys_types_and_tables_are_not_trusted(spark: SparkSession) -> None:
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+    updated(spark, name, [2])
+    assert "other key columns" in (opened(spark, name, [1]).why_not or "")
+    assert updated(spark, name, [2, 1]).action == "built"
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN n TO m")
+    assert opened(spark, name, [1, 2]).is_usable
+    spark.sql(f"ALTER TABLE {name} ALTER COLUMN m TYPE BIGINT")
+    assert not opened(spark, name, [1, 2]).is_usable
+    index = updated(spark, name, [1, 2])
+    assert index.action == "built"
+    # A column that was dropped is the key of its deletes still; a new one of its name is another.
+    spark.sql(f"ALTER TABLE {name} DROP COLUMN m")
+    assert opened(spark, name, [1, 2]).is_usable
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN m BIGINT")
+    assert opened(spark, name, [1, 2]).is_usable
+    assert not opened(spark, name, [1, 4]).is_usable
+    spark.sql(f"DROP TABLE {name} PURGE")
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, n BIGINT) USING iceberg")
+    append(spark, name, 0, 10, "id", "id AS n")
+    assert not opened(spark, name, [1, 2]).is_usable
+
+
+@pytest.mark.slow
+def test_a_snapshot_that_expired_does_no_harm(spark: SparkSession) -> None:
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+    reflected = updated(spark, name).snapshot_id
+    append(spark, name, 10, 20)
+    delvec.IcebergTable.for_name(spark, name).expire_snapshots("2100-01-01", retain_last=1)
+    assert reflected not in loaded(spark, name).metadata.snapshots
+    index = updated(spark, name)
+    assert (index.action, index.added_rows) == ("updated", 10)
+    assert difference(spark, name) == RIGHT
+
+
+def stale(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> index_update._Update:
+    """An update of a process that read the index before others committed to it."""
+    return index_update._Update(table, snapshot_id, table.metadata.schema, index.key, index)
+
+
+def test_writers_at_once_never_make_it_wrong(spark: SparkSession) -> None:
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+    old = updated(spark, name)
+    append(spark, name, 10, 20)
+    slow = stale(loaded(spark, name), head_of(loaded(spark, name)), old)
+    # Meanwhile another one builds it anew, for a state without the first file.
+    spark.sql(f"DELETE FROM {name} WHERE id < 10")
+    table = loaded(spark, name)
+    update_index(table, head_of(table), [1], rebuild=True)
+    slow.run(rebuild=False)
+    index = opened(spark, name)
+    assert index.snapshot_id is None  # it would seem to have the first file
+    assert index.indexed_paths().count() == 1
+    assert index.rows == 22  # the second one twice
+    assert difference(spark, name) == RIGHT
+    # Another one indexes other columns in between.
+    append(spark, name, 20, 30)
+    slow = stale(loaded(spark, name), head_of(loaded(spark, name)), opened(spark, name))
+    updated(spark, name, [2])
+    slow.run(rebuild=False)
+    index = opened(spark, name)
+    assert index.snapshot_id is None
+    assert index.indexed_paths().count() == 1
+    found = compare_index(loaded(spark, name), head_of(loaded(spark, name)), index)
+    assert (found.files, found.missing) == (1, 0)
+    assert updated(spark, name).added_files == 1
+    assert difference(spark, name).missing == difference(spark, name).files == 0
+
+
+@pytest.mark.slow
+def test_a_crash_after_the_write_loses_nothing(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+
+    def crash(_: object) -> KeyIndex:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index_update._Update, "_reopened", crash)
+        with pytest.raises(KeyboardInterrupt):
+            updated(spark, name)
+        append(spark, name, 10, 20)
+        with pytest.raises(KeyboardInterrupt):
+            updated(spark, name)
+    assert opened(spark, name).snapshot_id == head_of(loaded(spark, name))
+    assert updated(spark, name).action == "kept"
+    assert difference(spark, name) == RIGHT
+
+
+@pytest.mark.slow
+def test_small_files_are_merged_and_old_snapshots_go(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_update, "_MOST_RUNS", 2)
+    monkeypatch.setattr(index_update, "_MOST_SNAPSHOTS", 3)
+    monkeypatch.setattr(index_update, "_KEPT", "2100-01-01")
+    name = new_table(spark)
+    sizes = []
+    for start in range(0, 50, 10):
+        append(spark, name, start, start + 10)
+        index = updated(spark, name)
+        assert index.snapshot_id == head_of(loaded(spark, name))
+        sizes.append((index.runs, index.files, index.rows))
+    assert sizes == [(0, 1, 11), (1, 2, 22), (2, 3, 33), (0, 1, 44), (1, 2, 55)]
+    assert len(index.table.metadata.snapshots) <= 3
+    assert difference(spark, name) == RIGHT
+
+
+@pytest.mark.slow
+def test_many_appended_rows_are_built_anew(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_update, "_MOST_OVERLAPPING", 5)
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+    updated(spark, name)
+    append(spark, name, 10, 19)
+    assert updated(spark, name).action == "updated"
+    append(spark, name, 20, 30)
+    index = updated(spark, name)
+    assert (index.action, index.rows) == ("built", 32)
+    assert "bit by bit" in index.reason
+
+
+def test_keys_without_an_index(spark: SparkSession) -> None:
+    name = new_table(spark, "a double, b struct<c: int>, d float, e timestamp")
+    table = loaded(spark, name)
+    assert why_no_index(table, [1]) == "a is double"
+    assert why_no_index(table, [4, 3]) == "d is float"
+    assert why_no_index(table, [5]) == "b.c is a field of a struct"
+    assert why_no_index(table, [4]) is None
+    with pytest.raises(UnsupportedFeatureError, match="a is double"):
+        update_index(table, 1, [1])
+
+
+def test_a_table_that_has_the_name_by_chance_is_left_alone(spark: SparkSession) -> None:
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+    table = loaded(spark, name)
+    spark.sql(f"CREATE TABLE {index_name(table.name)} (id INT) USING iceberg")
+    for call in (lambda: open_index(table, [1]), lambda: drop_index(table)):
+        with pytest.raises(PlanError, match="is none"):
+            call()
+    with pytest.raises(PlanError, match="is none"):
+        update_index(table, head_of(table), [1])
+
+
+@pytest.mark.slow
+def test_a_file_that_is_registered_twice(spark: SparkSession) -> None:
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+    handle = loaded(spark, name).handle
+    [[path]] = spark.table(f"{name}.files").select("file_path").collect()
+    view = iceberg_view(spark)
+    file = view.DataFiles.builder(handle.spec()).withPath(path).withRecordCount(10)
+    handle.newAppend().appendFile(file.withFileSizeInBytes(900).build()).commit()
+    index = updated(spark, name)
+    assert index.added_files == 1
+    assert difference(spark, name) == RIGHT
+
+
+@pytest.mark.slow
+def test_files_of_another_branch_and_of_other_partitions(spark: SparkSession) -> None:
+    name = new_table(spark, rest="PARTITIONED BY (bucket(2, id))")
+    append(spark, name, 0, 10)
+    updated(spark, name)
+    spark.sql(f"ALTER TABLE {name} CREATE BRANCH other")
+    spark.sql(f"ALTER TABLE {name} DROP PARTITION FIELD bucket(2, id)")
+    append(spark, f"{name}.branch_other", 10, 20)
+    index = updated(spark, name, branch="other")
+    assert (index.action, index.added_rows) == ("updated", 10)
+    assert difference(spark, name, "other") == difference(spark, name) == RIGHT
