@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec.cli.demo.keys import show_key_deletes
+from delvec.cli.demo.resolve import show_resolving
 from delvec.cli.output import TextOutput
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ def test_deletes_by_key_are_told_in_80_columns_and_as_json(
     result: dict[str, Any] = {}
     show_key_deletes(TextOutput(), spark, result)
     shown = capsys.readouterr().out
+    show_resolving(TextOutput(), spark, result)
+    resolving = capsys.readouterr().out
+    assert_resolving_is_told(resolving, json.loads(json.dumps(result))["resolve"])
     assert max(map(len, shown.splitlines())) <= 80
     for text in (
         "10,000 keys in an Equality Delete Vector",
@@ -38,3 +42,19 @@ def test_deletes_by_key_are_told_in_80_columns_and_as_json(
     assert (staged["delete_files"], staged["key_vectors"]) == (0, 1)
     assert (found["plan"]["vectors"], found["plan"]["reader"]) == (1, "keys")
     assert found["rows"] == {"main": 90_005, "stock": 90_005, "same": "yes", "changes": 50_005}
+
+
+def assert_resolving_is_told(shown: str, found: dict[str, Any]) -> None:
+    assert max(map(len, shown.splitlines())) <= 80
+    for text in ("RESOLVE on lake.demo.keys", "is not a Parquet file", "equality delete vectors"):
+        assert text in " ".join(shown.split())
+    assert [each["key_vectors"] for each in found["upserts"]] == [1, 1]
+    report = found["report"]
+    assert (report["staging"], report["target"], report["commits"]) == ("changes", "main", 1)
+    assert (report["delete_files"], report["key_vectors"]) == (2, 3)
+    before, after = found["rows"]
+    assert (before["rows"], before["equality"], before["same"]) == (90_005, 2, "yes")
+    # Those above 50,000 with the changes of ids from 95,000 on.
+    assert (after["rows"], after["equality"], after["same"]) == (52_000, 0, "yes")
+    assert after["vectors"] > 0
+    assert found["same_as_staged"]

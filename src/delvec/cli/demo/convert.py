@@ -21,8 +21,8 @@ _CALL: Final = f'delvec.convert(spark, "written", "{_TARGET}", verify="rows")'
 
 def show_conversion(output: Output, spark: SparkSession, path: str, result: dict[str, Any]) -> None:
     """Convert a table, delete once more, convert what is new; stock Iceberg reads both."""
-    from delvec.spark.row_sums import row_sums  # noqa: PLC0415
     from delvec.conversion.convert import convert  # noqa: PLC0415
+    from delvec.spark.row_sums import row_sums  # noqa: PLC0415
 
     output.heading("10. To Iceberg: data files are shared, vectors are copied and not decoded.")
     table = DeltaTable.for_path(spark, path)

@@ -14,6 +14,7 @@ from rich.text import Text
 from delvec.cli.demo.anatomy import delta_parts, drawn, puffin_parts
 from delvec.cli.demo.convert import show_conversion
 from delvec.cli.demo.keys import show_key_deletes
+from delvec.cli.demo.resolve import show_resolving
 from delvec.cli.demo.table import DAYS, write_orders
 from delvec.cli.demo.writes import show_writes
 from delvec.cli.main import command as delvec_command
@@ -65,6 +66,7 @@ def command(output: Output, folder: str | None, *, on_spark: bool, iceberg: bool
                 if iceberg:
                     show_conversion(output, spark, written, result)
                     show_key_deletes(output, spark, result)
+                    show_resolving(output, spark, result)
     output.result(result)
     kept = (
         f"The files are in {folder}:" if folder else "`delvec demo --folder demo` keeps the files;"

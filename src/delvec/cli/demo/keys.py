@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from delvec.iceberg.deletes.report import KeyDeleteReport
     from delvec.iceberg.table import IcebergTable
 
-__all__ = ["show_key_deletes"]
+__all__ = ["TABLE", "show_key_deletes"]
 
-_TABLE: Final = "lake.demo.keys"
+TABLE: Final = "lake.demo.keys"
+"""The table, whose branch `changes` is a staging branch."""
+
 _ROWS: Final = 100_000
 _DELETED: Final = range(20_000, 30_000)
 _CHANGES: Final = """
@@ -40,7 +42,7 @@ def show_key_deletes(output: Output, spark: SparkSession, result: dict[str, Any]
     plan = table.plan_read("changes")
     output.note(('\ntable.plan_read("changes")', "dim"))
     output.note(str(plan))
-    stock = spark.table(_TABLE)
+    stock = spark.table(TABLE)
     ours, theirs = (row_sums(side, stock.schema) for side in (table.to_df(), stock))
     rows = {
         "main": ours[0],
@@ -66,12 +68,12 @@ def _new_table(spark: SparkSession) -> IcebergTable:
     from delvec.iceberg.table import IcebergTable  # noqa: PLC0415
 
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.demo")
-    spark.sql(f"DROP TABLE IF EXISTS {_TABLE}")  # a folder that was kept may hold it
+    spark.sql(f"DROP TABLE IF EXISTS {TABLE}")  # a folder that was kept may hold it
     spark.sql(
-        f"CREATE TABLE {_TABLE} (id BIGINT, status STRING) USING iceberg TBLPROPERTIES"
+        f"CREATE TABLE {TABLE} (id BIGINT, status STRING) USING iceberg TBLPROPERTIES"
         " ('format-version'='3', 'write.delete.equality-vector.enabled'='true')"
     )
-    table = IcebergTable.for_name(spark, _TABLE)
+    table = IcebergTable.for_name(spark, TABLE)
     table.append(spark.range(_ROWS).selectExpr("id", "'open' status").coalesce(2))
     return table
 
