@@ -19,7 +19,7 @@ from delvec.conversion import clean_target as cleaning
 from delvec.conversion.apply import apply
 from delvec.errors import InvalidArgumentError, PlanError, TableNotFoundError
 from delvec.iceberg.client.catalog import load_table, table_name
-from delvec.iceberg.commits import commit
+from delvec.iceberg.commits import commit, lock
 from tests.conversion.targets import Killed, before, branches, ids, ids_in_delta, numbered
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.marks import slow_but
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+
+    from delvec.iceberg.client.catalog import LoadedTable
 
     Rows = dict[int, list[int]]
 
@@ -291,6 +293,38 @@ def test_conversions_at_the_same_time_lose_nothing(
     assert branches(spark, target) == {"main"}
     assert all(report.count("orphan") == 0 for report in reports)
     assert delvec.convert(spark, root, target).mode == "none"
+
+
+def test_a_lock_on_the_target_disturbs_neither_conversion_nor_cleaning(
+    spark: SparkSession, source: Source, target: str
+) -> None:
+    root = source.table.root
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.cleaning")
+    delvec.convert(spark, root, target)
+
+    def newest() -> LoadedTable:
+        return load_table(spark, table_name(spark, target))
+
+    def renewed(call: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Commit, and have the lock renewed before the refs are looked at."""
+        result = call()
+        lock._advanced(newest(), state)
+        return result
+
+    with lock.locked(newest(), "RESOLVE", lease=600) as held:
+        assert held.state is not None
+        state = held.state
+        for _ in range(2):
+            source.change()
+            assert delvec.convert(spark, root, target).mode == "incremental"
+        held.check(newest().metadata)
+        with numbered({0: renewed}) as calls:
+            report = delvec.clean_target(spark, target, retain_last=1)
+        assert calls.names[0] == "commit"
+        assert report.snapshots_kept == 2, "the newest, and the one that the lock names"
+        held.check(newest().metadata)
+    assert branches(spark, target) == {"main"}
+    assert ids(spark, target) == source.rows
 
 
 @pytest.mark.slow
