@@ -1,0 +1,351 @@
+"""Commits of others between the plan of a resolve and its commit."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+import delvec
+from delvec.errors import DelvecError
+from delvec.iceberg.client.catalog import load_table
+from delvec.iceberg.client.failures import CommitStateUnknownError
+from delvec.iceberg.commits import attempts
+from delvec.iceberg.resolve import step
+from delvec.iceberg.resolve.choices import Choices
+from delvec.iceberg.resolve.index_check import compare_index
+from delvec.iceberg.resolve.key_index import open_index
+from delvec.iceberg.resolve.resolver import resolve
+from tests.iceberg.deletes.tables import new_table
+from tests.iceberg.resolve.following import following, shared_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec import IcebergTable
+
+pytestmark = pytest.mark.spark
+
+STAGING = "changes"
+COLUMNS = "id bigint, n int, s string"
+
+
+def frame(spark: SparkSession, n: int, *ids: int) -> DataFrame:
+    return spark.createDataFrame([(each, n, f"s{each}") for each in ids], COLUMNS)
+
+
+def rows(table: IcebergTable, columns: str = "id, n") -> list[tuple[Any, ...]]:
+    table.spark.catalog.refreshTable(table.name)
+    found = table.spark.sql(f"SELECT {columns} FROM {table.name}").collect()
+    return sorted(map(tuple, found))
+
+
+def equality_deletes(table: IcebergTable) -> int:
+    table.spark.catalog.refreshTable(table.name)
+    found = table.spark.sql(f"SELECT * FROM {table.name}.delete_files WHERE content = 2")
+    return found.count()
+
+
+@contextmanager
+def meanwhile(act: Callable[[], object]) -> Iterator[list[int]]:
+    """Do something once, when a resolve is about to commit; the list gets one of each attempt."""
+    real, seen = step.commit_change, list[int]()
+
+    def commit_change(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        seen.append(len(seen))
+        if len(seen) == 1:
+            act()
+        return real(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step, "commit_change", commit_change)
+        yield seen
+
+
+def table_with_changes(spark: SparkSession, version: int, how: str) -> IcebergTable:
+    """Rows 0 to 9; then 2 and 99 are deleted, 5 and 11 are upserted, in place or staged."""
+    table = delvec.IcebergTable.for_name(spark, new_table(spark, version=version))
+    table.append(frame(spark, 0, *range(10)))
+    branch = "main" if how == "in place" else STAGING
+    table.delete_keys([2, 99], "id", branch=branch)
+    table.upsert(frame(spark, 1, 5, 11), "id", branch=branch)
+    return table
+
+
+def resolved(table: IcebergTable, how: str) -> Any:  # noqa: ANN401
+    return table.resolve("id", staging=None if how == "in place" else STAGING, verify="rows")
+
+
+AFTER = {0: 0, 1: 0, 3: 0, 4: 0, 5: 1, 6: 0, 7: 0, 8: 0, 9: 0, 11: 1}
+
+
+def appended(table: IcebergTable) -> None:
+    table.append(frame(table.spark, 7, 2, 40))
+
+
+def upserted(table: IcebergTable) -> None:
+    table.upsert(frame(table.spark, 7, 1, 5, 40), "id")
+
+
+def sql_deleted(table: IcebergTable) -> None:
+    table.spark.catalog.refreshTable(table.name)
+    table.spark.sql(f"DELETE FROM {table.name} WHERE id IN (5, 6)")
+
+
+def compacted(table: IcebergTable) -> None:
+    table.spark.catalog.refreshTable(table.name)
+    table.spark.sql(
+        f"CALL lake.system.rewrite_data_files(table => '{table.name}',"
+        " options => map('rewrite-all', 'true'))"
+    )
+
+
+# What others do, and the rows afterwards: in place theirs are the later ones, and staged changes
+# are later than all that the target has.
+OTHERS: dict[str, tuple[Callable[[IcebergTable], None], dict[str, dict[int, Any]]]] = {
+    "append": (
+        appended,
+        {"in place": {**AFTER, 2: 7, 40: 7}, "staged": {**AFTER, 40: 7}},
+    ),
+    "upsert": (
+        upserted,
+        {"in place": {**AFTER, 1: 7, 5: 7, 40: 7}, "staged": {**AFTER, 1: 7, 40: 7}},
+    ),
+    "delete": (
+        sql_deleted,
+        {
+            "in place": {key: n for key, n in AFTER.items() if key not in (5, 6)},
+            "staged": {key: n for key, n in AFTER.items() if key != 6},
+        },
+    ),
+    "compaction": (compacted, {"in place": AFTER, "staged": AFTER}),
+}
+QUICK = {("upsert", "in place", 3), ("delete", "staged", 3), ("compaction", "in place", 3)}
+
+
+@pytest.mark.parametrize(
+    ("other", "how", "version"),
+    [
+        pytest.param(
+            *case, marks=() if case in QUICK else pytest.mark.slow, id="-".join(map(str, case))
+        )
+        for name in OTHERS
+        for how in ("in place", "staged")
+        for version in (2, 3)
+        for case in [(name, how, version)]
+    ],
+)
+def test_a_commit_of_others_between_plan_and_commit(
+    spark: SparkSession, other: str, how: str, version: int
+) -> None:
+    table = table_with_changes(spark, version, how)
+    act, expected = OTHERS[other]
+    with meanwhile(lambda: act(table)) as seen:
+        report = resolved(table, how)
+    assert report.commits == 1
+    assert rows(table) == sorted(expected[how].items())
+    assert len(seen) - 1 == report.conflicts
+    left = 1 if other == "upsert" else 0  # theirs, which came later than the plan
+    assert equality_deletes(table) == left
+    assert resolved(table, how).commits == left
+    assert rows(table) == sorted(expected[how].items())
+    assert equality_deletes(table) == 0
+    assert table.check().ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("how", ["in place", "staged"])
+def test_a_rollback_between_plan_and_commit(spark: SparkSession, how: str, version: int) -> None:
+    table = table_with_changes(spark, version, how)
+    first = table.history().orderBy("committed_at").first()
+    assert first is not None
+    table.append(frame(spark, 7, 50))
+
+    with meanwhile(lambda: table.rollback(first["snapshot_id"])):
+        report = resolved(table, how)
+    # In place the deletes are gone with the rollback.
+    expected = [(each, 0) for each in range(10)] if how == "in place" else sorted(AFTER.items())
+    assert rows(table) == expected
+    assert report.commits == (how == "staged")
+    assert resolved(table, how).commits == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "version"),
+    [
+        ("staged", 3),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("staged", 2), ("in place", 2), ("in place", 3))
+        ),
+    ],
+)
+def test_another_resolver_between_plan_and_commit(
+    spark: SparkSession, how: str, version: int
+) -> None:
+    """The lock would keep it out; nothing may hang on that."""
+    table = table_with_changes(spark, version, how)
+    choices = Choices(staging=None if how == "in place" else STAGING)
+    with meanwhile(lambda: resolve(table._load(), choices)) as seen:
+        report = resolved(table, how)
+    assert len(seen) == 2  # its own, and that of the other
+    assert report.commits == 0
+    assert rows(table) == sorted(AFTER.items())
+    made = table.history().where("summary['delvec.operation'] = 'resolve'").count()
+    assert made == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["in place", "staged"])
+@pytest.mark.parametrize("change", ["ADD COLUMN extra int", "DROP COLUMN s", "DROP COLUMN id"])
+def test_a_schema_change_between_plan_and_commit(
+    spark: SparkSession, how: str, change: str
+) -> None:
+    table = table_with_changes(spark, 3, how)
+
+    def alter() -> None:
+        spark.catalog.refreshTable(table.name)
+        spark.sql(f"ALTER TABLE {table.name} {change}")
+
+    with meanwhile(alter):
+        try:
+            resolved(table, how)
+        except DelvecError:
+            # The key that the index is for is gone; the rows are what they were or will be.
+            assert change == "DROP COLUMN id"
+    keyless = change == "DROP COLUMN id"
+    staging = None if how == "in place" else STAGING
+    table.resolve(None if keyless else "id", staging=staging)
+    if keyless:
+        assert rows(table, "n") == sorted((n,) for n in AFTER.values())
+    else:
+        assert rows(table) == sorted(AFTER.items())
+    assert equality_deletes(table) == 0
+
+
+@contextmanager
+def no_answer(spark: SparkSession, *, committed: bool) -> Iterator[None]:
+    """Let the catalog not answer to the first commit of a snapshot, which happens or not."""
+    real, seen = attempts._commit, list[None]()
+    view = spark._jvm
+    assert view is not None
+
+    class Silent:
+        """A transaction whose catalog does not answer."""
+
+        def __init__(self, transaction: Any) -> None:  # noqa: ANN401
+            self._transaction = transaction
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            return getattr(self._transaction, name)
+
+        def underlyingOps(self) -> Silent:  # noqa: N802
+            return self
+
+        def commit(self, start: Any, final: Any) -> None:  # noqa: ANN401
+            if committed:
+                self._transaction.underlyingOps().commit(start, final)
+            cause = view.java.lang.RuntimeException("no answer")
+            made = view.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
+            raise Py4JJavaError("commit", made)
+
+    def commit(table: Any, transaction: Any, final: Any, snapshot_id: Any) -> None:  # noqa: ANN401
+        if snapshot_id is not None and not seen:
+            seen.append(None)
+            transaction = Silent(transaction)
+        real(table, transaction, final, snapshot_id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attempts, "_commit", commit)
+        yield
+    assert seen
+
+
+@pytest.mark.parametrize("how", ["staged", pytest.param("in place", marks=pytest.mark.slow)])
+def test_a_commit_without_an_answer_is_settled(spark: SparkSession, how: str) -> None:
+    table = table_with_changes(spark, 3, how)
+    before = rows(table)
+    with no_answer(spark, committed=False), pytest.raises(CommitStateUnknownError):
+        resolved(table, how)
+    assert rows(table) == before
+    with no_answer(spark, committed=True):
+        report = resolved(table, how)
+    assert report.commits == 1
+    assert rows(table) == sorted(AFTER.items())
+    assert resolved(table, how).commits == 0
+
+
+def random_changes(
+    table: IcebergTable, numbers: random.Random, seconds: float, model: dict[int, int]
+) -> None:
+    """Commit about once a second, staged and to the target, and to the model.
+
+    Staged changes are of keys below 100, and those of the target of others: which of two changes of
+    a key is the later one would hang on when it is taken over.
+    """
+    spark, end, count = table.spark, time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        begin = time.monotonic()
+        count += 1
+        kind = numbers.choice(["upsert", "upsert", "delete", "append", "sql"])
+        ids = numbers.sample(range(100), 5)
+        if kind == "upsert":
+            table.upsert(frame(spark, count, *ids), "id", branch=STAGING)
+            model |= dict.fromkeys(ids, count)
+        elif kind == "delete":
+            table.delete_keys(ids, "id", branch=STAGING)
+            for each in ids:
+                model.pop(each, None)
+        elif kind == "append":
+            table.append(frame(spark, count, 1000 + count))
+            model[1000 + count] = count
+        else:
+            direct = [key for key in model if key >= 1000][:1]
+            if direct:
+                spark.catalog.refreshTable(table.name)
+                spark.sql(f"DELETE FROM {table.name} WHERE id = {direct[0]}")
+                del model[direct[0]]
+        time.sleep(max(0.0, begin + 1 - time.monotonic()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_writer_commits_each_second_beside_a_service(
+    spark: SparkSession, tmp_path: Path, version: int
+) -> None:
+    catalog, settings = shared_catalog(spark, tmp_path)
+    name = f"{catalog}.db.t"
+    spark.sql(
+        f"CREATE TABLE {name} ({COLUMNS}) USING iceberg TBLPROPERTIES"
+        f" ('format-version' = '{version}', 'write.delete.mode' = 'merge-on-read')"
+    )
+    table = delvec.IcebergTable.for_name(spark, name)
+    table.append(frame(spark, 0, *range(100)))
+    table.create_branch(STAGING)
+    table.build_index("id")
+    seed = random.randrange(1 << 32)
+    options = ["--key", "id", "--staging", STAGING, "--index", "index", "--interval", "2s"]
+    with following(name, settings, tmp_path, *options) as follower:
+        model = dict.fromkeys(range(100), 0)
+        random_changes(table, random.Random(seed), 60, model)
+        follower.stop()
+    table.resolve("id", staging=STAGING, index="index")
+    assert rows(table) == sorted(model.items()), seed
+    assert follower.metrics["commits"] > 1, follower.metrics
+    assert equality_deletes(table) == 0
+    assert table.check().ok
+    newest = load_table(spark, table.identifier)
+    head = newest.metadata.head()
+    assert head is not None
+    index = open_index(newest, [newest.metadata.schema["fields"][0]["id"]])
+    assert index is not None
+    difference = compare_index(newest, head.id, index)
+    assert (difference.files, difference.missing, difference.wrong) == (0, 0, 0)

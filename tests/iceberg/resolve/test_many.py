@@ -1,0 +1,239 @@
+"""Many staged commits, and a pipeline as people run it: a stream, a service beside it, readers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+import delvec
+from delvec.errors import LockedError
+from tests.iceberg.deletes.tables import new_table
+from tests.iceberg.resolve.following import following, shared_catalog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delvec import IcebergTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+STAGING = "changes"
+COLUMNS = "id bigint, n int, s string"
+SECONDS = float(os.environ.get("DELVEC_SOAK") or 90)
+COMMITS = int(os.environ.get("DELVEC_STAGED_COMMITS") or 200)
+ROWS = 1_000_000
+
+
+def million(spark: SparkSession) -> IcebergTable:
+    """A table of a million rows, in a few files."""
+    table = delvec.IcebergTable.for_name(spark, new_table(spark))
+    ids = spark.range(0, ROWS, 1, 4)
+    table.append(ids.select("id", F.lit(0).alias("n"), F.concat(F.lit("s"), "id").alias("s")))
+    table.create_branch(STAGING)
+    return table
+
+
+def stage(tables: list[IcebergTable], model: dict[int, int], numbers: random.Random) -> None:
+    """Commit random changes to the staging branch of each table."""
+    spark = tables[0].spark
+    for number in range(1, COMMITS + 1):
+        # Mostly scattered; some keys again and again.
+        ids = {*numbers.sample(range(ROWS + 1000), 20), *numbers.sample(range(50), 5)}
+        if number % 4 == 0:
+            for table in tables:
+                table.delete_keys(sorted(ids), "id", branch=STAGING)
+            for each in ids:
+                model.pop(each, None)
+            continue
+        frame = spark.createDataFrame([(each, number, f"s{each}") for each in ids], COLUMNS)
+        for table in tables:
+            table.upsert(frame, "id", branch=STAGING)
+        model |= dict.fromkeys(ids, number)
+
+
+def digest(table: IcebergTable) -> tuple[Any, ...]:
+    """The number of rows and a sum over all values, as stock Iceberg reads them."""
+    spark = table.spark
+    spark.catalog.refreshTable(table.name)
+    found = spark.sql(
+        "SELECT count(*), count(DISTINCT id), sum(cast(xxhash64(id, n, s) AS decimal(38)))"
+        f" FROM {table.name}"
+    ).first()
+    assert found is not None
+    return tuple(found)
+
+
+def test_two_hundred_staged_commits_in_one_go_and_one_by_one(spark: SparkSession) -> None:
+    at_once, one_by_one = million(spark), million(spark)
+    seed = random.randrange(1 << 32)
+    model = dict.fromkeys(range(ROWS), 0)
+    stage([at_once, one_by_one], model, random.Random(seed))
+    begin = time.monotonic()
+    whole = at_once.resolve("id", staging=STAGING)
+    middle = time.monotonic()
+    single = one_by_one.resolve("id", staging=STAGING, max_snapshots=1)
+    seconds = (round(middle - begin, 1), round(time.monotonic() - middle, 1))
+    print(f"{COMMITS} staged commits: {seconds[0]} s at once, {seconds[1]} s one by one")  # noqa: T201
+    assert (whole.commits, single.commits) == (1, COMMITS)
+    assert whole.staged_snapshots == single.staged_snapshots == COMMITS
+    assert digest(at_once) == digest(one_by_one), seed
+    assert digest(at_once)[:2] == (len(model), len(model)), seed
+    changed = {key: n for key, n in model.items() if n}
+    found = spark.sql(f"SELECT id, n FROM {at_once.name} WHERE n > 0").collect()
+    assert dict(map(tuple, found)) == changed, seed
+    for table in (at_once, one_by_one):
+        assert table.check().ok
+
+
+# The pipeline.
+
+CHANGES = f"{COLUMNS}, op string, at int"
+
+
+class Input:
+    """Files of changes, and the rows that each prefix of them makes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.numbers = random.Random(uuid4().int)
+        self.states: list[dict[int, int]] = [{}]
+        self.written: list[float] = [time.monotonic()]
+
+    def write(self) -> None:
+        """Write a file, which a stream sees all at once."""
+        number = len(self.states)
+        state = dict(self.states[-1])
+        lines = []
+        for place in range(30):
+            # Each file changes the row -1 as well: no two states are the same.
+            id_ = -1 if place == 0 else self.numbers.randrange(200)
+            op = "U" if place == 0 else self.numbers.choice("UUUD")
+            n = number * 100 + place
+            lines.append({"id": id_, "n": n, "s": f"s{id_}", "op": op, "at": place})
+            state.pop(id_, None)
+            if op == "U":
+                state[id_] = n
+        self.states.append(state)
+        self.written.append(time.monotonic())
+        hidden = self.folder.parent / f"{number}.tmp"
+        hidden.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        when = 1_700_000_000 + number  # a stream takes files in the order of their times
+        os.utime(hidden, (when, when))
+        hidden.rename(self.folder / f"{number:05}.json")
+
+    def prefix(self, found: dict[int, int]) -> int:
+        """Tell after how many files the rows are what was found."""
+        assert found in self.states, found
+        return self.states.index(found)
+
+
+def read(table: IcebergTable) -> dict[int, int]:
+    """The rows of the target, as stock Iceberg reads them; no key is there twice."""
+    rows = table.spark.sql(f"SELECT id, n FROM {table.name}").collect()
+    found = dict(map(tuple, rows))
+    assert len(rows) == len(found)
+    return found
+
+
+def equality_deletes(table: IcebergTable) -> int:
+    rows = table.spark.sql(f"SELECT content FROM {table.name}.delete_files WHERE content = 2")
+    return rows.count()
+
+
+def test_a_stream_a_service_and_readers(spark: SparkSession, tmp_path: Path) -> None:  # noqa: PLR0915
+    interval = 10.0
+    catalog, settings = shared_catalog(spark, tmp_path)
+    name = f"{catalog}.db.t"
+    spark.sql(
+        f"CREATE TABLE {name} ({COLUMNS}) USING iceberg TBLPROPERTIES"
+        " ('format-version' = '3', 'write.delete.equality-vector.enabled' = 'true')"
+    )
+    table = delvec.IcebergTable.for_name(spark, name)
+    source = tmp_path / "source"
+    source.mkdir()
+    changes = Input(source)
+    # A table without a snapshot has no branches: it begins with a row, which each file changes.
+    table.append(spark.createDataFrame([(-1, 0, "s-1")], COLUMNS))
+    changes.states[0][-1] = 0
+    table.create_branch(STAGING, staging=True)
+    staged_at: list[float] = []
+
+    def apply(batch: DataFrame, number: int) -> None:
+        table.upsert(
+            batch,
+            "id",
+            branch=STAGING,
+            delete_where="op = 'D'",
+            duplicates="last",
+            order_by="at",
+            txn_app_id="pipeline",
+            txn_version=number,
+        )
+        staged_at.append(time.monotonic())
+
+    stream = (
+        spark.readStream.schema(CHANGES)
+        .option("maxFilesPerTrigger", 1)
+        .json(str(source))
+        .writeStream.foreachBatch(apply)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="6 seconds")
+        .start()
+    )
+    lags, reads = list[float](), list[int]()
+    options = ["--key", "id", "--staging", STAGING, "--interval", f"{interval:g}s"]
+    with following(name, settings, tmp_path, *options) as follower:
+        try:
+            end = time.monotonic() + SECONDS
+            halfway, next_file, seen = time.monotonic() + SECONDS / 2, 0.0, 0
+            is_compacted = False
+            while time.monotonic() < end:
+                if time.monotonic() >= next_file:
+                    changes.write()
+                    next_file = time.monotonic() + 6
+                count = len(staged_at)
+                prefix = changes.prefix(read(table))
+                assert prefix >= seen, "the target went back"
+                seen = prefix
+                reads.append(prefix)
+                assert equality_deletes(table) == 0
+                if count > prefix:
+                    lags.append(time.monotonic() - staged_at[prefix])
+                if not is_compacted and time.monotonic() > halfway:
+                    is_compacted = compacted(table)
+                time.sleep(0.5)
+            stream.processAllAvailable()
+        finally:
+            stream.stop()
+        follower.stop()
+    table.resolve("id", staging=STAGING, drop_staging=True)
+    assert read(table) == changes.states[-1]
+    assert is_compacted
+    assert table.check().ok
+    metrics = follower.metrics
+    print(  # noqa: T201
+        f"{len(changes.states) - 1} commits staged, {metrics['commits']} resolved in"
+        f" {metrics['cycles']} cycles, {len(reads)} reads; lag {max(lags, default=0):.1f} s at most"
+    )
+    assert metrics["commits"] > 1
+    # The service begins a while after the stream: it starts a JVM first.
+    settled = lags[len(lags) // 3 :]
+    assert max(settled, default=0) < 2 * interval, lags
+
+
+def compacted(table: IcebergTable) -> bool:
+    """Compact once the service does not resolve."""
+    try:
+        table.compact(options={"rewrite-all": "true"}, wait=5)
+    except LockedError:
+        return False
+    return True
