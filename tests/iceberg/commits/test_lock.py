@@ -22,7 +22,12 @@ from delvec.errors import (
 from delvec.iceberg.client.catalog import TableName, load_table
 from delvec.iceberg.commits import lock
 from delvec.iceberg.commits.lock import Held, LockState, lock_state, locked
-from delvec.iceberg.commits.lock_state import LOCK_PROPERTY, is_lock_tag, next_generation
+from delvec.iceberg.commits.lock_state import (
+    LOCK_PROPERTY,
+    LeaseWatch,
+    is_lock_tag,
+    next_generation,
+)
 from delvec.iceberg.commits.refs import create_branch, create_tag, drop_tag, rollback
 from delvec.iceberg.maintain.procedures import expire_snapshots
 from delvec.iceberg.table import IcebergTable
@@ -173,12 +178,12 @@ def state_of(expires_in: float, lease: float) -> LockState:
 def test_clocks_may_differ_by_a_tenth_of_the_lease(
     expires_in: float, lease: float, *, expected: bool
 ) -> None:
-    assert lock._Watch().is_over(state_of(expires_in, lease)) is expected
+    assert LeaseWatch().is_over(state_of(expires_in, lease)) is expected
 
 
 def test_a_lock_of_a_clock_that_is_wrong_ends_when_it_was_watched_for_a_lease() -> None:
     state = state_of(10_000, lease=0.3)
-    watch = lock._Watch()
+    watch = LeaseWatch()
     assert not watch.is_over(state)
     time.sleep(0.2)
     renewed = replace(state, generation=2)
@@ -228,8 +233,9 @@ def test_an_owner_that_cannot_renew_knows_it_when_its_lease_ends(
             held.check()
     assert "was not given back: the catalog is away" in caplog.text
     monkeypatch.undo()
-    with locked(table, "COMPACT", wait=30):
-        pass
+    with locked(table, "COMPACT", lease=1.0, wait=30) as held:
+        held.lost = "it was stopped for a while, and nobody has taken it over"
+    assert lock_state(newest(table)) is None, "it is given back all the same"
 
 
 @pytest.mark.parametrize("catalog", ["lake", "sqlite"])
@@ -293,10 +299,13 @@ def test_a_table_that_was_dropped_is_told(table: LoadedTable) -> None:
     assert not refused.value.retryable
 
 
-@pytest.mark.parametrize("wrong", [{"lease": 0.5}, {"wait": -1.0}])
-def test_wrong_times_are_refused(table: LoadedTable, wrong: dict[str, float]) -> None:
-    with pytest.raises(InvalidArgumentError, match="a lease is 1 second or more"):
-        locked(table, "RESOLVE", **wrong).__enter__()
+@pytest.mark.parametrize(("lease", "wait"), [(0.5, 0.0), (300.0, -1.0)])
+def test_wrong_times_are_refused(table: LoadedTable, lease: float, wait: float) -> None:
+    with (
+        pytest.raises(InvalidArgumentError, match="a lease is 1 second or more"),
+        locked(table, "RESOLVE", lease=lease, wait=wait),
+    ):
+        pytest.fail("it cannot have it")
 
 
 def test_no_generation_is_used_twice(table: LoadedTable) -> None:
@@ -308,7 +317,10 @@ def test_no_generation_is_used_twice(table: LoadedTable) -> None:
         assert held.state.generation == 42
         assert set(newest(table).refs) == {"main", "delvec-lock-42", "delvec-lock-x"}
     assert next_generation(newest(table)) == 43
+    create_branch(table, "delvec-lock-43")
+    assert next_generation(newest(table)) == 44
     assert is_lock_tag(create_tag(table, "delvec-lock-50").metadata, "delvec-lock-50")
+    assert not is_lock_tag(newest(table), "delvec-lock-43")
     assert not is_lock_tag(newest(table), "delvec-lock-x")
 
 

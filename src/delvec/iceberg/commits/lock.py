@@ -41,6 +41,7 @@ from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.commits.commit import change_properties
 from delvec.iceberg.commits.lock_state import (
     LOCK_PROPERTY,
+    LeaseWatch,
     LockState,
     lock_state,
     lock_tags,
@@ -169,7 +170,7 @@ def locked(
 def _taken(table: LoadedTable, claim: LockState, wait: float) -> Held:
     """Return the lock when it is free or its owner is dead."""
     deadline = time.monotonic() + wait
-    watched = _Watch()
+    watched = LeaseWatch()
     conflicts = 0
     while True:
         newest = _reloaded(table)
@@ -196,21 +197,6 @@ def _taken(table: LoadedTable, claim: LockState, wait: float) -> Held:
         if found is not None:
             _LOG.warning("took over the lock of %s: %s is dead", table.name, found.owner)
         return Held(str(table.name), state, begin + claim.lease_ms / 1000)
-
-
-class _Watch:
-    """Tells whether a lease is over, by the time and by how long it was not renewed."""
-
-    def __init__(self) -> None:
-        self._seen: LockState | None = None
-        self._since = 0.0
-
-    def is_over(self, state: LockState) -> bool:
-        now = time.monotonic()
-        if state != self._seen:
-            self._seen, self._since = state, now
-        ended = time.time() * 1000 > state.expires_ms + state.lease_ms / 10
-        return ended or now - self._since > state.lease_ms / 1000
 
 
 def _renew(table: LoadedTable, held: Held, state: LockState, stop: Event) -> None:
@@ -244,8 +230,7 @@ def _advanced(newest: LoadedTable, claim: LockState) -> LockState:
     metadata = newest.metadata
     now_ms = int(time.time() * 1000)
     state = replace(claim, generation=next_generation(metadata), expires_ms=now_ms + claim.lease_ms)
-    newest_snapshot = max(metadata.snapshots.values(), key=lambda each: each.timestamp_ms)
-    tagged = metadata.head() or newest_snapshot
+    tagged = metadata.head() or max(metadata.snapshots.values(), key=lambda each: each.timestamp_ms)
     # Without an age of its own, that which the table sets for all refs could remove it. With this
     # one, expiry of snapshots removes the tag of a dead owner one day.
     age = max(state.expires_ms, now_ms) + _DAY_MS - tagged.timestamp_ms
@@ -267,9 +252,8 @@ def _release(table: LoadedTable, held: Held) -> None:
     try:
         for attempt in range(_ATTEMPTS):
             newest = _reloaded(table)
-            held.look(newest.metadata)
             state = lock_state(newest.metadata)
-            if held.lost is not None or state is None:
+            if held.state is None or state is None or state.token != held.state.token:
                 return
             try:
                 commit_exactly(newest, partial(_remove, state.tag))
@@ -277,8 +261,8 @@ def _release(table: LoadedTable, held: Held) -> None:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 time.sleep(uniform(0, 0.05 * (attempt + 1)))
-                continue
-            return
+            else:
+                return
     except (DelvecError, Py4JError, OSError) as error:
         # What was done under the lock is done: this must not hide its result, or its error.
         _LOG.warning("the lock of %s was not given back: %s", table.name, error)

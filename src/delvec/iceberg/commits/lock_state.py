@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOCK_PROPERTY",
     "LOCK_TAG",
+    "LeaseWatch",
     "LockState",
     "is_lock_tag",
     "lock_state",
@@ -61,6 +63,22 @@ class LockState:
         return json.dumps(asdict(self))
 
 
+class LeaseWatch:
+    """Tells whether a lease is over, by the time and by how long it was not renewed."""
+
+    def __init__(self) -> None:
+        self._seen: LockState | None = None
+        self._since = 0.0
+
+    def is_over(self, state: LockState) -> bool:
+        """Return whether others may take over a lock that was loaded just now."""
+        now = time.monotonic()
+        if state != self._seen:
+            self._seen, self._since = state, now
+        ended = time.time() * 1000 > state.expires_ms + state.lease_ms / 10
+        return ended or now - self._since > state.lease_ms / 1000
+
+
 def lock_state(metadata: TableMetadata) -> LockState | None:
     """Return who has the lock of a table, be the lease over or not; None if nobody has it."""
     state = _written(metadata)
@@ -82,7 +100,9 @@ def next_generation(metadata: TableMetadata) -> int:
     """Return a generation that was not used yet."""
     written = _written(metadata)
     last = 0 if written is None else written.generation
-    return 1 + max([last, *(int(name.removeprefix(LOCK_TAG)) for name in lock_tags(metadata))])
+    # Whoever has made them, branches too: their names are taken.
+    numbers = (name.removeprefix(LOCK_TAG) for name in metadata.refs if name.startswith(LOCK_TAG))
+    return 1 + max([last, *(int(number) for number in numbers if number.isdecimal())])
 
 
 def _written(metadata: TableMetadata) -> LockState | None:
