@@ -300,10 +300,12 @@ def test_a_file_that_is_registered_twice(spark: SparkSession) -> None:
     name = new_table(spark)
     append(spark, name, 0, 10)
     handle = loaded(spark, name).handle
-    [[path]] = spark.table(f"{name}.files").select("file_path").collect()
+    [[path, size]] = (
+        spark.table(f"{name}.files").select("file_path", "file_size_in_bytes").collect()
+    )
     view = iceberg_view(spark)
     file = view.DataFiles.builder(handle.spec()).withPath(path).withRecordCount(10)
-    handle.newAppend().appendFile(file.withFileSizeInBytes(900).build()).commit()
+    handle.newAppend().appendFile(file.withFileSizeInBytes(size).build()).commit()
     index = updated(spark, name)
     assert index.added_files == 1
     assert difference(spark, name) == RIGHT

@@ -17,11 +17,12 @@ __all__ = ["Choice", "Strategy", "choose"]
 
 Strategy: TypeAlias = Literal["auto", "join", "index"]
 
-# Seconds of one core, measured on tables of 4 million rows.
-_JOB: Final = 0.6  # what a look-up costs however small
-_ROW_OF_NUMBERS: Final = 4e-8  # one column of a type with fixed width
-_ROW_OF_OTHERS: Final = 1.5e-7  # and each further column
-_INDEX_ROW: Final = 9e-8
+# Seconds on two cores, rough, from tables of 4 and 20 million rows. Only their ratios matter, but
+# for the first one: it says from which size on an index is thought of.
+_JOB: Final = 1.0  # the jobs of a look-up, however small
+_ROW_OF_NUMBERS: Final = 4e-8  # compared as bits in the scan's filter
+_ROW_OF_OTHERS: Final = 2e-7  # joined; for each column
+_INDEX_ROW: Final = 8e-8
 _ROWS_OF_A_GROUP: Final = 90_000  # of an index, the least that an IN condition reads
 _PROBE: Final = 1e-6  # a key in a look-up
 _ACCEPTED: Final = 0.25  # of the join, for a look-up that may turn out to be in vain
