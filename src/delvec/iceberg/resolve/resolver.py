@@ -10,6 +10,7 @@ from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.deletes.writable import require_writable
 from delvec.iceberg.resolve.index_update import update_index
 from delvec.iceberg.resolve.key_index import open_index
+from delvec.iceberg.resolve.plan import begin
 from delvec.iceberg.resolve.report import ResolveReport
 from delvec.iceberg.resolve.step import Step
 from delvec.report.phases import Stopwatch
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.resolve.choices import Choices
 
-__all__ = ["resolve"]
+__all__ = ["has_work", "resolve"]
 
 _LOWEST_FORMAT: Final = 2
 
@@ -71,6 +72,16 @@ def resolve(
         report = replace(report, verified=choices.verify)
         report = _with_index(report, choices, table, watch)
     return replace(report, phases=watch.seconds)
+
+
+def has_work(table: LoadedTable, choices: Choices) -> bool:
+    """Tell whether there is something to resolve; reads manifests only.
+
+    A service looks every few seconds, and should not take the lock for nothing, by two commits.
+    """
+    _require_format(table)
+    require_writable(table)
+    return not begin(table, choices.target, choices.staging, choices.max_snapshots).is_empty
 
 
 def _with_index(

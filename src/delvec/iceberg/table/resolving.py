@@ -17,7 +17,7 @@ from delvec.iceberg.maintain import compact
 from delvec.iceberg.resolve import index_update, key_index
 from delvec.iceberg.resolve.choices import Choices
 from delvec.iceberg.resolve.index_report import IndexReport
-from delvec.iceberg.resolve.resolver import resolve
+from delvec.iceberg.resolve.resolver import has_work, resolve
 from delvec.iceberg.table.handle import TableHandle
 from delvec.report.phases import Stopwatch
 
@@ -115,9 +115,10 @@ class TableResolving(TableHandle):
         choices = Choices(
             target, staging, tuple(names), index, verify, unique_keys, max_snapshots, dry_run
         )
-        choices.key_ids(self._load())
-        if dry_run:
-            return resolve(self._load(), choices)
+        table = self._load()
+        choices.key_ids(table)
+        if dry_run or not (drop_staging or has_work(table, choices)):
+            return resolve(table, choices)
         with locked(self._load(), "RESOLVE", wait=wait) as held:
             report = resolve(self._load(), choices, held.check)
             if drop_staging and staging is not None:
