@@ -26,7 +26,7 @@ class IndexReport(Rendered):
     INDEX of lake.db.orders by id: updated, reflects snapshot 7
       table    lake.db.orders__delvec_index
       indexed  2 files, 500 rows
-      rows     10,004, 120.0 kB
+      rows     10,004, 117.2 KiB
 
     Attributes:
         table: The name of the table.
