@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.resolve import index_update
 from delvec.iceberg.resolve.index_check import IndexDifference, compare_index
 from delvec.iceberg.resolve.index_report import IndexReport
+from delvec.iceberg.resolve.index_rows import sorted_by_hash
 from delvec.iceberg.resolve.index_update import update_index
 from delvec.iceberg.resolve.key_index import (
     KeyIndex,
@@ -322,3 +324,18 @@ def test_files_of_another_branch_and_of_other_partitions(spark: SparkSession) ->
     index = updated(spark, name, branch="other")
     assert (index.action, index.added_rows) == ("updated", 10)
     assert difference(spark, name, "other") == difference(spark, name) == RIGHT
+
+
+def test_parts_of_an_index_are_ranges_of_hashes(spark: SparkSession) -> None:
+    rows = spark.range(2000).selectExpr("xxhash64(id) AS hash")
+    ends = spark.createDataFrame([(-(1 << 63),), ((1 << 63) - 1,)], "hash bigint")
+    parts = sorted_by_hash(rows.unionAll(ends), 40_000_000)
+    found = parts.selectExpr("spark_partition_id() AS part", "hash").collect()
+    ranges = sorted(
+        (min(hashes), max(hashes), hashes == sorted(hashes))
+        for part in {row["part"] for row in found}
+        if (hashes := [row["hash"] for row in found if row["part"] == part])
+    )
+    assert len(ranges) == 10
+    assert all(is_sorted for _, _, is_sorted in ranges)
+    assert all(one[1] < other[0] for one, other in pairwise(ranges))
