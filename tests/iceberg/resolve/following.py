@@ -9,6 +9,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,12 @@ class Follower:
     output: Path
     documents: list[dict[str, Any]] = field(default_factory=list)
 
+    def wait(self) -> None:
+        """Wait for its first cycle: a JVM takes a while to start."""
+        while not self.output.with_suffix(".json").read_text():
+            assert self.process.poll() is None, self.output.read_text()
+            time.sleep(0.2)
+
     def stop(self) -> None:
         """Ask it to end, as a service is asked."""
         self.process.send_signal(signal.SIGTERM)
@@ -78,7 +85,8 @@ def following(
         "spark.sql.shuffle.partitions": "1",
         "spark.ui.enabled": "false",
     }
-    command = [sys.executable, "-m", "delvec", "resolve", table, "--follow", "--json", *options]
+    run = "from delvec.cli import main; main()"
+    command = [sys.executable, "-c", run, "resolve", table, "--follow", "--json", *options]
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
     log = folder / "follow.log"

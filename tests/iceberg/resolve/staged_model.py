@@ -137,7 +137,8 @@ class StagedModel:
                 "id_bucket": bucket
             }, lambda row: row[0] is not None and number(row[0]) == bucket
         if "part" in self.layout:
-            return {"part": value}, lambda row: row[1] == value
+            part = value if isinstance(value, str) else "b"
+            return {"part": part}, lambda row: row[1] == part
         return None
 
     # Steps.

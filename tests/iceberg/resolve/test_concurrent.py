@@ -334,12 +334,13 @@ def test_a_writer_commits_each_second_beside_a_service(
     seed = random.randrange(1 << 32)
     options = ["--key", "id", "--staging", STAGING, "--index", "index", "--interval", "2s"]
     with following(name, settings, tmp_path, *options) as follower:
+        follower.wait()
         model = dict.fromkeys(range(100), 0)
         random_changes(table, random.Random(seed), 60, model)
         follower.stop()
     table.resolve("id", staging=STAGING, index="index")
     assert rows(table) == sorted(model.items()), seed
-    assert follower.metrics["commits"] > 1, follower.metrics
+    assert follower.metrics["commits"] > 1, follower.documents
     assert equality_deletes(table) == 0
     assert table.check().ok
     newest = load_table(spark, table.identifier)

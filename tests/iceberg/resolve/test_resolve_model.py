@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.iceberg.resolve.staged_model import STAGING, StagedModel
+from delvec.errors import PlanError
+from tests.iceberg.resolve.staged_model import STAGING, StagedModel, stock_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,3 +104,60 @@ def test_random_changes(spark: SparkSession, layout: str, version: int, own: boo
         run(spark, layout, version, plan, own=own)
 
     changed()
+
+
+RESOLVE: Step = ("resolve", "join", None, False, "counts")
+AND_RESTART: Step = ("resolve", "join", None, True, "counts")
+# Snapshots of the staging branch expire before they are taken over.
+EXPIRED: dict[str, list[Step]] = {
+    "deletes were merged": [
+        ("delete_keys", STAGING, [5], None),
+        RESOLVE,
+        ("append", "main", [(5, "a")]),
+        ("delete_keys", STAGING, [1], None),
+        ("delete_keys", STAGING, [2], None),
+        ("consolidate", STAGING),
+        ("expire",),
+    ],
+    "the branch began anew": [
+        ("delete_keys", STAGING, [5], None),
+        ("append", "main", [(70, "a")]),
+        AND_RESTART,
+        ("delete_keys", STAGING, [1], None),
+        ("append", STAGING, [(60, "a")]),
+        ("expire",),
+    ],
+    "the branch goes on": [
+        ("upsert", STAGING, [(5, "a")], 0),
+        ("append", "main", [(70, "a")]),
+        RESOLVE,
+        ("append", "main", [(5, "a"), (1, "b")]),
+        ("delete_keys", STAGING, [1], None),
+        ("append", STAGING, [(60, "a")]),
+        ("expire",),
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("plan", EXPIRED)
+def test_staged_snapshots_that_have_expired(spark: SparkSession, plan: str, own: bool) -> None:  # noqa: FBT001
+    model = StagedModel.new(spark, "", 3, own=own)
+    for name, *arguments in (*EXPIRED[plan], RESOLVE):
+        getattr(model, name)(*arguments)
+    assert len(model.refused) == (plan != "the branch goes on")
+
+
+@pytest.mark.slow
+def test_a_staged_rewrite_does_not_bring_rows_back(spark: SparkSession) -> None:
+    table = StagedModel.new(spark, "", 3, own=False).table
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write')")
+    spark.sql(f"DELETE FROM {table.name}.branch_{STAGING} WHERE id = 1")
+    table.delete_keys([2], "id")
+    with pytest.raises(PlanError, match="rows of it, which would be there again"):
+        table.resolve("id", staging=STAGING)
+    table.resolve("id")
+    with pytest.raises(PlanError, match="rows of it, which would be there again"):
+        table.resolve("id", staging=STAGING)
+    assert sorted(row[0] for row in stock_rows(table)) == [0, 1, 3, 4, 5]

@@ -54,7 +54,9 @@ public class StagedFiles {
 
   /**
    * The live files of a snapshot that were added by snapshots of higher sequence numbers than one,
-   * and a pair `earlier` with the number of all other data files.
+   * and a pair `earlier` with the number of all other data files. Equality deletes that were merged
+   * from earlier ones are `merged`, with their path. A file of that very sequence number is `last`:
+   * only the branch that has its snapshot has it, since others give files numbers of their own.
    */
   public String live(Table table, long snapshotId, long after) throws Exception {
     StringBuilder result = new StringBuilder();
@@ -69,8 +71,17 @@ public class StagedFiles {
         while (files.hasNext()) {
           ContentFile file = (ContentFile) files.next();
           if (file.fileSequenceNumber().longValue() > after) {
+            if (file.content() == FileContent.EQUALITY_DELETES
+                && !file.fileSequenceNumber().equals(file.dataSequenceNumber())) {
+              append(result, "merged", file.location());
+            }
             append(result, table, file);
-          } else if (file.content() == FileContent.DATA) {
+            continue;
+          }
+          if (file.fileSequenceNumber().longValue() == after) {
+            append(result, "last", file.location());
+          }
+          if (file.content() == FileContent.DATA) {
             earlier++;
           }
         }

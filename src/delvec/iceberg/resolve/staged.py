@@ -65,6 +65,7 @@ class Staged:
         marked: Data files of earlier snapshots that got position deletes, and the keys of these
             delete files.
         removed: Data files of earlier snapshots that were removed.
+        rewritten: Those of them some rows of which are in new data files.
         data_files: How many data files the last of the snapshots has.
     """
 
@@ -75,6 +76,7 @@ class Staged:
     marks: frozenset[str] = frozenset()
     removed: tuple[str, ...] = ()
     data_files: int = 0
+    rewritten: tuple[str, ...] = ()
 
     @property
     def head(self) -> IcebergSnapshot:
@@ -196,7 +198,7 @@ def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
 
     Raises:
         PlanError: Data files that the target has taken over were rewritten together with others, or
-            removed by snapshots that have expired.
+            removed by snapshots that have expired; or deletes by key were merged by such.
     """
     java = staged_files(table.spark)
     name = str(table.name)
@@ -213,6 +215,8 @@ def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
         changes.apply(tokens, is_rewrite=operations.get(snapshot_id) == _REPLACE)
         if chain.since is not None:
             _require_all_kept(table, staging, chain.since, tokens["earlier"])
+            _require_continued(table, staging, chain.since, tokens["last"])
+            _require_none_merged(table, staging, tokens["merged"])
     return changes.staged(chain.snapshots)
 
 
@@ -249,6 +253,7 @@ class _Changes:
         self._data: dict[str, str] = {}
         self._deletes: list[str] = []
         self._removed: list[str] = []
+        self._rewritten: list[str] = []
         self._marks: dict[str, str | None] = {}
 
     def apply(self, found: Mapping[str, list[str]], *, is_rewrite: bool) -> None:
@@ -264,6 +269,7 @@ class _Changes:
             self._add_data(found["data"])
         if not is_rewrite:
             self._removed += taken
+            self._rewritten += taken if found["data"] else ()
             # Those of a rewrite repeat what they were merged from.
             self._deletes += found["equality"]
         for text in found["position"]:
@@ -298,6 +304,7 @@ class _Changes:
             frozenset(marks),
             tuple(self._removed),
             head.data_file_count or 0,
+            tuple(self._rewritten),
         )
 
 
@@ -309,6 +316,31 @@ def _carriers(table: LoadedTable, snapshot_id: int, keys: Sequence[str]) -> tupl
 
 def _values(found: str) -> Iterator[str]:
     return iter(found.split(_SEPARATOR)[1:-1:2])
+
+
+def _require_continued(
+    table: LoadedTable, staging: str, since: Resolved, last: Sequence[str]
+) -> None:
+    """Refuse a branch that may have begun anew since: files of the target would seem staged."""
+    if not last:
+        raise PlanError(
+            f"snapshots of branch {staging} of {table.name} have expired before they were taken"
+            f" over, and nothing tells that it goes on from snapshot {since.snapshot_id}, which"
+            " was",
+            hint=f"drop {staging}, make it anew from the target, and write the changes again;"
+            " resolve before snapshots expire",
+        )
+
+
+def _require_none_merged(table: LoadedTable, staging: str, paths: Sequence[str]) -> None:
+    """Refuse deletes that may repeat some that were taken over: their keys may be there again."""
+    if paths:
+        raise PlanError(
+            f"{paths[0]} on branch {staging} of {table.name} was merged from other deletes by key,"
+            " and the snapshots of these have expired: some may have been taken over before",
+            hint=f"drop {staging}, make it anew from the target, and write the changes again;"
+            " resolve before snapshots expire",
+        )
 
 
 def _require_all_kept(

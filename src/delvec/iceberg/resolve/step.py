@@ -205,7 +205,7 @@ class Step:
             if staged is not None:
                 for path, positions in self._marked(staged, head).items():
                     own[path] = own[path] | positions if path in own else positions
-            removed = () if staged is None else self._removed(staged, head)
+            removed = () if staged is None else self._removed(work, staged, head)
             target = merge(self._table, head, own, whole=removed)
         if staged is None or not staged.data:
             return _Merged(target)
@@ -224,10 +224,36 @@ class Step:
         ]
         return earlier_positions(self._table, staged.head.id, self._storage(), new, complete=True)
 
-    def _removed(self, staged: Staged, head: int) -> tuple[str, ...]:
+    def _removed(self, work: Work, staged: Staged, head: int) -> tuple[str, ...]:
         if staged.removed:
             self._require_live(staged.removed, head, "was removed")
+            self._require_same_rows(work, staged, head)
         return staged.removed
+
+    def _require_same_rows(self, work: Work, staged: Staged, head: int) -> None:
+        """Refuse a rewrite of a data file that rows were deleted of meanwhile: they would be back.
+
+        A rewrite reads what the staging branch knows. Other deletes of the target are new to it.
+        """
+        if not staged.rewritten:
+            return
+        base = staged.snapshots[0].parent_id
+        known = (
+            find_position_deletes(self._table, base, staged.rewritten)
+            if base is not None and base in self._table.metadata.snapshots
+            else {}
+        )
+        for path, file in find_position_deletes(self._table, head, staged.rewritten).items():
+            before = {each.key for each in known[path].deletes} if path in known else set()
+            is_hit = bool(work.own) and bool(self._found.hits.get(path))
+            if is_hit or any(each.key not in before for each in file.deletes):
+                choices = self._choices
+                raise PlanError(
+                    f"{path} was rewritten on branch {choices.staging} of {self._table.name}, and"
+                    f" {choices.target} has deleted rows of it, which would be there again",
+                    hint="write deletes by key, or by position (merge-on-read), to staging"
+                    " branches",
+                )
 
     def _require_live(self, paths: Sequence[str], head: int, what: str) -> None:
         """Refuse staged deletes of rows that have moved to other files of the target."""
