@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = (ROOT / "docs" / "resolving.md").read_text()
 # What the stream of the page reads: a file becomes a batch, in the order of their times.
-INCOMING: Final = (
+INCOMING: Final[tuple[list[tuple[int, str | None, str, int]], ...]] = (
     [(30_001, "paid", "U", 1), (30_001, "sent", "U", 2)],
     [(30_001, "done", "U", 3), (30_002, None, "D", 4)],
 )
