@@ -26,8 +26,8 @@ from delvec.iceberg.maintain.check_report import CheckReport
 from delvec.iceberg.maintain.compact_report import CompactReport
 from delvec.iceberg.maintain.consolidate_report import ConsolidateReport
 from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
-from delvec.iceberg.resolve.index_report import IndexReport
 from delvec.iceberg.resolve.report import ResolveReport
+from delvec.iceberg.search.index_report import IndexReport
 from delvec.iceberg.table import IcebergDetail
 from delvec.spark.delta.scan.explain import ReadReport
 

@@ -51,6 +51,7 @@ ROOMS = (
     "iceberg.deletes",
     "iceberg.by_condition",
     "iceberg.maintain",
+    "iceberg.search",
     "iceberg.resolve",
     "iceberg.table",
     "statements",

@@ -17,9 +17,9 @@ from delvec.iceberg.client.failures import CommitStateUnknownError
 from delvec.iceberg.commits import attempts
 from delvec.iceberg.resolve import step
 from delvec.iceberg.resolve.choices import Choices
-from delvec.iceberg.resolve.index_check import compare_index
-from delvec.iceberg.resolve.key_index import open_index
 from delvec.iceberg.resolve.resolver import resolve
+from delvec.iceberg.search.index_check import compare_index
+from delvec.iceberg.search.key_index import open_index
 from tests.iceberg.deletes.tables import new_table
 from tests.iceberg.resolve.following import following, shared_catalog
 

@@ -15,10 +15,10 @@ from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.commits import attempts
 from delvec.iceberg.commits.lock_state import lock_tags
 from delvec.iceberg.resolve import resolver
-from delvec.iceberg.resolve.index_check import compare_index
-from delvec.iceberg.resolve.index_update import update_index
-from delvec.iceberg.resolve.key_index import open_index
 from delvec.iceberg.resolve.step import Step
+from delvec.iceberg.search.index_check import compare_index
+from delvec.iceberg.search.index_update import update_index
+from delvec.iceberg.search.key_index import open_index
 from delvec.iceberg.table import resolving
 from tests.conversion.targets import Killed, numbered
 from tests.iceberg.deletes.tables import by_spark, new_table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_staging(spark: SparkSession, version: int) -> None:
 
 @VERSIONS
 @pytest.mark.parametrize("how", ["join", "index"])
-def test_strategies(spark: SparkSession, version: int, how: str) -> None:
+def test_strategies(spark: SparkSession, version: int, how: Literal["join", "index"]) -> None:
     name = new_table(spark, version=version)
     table = IcebergTable.for_name(spark, name)
     table.append(rows(spark, *range(10)))

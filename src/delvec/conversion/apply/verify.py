@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from delvec.spark.row_sums import row_sums, sums_by_rows
 from delvec.conversion.planning.target_files import list_target_files, without_ids
 from delvec.errors import VerificationError
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_rows
 from delvec.identifiers import quote
+from delvec.spark.row_sums import row_sums, sums_by_rows
 from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from delvec.iceberg.deletes.key_columns import key_columns
 
 if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.resolve.strategy import Strategy
+    from delvec.iceberg.search.strategy import Strategy
 
 __all__ = ["Choices"]
 

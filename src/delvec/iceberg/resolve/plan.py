@@ -19,8 +19,8 @@ from delvec.iceberg.client.named_snapshots import branch_head
 from delvec.iceberg.commits.progress import resolved_until
 from delvec.iceberg.deletes.key_filter import ScopedDelete
 from delvec.iceberg.deletes.read_schema import with_dropped_keys
-from delvec.iceberg.resolve.search import Search
 from delvec.iceberg.resolve.staged import Staged, read_staged, waiting_snapshots
+from delvec.iceberg.search.search import Search
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from delvec.errors import DelvecError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.deletes.writable import require_writable
-from delvec.iceberg.resolve.index_update import update_index
-from delvec.iceberg.resolve.key_index import open_index
 from delvec.iceberg.resolve.plan import begin
 from delvec.iceberg.resolve.report import ResolveReport
 from delvec.iceberg.resolve.step import Step
+from delvec.iceberg.search.index_update import update_index
+from delvec.iceberg.search.key_index import open_index
 from delvec.report.phases import Stopwatch
 from delvec.spark.interrupts import interruptible
 

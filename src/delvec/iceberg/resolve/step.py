@@ -24,12 +24,9 @@ from delvec.iceberg.client.position_deletes import find_position_deletes
 from delvec.iceberg.commits.branch_commit import commit_change
 from delvec.iceberg.commits.changes import RowChange
 from delvec.iceberg.commits.progress import Resolved
-from delvec.iceberg.resolve.find import count_keys, find_by_join
-from delvec.iceberg.resolve.finder import find_rows_of
 from delvec.iceberg.resolve.merge import Merged, merge
 from delvec.iceberg.resolve.plan import Work, begin, staged_searches, target_searches
 from delvec.iceberg.resolve.report import ResolveReport
-from delvec.iceberg.resolve.search import KEY_HASH
 from delvec.iceberg.resolve.verify import (
     Balance,
     expected_sums,
@@ -37,6 +34,9 @@ from delvec.iceberg.resolve.verify import (
     require_sums,
     require_unique,
 )
+from delvec.iceberg.search.find import count_keys, find_by_join
+from delvec.iceberg.search.finder import find_rows_of
+from delvec.iceberg.search.search import KEY_HASH
 from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.commits.attempts import Committed
     from delvec.iceberg.resolve.choices import Choices
-    from delvec.iceberg.resolve.search import Search
     from delvec.iceberg.resolve.staged import Staged
+    from delvec.iceberg.search.search import Search
     from delvec.report.phases import Stopwatch
     from delvec.storage import Storage
 

@@ -14,10 +14,10 @@ from delvec.iceberg.commits.progress import resolved_until
 from delvec.iceberg.commits.staging import restart_branch
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.maintain import compact
-from delvec.iceberg.resolve import index_update, key_index
 from delvec.iceberg.resolve.choices import Choices
-from delvec.iceberg.resolve.index_report import IndexReport
 from delvec.iceberg.resolve.resolver import has_work, resolve
+from delvec.iceberg.search import index_update, key_index
+from delvec.iceberg.search.index_report import IndexReport
 from delvec.iceberg.table.handle import TableHandle
 from delvec.report.phases import Stopwatch
 

@@ -10,12 +10,12 @@ import pytest
 import delvec
 from delvec.errors import PlanError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import iceberg_view
-from delvec.iceberg.resolve import index_update
-from delvec.iceberg.resolve.index_check import IndexDifference, compare_index
-from delvec.iceberg.resolve.index_report import IndexReport
-from delvec.iceberg.resolve.index_rows import sorted_by_hash
-from delvec.iceberg.resolve.index_update import update_index
-from delvec.iceberg.resolve.key_index import (
+from delvec.iceberg.search import index_update
+from delvec.iceberg.search.index_check import IndexDifference, compare_index
+from delvec.iceberg.search.index_report import IndexReport
+from delvec.iceberg.search.index_rows import sorted_by_hash
+from delvec.iceberg.search.index_update import update_index
+from delvec.iceberg.search.key_index import (
     KeyIndex,
     drop_index,
     index_name,
@@ -23,7 +23,7 @@ from delvec.iceberg.resolve.key_index import (
     why_no_index,
 )
 from tests.iceberg.deletes.tables import loaded, new_table
-from tests.iceberg.resolve.indexes import head_of
+from tests.iceberg.search.indexes import head_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

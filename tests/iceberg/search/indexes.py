@@ -8,16 +8,16 @@ from delvec.iceberg.client.chosen_files import plan_snapshot
 from delvec.iceberg.client.delete_files import from_content_file
 from delvec.iceberg.deletes.key_filter import ScopedDelete
 from delvec.iceberg.deletes.read_schema import with_dropped_keys
-from delvec.iceberg.resolve.find import find_by_join
-from delvec.iceberg.resolve.index_search import find_by_index
-from delvec.iceberg.resolve.search import FILE, KEY_HASH, PLACE, Search
+from delvec.iceberg.search.find import find_by_join
+from delvec.iceberg.search.index_search import find_by_index
+from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE, Search
 from tests.iceberg.deletes.tables import loaded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.resolve.key_index import KeyIndex
+    from delvec.iceberg.search.key_index import KeyIndex
 
 __all__ = ["found_by_both", "head_of", "places", "search_of"]
 

@@ -10,12 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_table
-from delvec.iceberg.resolve.index_rows import entries_of
-from delvec.iceberg.resolve.key_index import wanted_key
+from delvec.iceberg.search.index_rows import entries_of
+from delvec.iceberg.search.key_index import wanted_key
 
 if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.resolve.key_index import KeyIndex
+    from delvec.iceberg.search.key_index import KeyIndex
 
 __all__ = ["IndexDifference", "compare_index"]
 

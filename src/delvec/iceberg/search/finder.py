@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delvec.iceberg.resolve.find import find_by_join
-from delvec.iceberg.resolve.index_search import find_by_index
-from delvec.iceberg.resolve.index_update import update_index
-from delvec.iceberg.resolve.key_index import open_index, why_no_index
-from delvec.iceberg.resolve.strategy import Choice, choose
+from delvec.iceberg.search.find import find_by_join
+from delvec.iceberg.search.index_search import find_by_index
+from delvec.iceberg.search.index_update import update_index
+from delvec.iceberg.search.key_index import open_index, why_no_index
+from delvec.iceberg.search.strategy import Choice, choose
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from delvec.iceberg.resolve.search import Search
-    from delvec.iceberg.resolve.strategy import Strategy
+    from delvec.iceberg.search.search import Search
+    from delvec.iceberg.search.strategy import Strategy
 
 __all__ = ["Rows", "find_rows_of"]
 

@@ -24,14 +24,14 @@ from delvec.iceberg.deletes.key_filter import (
     with_file_marks,
 )
 from delvec.iceberg.deletes.read_schema import with_dropped_keys
-from delvec.iceberg.resolve.search import FILE, KEY_HASH, PLACE
+from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.delete_files import EqualityDeleteFile
-    from delvec.iceberg.resolve.search import Search
+    from delvec.iceberg.search.search import Search
 
 __all__ = ["count_keys", "find_by_join"]
 

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import delvec
-from delvec.iceberg.resolve import index_search
-from delvec.iceberg.resolve.index_search import _Lookup, find_by_index
-from delvec.iceberg.resolve.index_update import update_index
+from delvec.iceberg.search import index_search
+from delvec.iceberg.search.index_search import _Lookup, find_by_index
+from delvec.iceberg.search.index_update import update_index
 from tests.iceberg.deletes.foreign import column, delete_by_java, table_of
 from tests.iceberg.deletes.tables import loaded, new_table
-from tests.iceberg.resolve.indexes import found_by_both, head_of, places, search_of
+from tests.iceberg.search.indexes import found_by_both, head_of, places, search_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec import IcebergTable
-    from delvec.iceberg.resolve.key_index import KeyIndex
+    from delvec.iceberg.search.key_index import KeyIndex
 
 pytestmark = pytest.mark.spark
 
@@ -264,3 +264,18 @@ def test_another_branch_and_a_rollback(spark: SparkSession) -> None:
     spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{rest}', {before})")
     table.delete_keys(["3", "7"], "k")
     assert found_by_both(search_of(spark, table.name), index) == 2
+
+
+def test_files_of_the_same_hash_are_told_apart(spark: SparkSession) -> None:
+    table = opened(spark, "k bigint, n int")
+    append(table, [(n, n) for n in range(10)], "k bigint, n int")
+    index = indexed(table)
+    table.delete_keys([3], "k")
+    search = search_of(spark, table.name)
+    assert _Lookup(search, index).proven_rows() is not None
+    # As if the path of a file that is gone had the hash of this one's.
+    name = str(index.table.name)
+    spark.sql(f"INSERT INTO {name} SELECT hash, file, pos, 'other' FROM {name} WHERE pos < 0")
+    index = indexed(table)
+    assert _Lookup(search, index).proven_rows() is None
+    assert found_by_both(search, index) == 1

@@ -14,8 +14,8 @@ from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_table
 from delvec.iceberg.maintain.procedures import expire_snapshots
-from delvec.iceberg.resolve.index_rows import entries_of, marks_of, sorted_by_hash
-from delvec.iceberg.resolve.key_index import (
+from delvec.iceberg.search.index_rows import entries_of, marks_of, sorted_by_hash
+from delvec.iceberg.search.key_index import (
     FILE_BYTES,
     WHOLE,
     Written,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriterV2
 
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.resolve.index_rows import IndexedKey
-    from delvec.iceberg.resolve.key_index import KeyIndex
+    from delvec.iceberg.search.index_rows import IndexedKey
+    from delvec.iceberg.search.key_index import KeyIndex
 
 __all__ = ["update_index"]
 

@@ -23,7 +23,7 @@ from delvec.iceberg.client.catalog import TableName, find_table, load_table
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_rows
 from delvec.iceberg.deletes.read_schema import with_dropped_keys
-from delvec.iceberg.resolve.index_rows import HASH_VERSION, IndexedKey, indexed_key
+from delvec.iceberg.search.index_rows import HASH_VERSION, IndexedKey, indexed_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -161,6 +161,10 @@ class KeyIndex:
         """Return the paths of the files that it has, gone ones included, as `path`; lazy."""
         marks = (F.col("hash") == F.lit(self.key.signature)) & F.col("path").isNotNull()
         return self.entries().where(marks).select("path").distinct()
+
+    def marks(self) -> DataFrame:
+        """Return the hash and the path of all files that it has, for any key; lazy."""
+        return self.entries().where("pos < 0").select("file", "path")
 
 
 def index_name(name: TableName) -> TableName:

@@ -25,9 +25,9 @@ from delvec.iceberg.by_condition.position_vectors import earlier_positions
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.position_deletes import find_position_deletes
 from delvec.iceberg.deletes.key_filter import deleted_keys
-from delvec.iceberg.resolve.find import find_by_join
-from delvec.iceberg.resolve.index_rows import hash_of, indexed_key
-from delvec.iceberg.resolve.search import FILE, KEY_HASH, PLACE
+from delvec.iceberg.search.find import find_by_join
+from delvec.iceberg.search.index_rows import hash_of, indexed_key
+from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE
 from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-    from delvec.iceberg.resolve.key_index import KeyIndex
-    from delvec.iceberg.resolve.search import Search
+    from delvec.iceberg.search.key_index import KeyIndex
+    from delvec.iceberg.search.search import Search
 
 __all__ = ["FEW_KEYS", "find_by_index"]
 
@@ -137,17 +137,33 @@ class _Lookup:
         """Return the live rows, if their hashes prove their keys; None if that cannot be told."""
         if not self.search.files.files.num_rows:
             return _nothing(self.search)
-        candidates = self._candidates().select("path", "pos", _HASH).distinct()
+        candidates = self._candidates().select("path", "pos", _HASH, "file").distinct()
         with explained(str(self.search.table.name)):
             found = candidates.limit(_MOST_FOUND + 1).toArrow()
         hashes = found.column(_HASH)
         if found.num_rows > _MOST_FOUND or pc.any(pc.equal(hashes, _HASH_OF_NULL)).as_py():
             return None
-        live = _live(self.search, found)
+        if not self._are_different(pc.unique(found.column("file"))):
+            return None
+        live = _live(self.search, found.drop_columns(["file"]))
         if not live.num_rows:
             return _nothing(self.search)
         named = live.rename_columns([FILE, PLACE, KEY_HASH])
         return self.search.table.spark.createDataFrame(named)
+
+    def _are_different(self, files: pa.Array) -> bool:
+        """Whether each of some hashes of paths is that of one path, in all that the index has.
+
+        Else rows of one file, even of one that is gone, would be taken for those of another.
+        """
+        if len(files) > _MOST_IN:
+            marks = self.index.marks()
+        else:
+            marks = self.index.marks().where(F.col("file").isin(files.to_pylist()))
+        twice = marks.distinct().groupBy("file").count().where("count > 1").select("file")
+        with explained(str(self.search.table.name)):
+            found = twice.toArrow().column("file")
+        return not pc.any(pc.is_in(found, value_set=files)).as_py()
 
     def _candidates(self) -> DataFrame:
         """Return path, position and hash of rows that may be deleted; a row may be there twice."""

@@ -11,7 +11,7 @@ from delvec.report.rendered import Rendered, Summary, document
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from delvec.iceberg.resolve.key_index import KeyIndex
+    from delvec.iceberg.search.key_index import KeyIndex
     from delvec.report.rendered import Line
 
 __all__ = ["IndexReport"]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.deletes.read_schema import key_types
-from delvec.iceberg.resolve.index_search import FEW_KEYS
+from delvec.iceberg.search.index_search import FEW_KEYS
 
 if TYPE_CHECKING:
-    from delvec.iceberg.resolve.key_index import KeyIndex
-    from delvec.iceberg.resolve.search import Search
+    from delvec.iceberg.search.key_index import KeyIndex
+    from delvec.iceberg.search.search import Search
 
 __all__ = ["Choice", "Strategy", "choose"]
 
