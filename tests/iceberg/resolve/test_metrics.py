@@ -87,7 +87,6 @@ def test_reports_are_added_up() -> None:
         "table": REPORT.table,
         "conflicts": 0,
         "errors": 0,
-        "waiting_snapshots": 0,
     }
     document = twice.to_json()
     assert json.loads(json.dumps(document)) == document
@@ -111,22 +110,25 @@ def test_failures_are_counted_by_kind() -> None:
 
 def test_the_age_of_what_is_unresolved() -> None:
     now = time.time()
-    found = Metrics("t")
-    assert found.after_failure(ConflictError("x")).oldest_unresolved_age_seconds == 0, "unknown"
-    found = found.after(REPORT, now - 40)
+    started = Metrics("t", looked_ms=int((now - 70) * 1000))
+    assert started.oldest_unresolved_age_seconds == 0, "nothing has failed"
+    first = started.after_failure(StorageError("x"))
+    assert first.oldest_unresolved_age_seconds == pytest.approx(70, abs=5), "since the start"
+    soon = Metrics("t").after_failure(StorageError("x"))
+    time.sleep(0.01)
+    assert 0 < soon.oldest_unresolved_age_seconds < 30, "it grows"
+    found = first.after(REPORT, now - 40)
     assert found.oldest_unresolved_age_seconds == 0
     failed = found.after_failure(ConflictError("x"))
     assert failed.oldest_unresolved_age_seconds == pytest.approx(40, abs=5), "since the last look"
     still = failed.after_failure(ConflictError("x"))
     assert still.oldest_unresolved_age_seconds == pytest.approx(40, abs=5)
     oldest = int((now - 100) * 1000)
-    left = still.after(replace(REPORT, oldest_staged_ms=oldest, waiting_snapshots=2), now)
-    assert left.oldest_unresolved_age_seconds == pytest.approx(100, abs=5)
-    assert left.lag_seconds == pytest.approx(100, abs=5)
-    assert left.waiting_snapshots == 2
-    done = left.after(REPORT, now)
-    assert done.oldest_unresolved_age_seconds == 0
-    assert done.lag_seconds == left.lag_seconds, "of the last commit that took some"
+    taken = still.after(replace(REPORT, oldest_staged_ms=oldest), now)
+    assert taken.oldest_unresolved_age_seconds == 0
+    assert taken.lag_seconds == pytest.approx(100, abs=5)
+    done = taken.after(REPORT, now)
+    assert done.lag_seconds == taken.lag_seconds, "of the last commit that took some"
 
 
 def answer(port: int, path: str, method: str = "GET") -> tuple[int, str, str | None]:

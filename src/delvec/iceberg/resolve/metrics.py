@@ -39,10 +39,9 @@ _COUNTERS: Final = {
     "vector_bytes": "The size of these.",
 }
 _GAUGES: Final = {
-    "waiting_snapshots": "Staged snapshots that the last cycle left.",
     "index_rows": "Rows of the primary-key index.",
     "lag_seconds": "Age of the oldest staged snapshot when the last commit took it over.",
-    "oldest_unresolved_age_seconds": "Age of the oldest unresolved snapshot, at most.",
+    "oldest_unresolved_age_seconds": "Age of the oldest snapshot that failures may have left.",
     "last_success_timestamp_seconds": "When the last cycle that succeeded ended.",
 }
 
@@ -61,10 +60,9 @@ class Metrics:
         table: The name of the table.
         target: The branch that is resolved to.
         staging: The branch that changes are taken from; None if resolved in place.
-        unresolved_ms: A time that no unresolved snapshot is older than, in milliseconds since 1970;
-            None if the last cycle left nothing. After failures it is the beginning of the last
-            cycle that succeeded, since that has taken all that was there.
-        looked_ms: When the last cycle began that succeeded.
+        looked_ms: When the last cycle began that succeeded, in milliseconds since 1970: it has taken
+            all that was there. Before the first success, when these metrics were made.
+        is_failing: Whether the last cycle failed.
         phases: Seconds by phase, over all cycles.
     """
 
@@ -87,11 +85,10 @@ class Metrics:
     data_files_added: int = 0
     vectors_added: int = 0
     vector_bytes: int = 0
-    waiting_snapshots: int = 0
     index_rows: int | None = None
     lag_seconds: float | None = None
-    unresolved_ms: int | None = None
-    looked_ms: int | None = None
+    looked_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    is_failing: bool = False
     last_success_timestamp_seconds: float | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
 
@@ -128,12 +125,10 @@ class Metrics:
             data_files_added=self.data_files_added + report.data_files_added,
             vectors_added=self.vectors_added + report.vectors_added,
             vector_bytes=self.vector_bytes + report.vector_bytes,
-            waiting_snapshots=report.waiting_snapshots,
             index_rows=self.index_rows if report.index_rows is None else report.index_rows,
             lag_seconds=self.lag_seconds if oldest is None else max(0.0, now - oldest / 1000),
-            # What is left came after the oldest that was taken.
-            unresolved_ms=(oldest or self.unresolved_ms) if report.waiting_snapshots else None,
             looked_ms=begin_ms,
+            is_failing=False,
             last_success_timestamp_seconds=now,
             phases=phases,
         )
@@ -146,19 +141,20 @@ class Metrics:
             cycles=self.cycles + 1,
             conflicts=self.conflicts + is_conflict,
             errors=self.errors + (not is_conflict),
-            unresolved_ms=self.looked_ms if self.unresolved_ms is None else self.unresolved_ms,
+            is_failing=True,
         )
 
     @property
     def oldest_unresolved_age_seconds(self) -> float:
-        """The age of the oldest unresolved snapshot, at most; 0 if nothing is known to wait."""
-        if self.unresolved_ms is None:
-            return 0.0
-        return max(0.0, time.time() - self.unresolved_ms / 1000)
+        """The age of the oldest snapshot that failed cycles may have left; 0 after a success.
+
+        What was there before the first cycle may be older.
+        """
+        return max(0.0, time.time() - self.looked_ms / 1000) if self.is_failing else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return a document for programs."""
-        hidden = ("unresolved_ms", "looked_ms")
+        hidden = ("looked_ms", "is_failing")
         found = {
             each.name: getattr(self, each.name) for each in fields(self) if each.name not in hidden
         }
