@@ -124,6 +124,7 @@ def commit_change(  # noqa: PLR0913
                 hint="run it again",
             )
         if resolved is not None:
+            _require_staged(base, resolved)
             _require_head(base, branch, computed_on)
         elif computed_on is not None:
             _require_only_appends(base, branch, computed_on)
@@ -258,6 +259,21 @@ def _require_head(table: LoadedTable, branch: str, computed_on: int | None) -> N
         raise PlanError(
             f"somebody else committed to {branch} of {table.name}: expected snapshot {computed_on},"
             f" found {found}",
+            hint="run it again",
+        )
+
+
+def _require_staged(table: LoadedTable, resolved: Resolved) -> None:
+    """Refuse changes that their branch does not have any more: their files may be deleted soon.
+
+    Raises:
+        ConflictError: The branch was dropped, or moved back.
+    """
+    staged = {each.id for each in table.metadata.ancestors(resolved.staging)}
+    if resolved.snapshot_id not in staged:
+        raise ConflictError(
+            f"branch {resolved.staging} of {table.name} was dropped or moved meanwhile: expected"
+            f" snapshot {resolved.snapshot_id} on it",
             hint="run it again",
         )
 

@@ -29,7 +29,7 @@ def restart_branch(table: LoadedTable, branch: str, target: str, until: int) -> 
         table: The table; its newest metadata are loaded.
         branch: The branch.
         target: The branch that has taken over its changes.
-        until: The newest snapshot of the branch that it has taken over.
+        until: The newest snapshot of the branch, which has no changes that it has not taken over.
 
     Raises:
         PlanError: The branch has newer snapshots.

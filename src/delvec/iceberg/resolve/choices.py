@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from delvec.iceberg.deletes.key_columns import key_columns
 
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.search.strategy import Strategy
 
-__all__ = ["Choices"]
+__all__ = ["Choices", "Verify"]
+
+Verify: TypeAlias = Literal["counts", "rows", "none"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Choices:
     staging: str | None = None
     keys: tuple[str, ...] = ()
     index: Strategy = "auto"
-    verify: str = "counts"
+    verify: Verify = "counts"
     unique_keys: bool = False
     max_snapshots: int | None = None
     dry_run: bool = False

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 
 from delvec.iceberg.by_condition.position_vectors import earlier_positions
 from delvec.iceberg.client.position_deletes import find_position_deletes
+from delvec.iceberg.resolve.verify import Balance
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path
 from delvec.vector.unite import unite
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.client.delete_files import EqualityDeleteFile
     from delvec.iceberg.client.position_deletes import DataFileWithDeletes
     from delvec.vector import Bitmap
 
-__all__ = ["Merged", "merge"]
+__all__ = ["Merged", "MergedFiles", "merge"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,45 @@ class Merged:
         """How many of the data files with a new vector have one before."""
         return sum(
             any(each.is_file_scoped for each in self.files[path].deletes) for path in self.vectors
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MergedFiles:
+    """The data files of a target, and those that it takes over, with their deleted rows."""
+
+    target: Merged = field(default_factory=Merged)
+    staged: Merged = field(default_factory=Merged)
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """The paths of data files that are taken over: those with rows left."""
+        gone = set(self.staged.whole)
+        return tuple(path for path in self.staged.files if path not in gone)
+
+    @property
+    def taken_rows(self) -> int:
+        """How many live rows these have."""
+        physical = sum(self.staged.files[path].row_count for path in self.taken)
+        return physical - sum(each.cardinality for each in self.staged.vectors.values())
+
+    def balance(self, resolved: Sequence[EqualityDeleteFile]) -> Balance:
+        """Return how the totals of the target change, with the deletes by key that are removed."""
+        target, staged = self.target, self.staged
+        vectors = (*target.vectors.values(), *staged.vectors.values())
+        replaced = (
+            delete.record_count
+            for file in target.files.values()
+            for delete in file.deletes
+            if delete.is_file_scoped
+        )
+        added = sum(staged.files[path].row_count for path in self.taken)
+        removed = sum(target.files[path].row_count for path in target.whole)
+        return Balance(
+            added - removed,
+            sum(vector.cardinality for vector in vectors) - sum(replaced),
+            -sum(each.record_count for each in resolved),
+            len(self.taken) - len(target.whole),
         )
 
 

@@ -71,6 +71,10 @@ class Work:
         metadata = table.metadata
         if staging is not None and resolved_until(metadata, self.target, staging) != self.done:
             return False
+        if staging is not None and self.staged is not None:
+            staged = {each.id for each in metadata.ancestors(staging)}
+            if self.staged.head.id not in staged:
+                return False
         head = metadata.head(self.target)
         if self.base is None or head is None:
             return self.base is None and head is None

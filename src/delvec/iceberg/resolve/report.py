@@ -92,7 +92,8 @@ class ResolveReport(Rendered):
 
     def brief(self) -> str:
         """Return one line for a log."""
-        found = listed(**{"rows deleted": self.rows_deleted, "absent keys": self.absent})
+        counts = {"rows deleted": self.rows_deleted, "rows added": self.rows_added}
+        found = listed(**counts, absent=self.absent)
         return f"{self._outcome()}: {found or 'no row has a deleted key'}"
 
     def _lines(self) -> Iterator[Line]:
@@ -139,4 +140,5 @@ class ResolveReport(Rendered):
         if not self.vectors_added:
             return ""
         replaced = f", {self.vectors_replaced:,} replaced" if self.vectors_replaced else ""
-        return f"{self.vectors_added:,}{replaced}, {size(self.vector_bytes)}"
+        written = f", {size(self.vector_bytes)}" if self.vector_bytes else ""
+        return f"{self.vectors_added:,}{replaced}{written}"

@@ -69,7 +69,6 @@ def resolve(
                 break
             table = load_table(table.spark, table.name)
     if report.commits:
-        report = replace(report, verified=choices.verify)
         report = _with_index(report, choices, table, watch)
     return replace(report, phases=watch.seconds)
 
@@ -130,9 +129,15 @@ def _added(report: ResolveReport, step: ResolveReport) -> ResolveReport:
         waiting_snapshots=step.waiting_snapshots,
         oldest_staged_ms=report.oldest_staged_ms or step.oldest_staged_ms,
         notes=tuple(dict.fromkeys((*report.notes, *step.notes))),
+        verified=_weaker(report.verified, step.verified) if step.commits else report.verified,
         strategy=step.strategy or report.strategy,
         reason=step.reason or report.reason,
     )
+
+
+def _weaker(one: str, other: str) -> str:
+    """Return what holds for both of two commits; the first is none before any."""
+    return "counts" if {one, other} == {"counts", "rows"} else other
 
 
 def _require_format(table: LoadedTable) -> None:

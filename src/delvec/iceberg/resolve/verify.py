@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.metadata import IcebergSnapshot
     from delvec.iceberg.resolve.staged import Staged
 
-__all__ = ["Balance", "expected_sums", "require_balance", "require_sums", "require_unique"]
+__all__ = [
+    "Balance",
+    "expected_sums",
+    "require_balance",
+    "require_deletes",
+    "require_sums",
+    "require_unique",
+]
 
 _SEPARATOR: Final = "\0"
 
@@ -40,21 +47,19 @@ class Balance:
         positions: Rows that position deletes and vectors delete.
         keys: Keys of equality deletes.
         data_files: Data files.
-        resolved: Paths of equality deletes that must be gone.
     """
 
     records: int
     positions: int
     keys: int
     data_files: int
-    resolved: frozenset[str]
 
 
 def require_balance(after: LoadedTable, snapshot_id: int, balance: Balance) -> None:
-    """Check a snapshot by arithmetic; reads its delete manifests.
+    """Check a snapshot by arithmetic.
 
     Live rows are those of the snapshot before, with those that were added, without those whose keys
-    were deleted. No data file has two vectors, and no resolved delete is left.
+    were deleted.
 
     Raises:
         VerificationError: Something is not as it should be.
@@ -75,10 +80,21 @@ def require_balance(after: LoadedTable, snapshot_id: int, balance: Balance) -> N
                 f" {now}; it was not published",
                 hint="run delvec check on the table",
             )
+
+
+def require_deletes(after: LoadedTable, snapshot_id: int, resolved: Collection[str]) -> None:
+    """Check that no data file has two vectors, and no resolved delete is left.
+
+    Reads the delete manifests of the snapshot; the driver holds the path of each data file with a
+    vector.
+
+    Raises:
+        VerificationError: Some has, or one is.
+    """
     with explained(str(after.name)):
         parts = staged_files(after.spark).deletes(after.handle, snapshot_id).split(_SEPARATOR)
     for kind, path in zip(parts[0:-1:2], parts[1:-1:2], strict=True):
-        if kind == "twice" or path in balance.resolved:
+        if kind == "twice" or path in resolved:
             what = "two vectors" if kind == "twice" else "an equality delete that was resolved"
             raise VerificationError(
                 f"a snapshot of {after.name} would have {what}: {path}; it was not published",
@@ -168,7 +184,7 @@ def require_unique(after: LoadedTable, snapshot_id: int, keys: Sequence[str]) ->
     if twice:
         found = ", ".join(f"{key}={twice[0][key]}" for key in keys)
         raise VerificationError(
-            f"{twice[0]['count']:,} rows of {after.name} would have the same key, {found}; nothing"
-            " was published",
-            hint="were rows written to the target past the staging branch?",
+            f"{twice[0]['count']:,} rows of {after.name} would have the same key, expected 1 of"
+            f" {found}; nothing was published",
+            hint="rows were written that did not replace others: delete one of them first",
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -31,6 +32,7 @@ from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE
 from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path
+from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -216,11 +218,15 @@ def _live(search: Search, found: pa.Table) -> pa.Table:
     files = find_position_deletes(table, search.snapshot_id, paths.to_pylist())
     storage = open_storage(table.spark, local_path(table.metadata.location))
     deleted = earlier_positions(table, search.snapshot_id, storage, files.values(), complete=True)
-    numbers = pc.index_in(found.column("path"), value_set=paths).to_numpy()
-    places = found.column("pos").to_numpy()
-    is_live = np.ones(found.num_rows, dtype=bool)
-    for number, path in enumerate(paths.to_pylist()):
+    ordered = found.sort_by("path")
+    names = ordered.column("path").to_pylist()
+    places = ordered.column("pos").to_numpy()
+    is_live = np.ones(ordered.num_rows, dtype=bool)
+    start = 0
+    for path, some in groupby(names):
+        end = start + sum(1 for _ in some)
         if path in deleted:
-            rows = np.flatnonzero(numbers == number)
-            is_live[rows] = [each not in deleted[path] for each in places[rows].tolist()]
-    return found.filter(pa.array(is_live))
+            gone = (deleted[path] & Bitmap(places[start:end])).to_numpy()
+            is_live[start:end] = ~np.isin(places[start:end], gone)
+        start = end
+    return ordered.filter(pa.array(is_live))

@@ -25,6 +25,7 @@ _ROW_OF_OTHERS: Final = 2e-7  # joined; for each column
 _INDEX_ROW: Final = 8e-8
 _ROWS_OF_A_GROUP: Final = 90_000  # of an index, the least that an IN condition reads
 _PROBE: Final = 1e-6  # a key in a look-up
+_MARKS: Final = 0.7  # reading which files are indexed
 _ACCEPTED: Final = 0.25  # of the join, for a look-up that may turn out to be in vain
 _NUMBERS: Final = ("boolean", "int", "long", "date", "timestamp", "timestamptz")
 
@@ -68,6 +69,9 @@ def _cheaper(search: Search, index: KeyIndex) -> Choice:
     cost = _row_cost(search)
     join = rows * cost
     look_up = _look_up(keys, index)
+    if index.snapshot_id != search.snapshot_id:
+        # Files that are not indexed yet are read as by the join; which they are, its marks tell.
+        look_up += _MARKS + max(0, rows - index.rows) * cost
     # Keys in no order: the share of files that have at least one of them.
     share = 0.0 if index.key.is_proven else 1 - (1 - 1 / max(files, 1)) ** keys
     what = f"{keys:,} keys in {rows:,} rows of {files:,} files"

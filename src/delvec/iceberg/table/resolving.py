@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
 
 from delvec.calls import explained_calls
-from delvec.errors import InvalidArgumentError, PlanError
+from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.named_snapshots import branch_head
 from delvec.iceberg.commits.lock import locked
-from delvec.iceberg.commits.progress import resolved_until
-from delvec.iceberg.commits.staging import restart_branch
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.maintain import compact
-from delvec.iceberg.resolve.choices import Choices
+from delvec.iceberg.resolve.choices import Choices, Verify
 from delvec.iceberg.resolve.resolver import has_work, resolve
+from delvec.iceberg.resolve.restart import can_restart, restarted
 from delvec.iceberg.search import index_update, key_index
 from delvec.iceberg.search.index_report import IndexReport
+from delvec.iceberg.search.strategy import Strategy
 from delvec.iceberg.table.handle import TableHandle
 from delvec.report.phases import Stopwatch
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from delvec.iceberg.resolve.report import ResolveReport
 
 __all__ = ["TableResolving"]
-
-_INDEX = ("auto", "join", "index")
-_VERIFY = ("counts", "rows", "none")
 
 
 @explained_calls()
@@ -99,44 +96,50 @@ class TableResolving(TableHandle):
             VerificationError: The result would not be right; it was not published.
         """
         names = [keys] if isinstance(keys, str) else list(keys or ())
-        _require_one_of("index", index, _INDEX)
-        _require_one_of("verify", verify, _VERIFY)
-        if unique_keys and not names:
-            raise InvalidArgumentError(
-                "unique_keys needs the key columns", hint='resolve("id", unique_keys=True)'
-            )
-        if staging == target:
-            raise InvalidArgumentError(
-                f"{target} cannot be staged for itself",
-                hint="leave out staging to resolve in place",
-            )
-        if max_snapshots is not None and max_snapshots < 1:
-            raise InvalidArgumentError(f"max_snapshots is 1 or more, got {max_snapshots}")
         choices = Choices(
-            target, staging, tuple(names), index, verify, unique_keys, max_snapshots, dry_run
+            target=target,
+            staging=staging,
+            keys=tuple(names),
+            index=index,
+            verify=verify,
+            unique_keys=unique_keys,
+            max_snapshots=max_snapshots,
+            dry_run=dry_run,
         )
+        self._require_sense(choices, restarts=drop_staging)
         table = self._load()
         choices.key_ids(table)
-        if dry_run or not (drop_staging or has_work(table, choices)):
+        has_more = drop_staging and can_restart(table, choices)
+        if dry_run or not (has_more or has_work(table, choices)):
             return resolve(table, choices)
-        with locked(self._load(), "RESOLVE", wait=wait) as held:
+        with locked(table, "RESOLVE", wait=wait) as held:
             report = resolve(self._load(), choices, held.check)
-            if drop_staging and staging is not None:
-                report = self._restarted(report, staging, target)
-        return report
+            return restarted(self._load(), choices, report) if drop_staging else report
 
-    def _restarted(self, report: ResolveReport, staging: str, target: str) -> ResolveReport:
-        table = self._load()
-        done = resolved_until(table.metadata, target, staging)
-        if done is None:
-            return report
-        try:
-            restart_branch(table, staging, target, done.snapshot_id)
-        except PlanError:
-            note = f"{staging} was not moved to {target}: it has new changes."
-        else:
-            note = f"{staging} begins anew at {target}."
-        return replace(report, notes=(*report.notes, note))
+    def _require_sense(self, choices: Choices, *, restarts: bool) -> None:
+        """Refuse arguments that contradict each other."""
+        _require_one_of("index", choices.index, get_args(Strategy))
+        _require_one_of("verify", choices.verify, get_args(Verify))
+        if choices.unique_keys and not choices.keys:
+            raise InvalidArgumentError(
+                f"unique_keys needs the key columns of {self.name}",
+                hint='resolve("id", unique_keys=True)',
+            )
+        if choices.staging == choices.target:
+            raise InvalidArgumentError(
+                f"{choices.target} of {self.name} cannot be staged for itself",
+                hint="leave out staging to resolve in place",
+            )
+        if restarts and choices.staging is None:
+            raise InvalidArgumentError(
+                f"drop_staging needs the staging branch of {self.name}",
+                hint='resolve(staging="...", drop_staging=True)',
+            )
+        if choices.max_snapshots is not None and choices.max_snapshots < 1:
+            raise InvalidArgumentError(
+                f"max_snapshots is 1 or more, got {choices.max_snapshots}",
+                hint="leave it out to take over all snapshots by one commit",
+            )
 
     def compact(
         self,
@@ -184,7 +187,9 @@ class TableResolving(TableHandle):
         ids = [each.id for each in key_columns(table.metadata.schema, names, self.name)]
         head = branch_head(table.metadata, self.name, target)
         if head is None:
-            raise InvalidArgumentError(f"{self.name} has no snapshot that could be indexed")
+            raise InvalidArgumentError(
+                f"{self.name} has no snapshot that could be indexed", hint="append rows first"
+            )
         watch = Stopwatch()
         with watch.phase("index"):
             index = index_update.update_index(table, head.id, ids)
