@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from delvec.conversion.convert import convert
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, EngineError, InvalidArgumentError, StorageError
+from delvec.spark.failures import jvm_has_ended
 
 if TYPE_CHECKING:
     import os
@@ -102,10 +103,7 @@ def follow(  # noqa: PLR0913
             failures += 1
             on_retry(error, pause)
         except ConnectionError as error:
-            raise EngineError(
-                "the JVM of this session has ended",
-                hint="did it get a signal, too? Under systemd set KillMode=mixed",
-            ) from error
+            raise jvm_has_ended() from error
         else:
             failures = 0
             if last is None or report.snapshot_id is not None or report.properties_set:

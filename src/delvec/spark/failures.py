@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-__all__ = ["explained", "misfit", "quiet", "violation"]
+__all__ = ["explained", "jvm_has_ended", "misfit", "quiet", "violation"]
 
 _PREFIX: Final = "delvec-violation:"
 # With the brace of the JSON: plans in the messages of analysis errors show the prefix as well.
@@ -162,6 +162,12 @@ def explained(table: str) -> Iterator[None]:
             f"Spark's JVM cannot be reached any more: {error} (table {table})",
             hint="begin a new session; what was committed before stays",
         ) from error
+
+
+def jvm_has_ended() -> EngineError:
+    """Return the error of a service that cannot reach the JVM of its session any more."""
+    hint = "did it get a signal, too? Under systemd set KillMode=mixed"
+    return EngineError("the JVM of this session has ended", hint=hint)
 
 
 class _NotOurs(logging.Filter):

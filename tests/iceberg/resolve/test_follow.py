@@ -76,13 +76,6 @@ def test_one_cycle_in_each_interval_and_what_changed_is_reported() -> None:
     assert (found.table, found.target, found.staging) == ("lake.db.t", "main", "stage")
 
 
-def test_what_is_left_is_taken_at_once() -> None:
-    stop = Rounds(2)
-    left = ResolveReport("t", "main", "stage", commits=1, waiting_snapshots=3)
-    follow(cycles([left, BUSY]), stop=stop, interval=30, on_report=lambda _: None)
-    assert stop.waits == pytest.approx([0, 30], abs=0.5)
-
-
 def test_a_conflict_doubles_the_pause_up_to_eight_intervals() -> None:
     stop = Rounds(7)
     told: list[tuple[DelvecError, float]] = []
@@ -179,5 +172,5 @@ def test_nothing_is_begun_after_stop() -> None:
 
 def test_an_interval_that_is_none_is_refused() -> None:
     for interval in (-1.0, float("nan"), 1e300):
-        with pytest.raises(InvalidArgumentError, match="interval"):
+        with pytest.raises(InvalidArgumentError, match="expected a number of seconds from 0 to"):
             follow(cycles([]), stop=Event(), interval=interval, on_report=lambda _: None)

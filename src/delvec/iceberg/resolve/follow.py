@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from delvec.errors import ConflictError, EngineError, InvalidArgumentError, StorageError
 from delvec.iceberg.resolve.metrics import Metrics
+from delvec.spark.failures import jvm_has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,9 +51,9 @@ def follow(
         stop = threading.Event()
         follow(lambda: t.resolve("id", staging="changes"), stop=stop, on_report=print)
 
-    A cycle that runs when `stop` is set is completed. If a cycle leaves staged snapshots, since it
-    takes a limited number of them, the next begins at once. After a conflict, such as a lock that
-    somebody else has, the pause grows from one interval to eight, less a random part.
+    A cycle that runs when `stop` is set is completed, with all its commits: one cycle takes all
+    staged snapshots, also where a commit takes a limited number of them. After a conflict, such as
+    a lock that somebody else has, the pause grows from one interval to eight, less a random part.
 
     Args:
         resolve: One cycle, such as a call of `IcebergTable.resolve`.
@@ -73,7 +74,10 @@ def follow(
         DelvecError: Errors that a retry cannot resolve are raised at once.
     """
     if not 0 <= interval <= TIMEOUT_MAX:
-        raise InvalidArgumentError(f"interval is a number of seconds, got {interval!r}")
+        raise InvalidArgumentError(
+            f"interval is {interval!r}, expected a number of seconds from 0 to {TIMEOUT_MAX:.0f}",
+            hint="follow(..., interval=30), or --interval 30s",
+        )
     metrics = metrics or Metrics("")
     pace = _Pace(interval)
     is_first = True
@@ -89,10 +93,7 @@ def follow(
             pause = pace.after(error)
             on_retry(error, pause)
         except ConnectionError as error:
-            raise EngineError(
-                "the JVM of this session has ended",
-                hint="did it get a signal, too? Under systemd set KillMode=mixed",
-            ) from error
+            raise jvm_has_ended() from error
         else:
             metrics = metrics.after(report, begin_time)
             on_metrics(metrics)
@@ -100,7 +101,7 @@ def follow(
                 on_report(report)
             is_first = False
             pace = _Pace(interval)
-            pause = 0.0 if report.waiting_snapshots and report.commits else interval
+            pause = interval
         stop.wait(max(0.0, begin + pause - time.monotonic()))
     return metrics
 

@@ -60,8 +60,8 @@ class Metrics:
         table: The name of the table.
         target: The branch that is resolved to.
         staging: The branch that changes are taken from; None if resolved in place.
-        looked_ms: When the last cycle began that succeeded, in milliseconds since 1970: it has taken
-            all that was there. Before the first success, when these metrics were made.
+        looked_ms: When the last cycle began that succeeded, in milliseconds since 1970: it took all
+            that was there. Before the first success, when these metrics were made.
         is_failing: Whether the last cycle failed.
         phases: Seconds by phase, over all cycles.
     """
