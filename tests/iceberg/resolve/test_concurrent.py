@@ -15,6 +15,7 @@ from delvec.errors import DelvecError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
 from delvec.iceberg.commits import attempts
+from delvec.iceberg.commits.branch_commit import commit_change
 from delvec.iceberg.resolve import step
 from delvec.iceberg.resolve.choices import Choices
 from delvec.iceberg.resolve.resolver import resolve
@@ -56,16 +57,16 @@ def equality_deletes(table: IcebergTable) -> int:
 @contextmanager
 def meanwhile(act: Callable[[], object]) -> Iterator[list[int]]:
     """Do something once, when a resolve is about to commit; the list gets one of each attempt."""
-    real, seen = step.commit_change, list[int]()
+    real, seen = commit_change, list[int]()
 
-    def commit_change(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+    def commit(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
         seen.append(len(seen))
         if len(seen) == 1:
             act()
         return real(*arguments, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "commit_change", commit_change)
+        patch.setattr(step, "commit_change", commit)
         yield seen
 
 
@@ -235,8 +236,7 @@ def test_a_schema_change_between_plan_and_commit(
 def no_answer(spark: SparkSession, *, committed: bool) -> Iterator[None]:
     """Let the catalog not answer to the first commit of a snapshot, which happens or not."""
     real, seen = attempts._commit, list[None]()
-    view = spark._jvm
-    assert view is not None
+    view: Any = spark._jvm
 
     class Silent:
         """A transaction whose catalog does not answer."""
