@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from delvec.cli import main
-from delvec.cli.convert_follow import stopped_by_signals
+from delvec.cli.following import stopped_by_signals
 from delvec.cli.demo.table import write_orders
 from delvec.cli.exits import ExitCode
 from delvec.delta.table import DeltaTable

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import contextmanager
-from datetime import datetime
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from delvec.cli.following import now, one_line, stopped_by_signals
 from delvec.cli.output import visible
 from delvec.cli.spark_tables import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from delvec.cli.output import Output
     from delvec.conversion.options import Verify
     from delvec.conversion.report import ConversionReport
     from delvec.errors import DelvecError
 
-__all__ = ["now", "one_line", "run", "stopped_by_signals"]
+__all__ = ["run"]
 
 
 def run(
@@ -70,33 +68,3 @@ def run(
         + ("as it was" if version is None else f"at version {version:,}"),
     )
     output.result({"stopped": True, "source": source, "target": target, "version": version})
-
-
-@contextmanager
-def stopped_by_signals(stop: Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM set an event; a second signal has its previous effect."""
-    before: dict[int, Any] = {}
-    numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
-
-    def handle(number: int, _frame: object) -> None:
-        signal.signal(number, before[number])
-        # Not in this thread: it may hold the lock of the event, and would deadlock.
-        Thread(target=stop.set, daemon=True).start()
-
-    for number in numbers:
-        before[number] = signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def now() -> str:
-    """Return the time of day, to begin a line with."""
-    return f"{datetime.now().astimezone():%H:%M:%S}  "
-
-
-def one_line(error: DelvecError) -> str:
-    """Return the first line of an error, without control characters."""
-    return visible(error.describe().partition("\n")[0])

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from delvec.cli.convert_follow import now, one_line, stopped_by_signals
+from delvec.cli.following import now, one_line, stopped_by_signals
 from delvec.cli.output import visible
 from delvec.cli.spark_tables import opened_iceberg
 
