@@ -46,8 +46,8 @@ def show_resolving(output: Output, spark: SparkSession, result: dict[str, Any]) 
     same = row_sums(spark.table(TABLE), spark.table(TABLE).schema) == staged
     titles = {
         "main": "main",
-        "rows": "rows by stock Iceberg",
-        "same": "by delvec the same",
+        "rows": "rows by Iceberg",
+        "same": "same by delvec",
         "equality": "equality deletes",
         "vectors": "vectors",
     }
