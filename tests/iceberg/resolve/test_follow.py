@@ -124,8 +124,10 @@ def test_failures_are_tried_again_for_half_a_minute(kind: type[DelvecError]) -> 
     "error", [PlanError("no"), ConflictError("replaced", retryable=False)], ids=str
 )
 def test_what_a_retry_cannot_resolve_is_raised(error: DelvecError) -> None:
+    seen: list[Metrics] = []
     with pytest.raises(type(error)):
-        follow(cycles([error]), stop=Rounds(9), on_report=lambda _: None)
+        follow(cycles([error]), stop=Rounds(9), on_report=lambda _: None, on_metrics=seen.append)
+    assert [each.conflicts + each.errors for each in seen] == [1]
 
 
 def test_a_jvm_that_has_ended_is_told() -> None:

@@ -9,7 +9,13 @@ from random import uniform
 from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Final
 
-from delvec.errors import ConflictError, EngineError, InvalidArgumentError, StorageError
+from delvec.errors import (
+    ConflictError,
+    DelvecError,
+    EngineError,
+    InvalidArgumentError,
+    StorageError,
+)
 from delvec.iceberg.resolve.metrics import Metrics
 from delvec.spark.failures import jvm_has_ended
 
@@ -17,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Event
 
-    from delvec.errors import DelvecError
     from delvec.iceberg.resolve.report import ResolveReport
 
 __all__ = ["follow"]
@@ -85,7 +90,7 @@ def follow(
         begin, begin_time = time.monotonic(), time.time()
         try:
             report = resolve()
-        except (ConflictError, StorageError, EngineError) as error:
+        except DelvecError as error:
             metrics = metrics.after_failure(error)
             on_metrics(metrics)
             if not pace.allows(error) or (stop.is_set() and not isinstance(error, ConflictError)):
@@ -117,7 +122,7 @@ class _Pace:
     def allows(self, error: DelvecError) -> bool:
         if isinstance(error, ConflictError):
             return error.retryable
-        return self.failures < len(_WAITS)
+        return isinstance(error, (StorageError, EngineError)) and self.failures < len(_WAITS)
 
     def after(self, error: DelvecError) -> float:
         if isinstance(error, ConflictError):

@@ -24,7 +24,7 @@ _COUNTERS: Final = {
     "cycles": "Cycles that ended, well or not.",
     "idle_cycles": "Cycles that found nothing to do.",
     "conflicts": "Cycles that ended because somebody else had the lock or committed.",
-    "errors": "Cycles that ended by a failure of a store, the catalog or Spark.",
+    "errors": "Cycles that ended by another failure, such as of a store or the catalog.",
     "commits": "Snapshots that were committed to the target.",
     "replans": "Concurrent commits after which a cycle did something again.",
     "staged_snapshots": "Snapshots of the staging branch that were taken over.",
