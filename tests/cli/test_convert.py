@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from delvec.cli import main
-from delvec.cli.following import stopped_by_signals
 from delvec.cli.demo.table import write_orders
 from delvec.cli.exits import ExitCode
+from delvec.cli.following import stopped_by_signals
 from delvec.delta.table import DeltaTable
 
 if TYPE_CHECKING:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
+import sys
 import time
 from http.client import HTTPConnection
+from io import BytesIO
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delvec import IcebergTable
+
+
+DEADLINE = 300.0  # seconds for what takes a few: a machine may be slow, and no test waits longer
 
 
 def run(*arguments: str) -> Result:
@@ -68,6 +74,10 @@ RESOLVED = [(each, "new" if each == 5 else "old") for each in range(10) if each 
         (("resolve", "lake.db.t", "--follow", "--dry-run"), "--follow does not go with --dry-run"),
         (("resolve", "lake.db.t", "--interval", "3s"), "--interval needs --follow"),
         (("resolve", "lake.db.t", "--metrics-port", "0"), "--metrics-port needs --follow"),
+        (
+            ("resolve", "lake.db.t", "--follow", "--metrics-host", "::"),
+            "--metrics-host needs --metrics-port",
+        ),
         (("resolve", "lake.db.t", "--drop-staging"), "--drop-staging needs --staging"),
         (("resolve", "lake.db.t", "--follow", "--interval", "soon"), "'soon' is not a duration"),
         (("resolve", "lake.db.t", "--follow", "--interval", "-3s"), "'-3s' is not a duration"),
@@ -76,7 +86,12 @@ RESOLVED = [(each, "new" if each == 5 else "old") for each in range(10) if each 
         (("resolve", "lake.db.t", "--max-snapshots", "0"), "0 is not in the range"),
         (("resolve",), "Missing argument 'TABLE'"),
         (("compact", "lake.db.t", "--wait", "x"), "'x' is not a duration"),
-        (("compact", "lake.db.t", "-o", "rewrite-all"), "is not of the form KEY=VALUE"),
+        (("compact", "lake.db.t", "--option", "rewrite-all"), "is not of the form KEY=VALUE"),
+        (("compact", "lake.db.t", "-o", "rewrite-all=true"), "No such option"),
+        (("convert", "/t", "lake.db.t", "--interval", "soon"), "'soon' is not a duration"),
+        (("index", "lake.db.t"), "give --key or --drop, one of them"),
+        (("index", "lake.db.t", "--key", "id", "--drop"), "give --key or --drop, one of them"),
+        (("index", "lake.db.t", "--drop", "--target", "x"), "--target goes with --key"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_starts(
@@ -130,19 +145,41 @@ def test_resolving_tells_what_it_did(table: IcebergTable) -> None:
 @pytest.mark.spark
 def test_a_locked_table_is_a_conflict(table: IcebergTable) -> None:
     with locked(load_table(table.spark, table.identifier), "TEST", owner="somebody"):
-        for command in ("resolve", "compact"):
-            result = run(command, table.name, "--wait", "200ms", "--json")
+        for command, *more in (("resolve", "--staging", "stage"), ("compact",)):
+            result = run(command, table.name, *more, "--wait", "200ms", "--json")
             assert result.exit_code == ExitCode.CONFLICT
             error = json.loads(result.output)["error"]
             assert error["type"] == "LockedError"
             assert "is locked by somebody for TEST" in error["message"]
+            assert "--wait 60s" in error["hint"]
+
+
+@pytest.mark.spark
+def test_the_index_is_made_brought_up_to_date_and_dropped(table: IcebergTable) -> None:
+    result = run("index", table.name, "--key", "id")
+    assert result.exit_code == 0, result.output
+    assert f"INDEX of {table.name} by id: built, reflects snapshot" in result.output
+    table.spark.sql(f"INSERT INTO {table.name} VALUES (10, 'old')")
+    result = run("index", table.name, "--key", "id", "--json")
+    report = json.loads(result.output)
+    assert (report["action"], report["added_rows"]) == ("updated", 1)
+    result = run("resolve", table.name, "--key", "id", "--staging", "stage", "--index", "index")
+    assert result.exit_code == 0, result.output
+    assert rows(table) == [*RESOLVED, (10, "old")]
+    for dropped, told in ((True, "is dropped"), (False, "has no index")):
+        assert json.loads(run("index", table.name, "--drop", "--json").output)["dropped"] is dropped
+        if dropped:
+            assert run("index", table.name, "--key", "id").exit_code == 0
+        assert told in run("index", table.name, "--drop").output
+    wrong = run("index", table.name, "--key", "nothing")
+    assert wrong.exit_code == ExitCode.USAGE
 
 
 @pytest.mark.spark
 def test_compaction_tells_what_it_did(table: IcebergTable) -> None:
     for number in (10, 11):
         table.spark.sql(f"INSERT INTO {table.name} VALUES ({number}, 'old')")
-    chosen = ("compact", table.name, "-o", "min-input-files=2", "--where", "id >= 0")
+    chosen = ("compact", table.name, "--option", "min-input-files=2", "--where", "id >= 0")
     result = run(*chosen, "--dry-run")
     assert result.exit_code == 0, result.output
     assert "main, dry run, nothing was written\n  data files  3 -> 1" in result.output
@@ -154,51 +191,105 @@ def test_compaction_tells_what_it_did(table: IcebergTable) -> None:
     table.delete_keys([1], "id")
     result = run(*chosen)
     assert result.exit_code == ExitCode.FAILED
-    assert "Hint: resolve() turns them into deletion vectors" in result.output
+    assert "Hint: resolve(), or `delvec resolve`, turns them into deletion vectors" in result.output
+
+
+def printed() -> str:
+    """What the command has printed so far: its runner collects it."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    return buffer.getvalue().decode() if isinstance(buffer, BytesIO) else ""
 
 
 def follow(
     table: IcebergTable, when: Callable[[], bool], sign: signal.Signals, *arguments: str
 ) -> Result:
-    """Follow until something is true, and then get a signal."""
-    done = Event()
+    """Follow until something is true, and then get a signal; it ends in any case."""
+    done, overdue = Event(), Event()
+    failures: list[BaseException] = []
+    deadline = time.monotonic() + DEADLINE
+
+    def unheard(*_: object) -> None:
+        """Take signals that come before the command hears them, or after it, and end it late."""
+        if overdue.is_set():
+            overdue.clear()
+            raise TimeoutError(f"no signal has ended the command: {printed()}")
 
     def kill() -> None:
-        while not done.wait(0.05):
-            if when():
-                os.kill(os.getpid(), sign)
+        try:
+            while not when():
+                assert time.monotonic() < deadline, f"in vain: {printed()}"
+                if done.wait(0.05):
+                    return
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+        wait = DEADLINE
+        while not done.is_set():
+            os.kill(os.getpid(), sign)
+            if done.wait(wait):
                 return
+            overdue.set()
+            wait = 1.0  # the first two are for the command, which hands on the next
 
     killer = Thread(target=kill)
-    killer.start()
+    before = signal.signal(sign, unheard)
     try:
-        return run("resolve", table.name, "--staging", "stage", "--follow", *arguments)
+        killer.start()
+        try:
+            result = run("resolve", table.name, "--staging", "stage", "--follow", *arguments)
+            assert signal.getsignal(sign) is unheard
+        finally:
+            done.set()
+            killer.join(DEADLINE)
     finally:
-        done.set()
-        killer.join()
+        signal.signal(sign, before)
+    assert not killer.is_alive()
+    if failures:
+        raise failures[0]
+    return result
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_signal_ends_following_after_the_running_cycle(
-    table: IcebergTable, sign: signal.Signals
-) -> None:
-    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+def eventually(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
+
+def is_at_work(table: IcebergTable) -> Callable[[], bool]:
+    """Tell whether a cycle has the lock of the table, or has committed."""
     before = load_table(table.spark, table.identifier).metadata.head()
 
     def is_running() -> bool:
         newest = load_table(table.spark, table.identifier).metadata
         return bool(lock_tags(newest)) or newest.head() != before
 
-    result = follow(table, is_running, sign, "--interval", "10m", "--json")
+    return is_running
+
+
+@pytest.mark.spark
+def test_a_signal_ends_following_after_the_running_cycle(table: IcebergTable) -> None:
+    result = follow(table, is_at_work(table), signal.SIGTERM, "--interval", "10m", "--json")
     assert result.exit_code == 0, result.output
     report, end = map(json.loads, result.output.splitlines())
-    assert (report["rows_deleted"], report["oldest_unresolved_age_seconds"]) == (2, 0.0)
+    assert report["rows_deleted"] == 2
+    counted = report["metrics"]
+    assert (counted["cycles"], counted["keys"], counted["rows_deleted"]) == (1, 3, 2)
+    assert counted["oldest_unresolved_age_seconds"] == 0.0
+    assert counted["phases"].keys() == report["phases"].keys()
     assert (end["stopped"], end["cycles"], end["rows_deleted"]) == (True, 1, 2)
     assert rows(table) == RESOLVED
     assert set(_refs(table)) == {"main", "stage"}
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+@pytest.mark.spark
+def test_ctrl_c_does_so_too(table: IcebergTable) -> None:
+    result = follow(table, is_at_work(table), signal.SIGINT, "--interval", "10m")
+    assert result.exit_code == 0, result.output
+    first, second, last = result.output.splitlines()
+    assert first == f"{table.name}, every 600 s"
+    assert "of main, from stage: 2 rows deleted" in second
+    assert last.endswith("stopped after 1 cycle: 1 commit, 3 keys, 2 rows deleted")
+    assert rows(table) == RESOLVED
 
 
 def _refs(table: IcebergTable) -> list[str]:
@@ -211,61 +302,61 @@ def test_following_takes_what_comes_tells_of_conflicts_and_serves_metrics(
 ) -> None:
     served: list[str] = []
     free = Event()
-    port = _free_port()
 
     def hold() -> None:
         with locked(load_table(table.spark, table.identifier), "TEST", owner="somebody"):
-            free.wait(60)
-
-    holder = Thread(target=hold)
-    holder.start()
-    while "delvec-lock-1" not in _refs(table):
-        time.sleep(0.05)
+            free.wait(DEADLINE)
 
     def is_done() -> bool:
-        text = _metrics(port)
-        if text is None:
+        found = re.search(r'"metrics_port": (\d+)', printed())
+        if found is None:
             return False
-        found = _value(text, "conflicts_total")
-        if found and not free.is_set():
+        text = _metrics(int(found[1]))
+        if _value(text, "conflicts_total"):
             free.set()
         if _value(text, "rows_deleted_total") == 2 and not served:
             served.append(text)
             table.delete_keys([7], "id", branch="stage")
         return _value(text, "rows_deleted_total") == 3
 
+    holder = Thread(target=hold)
+    holder.start()
+    port = ("--metrics-port", "0", "--metrics-host", "localhost")
     try:
-        result = follow(
-            table, is_done, signal.SIGTERM, "--interval", "300ms", "--metrics-port", str(port)
-        )
+        eventually(lambda: "delvec-lock-1" in _refs(table))
+        result = follow(table, is_done, signal.SIGTERM, "--interval", "300ms", "--json", *port)
     finally:
         free.set()
-        holder.join()
+        holder.join(DEADLINE)
     assert result.exit_code == 0, result.output
-    first, *lines, last = result.output.splitlines()
-    assert first == f"{table.name}, every 0.3 s"
-    assert f"metrics: http://127.0.0.1:{port}/metrics" in lines
-    assert any("again in 0." in line and "locked by somebody" in line for line in lines)
-    assert sum("of main, from stage: " in line for line in lines) == 2
-    assert "stopped after " in last
-    assert "3 rows deleted" in last
+    first, *documents, last = map(json.loads, result.output.splitlines())
+    assert first.keys() == {"metrics_port"}
+    failed = [each for each in documents if "error" in each]
+    assert all("locked by somebody" in each["error"]["message"] for each in failed)
+    assert [each["metrics"]["conflicts"] for each in failed] == list(range(1, len(failed) + 1))
+    assert failed[-1]["metrics"]["oldest_unresolved_age_seconds"] > 0
+    reports = [each for each in documents if "commits" in each]
+    assert len(failed) + len(reports) == len(documents)
+    assert [each["metrics"]["rows_deleted"] for each in reports if each["commits"]] == [2, 3]
+    assert (last["stopped"], last["rows_deleted"], last["conflicts"]) == (True, 3, len(failed))
     assert rows(table) == [row for row in RESOLVED if row[0] != 7]
     assert f'delvec_resolve_rows_deleted_total{{table="{table.name}"' in served[0]
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        found: int = server.getsockname()[1]
-        return found
+@pytest.mark.spark
+def test_an_error_that_ends_it_comes_after_what_was_done(table: IcebergTable) -> None:
+    result = follow(table, lambda: False, signal.SIGTERM, "--target", "nowhere", "--json")
+    assert result.exit_code == ExitCode.USAGE
+    end, error = map(json.loads, result.output.splitlines())
+    assert (end["stopped"], end["cycles"], end["errors"]) == (True, 1, 1)
+    assert "nowhere" in error["error"]["message"]
 
 
-def _metrics(port: int) -> str | None:
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+def _metrics(port: int) -> str:
+    connection = HTTPConnection("localhost", port, timeout=10)
     try:
         connection.request("GET", "/metrics")
         return connection.getresponse().read().decode()
-    except ConnectionRefusedError:
-        return None
     finally:
         connection.close()
 

@@ -21,7 +21,6 @@ __all__ = ["command"]
 @click.option("--where", metavar="SQL", help="Only files that may have rows for which it is true.")
 @click.option(
     "--option",
-    "-o",
     "options",
     multiple=True,
     metavar="KEY=VALUE",
@@ -47,7 +46,7 @@ def command(
 
     \b
     delvec compact lake.db.orders --dry-run
-    delvec compact lake.db.orders --wait 5m -o delete-file-threshold=1
+    delvec compact lake.db.orders --wait 5m --option delete-file-threshold=1
     """  # noqa: D301
     with opened_iceberg(output, table, iceberg) as (_, target):
         report = target.compact(where=where, options=options, wait=wait, dry_run=dry_run)

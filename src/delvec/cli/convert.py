@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import catalog_options, dry_run, limit_option, storage_options
+from delvec.cli.options import (
+    catalog_options,
+    dry_run,
+    interval_option,
+    limit_option,
+    storage_options,
+)
 from delvec.cli.spark_tables import opened, show_report
 from delvec.conversion.options import ConversionOptions
 
@@ -99,12 +105,7 @@ def _choices(function: Callable[..., Any]) -> Callable[..., Any]:
 @dry_run
 @limit_option("Show so many files of a dry run, 0 for all. JSON holds all of them.")
 @click.option("--follow", is_flag=True, help="Go on until SIGINT or SIGTERM; JSON in lines.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help=f"How often to look; {_SECONDS:g} if absent.",
-)
+@interval_option(_SECONDS)
 @catalog_options
 @storage_options
 def command(  # noqa: PLR0913

@@ -37,6 +37,7 @@ _COMMANDS: Final = {
     "detail": "Show what an Iceberg table is made of: files, deletes, branches.",
     "files": "Show the data files of a table and what is deleted in each.",
     "history": "Show what was done to a table, newest first.",
+    "index": "Make the primary-key index of an Iceberg table, by which resolve finds rows.",
     "inspect": "Show what is in a file of deletion vectors.",
     "merge": "Update, delete and insert rows by those of a source.",
     "resolve": "Turn the equality deletes of an Iceberg table into deletion vectors.",

@@ -15,6 +15,7 @@ __all__ = [
     "branch_option",
     "catalog_options",
     "dry_run",
+    "interval_option",
     "limit_option",
     "pairs",
     "rows_chosen",
@@ -115,6 +116,16 @@ def wait_option(function: Callable[..., Any]) -> Callable[..., Any]:
         callback=seconds,
         help="How long to wait for somebody else's lock, such as 30s or 5m.",
     )(function)
+
+
+def interval_option(default: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--interval`, in seconds; the function gets None if it is absent."""
+    return click.option(
+        "--interval",
+        metavar="DURATION",
+        callback=seconds,
+        help=f"How often to look, such as 10s or 2m; {default:g}s if absent.",
+    )
 
 
 def dry_run(function: Callable[..., Any]) -> Callable[..., Any]:

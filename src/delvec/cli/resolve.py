@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import catalog_options, dry_run, seconds, wait_option
+from delvec.cli.options import catalog_options, dry_run, interval_option, wait_option
 from delvec.cli.spark_tables import opened_iceberg, show_report
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SECONDS: Final = 30.0
+_HOST: Final = "127.0.0.1"
 
 
 @delvec_command("resolve", "the target is as it was, or holds all that was published to it")
@@ -60,17 +61,17 @@ _SECONDS: Final = 30.0
 @wait_option
 @dry_run
 @click.option("--follow", is_flag=True, help="Go on until SIGINT or SIGTERM; JSON in lines.")
-@click.option(
-    "--interval",
-    metavar="DURATION",
-    callback=seconds,
-    help=f"How often to look, such as 10s or 2m; {_SECONDS:g}s if absent.",
-)
+@interval_option(_SECONDS)
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Serve /metrics in Prometheus' format there, to this machine; 0 for any port.",
+    help="Serve /metrics in Prometheus' format there; 0 for any port.",
+)
+@click.option(
+    "--metrics-host",
+    metavar="ADDRESS",
+    help=f"Where to serve it: {_HOST}, to this machine only, if absent; 0.0.0.0 in a container.",
 )
 @catalog_options
 def command(
@@ -81,6 +82,7 @@ def command(
     follow: bool,
     interval: float | None,
     metrics_port: int | None,
+    metrics_host: str | None,
     iceberg: dict[str, Any],
     **choices: Any,  # noqa: ANN401
 ) -> None:
@@ -98,13 +100,16 @@ def command(
     for given, name in ((interval, "--interval"), (metrics_port, "--metrics-port")):
         if given is not None and not follow:
             raise click.UsageError(f"{name} needs --follow")
+    if metrics_host is not None and metrics_port is None:
+        raise click.UsageError("--metrics-host needs --metrics-port")
     if choices["drop_staging"] and choices["staging"] is None:
         raise click.UsageError("--drop-staging needs --staging")
     if follow:
         from delvec.cli.resolve_follow import run  # noqa: PLC0415
 
         every = _SECONDS if interval is None else interval
-        run(output, table, iceberg, choices, every, metrics_port)
+        served = None if metrics_port is None else (metrics_host or _HOST, metrics_port)
+        run(output, table, iceberg, choices, every, served)
         return
     with opened_iceberg(output, table, iceberg) as (_, target):
         report = target.resolve(**choices, dry_run=dry_run)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from delvec.cli.following import now, one_line, stopped_by_signals
 from delvec.cli.output import visible
 from delvec.cli.spark_tables import opened_iceberg
+from delvec.errors import DelvecError
+from delvec.report.figures import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delvec.cli.output import Output
-    from delvec.errors import DelvecError
     from delvec.iceberg.resolve.metrics import Metrics
     from delvec.iceberg.resolve.report import ResolveReport
 
@@ -27,9 +28,18 @@ def run(
     iceberg: Mapping[str, Any],
     choices: Mapping[str, Any],
     interval: float,
-    metrics_port: int | None,
+    metrics_at: tuple[str, int] | None,
 ) -> None:
-    """Resolve in each interval; at the end, print what was done in all."""
+    """Resolve in each interval; at the end, print what was done in all.
+
+    Args:
+        output: Where reports are shown.
+        name: The table.
+        iceberg: Its catalog, see `opened_iceberg`.
+        choices: Arguments of `IcebergTable.resolve`.
+        interval: Seconds from the start of one cycle to the start of the next.
+        metrics_at: The host and port that serve the metrics; None for no such service.
+    """
     from delvec.iceberg.resolve.follow import follow  # noqa: PLC0415
     from delvec.iceberg.resolve.metrics import Metrics, served  # noqa: PLC0415
 
@@ -41,13 +51,12 @@ def run(
         output.note((now(), "dim"), report.brief())
         for note in report.notes:
             output.note((f"Note: {visible(note)}", "yellow"))
-        age = current.oldest_unresolved_age_seconds
-        output.result({**report.to_json(), "oldest_unresolved_age_seconds": age})
+        output.result({**report.to_json(), "metrics": current.to_json()})
 
     def show_retry(error: DelvecError, seconds: float) -> None:
         output.note((now(), "dim"), (f"again in {seconds:.3g} s: ", "yellow"), one_line(error))
         facts = {"type": type(error).__name__, "message": error.describe()}
-        output.result({"retry_in": seconds, "error": facts})
+        output.result({"retry_in": seconds, "error": facts, "metrics": current.to_json()})
 
     def keep(metrics: Metrics) -> None:
         nonlocal current
@@ -56,28 +65,39 @@ def run(
     def text() -> str:
         return current.to_prometheus()
 
+    def show_end() -> None:
+        done = (
+            counted(current.commits, "commit"),
+            counted(current.keys, "key"),
+            f"{counted(current.rows_deleted, 'row')} deleted",
+        )
+        cycles = counted(current.cycles, "cycle")
+        output.note((now(), "dim"), f"stopped after {cycles}: {', '.join(done)}")
+        output.result({"stopped": True, **current.to_json()})
+
     with ExitStack() as stack:
-        # A port that is taken is noticed before a JVM starts.
-        port = None if metrics_port is None else stack.enter_context(served(text, metrics_port))
+        port = None
+        if metrics_at is not None:  # a port that is taken is noticed before a JVM starts
+            host, wanted = metrics_at
+            port = stack.enter_context(served(text, wanted, host))
         stack.enter_context(stopped_by_signals(stop))
         _, table = stack.enter_context(opened_iceberg(output, name, iceberg))
         output.note((visible(table.name), "bold"), f", every {interval:g} s")
         if port is not None:
-            output.note(f"metrics: http://127.0.0.1:{port}/metrics")
+            output.note(f"metrics: http://{host}:{port}/metrics")
             output.result({"metrics_port": port})
         with stopped_by_signals(stop):  # Spark has installed handlers of its own
-            current = follow(
-                lambda: table.resolve(**choices),
-                stop=stop,
-                on_report=show_report,
-                on_retry=show_retry,
-                on_metrics=keep,
-                interval=interval,
-                metrics=current,
-            )
-    output.note(
-        (now(), "dim"),
-        f"stopped after {current.cycles:,} cycles: {current.commits:,} commits,"
-        f" {current.keys:,} keys, {current.rows_deleted:,} rows deleted",
-    )
-    output.result({"stopped": True, **current.to_json()})
+            try:
+                current = follow(
+                    lambda: table.resolve(**choices),
+                    stop=stop,
+                    on_report=show_report,
+                    on_retry=show_retry,
+                    on_metrics=keep,
+                    interval=interval,
+                    metrics=current,
+                )
+            except DelvecError:
+                show_end()
+                raise
+    show_end()

@@ -289,5 +289,5 @@ def _locked(table: LoadedTable, state: LockState) -> LockedError:
         owner=state.owner,
         operation=state.operation,
         expires=state.expires,
-        hint="wait for it: wait=<seconds>; if its owner is dead, the lock ends by itself",
+        hint="wait for it: wait=60, or --wait 60s; if its owner is dead, the lock ends by itself",
     )

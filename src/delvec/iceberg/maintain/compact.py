@@ -156,7 +156,7 @@ def _require_safe(table: LoadedTable, branch: str) -> IcebergSnapshot | None:
         raise PlanError(
             f"{MAIN} of {name} has {len(found)} equality deletes, such as {found[0].path}: Iceberg"
             " may lose some that are committed while all files are rewritten",
-            hint="resolve() turns them into deletion vectors; compact then",
+            hint="resolve(), or `delvec resolve`, turns them into deletion vectors; compact then",
         )
     return head
 

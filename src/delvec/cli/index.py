@@ -1,0 +1,68 @@
+"""`delvec index`: the primary-key index of an Iceberg table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from delvec.cli.main import command as delvec_command
+from delvec.cli.options import catalog_options
+from delvec.cli.output import visible
+from delvec.cli.spark_tables import opened_iceberg, show_report
+
+if TYPE_CHECKING:
+    from delvec.cli.output import Output
+
+__all__ = ["command"]
+
+
+@delvec_command("index", "the index is as it was, or up to date")
+@click.argument("table")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="COLUMN",
+    help="A column of the key; may be repeated.",
+)
+@click.option(
+    "--target",
+    metavar="NAME",
+    help="The branch whose files are indexed; main if absent.",
+)
+@click.option("--drop", is_flag=True, help="Drop the index, with its files.")
+@catalog_options
+def command(
+    output: Output,
+    table: str,
+    *,
+    keys: tuple[str, ...],
+    target: str | None,
+    drop: bool,
+    iceberg: dict[str, Any],
+) -> None:
+    """Make the primary-key index of TABLE, an Iceberg table, or bring it up to date.
+
+    It only makes `delvec resolve` faster, where few keys of a large table are deleted.
+
+    \b
+    delvec index lake.db.orders --key id
+    delvec index lake.db.orders --drop
+    """  # noqa: D301
+    if drop == bool(keys):
+        raise click.UsageError("give --key or --drop, one of them")
+    if drop and target is not None:
+        raise click.UsageError("--target goes with --key: there is one index of all branches")
+    with opened_iceberg(output, table, iceberg) as (_, found):
+        if drop:
+            _show_dropped(output, found.name, dropped=found.drop_index())
+            return
+        report = found.build_index(list(keys), target=target or "main")
+    show_report(output, report)
+
+
+def _show_dropped(output: Output, name: str, *, dropped: bool) -> None:
+    shown = visible(name)
+    output.note(f"the index of {shown} is dropped" if dropped else f"{shown} has no index")
+    output.result({"table": name, "dropped": dropped})
