@@ -394,7 +394,7 @@ def test_position_deletes_of_several_files(
     spark: SparkSession, how: str, *, upgraded: bool
 ) -> None:
     # Of the target: Flink's converter refuses them.
-    properties = {"write.delete.granularity": "partition"}
+    properties = {"write.delete.granularity": "partition", "write.delete.distribution-mode": "none"}
     case = Case.new(spark, (2, "index" if how == "index" else "join"), properties=properties)
     for number in range(2):
         case.insert(*((number * 10 + each, "a", each) for each in range(4)))
