@@ -62,8 +62,15 @@ def test_staging(spark: SparkSession, version: int) -> None:
     assert by_spark(spark, name, "n") == [0] * 8 + [2, 2, 5]
 
 
-@VERSIONS
-@pytest.mark.parametrize("how", ["join", "index"])
+@pytest.mark.parametrize(
+    ("version", "how"),
+    [
+        (3, "index"),
+        pytest.param(2, "index", marks=pytest.mark.slow),
+        pytest.param(2, "join", marks=pytest.mark.slow),
+        pytest.param(3, "join", marks=pytest.mark.slow),
+    ],
+)
 def test_strategies(spark: SparkSession, version: int, how: Literal["join", "index"]) -> None:
     name = new_table(spark, version=version)
     table = IcebergTable.for_name(spark, name)

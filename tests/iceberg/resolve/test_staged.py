@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delvec import IcebergTable
-from delvec.errors import InvalidArgumentError, PlanError
+from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.chosen_files import write_data_files
+from delvec.iceberg.commits import branch_commit
 from delvec.iceberg.commits.progress import resolved_until
+from delvec.iceberg.resolve import step
 from tests.iceberg.deletes.tables import by_spark, deletes_of, loaded, new_table
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def test_the_fork_has_expired(spark: SparkSession) -> None:
     assert numbers(spark, table) == [*TAKEN, (9, 0)]
 
 
+@pytest.mark.slow
 def test_the_fork_of_a_staging_branch_has_expired_and_the_target_was_rewritten(
     spark: SparkSession,
 ) -> None:
@@ -68,6 +71,7 @@ def test_the_fork_of_a_staging_branch_has_expired_and_the_target_was_rewritten(
     assert numbers(spark, table) == [*TAKEN, (9, 0)]
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_expired_unread_is_refused(spark: SparkSession) -> None:
     table = staged_table(spark)
     table.upsert(rows(spark, 6), "id", branch="st")
@@ -93,6 +97,7 @@ def test_snapshots_that_expired_after_a_resolve_are_read_from_the_newest(
     assert table.resolve(staging="st").snapshot_id is None
 
 
+@pytest.mark.slow
 def test_progress_outlives_its_snapshot(spark: SparkSession) -> None:
     table = staged_table(spark)
     table.resolve(staging="st")
@@ -114,6 +119,7 @@ def test_a_rollback_of_the_target_takes_progress_back(spark: SparkSession) -> No
     assert numbers(spark, table) == TAKEN
 
 
+@pytest.mark.slow
 def test_a_rollback_by_stock_iceberg_takes_progress_back(spark: SparkSession) -> None:
     table = staged_table(spark)
     before = loaded(spark, table.name).metadata.refs["main"].snapshot_id
@@ -124,6 +130,7 @@ def test_a_rollback_by_stock_iceberg_takes_progress_back(spark: SparkSession) ->
     assert numbers(spark, table) == TAKEN
 
 
+@pytest.mark.slow
 def test_a_rollback_of_the_staging_branch_repeats_nothing(spark: SparkSession) -> None:
     table = staged_table(spark)
     first = loaded(spark, table.name).metadata.refs["st"].snapshot_id
@@ -145,6 +152,7 @@ def test_deletes_by_position_of_rows_of_the_target(spark: SparkSession) -> None:
     assert "by position" in report.notes[0]
 
 
+@pytest.mark.slow
 def test_a_data_file_that_was_removed_on_the_staging_branch(spark: SparkSession) -> None:
     table = IcebergTable.for_name(spark, new_table(spark))
     table.append(rows(spark, 1))
@@ -157,6 +165,7 @@ def test_a_data_file_that_was_removed_on_the_staging_branch(spark: SparkSession)
     assert by_spark(spark, table.name) == [2]
 
 
+@pytest.mark.slow
 def test_deletes_by_position_of_rows_that_have_moved_are_refused(spark: SparkSession) -> None:
     table = staged_table(spark)
     table.delete("id = 1", branch="st")
@@ -183,6 +192,7 @@ def rewrite_branch(spark: SparkSession, table: IcebergTable, branch: str) -> Non
     rewrite.commit()
 
 
+@pytest.mark.slow
 def test_new_files_that_are_rewritten_with_those_of_the_target_are_refused(
     spark: SparkSession,
 ) -> None:
@@ -193,6 +203,7 @@ def test_new_files_that_are_rewritten_with_those_of_the_target_are_refused(
     assert by_spark(spark, table.name) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_rewrite_of_files_that_were_taken_over_changes_nothing(spark: SparkSession) -> None:
     table = staged_table(spark)
     table.resolve(staging="st")
@@ -203,6 +214,7 @@ def test_a_rewrite_of_files_that_were_taken_over_changes_nothing(spark: SparkSes
     assert numbers(spark, table) == [(0, 3), *TAKEN[1:]]
 
 
+@pytest.mark.slow
 def test_a_cherry_picked_snapshot_is_refused(spark: SparkSession) -> None:
     table = IcebergTable.for_name(spark, new_table(spark))
     table.append(rows(spark, 1))
@@ -215,7 +227,7 @@ def test_a_cherry_picked_snapshot_is_refused(spark: SparkSession) -> None:
     assert by_spark(spark, table.name) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("staging", [False, True])
+@pytest.mark.parametrize("staging", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_branch_that_begins_anew_keeps_its_transactions(
     spark: SparkSession, *, staging: bool
 ) -> None:
@@ -231,6 +243,162 @@ def test_a_branch_that_begins_anew_keeps_its_transactions(
     table.upsert(rows(spark, 2, n=5), "id", branch="st")
     table.resolve(staging="st", drop_staging=True)
     assert numbers(spark, table) == [(1, 0), (2, 5)]
+
+
+def test_a_branch_begins_anew_once(spark: SparkSession) -> None:
+    table = staged_table(spark, staging=True)
+    assert table.resolve(staging="st", drop_staging=True).notes == ("st begins anew at main.",)
+    before = loaded(spark, table.name).metadata
+    idle = table.resolve(staging="st", drop_staging=True)
+    assert (idle.snapshot_id, idle.notes) == (None, ())
+    assert loaded(spark, table.name).metadata == before
+    table.append(rows(spark, 9))
+    table.resolve(staging="st", drop_staging=True)
+    assert loaded(spark, table.name).metadata.head("st") != before.head("st")
+    assert numbers(spark, table) == [*TAKEN, (9, 0)]
+
+
+def test_a_branch_that_is_dropped_meanwhile_is_not_taken_over(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = staged_table(spark)
+    commit = branch_commit.commit_change
+
+    def dropped_before(*args: object, **options: object) -> object:
+        table.drop_branch("st")
+        return commit(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(step, "commit_change", dropped_before)
+    with pytest.raises(ConflictError, match="was dropped or moved meanwhile"):
+        table.resolve(staging="st")
+    assert by_spark(spark, table.name) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("staging", [False, True])
+def test_snapshots_of_the_target_that_outlive_newer_ones_are_not_staged(
+    spark: SparkSession, *, staging: bool
+) -> None:
+    table = IcebergTable.for_name(spark, new_table(spark))
+    table.append(rows(spark, 1))
+    table.append(rows(spark, 2))
+    table.create_tag("kept")
+    table.create_branch("st", staging=staging)
+    table.upsert(rows(spark, 2, 3, n=1), "id", branch="st")
+    for each in (7, 8, 9):
+        table.append(rows(spark, each))
+    expire_all(spark, table)  # what the tag names stays, and is an ancestor of main no one can see
+    if staging:
+        table.resolve(staging="st")
+        assert numbers(spark, table) == [(1, 0), (2, 1), (3, 1), (7, 0), (8, 0), (9, 0)]
+    else:
+        with pytest.raises(PlanError, match="is not known"):
+            table.resolve(staging="st")
+        assert by_spark(spark, table.name) == [1, 2, 7, 8, 9]
+
+
+@pytest.mark.slow
+def test_progress_whose_snapshot_outlives_newer_ones(spark: SparkSession) -> None:
+    table = staged_table(spark)
+    table.resolve(staging="st")
+    table.create_tag("resolved")
+    for each in (7, 8):
+        table.append(rows(spark, each))
+    expire_all(spark, table)
+    assert table.resolve(staging="st").snapshot_id is None
+    assert numbers(spark, table) == [*TAKEN, (7, 0), (8, 0)]
+
+
+@pytest.mark.slow
+def test_a_transaction_whose_snapshot_outlives_newer_ones(spark: SparkSession) -> None:
+    table = IcebergTable.for_name(spark, new_table(spark))
+    table.append(rows(spark, 1))
+    table.append(rows(spark, 2), txn_app_id="app", txn_version=7)
+    table.create_tag("kept")
+    for each in (7, 8):
+        table.append(rows(spark, each))
+    expire_all(spark, table)
+    assert table.append(rows(spark, 2), txn_app_id="app", txn_version=7).replayed
+    assert by_spark(spark, table.name) == [1, 2, 7, 8]
+
+
+@pytest.mark.slow
+def test_a_commit_that_was_rolled_back_does_not_come_back_by_a_branch_made_from_it(
+    spark: SparkSession,
+) -> None:
+    table = IcebergTable.for_name(spark, new_table(spark))
+    table.append(rows(spark, 1))
+    first = loaded(spark, table.name).metadata.refs["main"].snapshot_id
+    table.append(rows(spark, 2))
+    table.create_branch("st", staging=True)
+    table.rollback(snapshot_id=first)
+    table.upsert(rows(spark, 3), "id", branch="st")
+    table.resolve(staging="st")
+    assert by_spark(spark, table.name) == [1, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_by_position_of_a_file_that_is_then_rewritten(
+    spark: SparkSession, version: int
+) -> None:
+    table = IcebergTable.for_name(spark, new_table(spark, version=version))
+    table.append(rows(spark, *range(4)))
+    table.create_branch("st")
+    table.delete("id = 1", branch="st")
+    rewrite_branch(spark, table, "st")
+    table.upsert(rows(spark, 9), "id", branch="st")
+    table.resolve(staging="st")
+    assert by_spark(spark, table.name) == [0, 2, 3, 9]
+
+
+@pytest.mark.slow
+def test_a_file_that_the_target_has_removed_as_empty_may_be_removed(spark: SparkSession) -> None:
+    table = IcebergTable.for_name(spark, new_table(spark))
+    table.append(rows(spark, 1))
+    table.append(rows(spark, 2))
+    table.delete_keys([1], "id", branch="st")
+    table.append(rows(spark, 5), branch="st")
+    table.delete_keys([5], "id", branch="st")
+    table.resolve(staging="st")
+    assert by_spark(spark, table.name) == [2]
+    table.resolve(target="st")  # removes the files there, too
+    table.upsert(rows(spark, 3), "id", branch="st")
+    table.resolve(staging="st")
+    assert by_spark(spark, table.name) == [2, 3]
+
+
+@pytest.mark.slow
+def test_a_cherry_pick_that_has_expired_is_noticed(spark: SparkSession) -> None:
+    table = IcebergTable.for_name(spark, new_table(spark))
+    table.append(rows(spark, 1))
+    table.append(rows(spark, 2), branch="st")
+    staged = loaded(spark, table.name).metadata.refs["st"].snapshot_id
+    table.append(rows(spark, 3))
+    spark.sql(f"CALL lake.system.cherrypick_snapshot('{table.name}', {staged})")
+    table.append(rows(spark, 4))
+    expire_all(spark, table)
+    with pytest.raises(PlanError):
+        table.resolve(staging="st")
+    assert by_spark(spark, table.name) == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_rows_that_are_appended_during_a_verification(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = IcebergTable.for_name(spark, new_table(spark))
+    table.append(rows(spark, 1, 2))
+    table.delete_keys([1], "id")
+    commit = branch_commit.commit_change
+
+    def appended_before(*args: object, **options: object) -> object:
+        table.append(rows(spark, 3))
+        return commit(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(step, "commit_change", appended_before)
+    table.resolve(verify="rows")
+    assert by_spark(spark, table.name) == [2, 3]
 
 
 def test_a_target_without_snapshots(spark: SparkSession) -> None:
@@ -253,6 +421,7 @@ def test_bad_arguments(spark: SparkSession) -> None:
         (lambda: table.resolve(verify="all"), "verify is 'all'"),  # type: ignore[arg-type]
         (lambda: table.resolve(unique_keys=True), "key columns"),
         (lambda: table.resolve(max_snapshots=0), "1 or more"),
+        (lambda: table.resolve(drop_staging=True), "needs the staging branch"),
     ]
     for call, match in calls:
         with pytest.raises(InvalidArgumentError, match=match):

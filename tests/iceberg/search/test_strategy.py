@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -81,3 +82,10 @@ def test_an_index_of_many_small_files_costs_more() -> None:
     assert choose(some, index(40_000_000), "auto").strategy == "index"
     # Of a table that had a hundred times as many rows.
     assert choose(some, index(4_000_000_000, runs=16), "auto").strategy == "join"
+
+
+def test_files_that_are_not_indexed_count_as_read() -> None:
+    some = search(10, 1_000_000_000, 1000, "long")
+    assert choose(some, index(1_000_000_000, "long"), "auto").strategy == "index"
+    stale = replace(index(10_000_000, "long"), snapshot_id=4)
+    assert choose(some, stale, "auto").strategy == "join"

@@ -72,10 +72,14 @@ public class KeyScans {
    * path, data sequence number, scope and rows; then for each equality-delete file that applies to
    * any of them its sequence number, scope (-1 if global) and JSON object. A scope is a
    * number for a partition of a spec. Further equality deletes, JSON objects separated by NUL
-   * characters, apply to data files of any sequence number.
+   * characters, apply to data files of any sequence number. Before all that comes the path of a
+   * data file that must be absent, if there is one.
    */
-  public String plan(Table table, Expression filter, boolean caseSensitive, String further)
+  public String plan(
+      Table table, Expression filter, boolean caseSensitive, String further, String absent)
       throws Exception {
+    Set unwanted = new HashSet(Arrays.asList(absent.split(SEPARATOR)));
+    String present = "";
     BatchScan scan = (BatchScan) table.newBatchScan().caseSensitive(caseSensitive);
     Map scopes = new HashMap();
     Map byScope = new HashMap();
@@ -125,6 +129,9 @@ public class KeyScans {
           }
         }
         DataFile data = (DataFile) task.file();
+        if (unwanted.contains(data.location())) {
+          present = data.location();
+        }
         if (!hasKeys && !added.isEmpty()) {
           Integer scope = Integer.valueOf(scope(scopes, task.spec(), data));
           hasKeys =
@@ -144,6 +151,7 @@ public class KeyScans {
       tasks.close();
     }
     StringBuilder result = new StringBuilder();
+    append(result, present);
     append(result, String.valueOf(all));
     append(result, String.valueOf(matched));
     result.append(files);

@@ -33,18 +33,16 @@ public class PositionDeletes {
   public String find(Table table, long snapshotId, String paths) throws Exception {
     Set wanted = new HashSet(Arrays.asList(paths.split(SEPARATOR)));
     StringBuilder result = new StringBuilder();
-    int left = wanted.size();
     BatchScan scan = (BatchScan) table.newBatchScan().useSnapshot(snapshotId);
     CloseableIterable tasks = scan.planFiles();
     CloseableIterator iterator = tasks.iterator();
     try {
-      while (left > 0 && iterator.hasNext()) {
+      while (!wanted.isEmpty() && iterator.hasNext()) {
         FileScanTask task = (FileScanTask) iterator.next();
         DataFile data = (DataFile) task.file();
-        if (!wanted.contains(data.location())) {
+        if (!wanted.remove(data.location())) { // the same file may be registered twice
           continue;
         }
-        left--;
         List found = new ArrayList();
         Iterator deletes = task.deletes().iterator();
         while (deletes.hasNext()) {

@@ -18,6 +18,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.metadata import MAIN
@@ -77,6 +78,7 @@ def plan_snapshot(
     schema: Mapping[str, Any],
     condition: Any = None,  # noqa: ANN401
     further: Sequence[str] = (),
+    absent: Sequence[str] = (),
 ) -> DataFilesWithKeys:
     """Return which data files of a snapshot have equality deletes, as Iceberg's planner finds.
 
@@ -91,6 +93,10 @@ def plan_snapshot(
         condition: An expression of Iceberg's; files that cannot match it are omitted.
         further: JSON objects of equality deletes that the snapshot does not have, and that apply to
             all its data files in their partitions; their sequence number is that of no snapshot.
+        absent: Paths of data files that the snapshot must not have.
+
+    Raises:
+        PlanError: It has one of these.
     """
     spark = table.spark
     with explained(str(table.name)):
@@ -98,8 +104,16 @@ def plan_snapshot(
             _operations(table, schema, snapshot_id), str(table.name)
         )
         exact = spark.conf.get("spark.sql.caseSensitive") == "true"
-        found = key_scans(spark).plan(pinned, condition, exact, SEPARATOR.join(further))
-    file_count, with_keys, *parts = found.split(SEPARATOR)[:-1]
+        found = key_scans(spark).plan(
+            pinned, condition, exact, SEPARATOR.join(further), SEPARATOR.join(absent)
+        )
+    present, file_count, with_keys, *parts = found.split(SEPARATOR)[:-1]
+    if present:
+        raise PlanError(
+            f"{present} is a data file of snapshot {snapshot_id} of {table.name} already: its rows"
+            " would be there twice",
+            hint="was it cherry-picked, or registered by somebody else? Write the changes anew",
+        )
     end = int(with_keys) * _DATA_FIELDS
     paths, sequences, scopes, rows = (parts[start:end:_DATA_FIELDS] for start in range(4))
     files = pa.table(

@@ -172,6 +172,25 @@ class TableMetadata:
             parent = snapshot.parent_id
             snapshot = None if parent is None else self.snapshots.get(parent)
 
+    def is_ancestor(self, ref: str, sequence_number: int, snapshot_id: int) -> bool | None:
+        """Tell whether a branch comes from a snapshot; None if that cannot be told any more.
+
+        Snapshots between the two may have expired, while others, of tags and of other branches, are
+        retained. A snapshot that is not met before an older one is none of its ancestors.
+
+        Args:
+            ref: The branch.
+            sequence_number: That of the snapshot.
+            snapshot_id: The snapshot, which need not be retained.
+        """
+        last: IcebergSnapshot | None = None
+        for last in self.ancestors(ref):
+            if last.id == snapshot_id:
+                return True
+            if last.sequence_number <= sequence_number:
+                return False
+        return False if last is None or last.parent_id is None else None
+
 
 def _files(value: Mapping[str, Any]) -> Iterator[str]:
     for key, name in (

@@ -67,7 +67,7 @@ class DataFileWithDeletes:
 
 
 def find_position_deletes(
-    table: LoadedTable, snapshot_id: int, paths: Iterable[str]
+    table: LoadedTable, snapshot_id: int, paths: Iterable[str], *, require: bool = True
 ) -> Mapping[str, DataFileWithDeletes]:
     """Return data files of a snapshot by path, with their position deletes.
 
@@ -78,6 +78,7 @@ def find_position_deletes(
         table: The table.
         snapshot_id: A snapshot of any branch.
         paths: Paths of data files, as the manifests have them.
+        require: Whether all of them must be in the snapshot.
 
     Raises:
         PlanError: A data file is not in the snapshot.
@@ -93,7 +94,7 @@ def find_position_deletes(
         text = _finder(spark).find(pinned, snapshot_id, _SEPARATOR.join(wanted))
     found = {each.path: each for each in _parsed(iter(text.split(_SEPARATOR)[:-1]))}
     missing = [path for path in wanted if path not in found]
-    if missing:
+    if missing and require:
         raise PlanError(
             f"{missing[0]} is not a data file of snapshot {snapshot_id} of {table.name}",
             hint="was the table changed since the plan was made? Make it anew",

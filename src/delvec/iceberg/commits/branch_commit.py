@@ -16,6 +16,7 @@ from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.commits.attempts import Committed, committed
 from delvec.iceberg.commits.commit import change_properties
 from delvec.iceberg.commits.marks import (
+    BRANCH_SUMMARY,
     STAGING_SUMMARY,
     TXN_APP,
     TXN_VERSION,
@@ -196,8 +197,9 @@ def is_committed(metadata: TableMetadata, branch: str, txn: Txn) -> bool:
     """Tell whether an application has committed a version, or a later one, to a branch.
 
     Snapshots tell, and a table property where they have expired. A commit that was rolled back does
-    not count as long as its snapshot is retained. A branch that does not exist is about to be made
-    from `main`, and has what `main` has: it may have been published and dropped.
+    not count as long as its snapshot is retained, with those that tell so. A branch that does not
+    exist is about to be made from `main`, and has what `main` has: it may have been published and
+    dropped.
     """
     exists = branch in metadata.refs
     for snapshot in metadata.ancestors(branch if exists else MAIN):
@@ -207,8 +209,13 @@ def is_committed(metadata: TableMetadata, branch: str, txn: Txn) -> bool:
         return False
     found = metadata.properties.get(txn_property(branch, txn.app_id), "")
     version, _, snapshot_id = found.partition("@")
+    if not version or int(version) < txn.version:
+        return False
+    committed = metadata.snapshots.get(int(snapshot_id))
+    # A retained snapshot that the branch certainly does not come from was rolled back.
     return (
-        bool(version) and int(version) >= txn.version and int(snapshot_id) not in metadata.snapshots
+        committed is None
+        or metadata.is_ancestor(branch, committed.sequence_number, committed.id) is not False
     )
 
 
@@ -292,6 +299,8 @@ def _create_branch(transaction: Any, metadata: TableMetadata, branch: str) -> No
 
 def _marks(metadata: TableMetadata, branch: str, txn: Txn | None) -> dict[str, str]:
     marks = {} if txn is None else {TXN_APP: txn.app_id, TXN_VERSION: str(txn.version)}
+    if branch != MAIN:
+        marks[BRANCH_SUMMARY] = branch
     return {**marks, STAGING_SUMMARY: branch} if is_staging(metadata, branch) else marks
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 
 __all__ = [
+    "BRANCH_SUMMARY",
     "STAGING_PROPERTY",
     "STAGING_SUMMARY",
     "TXN_APP",
@@ -37,6 +38,8 @@ STAGING_PROPERTY: Final = "delvec.staging."
 """Table property of a staging branch, followed by its name: the snapshot that it began with."""
 STAGING_SUMMARY: Final = "delvec.staging-branch"
 """Entry of the summary of each snapshot that delvec commits to a staging branch: its name."""
+BRANCH_SUMMARY: Final = "delvec.branch"
+"""Entry of the summary of each snapshot that delvec commits to a branch other than `main`."""
 TXN_APP: Final = "delvec.txn-app-id"
 TXN_VERSION: Final = "delvec.txn-version"
 TXN_PROPERTY: Final = "delvec.txn."

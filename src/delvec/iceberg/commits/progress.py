@@ -77,19 +77,16 @@ def resolved_properties(metadata: TableMetadata, staging: str) -> tuple[str, ...
 
 def resolved_until(metadata: TableMetadata, target: str, staging: str) -> Resolved | None:
     """Return what a target has taken over of a staging branch; None if nothing is known."""
-    oldest = 0
     for snapshot in metadata.ancestors(target):
         own = _of_summary(snapshot)
         if own is not None and own.staging == staging:
             return own
-        oldest = snapshot.sequence_number
     parts = metadata.properties.get(resolved_property(target, staging), "").split()
     if len(parts) != _PARTS or not all(part.isdecimal() for part in parts):
         return None
     *found, committed, sequence = map(int, parts)
-    # A retained snapshot that the target does not come from was rolled back. So was one that is
-    # gone, if the target has an older one still.
-    if committed in metadata.snapshots or oldest <= sequence:
+    # A snapshot that the target certainly does not come from was rolled back.
+    if metadata.is_ancestor(target, sequence, committed) is False:
         return None
     return Resolved(staging, *found)
 

@@ -104,13 +104,11 @@ def begin(table: LoadedTable, target: str, staging: str | None, most: int | None
     chain = waiting_snapshots(table, staging, target)
     some = chain.first(most)
     staged = read_staged(table, staging, some) if some.snapshots else None
-    left = len(chain.snapshots) - len(some.snapshots)
     # Snapshots that change nothing are no commit of their own, and must not end the work.
-    while staged is not None and staged.is_empty and left:
-        chain = replace(chain, snapshots=chain.snapshots[len(some.snapshots) :])
-        some = chain.first(most)
-        staged = read_staged(table, staging, some)
-        left = len(chain.snapshots) - len(some.snapshots)
+    while staged is not None and staged.is_empty and len(staged.snapshots) < len(chain.snapshots):
+        chain = replace(chain, snapshots=chain.snapshots[len(staged.snapshots) :])
+        staged = read_staged(table, staging, chain.first(most))
+    left = len(chain.snapshots) - (0 if staged is None else len(staged.snapshots))
     done = resolved_until(table.metadata, target, staging)
     return Work(target, base, own, staged, done, left)
 
@@ -132,7 +130,8 @@ def target_searches(
     """
     further = () if work.staged is None else work.staged.deletes
     schema = table.metadata.schema
-    planned = plan_snapshot(table, snapshot_id, schema, further=further)
+    added = () if work.staged is None else tuple(work.staged.data)
+    planned = plan_snapshot(table, snapshot_id, schema, further=further, absent=added)
     own = {each.path for each in work.own}
     found = [
         ScopedDelete(file, scope)

@@ -11,13 +11,12 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from importlib.resources import files as package_files
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import PlanError
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.named_snapshots import branch_head
-from delvec.iceberg.commits.marks import STAGING_PROPERTY
+from delvec.iceberg.commits.marks import BRANCH_SUMMARY, STAGING_PROPERTY, STAGING_SUMMARY
 from delvec.iceberg.commits.progress import resolved_until
 from delvec.spark import jvm
 
@@ -104,17 +103,24 @@ def waiting_snapshots(table: LoadedTable, staging: str, target: str) -> Chain:
     branch_head(metadata, name, target)
     done = resolved_until(metadata, target, staging)
     known = _taken_over(metadata, target, done)
-    newest_first = tuple(takewhile(lambda each: each.id not in known, metadata.ancestors(staging)))
-    waiting = newest_first[::-1]
+    began = metadata.properties.get(STAGING_PROPERTY + staging)
+    newest_first = []
+    for snapshot in metadata.ancestors(staging):
+        if snapshot.id in known:
+            break
+        newest_first.append(snapshot)
+        if str(snapshot.id) == began:  # what is older was not staged
+            break
+    waiting = tuple(reversed(newest_first))
     if not waiting:
         return Chain(())
     _require_none_picked(table, target, waiting)
     _require_later(table, staging, waiting, done)
+    _require_own(table, staging, target, waiting, done)
     first = waiting[0]
     if first.parent_id is None or first.parent_id in known:
         return Chain(waiting)
     # The empty snapshot that delvec began the branch with; it may have expired.
-    began = metadata.properties.get(STAGING_PROPERTY + staging)
     if began in (str(first.id), str(first.parent_id)):
         return Chain(waiting)
     if done is not None and done.data_files:
@@ -177,6 +183,31 @@ def _require_later(
             )
 
 
+def _require_own(
+    table: LoadedTable,
+    staging: str,
+    target: str,
+    waiting: Sequence[IcebergSnapshot],
+    done: Resolved | None,
+) -> None:
+    """Refuse snapshots that may be the target's own, some of which have expired.
+
+    Others than delvec do not write down to which branch they have committed.
+    """
+    retained = list(table.metadata.ancestors(target))
+    if done is not None or not retained or retained[-1].parent_id is None:
+        return
+    for each in waiting:
+        is_marked = each.summary.get(BRANCH_SUMMARY, each.summary.get(STAGING_SUMMARY)) == staging
+        if not is_marked and each.sequence_number < retained[-1].sequence_number:
+            raise PlanError(
+                f"snapshots of {target} of {table.name} have expired: whether snapshot {each.id},"
+                f" which is older than all that are left, belongs to {target} or to {staging} alone"
+                " is not known",
+                hint="write the changes to a new staging branch; resolve before snapshots expire",
+            )
+
+
 def _is_next_to(table: LoadedTable, first: IcebergSnapshot, target: str) -> bool:
     """Whether all that a snapshot has, but for what it added itself, is in the target as well.
 
@@ -211,13 +242,18 @@ def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
             found = java.live(table.handle, chain.snapshots[-1].id, since)
     changes = _Changes(table, staging)
     operations = {str(each.id): each.operation for each in chain.snapshots}
+    count = 0
     for snapshot_id, tokens in _by_snapshot(found):
-        changes.apply(tokens, is_rewrite=operations.get(snapshot_id) == _REPLACE)
+        is_rewrite = operations.get(snapshot_id) == _REPLACE
+        if is_rewrite and changes.would_lose_marks(tokens["removed"]):
+            break
+        changes.apply(tokens, is_rewrite=is_rewrite)
+        count += 1
         if chain.since is not None:
+            count = len(chain.snapshots)
             _require_all_kept(table, staging, chain.since, tokens["earlier"])
-            _require_continued(table, staging, chain.since, tokens["last"])
             _require_none_merged(table, staging, tokens["merged"])
-    return changes.staged(chain.snapshots)
+    return changes.staged(chain.snapshots[:count])
 
 
 def _by_snapshot(found: str) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
@@ -255,6 +291,14 @@ class _Changes:
         self._removed: list[str] = []
         self._rewritten: list[str] = []
         self._marks: dict[str, str | None] = {}
+
+    def would_lose_marks(self, removed: Sequence[str]) -> bool:
+        """Whether a rewrite removes data files of the target that got position deletes before.
+
+        These are read at the last snapshot, which must have the data files still: it is one before.
+        """
+        is_marked = any(path not in self._data for path in self._marks.values())
+        return is_marked and any(path not in self._data for path in removed)
 
     def apply(self, found: Mapping[str, list[str]], *, is_rewrite: bool) -> None:
         """Apply what one snapshot has changed, by kind."""

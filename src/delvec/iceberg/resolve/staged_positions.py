@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from delvec.errors import PlanError
 from delvec.iceberg.by_condition.position_vectors import earlier_positions
 from delvec.iceberg.client.position_deletes import find_position_deletes
+from delvec.iceberg.resolve.verify import live_rows
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path
 
@@ -48,10 +49,8 @@ class StagedPositions:
             PlanError: The target has rewritten or removed the data file.
         """
         staged = self.staged
-        if not staged.marked:
-            return {}
-        self._require_live(staged.marked, "has deletes by position")
-        files = find_position_deletes(self.table, staged.head.id, staged.marked)
+        marked = self._live(staged.marked, "has deletes by position")
+        files = find_position_deletes(self.table, staged.head.id, marked)
         new = [
             replace(file, deletes=tuple(each for each in file.deletes if each.key in staged.marks))
             for file in files.values()
@@ -69,17 +68,16 @@ class StagedPositions:
             PlanError: The target has rewritten or removed the data file, or has deleted rows of one
                 that was rewritten.
         """
-        if self.staged.removed:
-            self._require_live(self.staged.removed, "was removed")
-            self._require_same_rows(hits)
-        return self.staged.removed
+        removed = self._live(self.staged.removed, "was removed")
+        self._require_same_rows(hits, set(removed))
+        return removed
 
-    def _require_same_rows(self, hits: Collection[str]) -> None:
+    def _require_same_rows(self, hits: Collection[str], live: Collection[str]) -> None:
         """Refuse a rewrite of a data file that rows were deleted of meanwhile: they would be back.
 
         A rewrite reads what the staging branch knows. Other deletes of the target are new to it.
         """
-        rewritten = self.staged.rewritten
+        rewritten = [path for path in self.staged.rewritten if path in live]
         if not rewritten:
             return
         base = self.staged.snapshots[0].parent_id
@@ -99,13 +97,31 @@ class StagedPositions:
                     " branches",
                 )
 
-    def _require_live(self, paths: Sequence[str], what: str) -> None:
-        """Refuse staged deletes of rows that have moved to other files of the target."""
-        try:
-            find_position_deletes(self.table, self.head, paths)
-        except PlanError as error:
+    def _live(self, paths: Sequence[str], what: str) -> tuple[str, ...]:
+        """Return those of some data files that the target has.
+
+        Others must have no row left on the staging branch: then the target has no row of theirs
+        either, since data files without rows are not taken over. Else their rows have moved to
+        other files of the target, and are not known there by position.
+        """
+        if not paths:
+            return ()
+        live = find_position_deletes(self.table, self.head, paths, require=False)
+        gone = [path for path in paths if path not in live]
+        base = self.staged.snapshots[0].parent_id
+        if gone and not self._are_empty(gone, base):
             raise PlanError(
-                f"a data file {what} on branch {self.choices.staging} of {self.table.name}, and"
-                f" {self.choices.target} has rewritten or removed it: {error.describe()}",
+                f"{gone[0]} {what} on branch {self.choices.staging} of {self.table.name}, and"
+                f" {self.choices.target} has rewritten or removed it",
                 hint="write deletes by key to staging branches, or resolve before compaction",
-            ) from error
+            )
+        return tuple(path for path in paths if path in live)
+
+    def _are_empty(self, paths: Sequence[str], snapshot_id: int | None) -> bool:
+        """Whether data files have no live row in a snapshot; their keys are read."""
+        if snapshot_id is None or snapshot_id not in self.table.metadata.snapshots:
+            return False
+        known = find_position_deletes(self.table, snapshot_id, paths, require=False)
+        if len(known) < len(set(paths)):
+            return False
+        return all(part.isEmpty() for part in live_rows(self.table, snapshot_id, paths, ()))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from delvec.errors import ConflictError, LockedError, PlanError, VerificationError
+from delvec.errors import ConflictError, DelvecError, LockedError, PlanError, VerificationError
 from delvec.iceberg.by_condition.position_vectors import write_vectors
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.commits.branch_commit import commit_change
@@ -73,6 +73,7 @@ class Step:
 
     def run(self) -> ResolveReport:
         """Resolve, and search again after concurrent commits."""
+        lost: DelvecError
         for attempt in range(_ATTEMPTS):
             if attempt:
                 self._table = load_table(self._table.spark, self._table.name)
@@ -81,13 +82,18 @@ class Step:
                 return replace(self._resolve(), conflicts=attempt)
             except LockedError:
                 raise
-            except (ConflictError, PlanError):
+            except (ConflictError, PlanError) as error:
                 newest = load_table(self._table.spark, self._table.name)
                 now = newest.metadata.head(self._choices.target)
-                moved = newest.metadata.uuid != self._table.metadata.uuid
-                if moved or attempt == _ATTEMPTS - 1 or (now and now.id) == head:
+                replaced = newest.metadata.uuid != self._table.metadata.uuid
+                if replaced or (now and now.id) == head:
                     raise
-        raise AssertionError("the last attempt returns or raises")
+                lost = error
+        raise ConflictError(
+            f"others committed to {self._choices.target} of {self._table.name} at the same time,"
+            f" {_ATTEMPTS} times in a row: {lost.describe()}",
+            hint="run it again",
+        ) from lost
 
     @property
     def _head(self) -> int | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Balance",
     "expected_sums",
+    "live_rows",
     "require_balance",
     "require_deletes",
     "require_sums",
@@ -124,17 +125,24 @@ def expected_sums(
     parts = []
     if snapshot_id is not None:
         further = () if staged is None else staged.deletes
-        parts += _live(table, snapshot_id, None, further)
+        parts += live_rows(table, snapshot_id, None, further)
     if staged is not None and staged.data:
-        parts += _live(table, staged.head.id, staged.data, ())
+        parts += live_rows(table, staged.head.id, staged.data, ())
     rows = reduce(DataFrame.unionAll, parts)
     return row_sums(rows, rows.schema)
 
 
-def _live(
+def live_rows(
     table: LoadedTable, snapshot_id: int, chosen: Collection[str] | None, further: Sequence[str]
 ) -> list[DataFrame]:
-    """Return the live rows of a snapshot, or of some data files of it."""
+    """Return the live rows of a snapshot, or of some data files of it, in parts; lazy.
+
+    Args:
+        table: The table.
+        snapshot_id: The snapshot.
+        chosen: Paths of the data files; None for all.
+        further: See `plan_snapshot`.
+    """
     schema = table.metadata.schema
     names = [quote(field["name"]) for field in schema["fields"]]
     planned = plan_snapshot(table, snapshot_id, schema, further=further)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_table
-from delvec.iceberg.search.index_rows import entries_of
+from delvec.iceberg.search.index_rows import entries_of, file_hash
 from delvec.iceberg.search.key_index import wanted_key
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def compare_index(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> Inde
         files = live.distinct().join(marks, "path", "left").toArrow()
         is_indexed = pc.is_valid(files.column("indexed"))
         paths = files.filter(is_indexed).select(["path"])
-        hashes = table.spark.createDataFrame(paths).select(F.xxhash64("path").alias("file"))
+        hashes = table.spark.createDataFrame(paths).select(
+            file_hash("path", index.key).alias("file")
+        )
         built = entries_of(table, snapshot_id, schema, index.key, None).select(*columns)
         known = index.entries().where("pos >= 0").select(*columns)
         both = built.withColumn("side", F.lit(1)).unionAll(known.withColumn("side", F.lit(2)))

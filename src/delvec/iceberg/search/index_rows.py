@@ -1,7 +1,7 @@
 """What a primary-key index is about, and the rows that it has.
 
     hash  xxhash64 of the key columns, in order of their field ids
-    file  xxhash64 of the data file's path, as the manifest spells it
+    file  xxhash64 of the data file's path, as the manifest spells it, and of what is indexed
     pos   the row's position in the file
     path  null, but for the mark of a file
 
@@ -37,6 +37,7 @@ __all__ = [
     "HASH_VERSION",
     "IndexedKey",
     "entries_of",
+    "file_hash",
     "hash_of",
     "indexed_key",
     "marks_of",
@@ -120,6 +121,11 @@ def hash_of(columns: Sequence[Column]) -> Column:
     return F.xxhash64(*columns)
 
 
+def file_hash(path: str, key: IndexedKey) -> Column:
+    """Return the hash of a column of paths; of another key it is another, so entries never mix."""
+    return F.xxhash64(F.col(path), F.lit(key.signature).cast("bigint"))
+
+
 def entries_of(
     table: LoadedTable,
     snapshot_id: int,
@@ -142,7 +148,7 @@ def entries_of(
     rows = read_all_rows(table, snapshot_id, narrow, paths or (), chosen=paths is not None)
     return rows.select(
         hash_of([F.col(quote(each["name"])) for each in fields]).alias("hash"),
-        F.xxhash64("_file").alias("file"),
+        file_hash("_file", key).alias("file"),
         F.col("_pos").alias("pos"),
         F.lit(None).cast("string").alias("path"),
     )
@@ -158,7 +164,7 @@ def marks_of(paths: DataFrame, key: IndexedKey) -> DataFrame:
     [name] = paths.columns
     return paths.select(
         F.lit(key.signature).cast("bigint").alias("hash"),
-        F.xxhash64(name).alias("file"),
+        file_hash(name, key).alias("file"),
         F.lit(-1).cast("bigint").alias("pos"),
         F.col(name).alias("path"),
     )

@@ -27,7 +27,7 @@ from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.position_deletes import find_position_deletes
 from delvec.iceberg.deletes.key_filter import deleted_keys
 from delvec.iceberg.search.find import find_by_join
-from delvec.iceberg.search.index_rows import hash_of, indexed_key
+from delvec.iceberg.search.index_rows import file_hash, hash_of, indexed_key
 from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE
 from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
@@ -179,7 +179,7 @@ class _Lookup:
         files = search.table.spark.createDataFrame(
             search.files.files.select(["path", "sequence", "scope"])
         ).toDF("path", _FILE_SEQUENCE, _FILE_SCOPE)
-        files = files.withColumn(_FILE_HASH, F.xxhash64("path"))
+        files = files.withColumn(_FILE_HASH, file_hash("path", self.index.key))
         marked = rows.drop("path").join(F.broadcast(files), F.col("file") == F.col(_FILE_HASH))
         is_few = _key_count(search) <= _MOST_BROADCAST
         applies = (
