@@ -91,6 +91,7 @@ def commit_change(  # noqa: PLR0913
     computed_on: int | None = None,
     needs_staging: bool = False,
     resolved: Resolved | None = None,
+    in_place: bool = False,
     verify: Callable[[LoadedTable, int], None] | None = None,
 ) -> Committed:
     """Commit one snapshot onto a branch, which is created from `main` if it does not exist.
@@ -109,6 +110,9 @@ def commit_change(  # noqa: PLR0913
         needs_staging: Whether the change is for staging branches of delvec's only.
         resolved: What the change takes over of a staging branch. Nothing at all may have come since
             `computed_on` then: rows of others have no place in the order of staged changes.
+        in_place: Whether the change deletes by position what is deleted by key, and no more. No
+            reader has seen these rows, so nobody has updated them: what Iceberg itself validates
+            is enough, that no data file is gone or has got other deletes.
         verify: Looks at the table as it would be, with the new snapshot; raises if it is wrong.
 
     Raises:
@@ -128,7 +132,7 @@ def commit_change(  # noqa: PLR0913
             _require_staged(base, resolved)
             _require_head(base, branch, computed_on)
         elif computed_on is not None:
-            _require_only_appends(base, branch, computed_on)
+            _require_only_appends(base, branch, computed_on, or_others=in_place)
         _create_branch(transaction, base.metadata, branch)
         summary = {**change.summary, **_marks(base.metadata, branch, txn)}
         if resolved is not None:
@@ -233,7 +237,9 @@ def require_branch(metadata: TableMetadata, branch: str, table: str) -> None:
         )
 
 
-def _require_only_appends(table: LoadedTable, branch: str, since: int) -> None:
+def _require_only_appends(
+    table: LoadedTable, branch: str, since: int, *, or_others: bool = False
+) -> None:
     """Refuse a change that was computed on a snapshot if its rows may have moved or changed since.
 
     Iceberg's validations do not see that an update has written a row again that a removed data file
@@ -246,7 +252,7 @@ def _require_only_appends(table: LoadedTable, branch: str, since: int) -> None:
     for snapshot in metadata.ancestors(branch if branch in metadata.refs else MAIN):
         if snapshot.id == since:
             return
-        if snapshot.operation != _APPEND:
+        if snapshot.operation != _APPEND and not or_others:
             break
     raise PlanError(
         f"somebody else changed rows of {branch} of {table.name} since snapshot {since}",

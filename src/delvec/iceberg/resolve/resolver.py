@@ -94,9 +94,11 @@ def _with_index(
         return report
     try:
         with watch.phase("index"):
-            if open_index(table, ids) is None:
+            index = open_index(table, ids)
+            if index is None:
                 return report
-            index = update_index(table, snapshot_id, ids)
+            if report.data_files_added:  # vectors change nothing that the index says
+                index = update_index(table, snapshot_id, ids)
     except DelvecError as error:
         note = f"The index was not brought up to date, the next call will: {error.describe()}"
         return replace(report, notes=(*report.notes, note))

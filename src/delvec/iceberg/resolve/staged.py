@@ -33,6 +33,7 @@ __all__ = ["Chain", "Staged", "read_staged", "staged_files", "waiting_snapshots"
 
 _SEPARATOR: Final = "\0"
 _REPLACE: Final = "replace"
+_CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})
 _PICKED: Final = "source-snapshot-id"
 
 
@@ -81,6 +82,12 @@ class Staged:
     def head(self) -> IcebergSnapshot:
         """The last of the snapshots."""
         return self.snapshots[-1]
+
+    @property
+    def began_ms(self) -> int:
+        """When the first of them that changes something was committed."""
+        changing = [each for each in self.snapshots if not _CHANGES.isdisjoint(each.summary)]
+        return (changing or self.snapshots)[0].timestamp_ms
 
     @property
     def is_empty(self) -> bool:

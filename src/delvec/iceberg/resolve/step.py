@@ -182,6 +182,7 @@ class Step:
             change,
             computed_on=self._head,
             resolved=resolved,
+            in_place=resolved is None,
             verify=self._verifier(work, merged),
         )
 
@@ -230,7 +231,7 @@ class Step:
         return replace(
             self._report(work),
             staged_snapshots=0 if staged is None else len(staged.snapshots),
-            oldest_staged_ms=None if staged is None else staged.snapshots[0].timestamp_ms,
+            oldest_staged_ms=None if staged is None else staged.began_ms,
             delete_files=len(deletes) - vectors,
             key_vectors=vectors,
             keys=found.keys or 0,
