@@ -6,6 +6,8 @@ import json
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -23,7 +25,9 @@ from delvec.iceberg.client.catalog import TableName, load_table
 from delvec.iceberg.commits import lock
 from delvec.iceberg.commits.lock import Held, LockState, lock_state, locked
 from delvec.iceberg.commits.lock_state import (
+    CLOCK,
     LOCK_PROPERTY,
+    Clock,
     LeaseWatch,
     is_lock_tag,
     next_generation,
@@ -35,6 +39,8 @@ from tests.conversion.targets import before, branches, ids, numbered
 from tests.iceberg.client.test_catalog import lost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from delvec.iceberg.client.catalog import LoadedTable
@@ -70,10 +76,54 @@ def newest(table: LoadedTable) -> TableMetadata:
     return load_table(table.spark, table.name).metadata
 
 
-def left_behind(table: LoadedTable, lease: float = 1.0, owner: str = "dead/1") -> LockState:
+class HandClock(Clock):
+    """A clock that is moved by hand, and by those who sleep."""
+
+    def __init__(self) -> None:
+        self.begin = time.time()
+        self.now = 0.0
+        self.is_waited_for = Event()
+
+    def time(self) -> float:
+        return self.begin + self.now
+
+    def ticks(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def wait(self, event: Event, seconds: float) -> bool:
+        end = self.now + seconds
+        self.is_waited_for.set()
+        while self.now < end and not event.wait(0.01):
+            pass
+        self.is_waited_for.clear()
+        return event.is_set()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for a thread that waits."""
+        assert self.is_waited_for.wait(60)
+        self.now += seconds
+
+
+def eventually(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_of(held: Held, generation: int) -> bool:
+    return held.state is not None and held.state.generation == generation
+
+
+def left_behind(
+    table: LoadedTable, lease: float = 300.0, owner: str = "dead/1", clock: Clock = CLOCK
+) -> LockState:
     """Take the lock as one who dies at once: nobody renews it or gives it back."""
     claim = LockState(0, owner, "RESOLVE", 0, int(lease * 1000), uuid4().hex)
-    state = lock._taken(table, claim, 0.0).state
+    state = lock._taken(table, claim, 0.0, clock).state
     assert state is not None
     return state
 
@@ -116,15 +166,22 @@ def test_an_error_in_the_block_gives_it_back_and_passes(table: LoadedTable) -> N
 
 
 def test_an_owner_that_lives_keeps_it_beyond_its_lease(table: LoadedTable) -> None:
-    with locked(table, "RESOLVE", lease=1.0, owner="long") as held:
+    clock = HandClock()
+    with locked(table, "RESOLVE", owner="long", clock=clock) as held:
         first = held.state
-        with pytest.raises(LockedError) as refused, locked(table, "COMPACT", wait=2.5):
-            pytest.fail("it was taken from an owner that lives")
+        assert first is not None
+        for number in range(1, 5):
+            clock.advance(100)
+            eventually(partial(is_of, held, first.generation + number))
         held.check(newest(table))
         assert held.state is not None
-        assert first is not None
-        assert held.state.generation >= first.generation + 4
         assert held.state.token == first.token
+        assert held.state.expires_ms == first.expires_ms + 400_000
+        with (
+            pytest.raises(LockedError) as refused,
+            locked(table, "COMPACT", wait=2.5, clock=clock),
+        ):
+            pytest.fail("it was taken from an owner that lives")
         assert refused.value.owner == "long"
     assert set(newest(table).refs) == {"main"}
 
@@ -132,13 +189,14 @@ def test_an_owner_that_lives_keeps_it_beyond_its_lease(table: LoadedTable) -> No
 def test_a_dead_owners_lock_is_taken_over_after_its_lease_and_not_before(
     table: LoadedTable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dead = left_behind(table, lease=2.0)
-    for _ in range(3):
-        with pytest.raises(LockedError, match="dead/1"), locked(table, "COMPACT"):
+    clock = HandClock()
+    dead = left_behind(table, lease=100, clock=clock)
+    for seconds in (0, 99, 10.9):
+        clock.now += seconds
+        with pytest.raises(LockedError, match="dead/1"), locked(table, "COMPACT", clock=clock):
             pytest.fail("too early")
-    assert time.time() * 1000 < dead.expires_ms, "the machine is too slow for this test"
-    with locked(table, "COMPACT", wait=60) as held:
-        assert time.time() * 1000 > dead.expires_ms
+    with locked(table, "COMPACT", wait=60, clock=clock) as held:
+        assert clock.time() * 1000 > dead.expires_ms + 10_000
         assert held.state is not None
         assert held.state.generation == dead.generation + 1
         assert set(newest(table).refs) == {"main", held.state.tag}
@@ -148,27 +206,27 @@ def test_a_dead_owners_lock_is_taken_over_after_its_lease_and_not_before(
 
 def test_one_of_two_takes_a_dead_owners_lock_over(table: LoadedTable) -> None:
     """Both see the same generation, and its lease is over for both."""
-    dead = left_behind(table)
-    time.sleep(1.2)
+    clock = HandClock()
+    dead = left_behind(table, clock=clock)
+    clock.now += 400
     other = replace(dead, owner="other", token=uuid4().hex)
     taken: list[LockState] = []
 
     def take() -> None:
-        taken.append(lock._advanced(load_table(table.spark, table.name), other))
+        taken.append(lock._advanced(load_table(table.spark, table.name), other, clock))
 
     with (
         numbered({0: before(take)}),
         pytest.raises(LockedError, match="other"),
-        locked(table, "COMPACT"),
+        locked(table, "COMPACT", clock=clock),
     ):
         pytest.fail("two have the lock")
     assert lock_state(newest(table)) == taken[0]
 
 
-def state_of(expires_in: float, lease: float) -> LockState:
-    return LockState(
-        1, "o", "RESOLVE", int((time.time() + expires_in) * 1000), int(lease * 1000), "x"
-    )
+def state_of(clock: Clock, expires_in: float, lease: float) -> LockState:
+    expires_ms = int((clock.time() + expires_in) * 1000)
+    return LockState(1, "o", "RESOLVE", expires_ms, int(lease * 1000), "x")
 
 
 @pytest.mark.parametrize(
@@ -178,19 +236,21 @@ def state_of(expires_in: float, lease: float) -> LockState:
 def test_clocks_may_differ_by_a_tenth_of_the_lease(
     expires_in: float, lease: float, *, expected: bool
 ) -> None:
-    assert LeaseWatch().is_over(state_of(expires_in, lease)) is expected
+    clock = HandClock()
+    assert LeaseWatch(clock).is_over(state_of(clock, expires_in, lease)) is expected
 
 
 def test_a_lock_of_a_clock_that_is_wrong_ends_when_it_was_watched_for_a_lease() -> None:
-    state = state_of(10_000, lease=0.3)
-    watch = LeaseWatch()
+    clock = HandClock()
+    state = state_of(clock, 10_000, lease=30)
+    watch = LeaseWatch(clock)
     assert not watch.is_over(state)
-    time.sleep(0.2)
+    clock.now += 20
     renewed = replace(state, generation=2)
     assert not watch.is_over(renewed)
-    time.sleep(0.2)
+    clock.now += 20
     assert not watch.is_over(renewed), "counted from the renewal"
-    time.sleep(0.2)
+    clock.now += 20
     assert watch.is_over(renewed)
 
 
@@ -210,10 +270,13 @@ def test_a_lost_lock_is_noticed_and_not_given_back(table: LoadedTable) -> None:
 def test_a_lock_that_somebody_removed_is_noticed_by_the_next_renewal(
     table: LoadedTable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with locked(table, "RESOLVE", lease=1.0) as held:
+    clock = HandClock()
+    with locked(table, "RESOLVE", clock=clock) as held:
         assert held.state is not None
         drop_tag(load_table(table.spark, table.name), held.state.tag)
-        time.sleep(1.0)
+        held.check()
+        clock.advance(100)
+        eventually(lambda: held.lost is not None)
         with pytest.raises(LockedError, match="somebody removed it"):
             held.check()
     assert "is lost: somebody removed it" in caplog.text
@@ -225,15 +288,17 @@ def test_an_owner_that_cannot_renew_knows_it_when_its_lease_ends(
     def gone(_: LoadedTable) -> LoadedTable:
         raise StorageError("the catalog is away")
 
-    with locked(table, "RESOLVE", lease=1.0) as held:
-        monkeypatch.setattr(lock, "_reloaded", gone)
+    clock = HandClock()
+    with locked(table, "RESOLVE", clock=clock) as held:
+        monkeypatch.setattr(lock, "reload_table", gone)
+        clock.advance(299)
         held.check()
-        time.sleep(1.1)
+        clock.advance(1)
         with pytest.raises(LockedError, match="its lease has ended, and it could not be renewed"):
             held.check()
     assert "was not given back: the catalog is away" in caplog.text
     monkeypatch.undo()
-    with locked(table, "COMPACT", lease=1.0, wait=30) as held:
+    with locked(table, "COMPACT", wait=60, clock=clock) as held:
         held.lost = "it was stopped for a while, and nobody has taken it over"
     assert lock_state(newest(table)) is None, "it is given back all the same"
 
@@ -297,15 +362,19 @@ def test_a_table_that_was_dropped_is_told(table: LoadedTable) -> None:
     with pytest.raises(ConflictError, match="made anew") as refused, locked(table, "RESOLVE"):
         pytest.fail("it is another table")
     assert not refused.value.retryable
+    assert f"expected UUID {table.metadata.uuid}, found {newest(table).uuid}" in str(refused.value)
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize(("lease", "wait"), [(0.5, 0.0), (300.0, -1.0)])
 def test_wrong_times_are_refused(table: LoadedTable, lease: float, wait: float) -> None:
     with (
-        pytest.raises(InvalidArgumentError, match="a lease is 1 second or more"),
+        pytest.raises(InvalidArgumentError, match="a lease is 1 second or more") as refused,
         locked(table, "RESOLVE", lease=lease, wait=wait),
     ):
         pytest.fail("it cannot have it")
+    assert str(table.name) in str(refused.value)
+    assert refused.value.hint
 
 
 def test_no_generation_is_used_twice(table: LoadedTable) -> None:
@@ -372,8 +441,8 @@ def test_the_tag_of_a_dead_owner_goes_by_expiry_one_day(
     assert expire_snapshots(table, timedelta(0)).refs == ()
     drop_tag(table, dead.tag)
     monkeypatch.setattr(lock, "_DAY_MS", 0)
-    again = left_behind(table)
-    time.sleep(1.1)
+    again = left_behind(table, lease=1.0)
+    time.sleep(1.2)
     assert expire_snapshots(load_table(table.spark, table.name), timedelta(0)).refs == (again.tag,)
     with locked(table, "RESOLVE") as held:
         assert held.state is not None

@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.errors import InvalidArgumentError, MissingDependencyError, TableNotFoundError
+from delvec.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    MissingDependencyError,
+    TableNotFoundError,
+)
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.identifiers import quote_if_needed
@@ -28,6 +33,8 @@ __all__ = [
     "load_table",
     "parsed",
     "pinned",
+    "reload_table",
+    "require_same_table",
     "table_name",
 ]
 
@@ -116,6 +123,38 @@ def load_table(spark: SparkSession, name: TableName) -> LoadedTable:
     if table is None:
         raise TableNotFoundError(f"there is no table {name}", table=str(name))
     return table
+
+
+def reload_table(table: LoadedTable) -> LoadedTable:
+    """Return a table as its catalog has it now.
+
+    Raises:
+        TableNotFoundError: It does not exist any more.
+        ConflictError: Somebody has dropped it, and made another of its name.
+    """
+    newest = load_table(table.spark, table.name)
+    require_same_table(newest, table.metadata.uuid)
+    return newest
+
+
+def require_same_table(newest: LoadedTable, uuid: str) -> None:
+    """Refuse another table that has the same name now.
+
+    Args:
+        newest: The table that was loaded last.
+        uuid: The UUID of the table that is wanted.
+
+    Raises:
+        ConflictError: It has another.
+    """
+    found = newest.metadata.uuid
+    if found != uuid:
+        raise ConflictError(
+            f"{newest.name} was dropped and made anew by somebody else: expected UUID {uuid}, found"
+            f" {found}",
+            retryable=False,
+            hint="if the new table is the one to change, open it and run this again",
+        )
 
 
 def iceberg_view(spark: SparkSession) -> Any:  # noqa: ANN401

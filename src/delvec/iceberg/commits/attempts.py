@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from delvec.errors import ConflictError
-from delvec.iceberg.client.catalog import load_table, pinned
+from delvec.iceberg.client.catalog import load_table, pinned, reload_table
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
 from delvec.iceberg.commits.row_delta import row_changes
 
@@ -72,7 +72,8 @@ def committed(
     spark, name = table.spark, table.name
     for attempt in range(attempts):
         if attempt:
-            table = _reloaded(table, attempt)
+            time.sleep(uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))
+            table = reload_table(table)
         if is_done is not None and is_done(table):
             return Committed(table, None)
         with explained(str(name)):
@@ -123,19 +124,6 @@ def _forget(spark: SparkSession, table: str) -> None:
         spark.catalog.refreshTable(table)
     except (Py4JError, PySparkException) as error:
         _LOG.debug("Spark cannot load %s: %s", table, error)
-
-
-def _reloaded(table: LoadedTable, attempt: int) -> LoadedTable:
-    """Return the table as it is after a lost race."""
-    time.sleep(uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))
-    newest = load_table(table.spark, table.name)
-    if newest.metadata.uuid != table.metadata.uuid:
-        raise ConflictError(
-            f"{table.name} was replaced by another table: expected UUID {table.metadata.uuid},"
-            f" found {newest.metadata.uuid}",
-            hint="open the table anew and run it again",
-        )
-    return newest
 
 
 def _moved(table: LoadedTable, transaction: Any) -> bool:  # noqa: ANN401

@@ -25,9 +25,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import uniform
 from threading import Event, Thread
@@ -37,10 +36,12 @@ from uuid import uuid4
 from py4j.protocol import Py4JError
 
 from delvec.errors import ConflictError, DelvecError, InvalidArgumentError, LockedError
-from delvec.iceberg.client.catalog import load_table
+from delvec.iceberg.client.catalog import reload_table
 from delvec.iceberg.commits.commit import change_properties
 from delvec.iceberg.commits.lock_state import (
+    CLOCK,
     LOCK_PROPERTY,
+    Clock,
     LeaseWatch,
     LockState,
     lock_state,
@@ -71,14 +72,16 @@ class Held:
     Attributes:
         table: The name of the table.
         state: What was committed last; None if the table has no snapshot, and so no lock.
-        ends: When the lease ends, by `time.monotonic`.
+        ends: When the lease ends, by the ticks of the clock.
         lost: Why this process has the lock no more; None as long as it has it.
+        clock: The time.
     """
 
     table: str
     state: LockState | None = None
     ends: float = 0.0
     lost: str | None = None
+    clock: Clock = field(default=CLOCK, repr=False, compare=False)
 
     def check(self, metadata: TableMetadata | None = None) -> None:
         """Make sure that nobody else can have the lock now; costs nothing.
@@ -94,7 +97,7 @@ class Held:
             self.look(metadata)
         if self.state is None:
             return
-        if self.lost is None and time.monotonic() >= self.ends:
+        if self.lost is None and self.clock.ticks() >= self.ends:
             self.lost = "its lease has ended, and it could not be renewed"
         if self.lost is not None:
             raise LockedError(
@@ -121,6 +124,7 @@ def locked(
     lease: float = 300.0,
     wait: float = 0.0,
     owner: str | None = None,
+    clock: Clock = CLOCK,
 ) -> Iterator[Held]:
     """Have the lock of a table during the block; a thread renews it.
 
@@ -137,6 +141,7 @@ def locked(
         lease: Seconds after which others may take the lock over if it was not renewed.
         wait: Seconds to wait for somebody else's lock.
         owner: Who has it, to be shown to others; host and process by default.
+        clock: The time.
 
     Raises:
         LockedError: Somebody else has the lock.
@@ -145,12 +150,13 @@ def locked(
     """
     if lease < _SHORTEST_LEASE or wait < 0:
         raise InvalidArgumentError(
-            f"a lease is {_SHORTEST_LEASE:g} second or more and a wait is not negative, got"
-            f" lease={lease!r} and wait={wait!r}"
+            f"the lock of {table.name} for {operation}: a lease is {_SHORTEST_LEASE:g} second or"
+            f" more and a wait is not negative, got lease={lease!r} and wait={wait!r}",
+            hint="lease=300, wait=60 wait a minute for a lock that is renewed for five",
         )
     name = owner or f"{socket.gethostname()}/{os.getpid()}"
     claim = LockState(0, name, operation, 0, int(lease * 1000), uuid4().hex)
-    held = _taken(table, claim, wait)
+    held = _taken(table, claim, wait, clock)
     if held.state is None:
         yield held
         return
@@ -167,54 +173,54 @@ def locked(
         _release(table, held)
 
 
-def _taken(table: LoadedTable, claim: LockState, wait: float) -> Held:
+def _taken(table: LoadedTable, claim: LockState, wait: float, clock: Clock = CLOCK) -> Held:
     """Return the lock when it is free or its owner is dead."""
-    deadline = time.monotonic() + wait
-    watched = LeaseWatch()
+    deadline = clock.ticks() + wait
+    watched = LeaseWatch(clock)
     conflicts = 0
     while True:
-        newest = _reloaded(table)
+        newest = reload_table(table)
         found = lock_state(newest.metadata)
         if not newest.metadata.snapshots:
-            return Held(str(table.name))
+            return Held(str(table.name), clock=clock)
         if found is not None and not watched.is_over(found):
-            left = deadline - time.monotonic()
+            left = deadline - clock.ticks()
             if left <= 0:
                 raise _locked(newest, found)
-            time.sleep(min(left, uniform(0.1, _LONGEST_PAUSE)))
+            clock.sleep(min(left, uniform(0.1, _LONGEST_PAUSE)))
             continue
-        begin = time.monotonic()
+        begin = clock.ticks()
         try:
-            state = _advanced(newest, claim)
+            state = _advanced(newest, claim, clock)
         except ConflictError as error:
             # Somebody else has the lock now, or has committed something else.
             conflicts += 1
             if conflicts == _ATTEMPTS:
                 error.attempts = conflicts
                 raise
-            time.sleep(uniform(0, 0.05 * conflicts))
+            clock.sleep(uniform(0, 0.05 * conflicts))
             continue
         if found is not None:
             _LOG.warning("took over the lock of %s: %s is dead", table.name, found.owner)
-        return Held(str(table.name), state, begin + claim.lease_ms / 1000)
+        return Held(str(table.name), state, begin + claim.lease_ms / 1000, clock=clock)
 
 
 def _renew(table: LoadedTable, held: Held, state: LockState, stop: Event) -> None:
     """Renew a lock at each third of its lease until it is given back or lost."""
-    lease = state.lease_ms / 1000
+    clock, lease = held.clock, state.lease_ms / 1000
     pause = lease / 3
-    while not stop.wait(pause):
-        begin = time.monotonic()
+    while not clock.wait(stop, pause):
+        begin = clock.ticks()
         try:
-            newest = _reloaded(table)
+            newest = reload_table(table)
             held.look(newest.metadata)
             if held.lost is None:
-                state = _advanced(newest, state)
+                state = _advanced(newest, state, clock)
         except (DelvecError, Py4JError, OSError) as error:
             # Mostly a commit of others. Tried again soon: there is time until the lease ends.
             _LOG.debug("the lock of %s is not renewed yet: %s", table.name, error)
             pause = uniform(0.1, 1.0) * lease / 12
-            if time.monotonic() >= held.ends:
+            if clock.ticks() >= held.ends:
                 _LOG.warning("the lock of %s could not be renewed: %s", table.name, error)
                 return
             continue
@@ -225,10 +231,10 @@ def _renew(table: LoadedTable, held: Held, state: LockState, stop: Event) -> Non
         pause = lease / 3
 
 
-def _advanced(newest: LoadedTable, claim: LockState) -> LockState:
+def _advanced(newest: LoadedTable, claim: LockState, clock: Clock = CLOCK) -> LockState:
     """Commit the next generation of the lock, with a new lease."""
     metadata = newest.metadata
-    now_ms = int(time.time() * 1000)
+    now_ms = int(clock.time() * 1000)
     state = replace(claim, generation=next_generation(metadata), expires_ms=now_ms + claim.lease_ms)
     tagged = metadata.head() or max(metadata.snapshots.values(), key=lambda each: each.timestamp_ms)
     # Without an age of its own, that which the table sets for all refs could remove it. With this
@@ -251,7 +257,7 @@ def _release(table: LoadedTable, held: Held) -> None:
     """Remove the tag; a lock that cannot be given back ends with its lease."""
     try:
         for attempt in range(_ATTEMPTS):
-            newest = _reloaded(table)
+            newest = reload_table(table)
             state = lock_state(newest.metadata)
             if held.state is None or state is None or state.token != held.state.token:
                 return
@@ -260,7 +266,7 @@ def _release(table: LoadedTable, held: Held) -> None:
             except ConflictError:
                 if attempt == _ATTEMPTS - 1:
                     raise
-                time.sleep(uniform(0, 0.05 * (attempt + 1)))
+                held.clock.sleep(uniform(0, 0.05 * (attempt + 1)))
             else:
                 return
     except (DelvecError, Py4JError, OSError) as error:
@@ -270,15 +276,6 @@ def _release(table: LoadedTable, held: Held) -> None:
 
 def _remove(tag: str, _: LoadedTable, transaction: Any) -> None:  # noqa: ANN401
     transaction.manageSnapshots().removeTag(tag).commit()
-
-
-def _reloaded(table: LoadedTable) -> LoadedTable:
-    newest = load_table(table.spark, table.name)
-    if newest.metadata.uuid != table.metadata.uuid:
-        raise ConflictError(
-            f"{table.name} was dropped and made anew by somebody else", retryable=False
-        )
-    return newest
 
 
 def _locked(table: LoadedTable, state: LockState) -> LockedError:

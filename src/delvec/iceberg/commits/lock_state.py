@@ -9,11 +9,15 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from delvec.iceberg.client.metadata import TableMetadata
 
 __all__ = [
+    "CLOCK",
     "LOCK_PROPERTY",
     "LOCK_TAG",
+    "Clock",
     "LeaseWatch",
     "LockState",
     "is_lock_tag",
@@ -63,19 +67,44 @@ class LockState:
         return json.dumps(asdict(self))
 
 
+class Clock:
+    """The time, and waiting for it."""
+
+    def time(self) -> float:
+        """Return the seconds since 1970, by a clock that can be set."""
+        return time.time()
+
+    def ticks(self) -> float:
+        """Return seconds by a clock that cannot be set."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def wait(self, event: Event, seconds: float) -> bool:
+        """Wait for an event at most so long; return whether it is set."""
+        return event.wait(seconds)
+
+
+CLOCK: Final = Clock()
+"""That of this machine."""
+
+
 class LeaseWatch:
     """Tells whether a lease is over, by the time and by how long it was not renewed."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = CLOCK) -> None:
+        self._clock = clock
         self._seen: LockState | None = None
         self._since = 0.0
 
     def is_over(self, state: LockState) -> bool:
         """Return whether others may take over a lock that was loaded just now."""
-        now = time.monotonic()
+        now = self._clock.ticks()
         if state != self._seen:
             self._seen, self._since = state, now
-        ended = time.time() * 1000 > state.expires_ms + state.lease_ms / 10
+        ended = self._clock.time() * 1000 > state.expires_ms + state.lease_ms / 10
         return ended or now - self._since > state.lease_ms / 1000
 
 

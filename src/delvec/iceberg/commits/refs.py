@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
-from delvec.iceberg.client.catalog import load_table, parsed
+from delvec.iceberg.client.catalog import load_table, parsed, reload_table
 from delvec.iceberg.client.delete_files import equality_deletes
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
 from delvec.iceberg.client.metadata import MAIN
@@ -283,11 +283,7 @@ def change_refs(
     spark, name = table.spark, table.name
     lost: ConflictError | None = None
     for attempt in range(1, _ATTEMPTS + 1):
-        newest = load_table(spark, name)
-        if newest.metadata.uuid != table.metadata.uuid:
-            raise ConflictError(
-                f"{name} was dropped and made anew by somebody else", retryable=False
-            )
+        newest = reload_table(table)
         try:
             with explained(str(name)):
                 commit_exactly(newest, change)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from delvec.errors import ConflictError, PlanError
-from delvec.iceberg.client.catalog import load_table
+from delvec.iceberg.client.catalog import load_table, require_same_table
 from delvec.iceberg.client.delete_files import equality_deletes
 from delvec.iceberg.client.named_snapshots import branch_head
 from delvec.iceberg.commits.branch_commit import commit_rewrite, require_branch
@@ -71,7 +71,7 @@ def consolidate_deletes(
         for attempt in range(_ATTEMPTS):
             if attempt:
                 table = load_table(table.spark, table.name)
-                _require_same(table, uuid)
+                require_same_table(table, uuid)
             with watch.phase("plan", described(table.spark, f"equality deletes of {table.name}")):
                 planned = _planned(table, branch)
             if dry_run or planned.plan.is_empty:
@@ -208,13 +208,6 @@ def _commit(planned: _Planned, plan: DeletePlan, files: _Written) -> int | None:
         files.discard()
         raise
     return done.snapshot_id
-
-
-def _require_same(table: LoadedTable, uuid: str) -> None:
-    if table.metadata.uuid != uuid:
-        raise ConflictError(
-            f"{table.name} was dropped and made anew by somebody else", retryable=False
-        )
 
 
 def _expected(planned: _Planned, *, dry_run: bool = False) -> ConsolidateReport:
