@@ -196,6 +196,13 @@ def test_a_stream_a_service_and_readers(spark: SparkSession, tmp_path: Path) -> 
     with following(name, settings, tmp_path, *options) as follower:
         try:
             follower.wait()
+            # The first commit takes a cold JVM long; what is measured is a service that runs.
+            changes.write()
+            cold = time.monotonic()
+            while changes.prefix(read(table)) == 0:
+                assert time.monotonic() < cold + 300
+                time.sleep(0.5)
+            cold = time.monotonic() - cold
             end = time.monotonic() + SECONDS
             halfway, next_file, seen = time.monotonic() + SECONDS / 2, 0.0, 0
             is_compacted = False
@@ -225,7 +232,8 @@ def test_a_stream_a_service_and_readers(spark: SparkSession, tmp_path: Path) -> 
     metrics = follower.metrics
     print(  # noqa: T201
         f"{len(changes.states) - 1} commits staged, {metrics['commits']} resolved in"
-        f" {metrics['cycles']} cycles, {len(reads)} reads; lag {max(lags, default=0):.1f} s at most"
+        f" {metrics['cycles']} cycles, {len(reads)} reads; lag at most {max(lags, default=0)} s,"
+        f" {cold:.1f} s for the first commit of all"
     )
     assert metrics["commits"] > 1
     assert max(lags, default=0) < 2 * interval, (lags, follower.documents)
