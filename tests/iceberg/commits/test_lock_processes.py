@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
+from queue import Queue
+from threading import Thread
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -30,6 +32,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROCESSES = 8
 ROUNDS = 12
+DEADLINE = 300.0  # seconds for what takes a few
 
 
 @pytest.fixture
@@ -62,6 +65,15 @@ class Process:
             text=True,
             start_new_session=True,
         )
+        self._lines = Queue[str]()
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.running.stdout is not None
+        for line in self.running.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put("")  # it has ended
 
     def tell(self, line: str) -> None:
         assert self.running.stdin is not None
@@ -69,13 +81,14 @@ class Process:
         self.running.stdin.flush()
 
     def hear(self) -> str:
-        assert self.running.stdout is not None
-        return self.running.stdout.readline().rstrip("\n")
+        """Return the next line that it prints; empty if it has ended. Raises if it is silent."""
+        return self._lines.get(timeout=DEADLINE)
 
     def kill(self) -> None:
         """End it and its JVM at once."""
         os.killpg(self.running.pid, signal.SIGKILL)
-        self.running.wait()
+        self.running.wait(DEADLINE)
+        self._reader.join(DEADLINE)
         for pipe in (self.running.stdin, self.running.stdout):
             assert pipe is not None
             pipe.close()

@@ -6,6 +6,7 @@ The catalog of folders has no atomic commit among processes on a local disk; a d
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Follower", "following", "shared_catalog"]
+
+DEADLINE = 300.0  # seconds for what takes a few
 
 
 def shared_catalog(spark: SparkSession, folder: Path) -> tuple[str, Mapping[str, str]]:
@@ -54,14 +57,16 @@ class Follower:
 
     def wait(self) -> None:
         """Wait for its first cycle: a JVM takes a while to start."""
+        deadline = time.monotonic() + DEADLINE
         while not self.output.with_suffix(".json").read_text():
             assert self.process.poll() is None, self.output.read_text()
+            assert time.monotonic() < deadline, self.output.read_text()
             time.sleep(0.2)
 
     def stop(self) -> None:
         """Ask it to end, as a service is asked."""
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(300) == 0, self.output.read_text()
+        assert self.process.wait(DEADLINE) == 0, self.output.read_text()
         lines = self.output.with_suffix(".json").read_text().splitlines()
         self.documents = [json.loads(line) for line in lines]
 
@@ -98,5 +103,5 @@ def following(
             yield Follower(process, log)
         finally:
             if process.poll() is None:
-                process.kill()
-                process.wait()
+                os.killpg(process.pid, signal.SIGKILL)  # its JVM as well
+                process.wait(DEADLINE)
