@@ -78,7 +78,7 @@ RESOLVED = [(each, "new" if each == 5 else "old") for each in range(10) if each 
             ("resolve", "lake.db.t", "--follow", "--metrics-host", "::"),
             "--metrics-host needs --metrics-port",
         ),
-        (("resolve", "lake.db.t", "--drop-staging"), "--drop-staging needs --staging"),
+        (("resolve", "lake.db.t", "--restart-staging"), "--restart-staging needs --staging"),
         (("resolve", "lake.db.t", "--follow", "--interval", "soon"), "'soon' is not a duration"),
         (("resolve", "lake.db.t", "--follow", "--interval", "-3s"), "'-3s' is not a duration"),
         (("resolve", "lake.db.t", "--wait", "3 weeks"), "'3 weeks' is not a duration"),

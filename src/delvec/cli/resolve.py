@@ -56,7 +56,7 @@ _HOST: Final = "127.0.0.1"
     help="So many staged snapshots in one commit at most; all if absent.",
 )
 @click.option(
-    "--drop-staging", is_flag=True, help="Let the staging branch begin anew when all was taken."
+    "--restart-staging", is_flag=True, help="Let the staging branch begin anew when all was taken."
 )
 @wait_option
 @dry_run
@@ -102,8 +102,8 @@ def command(
             raise click.UsageError(f"{name} needs --follow")
     if metrics_host is not None and metrics_port is None:
         raise click.UsageError("--metrics-host needs --metrics-port")
-    if choices["drop_staging"] and choices["staging"] is None:
-        raise click.UsageError("--drop-staging needs --staging")
+    if choices["restart_staging"] and choices["staging"] is None:
+        raise click.UsageError("--restart-staging needs --staging")
     if follow:
         from delvec.cli.resolve_follow import run  # noqa: PLC0415
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["Follower", "following", "shared_catalog"]
+__all__ = ["DEADLINE", "Follower", "following", "shared_catalog"]
 
 DEADLINE = 300.0  # seconds for what takes a few
 

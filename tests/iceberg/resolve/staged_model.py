@@ -248,7 +248,7 @@ class StagedModel:
         may_refuse = self._may_refuse(waiting)
         given: dict[str, Any] = {"index": index, "max_snapshots": most, "verify": verify}
         try:
-            report = self.table.resolve("id", staging=STAGING, drop_staging=drop, **given)
+            report = self.table.resolve("id", staging=STAGING, restart_staging=drop, **given)
         except PlanError as error:
             if not may_refuse:
                 raise AssertionError(waiting) from error

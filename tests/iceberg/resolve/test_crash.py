@@ -133,7 +133,7 @@ def test_a_process_that_is_killed_leaves_a_target_to_go_on_from(
     assert rows(table) == (OLD if point in BEFORE else NEW)
     assert lock_tags(load_table(spark, table.identifier).metadata)
     unlock(table)
-    report = table.resolve("id", staging=STAGING, index="index", drop_staging=True)
+    report = table.resolve("id", staging=STAGING, index="index", restart_staging=True)
     assert (report.snapshot_id is not None) == (point in BEFORE)
     check_end(table)
     newest = load_table(spark, table.identifier)
@@ -148,7 +148,7 @@ def test_a_process_that_is_killed_leaves_a_target_to_go_on_from(
     assert (found.files, found.missing, found.wrong) == (0, 0, 0)
     # The branch is as good as new.
     table.upsert(frame(spark, 3, 5), "id", branch=STAGING)
-    table.resolve("id", staging=STAGING, index="index", drop_staging=True)
+    table.resolve("id", staging=STAGING, index="index", restart_staging=True)
     assert by_spark(spark, table.name, "n") == [0, 0, 0, 0, 0, 0, 1, 1, 2, 3]
     table.expire_snapshots("2100-01-01", retain_last=1)
     assert by_spark(spark, table.name, "n") == [0, 0, 0, 0, 0, 0, 1, 1, 2, 3]
@@ -174,7 +174,7 @@ def _die_at(warehouse: str, name: str, point: str) -> None:
 
     setattr(owner, method, die)
     table = delvec.IcebergTable.for_name(spark, name)
-    table.resolve("id", staging=STAGING, index="index", drop_staging=True)
+    table.resolve("id", staging=STAGING, index="index", restart_staging=True)
 
 
 if __name__ == "__main__":

@@ -76,10 +76,10 @@ def test_strategies(spark: SparkSession, version: int, how: Literal["join", "ind
     table = IcebergTable.for_name(spark, name)
     table.append(rows(spark, *range(10)))
     table.upsert(rows(spark, 5, 100, n=1), "id", branch="st")
-    report = table.resolve("id", staging="st", index=how, verify="rows", drop_staging=True)
+    report = table.resolve("id", staging="st", index=how, verify="rows", restart_staging=True)
     assert report.strategy == how
     assert by_spark(spark, name) == [*range(10), 100]
     table.upsert(rows(spark, 100, 1, n=7), "id", branch="st")
-    report = table.resolve("id", staging="st", index="auto", drop_staging=True)
+    report = table.resolve("id", staging="st", index="auto", restart_staging=True)
     assert (report.index_rows is None) == (how == "join")
     assert by_spark(spark, name, "n") == [0] * 8 + [1, 7, 7]

@@ -428,7 +428,7 @@ def test_the_staging_branch_begins_anew(spark: SparkSession, form: Form) -> None
     case.insert((1, "a", 1))
     for number in range(3):
         case.batch((1, "a", number), (number + 10, "a", 0))
-        case.take_over(drop_staging=True)
+        case.take_over(restart_staging=True)
     assert case.rows() == [(1, "a", 2), (10, "a", 0), (11, "a", 0), (12, "a", 0)]
 
 

@@ -236,24 +236,24 @@ def test_a_branch_that_begins_anew_keeps_its_transactions(
     table.create_branch("st", staging=staging)
     app = {"txn_app_id": "app", "txn_version": 7}
     table.append(rows(spark, 2), branch="st", **app)  # type: ignore[arg-type]
-    table.resolve(staging="st", drop_staging=True)
+    table.resolve(staging="st", restart_staging=True)
     assert table.append(rows(spark, 2), branch="st", **app).replayed  # type: ignore[arg-type]
     expire_all(spark, table)
     assert by_spark(spark, table.name) == [1, 2]
     table.upsert(rows(spark, 2, n=5), "id", branch="st")
-    table.resolve(staging="st", drop_staging=True)
+    table.resolve(staging="st", restart_staging=True)
     assert numbers(spark, table) == [(1, 0), (2, 5)]
 
 
 def test_a_branch_begins_anew_once(spark: SparkSession) -> None:
     table = staged_table(spark, staging=True)
-    assert table.resolve(staging="st", drop_staging=True).notes == ("st begins anew at main.",)
+    assert table.resolve(staging="st", restart_staging=True).notes == ("st begins anew at main.",)
     before = loaded(spark, table.name).metadata
-    idle = table.resolve(staging="st", drop_staging=True)
+    idle = table.resolve(staging="st", restart_staging=True)
     assert (idle.snapshot_id, idle.notes) == (None, ())
     assert loaded(spark, table.name).metadata == before
     table.append(rows(spark, 9))
-    table.resolve(staging="st", drop_staging=True)
+    table.resolve(staging="st", restart_staging=True)
     assert loaded(spark, table.name).metadata.head("st") != before.head("st")
     assert numbers(spark, table) == [*TAKEN, (9, 0)]
 
@@ -421,7 +421,7 @@ def test_bad_arguments(spark: SparkSession) -> None:
         (lambda: table.resolve(verify="all"), "verify is 'all'"),  # type: ignore[arg-type]
         (lambda: table.resolve(unique_keys=True), "key columns"),
         (lambda: table.resolve(max_snapshots=0), "1 or more"),
-        (lambda: table.resolve(drop_staging=True), "needs the staging branch"),
+        (lambda: table.resolve(restart_staging=True), "needs the staging branch"),
     ]
     for call, match in calls:
         with pytest.raises(InvalidArgumentError, match=match):

@@ -45,7 +45,7 @@ class TableResolving(TableHandle):
         verify: Literal["counts", "rows", "none"] = "counts",
         unique_keys: bool = False,
         max_snapshots: int | None = None,
-        drop_staging: bool = False,
+        restart_staging: bool = False,
         wait: float = 0.0,
         dry_run: bool = False,
     ) -> ResolveReport:
@@ -79,8 +79,8 @@ class TableResolving(TableHandle):
                 manifests, `rows` a digest of all rows as well.
             unique_keys: Whether to check that no two rows have the same key.
             max_snapshots: How many staged snapshots become one commit at most; all by default.
-            drop_staging: Whether to move the staging branch to the target when all was taken over,
-                so that its own snapshots can expire.
+            restart_staging: Whether to move the staging branch to the target when all was taken
+                over, so that its own snapshots can expire.
             wait: How many seconds to wait for the lock.
             dry_run: Whether to find rows and report only, and write nothing.
 
@@ -106,15 +106,15 @@ class TableResolving(TableHandle):
             max_snapshots=max_snapshots,
             dry_run=dry_run,
         )
-        self._require_sense(choices, restarts=drop_staging)
+        self._require_sense(choices, restarts=restart_staging)
         table = self._load()
         choices.key_ids(table)
-        has_more = drop_staging and can_restart(table, choices)
+        has_more = restart_staging and can_restart(table, choices)
         if dry_run or not (has_more or has_work(table, choices)):
             return resolve(table, choices)
         with locked(table, "RESOLVE", wait=wait) as held:
             report = resolve(self._load(), choices, held.check)
-            return restarted(self._load(), choices, report) if drop_staging else report
+            return restarted(self._load(), choices, report) if restart_staging else report
 
     def _require_sense(self, choices: Choices, *, restarts: bool) -> None:
         """Refuse arguments that contradict each other."""
@@ -132,8 +132,8 @@ class TableResolving(TableHandle):
             )
         if restarts and choices.staging is None:
             raise InvalidArgumentError(
-                f"drop_staging needs the staging branch of {self.name}",
-                hint='resolve(staging="...", drop_staging=True)',
+                f"restart_staging needs the staging branch of {self.name}",
+                hint='resolve(staging="...", restart_staging=True)',
             )
         if choices.max_snapshots is not None and choices.max_snapshots < 1:
             raise InvalidArgumentError(
