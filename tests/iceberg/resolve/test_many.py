@@ -250,7 +250,7 @@ def test_a_stream_a_service_and_readers(spark: SparkSession, tmp_path: Path) -> 
                 reader.end()
         follower.stop()
     reader.check()
-    table.resolve("id", staging=STAGING, drop_staging=True)
+    table.resolve("id", staging=STAGING, restart_staging=True)
     assert read(table) == changes.states[-1]
     assert table.check().ok
     metrics = follower.metrics

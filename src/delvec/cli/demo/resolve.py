@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.cli.demo.keys import TABLE
 from delvec.cli.output import Column
+from delvec.errors import DelvecError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,12 +83,12 @@ def _state(when: str, spark: SparkSession, ours: DataFrame) -> dict[str, Any]:
 
 def _failure(rows: DataFrame) -> str:
     """Return why rows cannot be read; the number of them if they can."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from delvec.iceberg.client.failures import explained  # noqa: PLC0415
 
     try:
-        return f"{rows.count():,} rows"
-    except (Py4JError, PySparkException) as error:
-        if _CAUSE not in str(error):
+        with explained(TABLE):
+            return f"{rows.count():,} rows"
+    except DelvecError as error:
+        if _CAUSE not in f"{error} {error.__cause__}":
             raise
         return f"a vector {_CAUSE}"

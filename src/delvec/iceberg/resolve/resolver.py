@@ -87,13 +87,13 @@ def _with_index(
     report: ResolveReport, choices: Choices, table: LoadedTable, watch: Stopwatch
 ) -> ResolveReport:
     """Bring the index up to date with what was committed; it is only ever a copy."""
-    table = load_table(table.spark, table.name)
-    ids = choices.key_ids(table)
     snapshot_id = report.snapshot_id
-    if choices.index == "join" or not ids or snapshot_id is None:
+    if choices.index == "join" or not choices.keys or snapshot_id is None:
         return report
     try:
         with watch.phase("index"):
+            table = load_table(table.spark, table.name)
+            ids = choices.key_ids(table)  # refused if others have dropped a key column meanwhile
             index = open_index(table, ids)
             if index is None:
                 return report
