@@ -14,12 +14,11 @@ import delvec
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.commits import attempts
 from delvec.iceberg.commits.lock_state import lock_tags
-from delvec.iceberg.resolve import resolver
+from delvec.iceberg.resolve import resolver, restart
 from delvec.iceberg.resolve.step import Step
 from delvec.iceberg.search.index_check import compare_index
 from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import open_index
-from delvec.iceberg.table import resolving
 from tests.conversion.targets import Killed, numbered
 from tests.iceberg.deletes.tables import by_spark, new_table
 from tests.repository import ROOT
@@ -107,8 +106,8 @@ POINTS: dict[str, tuple[Any, str, str]] = {
     "committed": (attempts, "_commit", "after"),
     "index not updated": (resolver, "update_index", "before"),
     "index updated": (resolver, "update_index", "after"),
-    "staging not restarted": (resolving, "restart_branch", "before"),
-    "staging restarted": (resolving, "restart_branch", "after"),
+    "staging not restarted": (restart, "restart_branch", "before"),
+    "staging restarted": (restart, "restart_branch", "after"),
 }
 BEFORE = {"planned", "found", "vectors written", "manifests written"}
 
