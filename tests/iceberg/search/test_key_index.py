@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -256,6 +257,19 @@ def test_small_files_are_merged_and_old_snapshots_go(
     assert sizes == [(0, 1, 11), (1, 2, 22), (2, 3, 33), (0, 1, 44), (1, 2, 55)]
     assert len(index.table.metadata.snapshots) <= 3
     assert difference(spark, name) == RIGHT
+
+
+def test_a_table_may_have_any_name(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_update, "_MOST_RUNS", 0)
+    name = f"lake.deletes.`it's {uuid4().hex[:8]}`"
+    spark.sql(f"CREATE TABLE {name} (id bigint, n int, s string) USING iceberg")
+    for start in (0, 10):
+        append(spark, name, start, start + 10)
+        index = updated(spark, name)
+    assert (index.runs, index.files, index.rows) == (0, 1, 22), "merged"
+    assert difference(spark, name) == RIGHT
+    assert drop_index(loaded(spark, name))
+    assert open_index(loaded(spark, name), (1,)) is None
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from delvec.iceberg.client.named_snapshots import branch_head
 from delvec.iceberg.commits.lock import locked
 from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.maintain.compact_report import CompactReport
-from delvec.iceberg.maintain.procedures import called, require_own_files, sql_string
+from delvec.iceberg.maintain.procedures import called, require_own_files, sql_map, sql_string
 from delvec.report.phases import Stopwatch
 from delvec.spark import jvm
 
@@ -162,8 +162,7 @@ def _require_safe(table: LoadedTable, branch: str) -> IcebergSnapshot | None:
 
 
 def _rewritten(table: LoadedTable, where: str | None, options: Mapping[str, str]) -> Row:
-    pairs = ", ".join(sql_string(each) for pair in options.items() for each in pair)
-    arguments = {"strategy": sql_string("binpack"), "options": f"map({pairs})"}
+    arguments = {"strategy": sql_string("binpack"), "options": sql_map(options)}
     if where is not None:
         arguments["where"] = sql_string(where)
     try:

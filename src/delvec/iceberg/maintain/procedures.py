@@ -29,6 +29,7 @@ __all__ = [
     "expire_snapshots",
     "remove_orphan_files",
     "require_own_files",
+    "sql_map",
     "sql_string",
 ]
 
@@ -174,6 +175,15 @@ def _time(table: LoadedTable, moment: datetime | timedelta | str) -> str:
     """Return a time or an age as a literal of SQL, to the millisecond."""
     found = _EPOCH + timedelta(milliseconds=_milliseconds(table, moment))
     return f"TIMESTAMP '{found.replace(tzinfo=None).isoformat(' ', 'milliseconds')}Z'"
+
+
+def sql_map(values: Mapping[str, str]) -> str:
+    """Return a map of strings as SQL.
+
+    >>> print(sql_map({"a": "1", "b": "2"}))
+    map('a', '1', 'b', '2')
+    """
+    return f"map({', '.join(sql_string(each) for pair in values.items() for each in pair)})"
 
 
 def sql_string(value: str) -> str:

@@ -13,7 +13,7 @@ from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_table
-from delvec.iceberg.maintain.procedures import expire_snapshots
+from delvec.iceberg.maintain.procedures import called, expire_snapshots, sql_map, sql_string
 from delvec.iceberg.search.index_rows import entries_of, marks_of, sorted_by_hash
 from delvec.iceberg.search.key_index import (
     FILE_BYTES,
@@ -23,7 +23,6 @@ from delvec.iceberg.search.key_index import (
     opened,
     wanted_key,
 )
-from delvec.identifiers import quote
 from delvec.spark.progress import described
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def update_index(
         raise UnsupportedFeatureError(
             f"a key of {table.name} cannot be indexed: {key.why_not}",
             feature="an index of such a key",
-            hint='resolve with index="join"',
+            hint='resolve with index="join", or --index join',
         )
     index = opened(find_or_make_index(table), key)
     update = _Update(table, snapshot_id, schema, key, index)
@@ -174,13 +173,13 @@ class _Update:
             "rewrite-all": "false",
             "target-file-size-bytes": str(FILE_BYTES),
         }
-        listed = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
+        arguments = {
+            "strategy": sql_string("sort"),
+            "sort_order": sql_string("hash"),
+            "options": sql_map(options),
+        }
         try:
-            with explained(str(name)):
-                self.table.spark.sql(
-                    f"CALL {quote(name.catalog)}.system.rewrite_data_files(table => '{name}',"
-                    f" strategy => 'sort', sort_order => 'hash', options => map({listed}))"
-                ).collect()
+            called(index.table, "rewrite_data_files", arguments)
         except (ConflictError, PlanError) as error:
             _LOG.info("files of %s were not merged, others changed it: %s", name, error)
         return self._reopened()

@@ -23,6 +23,7 @@ from delvec.iceberg.client.catalog import TableName, find_table, load_table
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_rows
 from delvec.iceberg.deletes.read_schema import with_dropped_keys
+from delvec.iceberg.maintain.procedures import sql_string
 from delvec.iceberg.search.index_rows import HASH_VERSION, IndexedKey, indexed_key
 
 if TYPE_CHECKING:
@@ -266,7 +267,9 @@ def find_or_make_index(table: LoadedTable) -> LoadedTable:
     if found is not None:
         return found
     properties = {**_PROPERTIES, _OF: table.metadata.uuid}
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    listed = ", ".join(
+        f"{sql_string(key)} = {sql_string(value)}" for key, value in properties.items()
+    )
     with explained(str(name)):
         table.spark.sql(
             f"CREATE TABLE IF NOT EXISTS {name} (hash BIGINT, file BIGINT, pos BIGINT, path STRING)"
