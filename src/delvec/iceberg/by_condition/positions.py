@@ -18,6 +18,7 @@ from delvec.iceberg.by_condition.places import bitmaps_by_path
 from delvec.iceberg.by_condition.position_report import PositionDeleteReport
 from delvec.iceberg.by_condition.position_vectors import earlier_positions, write_vectors
 from delvec.iceberg.client.catalog import load_table
+from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_files
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.position_deletes import find_position_deletes
@@ -189,7 +190,9 @@ class _Attempt:
         """Find the rows, and what is deleted in their files already."""
         table, paths = self._table, data["file_path"].to_pylist()
         snapshot_id = self._snapshot_id
-        hits = bitmaps_by_path(table, self._rows(), paths)
+        with explained(str(table.name)):
+            matching = self._rows()
+        hits = bitmaps_by_path(table, matching, paths)
         files = find_position_deletes(table, snapshot_id, hits)
         earlier = earlier_positions(table, snapshot_id, self._storage(), files.values())
         vectors, whole = {}, []
