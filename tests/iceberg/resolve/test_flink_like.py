@@ -11,6 +11,8 @@ from tests.iceberg.resolve.flink_like import commit_batch, upserts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 COLUMNS = "id bigint, g string, v int"
 
 

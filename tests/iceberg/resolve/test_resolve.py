@@ -12,6 +12,8 @@ from tests.iceberg.deletes.tables import by_pyiceberg, by_spark, deletes_of, new
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.spark
+
 VERSIONS = pytest.mark.parametrize("version", [2, 3])
 
 

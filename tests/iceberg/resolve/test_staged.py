@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.spark
+
 
 def rows(spark: SparkSession, *ids: int, n: int = 0) -> DataFrame:
     values = [(each, n, f"s{each}") for each in ids]
