@@ -14,7 +14,8 @@ import delvec
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.commits import attempts
 from delvec.iceberg.commits.lock_state import lock_tags
-from delvec.iceberg.resolve import resolver, restart
+from delvec.iceberg.resolve import resolver, restart, step
+from delvec.iceberg.resolve.found import Found
 from delvec.iceberg.resolve.step import Step
 from delvec.iceberg.search.index_check import compare_index
 from delvec.iceberg.search.index_update import update_index
@@ -100,8 +101,8 @@ def test_a_resolve_that_dies_at_any_call_is_made_good_by_the_next(
 
 POINTS: dict[str, tuple[Any, str, str]] = {
     "planned": (Step, "_planned", "after"),
-    "found": (Step, "_search", "after"),
-    "vectors written": (Step, "_write", "after"),
+    "found": (Found, "search", "after"),
+    "vectors written": (step, "write_vectors", "after"),
     "manifests written": (attempts, "_commit", "before"),
     "committed": (attempts, "_commit", "after"),
     "index not updated": (resolver, "update_index", "before"),

@@ -127,6 +127,15 @@ EXPIRED: dict[str, list[Step]] = {
         ("append", STAGING, [(60, "a")]),
         ("expire",),
     ],
+    "the branch began anew, and the target was compacted": [
+        ("delete_keys", STAGING, [99], None),
+        ("append", "main", [(70, "a")]),
+        AND_RESTART,
+        ("delete_keys", STAGING, [1], None),
+        ("append", STAGING, [(60, "a")]),
+        ("compact",),
+        ("expire",),
+    ],
     "the branch goes on": [
         ("upsert", STAGING, [(5, "a")], 0),
         ("append", "main", [(70, "a")]),

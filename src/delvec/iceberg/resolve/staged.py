@@ -259,6 +259,7 @@ def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
         if chain.since is not None:
             count = len(chain.snapshots)
             _require_all_kept(table, staging, chain.since, tokens["earlier"])
+            _require_continued(table, staging, chain.since, tokens["last"])
             _require_none_merged(table, staging, tokens["merged"])
     return changes.staged(chain.snapshots[:count])
 
