@@ -157,8 +157,11 @@ def test_a_stream_that_is_killed_applies_each_change_once(
     finished = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     mirror.check()
+    # Spark remembers a file before it plans the batch: killed between, it takes two in the next.
+    planned = sum(each.name.isdecimal() for each in (checkpoint / "offsets").iterdir())
+    assert batches - kills <= planned <= batches
     versions = mirror.table.history().count()
-    assert versions == batches, (seed, kills, versions)
+    assert versions == planned, (seed, kills, versions)
 
 
 def main(warehouse: str, name: str, source: str, checkpoint: str) -> None:
