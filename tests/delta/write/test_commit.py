@@ -411,7 +411,7 @@ def test_what_keeps_the_rules_passes() -> None:
     require_valid("/t", [NEW], [OLD], {"f g": OLD})
     require_valid("/t", [], [OLD], {"f g": OLD})
     require_valid("/t", [{"path": "new", "stats": None}], [], {})
-    require_valid("/t", [PLAIN], [OLD], {"f g": OLD}, shrinks=True)
+    require_valid("/t", [PLAIN], [OLD], {"f g": OLD}, restores=True)
 
 
 def test_a_commit_that_breaks_a_rule_leaves_nothing(table: Path) -> None:

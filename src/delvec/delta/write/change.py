@@ -6,7 +6,7 @@ Memory grows with the files that change: their entries in the log, and the bitma
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from delvec.delta.pruning.predicate import Always
 
@@ -16,10 +16,19 @@ if TYPE_CHECKING:
     from delvec.delta.log.file_set import FileEntry, FileSet
     from delvec.delta.pruning.predicate import Predicate
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol
+    from delvec.delta.schema.protocol import Protocol as TableProtocol
     from delvec.vector import Bitmap, Descriptor
 
-__all__ = ["AppTransaction", "Change", "PlainListing", "ReadSet", "SourceRead", "VectorUpdate"]
+__all__ = [
+    "AppTransaction",
+    "Change",
+    "PlainListing",
+    "ReadSet",
+    "Rewrite",
+    "RowMap",
+    "SourceRead",
+    "VectorUpdate",
+]
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,39 @@ class VectorUpdate:
         if self.descriptor is None:
             raise AssertionError("a vector is in memory or stored")
         return self.descriptor.cardinality
+
+
+class RowMap(Protocol):
+    """Where rows of rewritten files went."""
+
+    def moved(self, file: FileEntry, positions: Bitmap) -> Bitmap | None:
+        """Return the positions of rows in the new file; None if they cannot be told for sure.
+
+        Args:
+            file: One of the rewritten files, as it was when it was read.
+            positions: Rows of it that were live then.
+        """
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Files that one new file replaces, with the same rows.
+
+    Attributes:
+        files: The files, all of which are in `Change.removed`.
+        added: The body of the add action of the new file, one of `Change.added`; None if the files
+            had no live rows.
+        rows: The rows of the new file.
+        places: Where the rows went, for deletes that other writers commit meanwhile; None if
+            nobody knows.
+        deleted: Rows of the new file that were deleted meanwhile.
+    """
+
+    files: tuple[FileEntry, ...]
+    added: Mapping[str, Any] | None
+    rows: int
+    places: RowMap | None = None
+    deleted: Bitmap | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +182,15 @@ class Change:
         transaction: The transaction identifier of the writing application.
         user_metadata: A string of the user for the history.
         keeps_row_ids: Whether copied rows keep their row ids.
-        shrinks: Whether vectors may delete fewer rows than before, as in a restore.
+        data_change: Whether rows change; if not, added and removed files say so to streams.
+        rewrites: Files whose rows are moved to a file of `added`, with both sides of each.
+        entered_anew: Bodies of add actions of live files that keep path and vector, and get
+            other statistics.
+        restores: Whether files come back with the vectors that they had; so vectors may delete
+            fewer rows than before, and may be of any form.
+        domains: New configurations of domains by name; None removes a domain.
+        tombstones: Bodies of remove actions of files that are no data files, such as those of
+            vectors: others than delvec shall keep them until they expire.
     """
 
     operation: str
@@ -152,14 +202,20 @@ class Change:
     removed: tuple[FileEntry, ...] = ()
     added: tuple[Mapping[str, Any], ...] = ()
     change_files: tuple[Mapping[str, Any], ...] = ()
-    protocol: Protocol | None = None
+    protocol: TableProtocol | None = None
     metadata: Metadata | None = None
     transaction: AppTransaction | None = None
     user_metadata: str | None = None
     keeps_row_ids: bool = True
-    shrinks: bool = False
+    data_change: bool = True
+    rewrites: tuple[Rewrite, ...] = ()
+    entered_anew: tuple[Mapping[str, Any], ...] = ()
+    restores: bool = False
+    domains: Mapping[str, str | None] = field(default_factory=dict)
+    tombstones: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def is_blind_append(self) -> bool:
         """Whether it only adds rows and has read none."""
-        return self.reads.is_empty and not (self.vector_updates or self.removed or self.metadata)
+        changes = (self.vector_updates, self.removed, self.metadata, self.entered_anew)
+        return self.reads.is_empty and not any(changes)

@@ -57,7 +57,7 @@ def commit_actions(
     info = commit_info_body(
         change,
         read_version=read_version,
-        isolation=isolation_level(metadata),
+        isolation=isolation_level(metadata) if change.data_change else "SnapshotIsolation",
         now_ms=now,
         txn_id=txn_id,
     )
@@ -76,9 +76,14 @@ def commit_actions(
     if has_row_ids:
         adds, mark = with_row_ids(adds, base.row_id_mark, version)
     updated = [each.file for each in change.vector_updates]
-    removes = [remove_body(file, now) for file in (*change.removed, *updated)]
+    removes = [
+        remove_body(file, now, data_change=change.data_change)
+        for file in (*change.removed, *updated)
+    ]
     live = {file.path: file.add for file in (*change.removed, *updated)}
-    require_valid(base.storage.root, adds, removes, live, shrinks=change.shrinks)
+    require_valid(
+        base.storage.root, adds, removes, live, anew=change.entered_anew, restores=change.restores
+    )
     yield {"commitInfo": info}
     if change.protocol is not None:
         yield {"protocol": change.protocol.to_json()}
@@ -93,10 +98,12 @@ def commit_actions(
             }
         }
     if mark != base.row_id_mark:
-        yield _domain(ROW_TRACKING_DOMAIN, {"rowIdHighWaterMark": mark})
+        text = json.dumps({"rowIdHighWaterMark": mark}, separators=(",", ":"))
+        yield _domain(ROW_TRACKING_DOMAIN, text)
+    yield from (_domain(name, text) for name, text in change.domains.items())
     # Adds come before removes of the same path, as delta-spark writes them.
-    yield from ({"add": body} for body in adds)
-    yield from ({"remove": body} for body in removes)
+    yield from ({"add": body} for body in (*adds, *change.entered_anew))
+    yield from ({"remove": body} for body in (*removes, *change.tombstones))
     yield from ({"cdc": body} for body in change.change_files)
 
 
@@ -114,7 +121,7 @@ def add_body(update: VectorUpdate) -> dict[str, Any]:
     }
 
 
-def remove_body(file: FileEntry, now_ms: int) -> dict[str, Any]:
+def remove_body(file: FileEntry, now_ms: int, *, data_change: bool = True) -> dict[str, Any]:
     """Return the tombstone of a file, with its old vector: without it both entries stay live."""
     entry = file.add
     rows = file.rows
@@ -123,7 +130,7 @@ def remove_body(file: FileEntry, now_ms: int) -> dict[str, Any]:
     return {
         "path": entry["path"],
         "deletionTimestamp": now_ms,
-        "dataChange": True,
+        "dataChange": data_change,
         "extendedFileMetadata": True,
         **{key: entry[key] for key in _KEPT_BY_REMOVES if entry.get(key) is not None},
         **({"deletionVector": vector} if vector else {}),
@@ -162,9 +169,9 @@ def encode_lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _domain(name: str, value: dict[str, Any]) -> dict[str, Any]:
-    configuration = json.dumps(value, separators=(",", ":"))
-    return {"domainMetadata": {"domain": name, "configuration": configuration, "removed": False}}
+def _domain(name: str, text: str | None) -> dict[str, Any]:
+    body = {"domain": name, "configuration": text or "", "removed": text is None}
+    return {"domainMetadata": body}
 
 
 def _with_enablement(base: Base, metadata: Metadata, version: int, timestamp: int) -> Metadata:

@@ -119,11 +119,22 @@ def rebase(change: Change, winner: Winner, storage: Storage) -> tuple[Change, in
     again = sorted((set(updates) | removed) & (set(winner.adds) - set(winner.removes)))
     if again:  # as when row tracking assigns ids to existing files
         raise _conflict(winner, "wrote new entries for files that this change is about", again)
+    ours = _entered(change, winner.root)
+    if both := sorted(ours & (set(winner.adds) | set(winner.removes))):
+        raise _conflict(winner, "wrote entries of files that this change enters too", both)
     if not change.reads.row_wise and (touched := change.reads.files & set(winner.removes)):
         raise _conflict(winner, "changed files whose rows this change depends on", sorted(touched))
     _check_new_rows(change, winner, storage)
     united = {path: _united(updates[path], winner, storage) for path in gone}
     return _with_united(change, united, storage), len(united)
+
+
+def _entered(change: Change, root: str) -> set[str]:
+    """Return the files that a change enters by themselves: new ones, restored ones, and anew."""
+    bodies = (*change.added, *change.entered_anew)
+    return set(
+        canonical(pa.array([body["path"] for body in bodies], pa.string()), root).to_pylist()
+    )
 
 
 def require_same_rows(winner: Winner, read: SourceRead) -> None:

@@ -27,7 +27,8 @@ def require_valid(
     removes: Sequence[Mapping[str, Any]],
     live: Mapping[str, Mapping[str, Any]],
     *,
-    shrinks: bool = False,
+    anew: Sequence[Mapping[str, Any]] = (),
+    restores: bool = False,
 ) -> None:
     """Refuse a commit that would break the table.
 
@@ -36,7 +37,9 @@ def require_valid(
         adds: Bodies of the add actions.
         removes: Bodies of the remove actions.
         live: The add actions that the commit replaces or removes, by their decoded paths.
-        shrinks: Whether a vector may delete fewer rows than before, as when a version is restored.
+        anew: Bodies of add actions of live files that keep path and vector.
+        restores: Whether files come back with vectors that they had before: these may delete fewer
+            rows, and may be of any form.
 
     Raises:
         PlanError: A rule is broken; it names the file and the rule.
@@ -46,11 +49,14 @@ def require_valid(
     for path, body in removed.items():
         _check_remove(table, path, body, live)
     for path, body in added.items():
-        _check_add(table, path, body)
+        _check_add(table, path, body, restores=restores)
         if path in removed:
-            _check_pair(table, path, body, removed[path], shrinks=shrinks)
+            _check_pair(table, path, body, removed[path], restores=restores)
         elif path in live:
             raise _broken(table, path, "is added again without a remove of its old entry")
+    for path in _by_path(table, anew, "entered anew"):
+        if path in added or path in removed:
+            raise _broken(table, path, "is entered anew, and added or removed too")
 
 
 def _by_path(
@@ -77,9 +83,9 @@ def _check_remove(
         )
 
 
-def _check_add(table: str, path: str, body: Mapping[str, Any]) -> None:
+def _check_add(table: str, path: str, body: Mapping[str, Any], *, restores: bool) -> None:
     vector = body.get("deletionVector")
-    if vector is None:
+    if vector is None or restores:
         return
     rows = record_count(body.get("stats"))
     if rows is None:
@@ -101,12 +107,12 @@ def _check_pair(
     add: Mapping[str, Any],
     remove: Mapping[str, Any],
     *,
-    shrinks: bool,
+    restores: bool,
 ) -> None:
     if _id_of(add) == _id_of(remove):
         raise _broken(table, path, "is added and removed with the same vector")
     before, after = _cardinality(remove), _cardinality(add)
-    if after < before and not shrinks:
+    if after < before and not restores:
         raise _broken(table, path, f"would get rows back: {before} were deleted, now {after}")
 
 

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Operation", "require_writable", "writes_vectors"]
 
-Operation: TypeAlias = Literal["append", "overwrite", "delete", "update", "merge", "alter"]
+Operation: TypeAlias = Literal[
+    "append", "overwrite", "delete", "update", "merge", "alter", "optimize", "restore", "vacuum"
+]
 
-_REMOVING: Final = ("overwrite", "delete", "update", "merge")
-_WRITING_FILES: Final = ("append", "overwrite", "update", "merge")
+_REMOVING: Final = ("overwrite", "delete", "update", "merge", "restore")
+_WRITING_FILES: Final = ("append", "overwrite", "update", "merge", "optimize")
 
 
 def require_writable(
