@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 OPERATIONS = get_args(Operation)
 VECTORS = {"delta.enableDeletionVectors": "true"}
 ALL = set(OPERATIONS)
-FILES = {"append", "overwrite", "update", "merge"}
+FILES = {"append", "overwrite", "update", "merge", "optimize"}
 # What each feature refuses where it is in use, on a table with vectors on.
 REFUSED = {
-    "appendOnly": {"overwrite", "delete", "update", "merge"},
+    "appendOnly": {"overwrite", "delete", "update", "merge", "restore"},
     "icebergCompatV1": FILES | {"delete"},
     "icebergCompatV2": FILES | {"delete"},
     "icebergCompatV3": FILES,

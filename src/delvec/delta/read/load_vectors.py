@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from delvec.delta.log.file_set import DataFile
 from delvec.errors import DelvecError, FormatError, ObjectNotFoundError, TruncatedError
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
-from delvec.vector import Bitmap
+from delvec.vector import Bitmap, Descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from delvec.delta.log.file_set import DataFile, FileSet
+    from delvec.delta.log.file_set import FileSet
     from delvec.storage import Storage
-    from delvec.vector import Descriptor
 
-__all__ = ["LazyVectors", "blame", "load_vectors"]
+__all__ = ["LazyVectors", "blame", "entry_vector", "load_vectors", "stored_vector"]
 
 
 def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | None]:
@@ -45,6 +45,18 @@ def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | N
 
     gather(load, groups.items())
     return found
+
+
+def stored_vector(storage: Storage, path: str, descriptor: Descriptor | None) -> Bitmap:
+    """Load the vector of one data file; an empty one without a descriptor."""
+    [vector] = load_vectors(storage, [DataFile(path, 0, {}, descriptor, None, 0)])
+    return Bitmap() if vector is None else vector
+
+
+def entry_vector(storage: Storage, path: str, entry: Mapping[str, Any]) -> Bitmap:
+    """Load the vector that an action of the log names for a data file; see `stored_vector`."""
+    value = entry.get("deletionVector")
+    return stored_vector(storage, path, None if value is None else Descriptor.from_json(value))
 
 
 class LazyVectors(Mapping[int, Bitmap]):

@@ -38,6 +38,7 @@ __all__ = [
     "STATS_COLUMNS",
     "STRING_PREFIX_LENGTH",
     "SYMLINK_MANIFEST",
+    "TARGET_FILE_SIZE",
     "interval_ms",
 ]
 
@@ -73,6 +74,7 @@ ROW_ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
 STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 STRING_PREFIX_LENGTH: Final = "delta.dataSkippingStringPrefixLength"
 SYMLINK_MANIFEST: Final = "delta.compatibility.symlinkFormatManifest.enabled"
+TARGET_FILE_SIZE: Final = "delta.targetFileSize"
 
 _UNITS: Final = {
     "week": 604_800_000,

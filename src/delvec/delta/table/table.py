@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from delvec.delta.table.alterations import TableAlterations
+from delvec.delta.table.compacting import TableCompaction
 from delvec.delta.table.maintenance import TableMaintenance
 from delvec.delta.table.reads import TableReads
 from delvec.delta.table.writes import TableWrites
@@ -13,7 +14,7 @@ __all__ = ["DeltaTable"]
 
 
 @dataclass(frozen=True)
-class DeltaTable(TableReads, TableWrites, TableAlterations, TableMaintenance):
+class DeltaTable(TableReads, TableWrites, TableAlterations, TableCompaction, TableMaintenance):
     """A handle on a Delta table; each call sees the newest version, unless it names another.
 
     With a Spark session, rows are read and written as DataFrames. Without one, the log, the

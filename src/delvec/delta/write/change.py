@@ -5,13 +5,13 @@ Memory grows with the files that change: their entries in the log, and the bitma
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from delvec.delta.pruning.predicate import Always
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from delvec.delta.log.file_set import FileEntry, FileSet
     from delvec.delta.pruning.predicate import Predicate
@@ -60,12 +60,12 @@ class VectorUpdate:
 class RowMap(Protocol):
     """Where rows of rewritten files went."""
 
-    def moved(self, file: FileEntry, positions: Bitmap) -> Bitmap | None:
+    def moved(self, path: str, positions: Bitmap) -> Bitmap | None:
         """Return the positions of rows in the new file; None if they cannot be told for sure.
 
         Args:
-            file: One of the rewritten files, as it was when it was read.
-            positions: Rows of it that were live then.
+            path: One of the rewritten files.
+            positions: Rows of it that were live when it was read.
         """
 
 
@@ -74,20 +74,18 @@ class Rewrite:
     """Files that one new file replaces, with the same rows.
 
     Attributes:
-        files: The files, all of which are in `Change.removed`.
-        added: The body of the add action of the new file, one of `Change.added`; None if the files
-            had no live rows.
-        rows: The rows of the new file.
-        places: Where the rows went, for deletes that other writers commit meanwhile; None if
-            nobody knows.
-        deleted: Rows of the new file that were deleted meanwhile.
+        files: The files.
+        added: The new file; None if they have no live rows.
+        rows: How many rows the new file has.
+        places: Where the rows went, for deletes that others commit meanwhile; None if unknown.
+        deleted: The vector of the new file, if rows of it were deleted meanwhile.
     """
 
     files: tuple[FileEntry, ...]
-    added: Mapping[str, Any] | None
+    added: FileEntry | None
     rows: int
     places: RowMap | None = None
-    deleted: Bitmap | None = None
+    deleted: VectorUpdate | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,8 @@ class Change:
         user_metadata: A string of the user for the history.
         keeps_row_ids: Whether copied rows keep their row ids.
         data_change: Whether rows change; if not, added and removed files say so to streams.
-        rewrites: Files whose rows are moved to a file of `added`, with both sides of each.
+        rewrites: Files whose rows are moved to new ones, as they are; none of these files is in
+            `added` and `removed`.
         entered_anew: Bodies of add actions of live files that keep path and vector, and get
             other statistics.
         restores: Whether files come back with the vectors that they had; so vectors may delete
@@ -217,5 +216,38 @@ class Change:
     @property
     def is_blind_append(self) -> bool:
         """Whether it only adds rows and has read none."""
-        changes = (self.vector_updates, self.removed, self.metadata, self.entered_anew)
+        changes = (self.vector_updates, self.gone_files, self.metadata, self.entered_anew)
         return self.reads.is_empty and not any(changes)
+
+    @property
+    def new_files(self) -> tuple[Mapping[str, Any], ...]:
+        """Bodies of the add actions of all new files, without the vectors that some got."""
+        return (*self.added, *(file.add for file in self.moved_to))
+
+    @property
+    def moved_to(self) -> tuple[FileEntry, ...]:
+        """The new files of rewrites."""
+        return tuple(each.added for each in self.rewrites if each.added is not None)
+
+    @property
+    def gone_files(self) -> tuple[FileEntry, ...]:
+        """All files that it removes."""
+        return (*self.removed, *(file for each in self.rewrites for file in each.files))
+
+    @property
+    def all_vectors(self) -> tuple[VectorUpdate, ...]:
+        """All new vectors, those of new files last."""
+        moved = (each.deleted for each in self.rewrites if each.deleted is not None)
+        return (*self.vector_updates, *moved)
+
+    def with_descriptors(self, descriptors: Sequence[Descriptor | None]) -> Change:
+        """Return the change with the places of `all_vectors`, now that they are stored."""
+        placed = iter(descriptors)
+        updates = tuple(replace(each, descriptor=next(placed)) for each in self.vector_updates)
+        rewrites = tuple(
+            each
+            if each.deleted is None
+            else replace(each, deleted=replace(each.deleted, descriptor=next(placed)))
+            for each in self.rewrites
+        )
+        return replace(self, vector_updates=updates, rewrites=rewrites)

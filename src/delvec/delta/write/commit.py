@@ -71,6 +71,7 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
         PlanError: It would break the table; nothing was changed.
     """
     txn_id, read_version = str(uuid4()), base.version
+    written = {file.path for file in change.moved_to}
     attempts, reconciled = 0, 0
     try:
         while True:
@@ -90,11 +91,9 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
     except KeyboardInterrupt:
         _log_interrupted(base, txn_id, uncommitted)
         raise
-    used = {
-        each.descriptor.file_path for each in change.vector_updates if each.descriptor is not None
-    }
+    used = {each.descriptor.file_path for each in change.all_vectors if each.descriptor is not None}
     stale = change.vector_files.keys() - used
-    uncommitted.drop(stale)
+    uncommitted.drop(stale | (written - {file.path for file in change.moved_to}))
     sizes = {path: size for path, size in change.vector_files.items() if path not in stale}
     change = replace(change, vector_files=sizes)
     return Committed(base.version + 1, change, attempts, reconciled)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_body", "commit_actions", "commit_info_body", "encode_lines", "remove_body"]
 
+_QUANTILES: Final = {"min": 0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "max": 1}
 _KEPT_BY_REMOVES: Final = (
     "partitionValues",
     "size",
@@ -73,14 +74,15 @@ def commit_actions(
         info["tags"] = {"delta.rowTracking.preserved": str(change.keeps_row_ids).lower()}
     mark = base.row_id_mark
     adds = [*map(dict, change.added), *map(add_body, change.vector_updates)]
+    adds += _moved(change)
     if has_row_ids:
         adds, mark = with_row_ids(adds, base.row_id_mark, version)
     updated = [each.file for each in change.vector_updates]
     removes = [
         remove_body(file, now, data_change=change.data_change)
-        for file in (*change.removed, *updated)
+        for file in (*change.gone_files, *updated)
     ]
-    live = {file.path: file.add for file in (*change.removed, *updated)}
+    live = {file.path: file.add for file in (*change.gone_files, *updated)}
     require_valid(
         base.storage.root, adds, removes, live, anew=change.entered_anew, restores=change.restores
     )
@@ -105,6 +107,14 @@ def commit_actions(
     yield from ({"add": body} for body in (*adds, *change.entered_anew))
     yield from ({"remove": body} for body in (*removes, *change.tombstones))
     yield from ({"cdc": body} for body in change.change_files)
+
+
+def _moved(change: Change) -> Iterator[dict[str, Any]]:
+    """Yield the adds of files that rows were moved to, with the vectors that some got since."""
+    for each in change.rewrites:
+        if each.added is not None:
+            body = each.added.add if each.deleted is None else add_body(each.deleted)
+            yield {**body, "dataChange": change.data_change}
 
 
 def add_body(update: VectorUpdate) -> dict[str, Any]:
@@ -190,17 +200,19 @@ def _operation_metrics(change: Change) -> dict[str, int]:
 
     A vector that replaces another counts as added, removed and updated, as in delta-spark.
     """
+    if change.operation in ("OPTIMIZE", "REORG"):
+        return {**_sizes(change), **change.metrics}
     if change.operation not in ("DELETE", "UPDATE", "MERGE", "WRITE"):
         return dict(change.metrics)
     updated = sum(each.file.descriptor is not None for each in change.vector_updates)
     vectors = {
         "Added": len(change.vector_updates),
-        "Removed": updated + sum(file.descriptor is not None for file in change.removed),
+        "Removed": updated + sum(file.descriptor is not None for file in change.gone_files),
         "Updated": updated,
     }
     added, removed = (
         (len(bodies), sum(int(body.get("size") or 0) for body in bodies))
-        for bodies in (change.added, [file.add for file in change.removed])
+        for bodies in (change.new_files, [file.add for file in change.gone_files])
     )
     if change.operation == "WRITE":
         files = {"numFiles": added[0], "numOutputBytes": added[1]}
@@ -225,3 +237,19 @@ def _operation_metrics(change: Change) -> dict[str, int]:
         "numRemovedBytes": removed[1],
         "numAddedChangeFiles": len(change.change_files),
     }
+
+
+def _sizes(change: Change) -> dict[str, int]:
+    """Return the counts and sizes of files that were written in place of others."""
+    sizes = sorted(int(body["size"]) for body in change.new_files)
+    gone = change.gone_files
+    found = {
+        "numAddedFiles": len(sizes),
+        "numAddedBytes": sum(sizes),
+        "numRemovedFiles": len(gone),
+        "numRemovedBytes": sum(int(file.add.get("size") or 0) for file in gone),
+        "numDeletionVectorsRemoved": sum(file.descriptor is not None for file in gone),
+    }
+    for name, share in _QUANTILES.items():
+        found[f"{name}FileSize"] = sizes[int(share * (len(sizes) - 1))] if sizes else 0
+    return found

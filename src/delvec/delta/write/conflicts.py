@@ -6,6 +6,7 @@
     removed or rewrote a file that we change     conflict
     deleted rows of a file that we change        its vector and ours are united if they delete
                                                  different rows; else conflict
+    changed a file whose rows we move            see `carry_over`
     added rows that our predicate may match      conflict, unless it is a blind append, the table
                                                  is WriteSerializable and we do not alter it
     changed a file that we read as a whole       conflict (see `ReadSet.row_wise`)
@@ -27,14 +28,14 @@ import numpy as np
 import pyarrow as pa
 
 from delvec.delta.log.commits import added_files
-from delvec.delta.log.file_set import DataFile, FileEntry
+from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.paths import canonical
 from delvec.delta.parquet.footer_statistics import require_row_count
-from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.read.load_vectors import entry_vector, stored_vector
 from delvec.delta.schema.properties import ISOLATION_LEVEL
+from delvec.delta.write.carry_over import carry_over
 from delvec.delta.write.change import VectorUpdate
 from delvec.errors import ConflictError
-from delvec.vector import Bitmap, Descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,6 +111,7 @@ def rebase(change: Change, winner: Winner, storage: Storage) -> tuple[Change, in
         if read.files is None or not _is_ignored(change, winner):
             require_same_rows(winner, read)
     _check_table(change, winner)
+    change, carried = carry_over(change, winner, storage)
     updates = {each.file.path: each for each in change.vector_updates}
     removed = {each.path for each in change.removed}
     gone = sorted((set(updates) | removed) & set(winner.removes))
@@ -126,7 +128,7 @@ def rebase(change: Change, winner: Winner, storage: Storage) -> tuple[Change, in
         raise _conflict(winner, "changed files whose rows this change depends on", sorted(touched))
     _check_new_rows(change, winner, storage)
     united = {path: _united(updates[path], winner, storage) for path in gone}
-    return _with_united(change, united, storage), len(united)
+    return _with_united(change, united, storage), len(united) + carried
 
 
 def _entered(change: Change, root: str) -> set[str]:
@@ -213,30 +215,22 @@ def _resurrects(path: str, winner: Winner, storage: Storage) -> bool:
     """Return whether deleted rows of a file are live again, as after a restore."""
     if winner.info.get("operation") in _ONLY_DELETE:
         return False
-    before, after = (_vector(path, side[path], storage) for side in (winner.removes, winner.adds))
+    before, after = (
+        entry_vector(storage, path, side[path]) for side in (winner.removes, winner.adds)
+    )
     return not before.issubset(after)
 
 
 def _united(ours: VectorUpdate, winner: Winner, storage: Storage) -> VectorUpdate:
     """Return the union of our vector and the winner's, if both deleted different rows."""
     path, entry = ours.file.path, winner.adds[ours.file.path]
-    base, theirs = (_vector(path, each, storage) for each in (ours.file.add, entry))
-    mine = _stored(path, ours.descriptor, storage) if ours.vector is None else ours.vector
+    base, theirs = (entry_vector(storage, path, each) for each in (ours.file.add, entry))
+    mine = stored_vector(storage, path, ours.descriptor) if ours.vector is None else ours.vector
     if not base.issubset(theirs):
         raise _conflict(winner, "restored deleted rows in files that this change is about", [path])
     if not (theirs - base).isdisjoint(mine - base):
         raise _conflict(winner, "deleted rows that this change deletes too", [path])
     return VectorUpdate(FileEntry(path, entry), ours.rows, mine | theirs)
-
-
-def _vector(path: str, entry: Mapping[str, Any], storage: Storage) -> Bitmap:
-    value = entry.get("deletionVector")
-    return _stored(path, None if value is None else Descriptor.from_json(value), storage)
-
-
-def _stored(path: str, descriptor: Descriptor | None, storage: Storage) -> Bitmap:
-    [vector] = load_vectors(storage, [DataFile(path, 0, {}, descriptor, None, 0)])
-    return Bitmap() if vector is None else vector
 
 
 def _with_united(change: Change, united: Mapping[str, VectorUpdate], storage: Storage) -> Change:

@@ -38,14 +38,17 @@ def store_vectors(
     storage: Storage, metadata: Metadata, change: Change, uncommitted: UncommittedFiles
 ) -> Change:
     """Store the vectors of a change that are not stored yet; return it with their descriptors."""
-    missing = [index for index, each in enumerate(change.vector_updates) if each.descriptor is None]
+    updates = change.all_vectors
+    missing = [index for index, each in enumerate(updates) if each.descriptor is None]
     if not missing:
         return change
-    vectors = [
-        vector for index in missing if (vector := change.vector_updates[index].vector) is not None
-    ]
+    vectors = [vector for index in missing if (vector := updates[index].vector) is not None]
     files = delta_file.pack(vectors, prefix=random_prefix(metadata))
-    updates, places, sizes = list(change.vector_updates), iter(missing), dict(change.vector_files)
+    stored, places, sizes = (
+        [e.descriptor for e in updates],
+        iter(missing),
+        dict(change.vector_files),
+    )
 
     def put(file: VectorFile) -> None:
         storage.write(file.path, file.data)  # the name is new
@@ -55,11 +58,10 @@ def store_vectors(
             uncommitted.add(file.path)
             sizes[file.path] = len(file.data)
             for descriptor in file.descriptors:
-                index = next(places)
-                updates[index] = replace(updates[index], descriptor=descriptor)
+                stored[next(places)] = descriptor
             yield file, 1
 
     # The files are packed one by one: the budget is how many are in memory.
     for _ in in_order(put, registered(), threads=_PUTS_AT_ONCE, budget=_PUTS_AT_ONCE - 1):
         pass
-    return replace(change, vector_updates=tuple(updates), vector_files=sizes)
+    return replace(change.with_descriptors(stored), vector_files=sizes)

@@ -209,13 +209,13 @@ def _report(
     if change is not None:
         updated = sum(each.file.descriptor is not None for each in change.vector_updates)
         facts |= {
-            "files_added": len(change.added),
-            "files_removed": len(change.removed),
+            "files_added": len(change.new_files),
+            "files_removed": len(change.gone_files),
             "vectors_added": len(change.vector_updates) - updated,
             "vectors_updated": updated,
-            "vectors_removed": sum(file.descriptor is not None for file in change.removed),
-            "bytes_added": sum(int(body["size"]) for body in change.added),
-            "bytes_removed": sum(int(file.add.get("size") or 0) for file in change.removed),
+            "vectors_removed": sum(file.descriptor is not None for file in change.gone_files),
+            "bytes_added": sum(int(body["size"]) for body in change.new_files),
+            "bytes_removed": sum(int(file.add.get("size") or 0) for file in change.gone_files),
             "vector_bytes": sum(change.vector_files.values()),
             "vector_files": len(change.vector_files),
             "change_files": len(change.change_files),

@@ -7,7 +7,9 @@ GET per file in an object store.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import category
 from urllib.parse import quote as url_quote
@@ -16,6 +18,7 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, functions
 
+from delvec.delta.log.file_set import FileEntry
 from delvec.delta.parquet.footer_statistics import (
     file_statistics,
     read_parquet_footer,
@@ -35,6 +38,8 @@ from delvec.storage.parallel import gather
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pyarrow.parquet as pq
     from pyspark.sql import Column, SparkSession
 
@@ -42,13 +47,14 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
     from delvec.storage.counts import FileInfo
 
-__all__ = ["WrittenFiles", "write_change_rows", "write_rows"]
+__all__ = ["ONE_FILE", "WrittenFiles", "write_change_rows", "write_each", "write_rows"]
 
 # What Java's URIs leave as it is in a path, besides letters, digits and what is not ASCII.
 _UNESCAPED: Final = "/=-_.!~*'():@&+$,;"
 _ESCAPED: Final = ("Cc", "Zs", "Zl", "Zp")  # of the latter, control characters and all spaces
 
 _CHANGES: Final = "_change_data"
+_PART: Final = re.compile(r"part-(\d+)-")
 # The format of the files depends on the table, not on the user's session.
 _FORMAT: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics
@@ -61,6 +67,11 @@ _FORMAT: Final = {
     "spark.sql.variant.writeShredding.enabled": "false",
     "spark.sql.variant.inferShreddingSchema": "false",
 }
+ONE_FILE: Final = {
+    "spark.sql.files.maxRecordsPerFile": "0",
+    "spark.sql.unionOutputPartitioning": "false",
+}
+"""Settings by which one task writes one file, whatever it has in common with others."""
 _OPTIONS: Final = {
     # Version 2 may keep files of a failed task, which a listing would take for data.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
@@ -112,17 +123,84 @@ def write_rows(
     adds = []
     for info, values, footer in written:
         statistics = file_statistics(metadata, footer, tight_bounds=tight_bounds)
-        adds.append(
-            {
-                "path": _encoded(info.key),
-                "partitionValues": values,
-                "size": info.size,
-                "modificationTime": info.modified_ms,
-                "dataChange": True,
-                "stats": statistics_json(statistics),
-            }
-        )
+        adds.append(_add(info, values, statistics_json(statistics)))
     return _total(adds, folder, written)
+
+
+def _add(info: FileInfo, values: Mapping[str, str | None], stats: str) -> dict[str, Any]:
+    return {
+        "path": _encoded(info.key),
+        "partitionValues": dict(values),
+        "size": info.size,
+        "modificationTime": info.modified_ms,
+        "dataChange": True,
+        "stats": stats,
+    }
+
+
+def write_each(
+    spark: SparkSession,
+    storage: Storage,
+    metadata: Metadata,
+    parts: Sequence[DataFrame],
+    values: Sequence[Mapping[str, str | None]],
+    *,
+    tight_bounds: bool,
+) -> list[tuple[FileEntry, int] | None]:
+    """Write each of some DataFrames to one file, in its order, by one task; all by one job.
+
+    Args:
+        spark: A classic session.
+        storage: The table.
+        metadata: Its newest.
+        parts: The rows of each file, as `write_rows` takes them.
+        values: The partition values of each file, which all its rows share.
+        tight_bounds: See `write_rows`.
+
+    Returns:
+        Each file with the number of its rows; None for one without any.
+    """
+    folder = _fresh_folder(metadata)
+    fields = len(metadata.partition_fields)
+    chosen = [
+        # Partition columns are last, and not stored.
+        part.select(*_columns(metadata, part)[: -fields or None]).coalesce(1)
+        for part in parts
+    ]
+    with UncommittedFiles(storage) as uncommitted:
+        uncommitted.add_folder(folder)
+        rows = jvm.in_copied_session(
+            spark, reduce(DataFrame.unionAll, chosen), {**_FORMAT, **ONE_FILE}
+        )
+        rows.write.options(**_options(metadata)).mode("error").parquet(
+            spark_path(storage.root, folder)
+        )
+        found = _by_part(storage, folder, len(parts))
+        written: list[tuple[FileEntry, int] | None] = [None] * len(parts)
+        for at, (info, footer) in found.items():
+            statistics = file_statistics(metadata, footer, tight_bounds=tight_bounds)
+            body = _add(info, values[at], statistics_json(statistics))
+            written[at] = FileEntry(info.key, body), footer.num_rows
+        uncommitted.keep()
+    return written
+
+
+def _by_part(
+    storage: Storage, folder: str, count: int
+) -> dict[int, tuple[FileInfo, pq.FileMetaData]]:
+    """Return the files that have rows by the number of the task that wrote them."""
+    found: dict[int, tuple[FileInfo, pq.FileMetaData]] = {}
+    for info, footer in _data_files(storage, folder):
+        name = info.key.rpartition("/")[2]
+        part = _PART.match(name)
+        at = int(part[1]) if part else -1
+        if not 0 <= at < count or at in found:
+            raise EngineError(
+                f"Spark wrote {name}, where {count} tasks had to write a file each",
+                hint="nothing was changed; please report this",
+            )
+        found[at] = info, footer
+    return found
 
 
 def write_change_rows(
@@ -166,20 +244,22 @@ def _write(
     columns = _columns(metadata, rows)
     partitions = [field.physical_name for field in metadata.partition_fields]
     target = spark_path(storage.root, folder)
-    options = dict(_OPTIONS)
-    if codec := metadata.configuration.get(COMPRESSION_CODEC):
-        options["compression"] = codec.lower()
     with UncommittedFiles(storage) as uncommitted:
         uncommitted.add_folder(folder)
         selected = jvm.in_copied_session(spark, rows, _FORMAT).select(*columns)
         if files is not None:
             selected = selected.coalesce(max(1, files))
-        writer = selected.write.options(**options).mode("error")
+        writer = selected.write.options(**_options(metadata)).mode("error")
         (writer.partitionBy(*partitions) if partitions else writer).parquet(target)
         written = _listed(storage, metadata, folder)
         if written:
             uncommitted.keep()
     return written
+
+
+def _options(metadata: Metadata) -> dict[str, str]:
+    codec = metadata.configuration.get(COMPRESSION_CODEC)
+    return {**_OPTIONS, "compression": codec.lower()} if codec else dict(_OPTIONS)
 
 
 def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
@@ -206,16 +286,20 @@ def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
 
 
 def _listed(storage: Storage, metadata: Metadata, folder: str) -> _Written:
+    return [
+        (info, _partition_values(metadata, info.key, folder), footer)
+        for info, footer in _data_files(storage, folder)
+    ]
+
+
+def _data_files(storage: Storage, folder: str) -> list[tuple[FileInfo, pq.FileMetaData]]:
+    """Return the files of a folder that have rows, and delete the others."""
     infos = [info for info in storage.list(folder, recursive=True) if _is_data(info, folder)]
     footers = gather(lambda info: read_parquet_footer(storage, info.key, info.size), infos)
     pairs = list(zip(infos, footers, strict=True))
     # Spark writes a file even if there are no rows.
     storage.delete([info.key for info, footer in pairs if not footer.num_rows])
-    return [
-        (info, _partition_values(metadata, info.key, folder), footer)
-        for info, footer in pairs
-        if footer.num_rows
-    ]
+    return [(info, footer) for info, footer in pairs if footer.num_rows]
 
 
 def _is_data(info: FileInfo, folder: str) -> bool:

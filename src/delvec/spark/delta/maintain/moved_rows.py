@@ -1,0 +1,102 @@
+"""Where rows of rewritten files went, for deletes that others commit while these are rewritten.
+
+A task wrote the live rows of its files in the order in which Spark read them. The same scan, asked
+again for file and position only, numbers them in that order. Spark does not promise that it reads
+in the same order twice, so the rows that were deleted and those at their new places are compared as
+well: if they are not the same rows, nobody knows where they went.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions
+from pyspark.sql.types import VariantType
+
+from delvec.delta.log.commits import added_files
+from delvec.delta.log.json_actions import JsonActions
+from delvec.delta.write.commit_lines import encode_lines
+from delvec.spark import jvm
+from delvec.spark.delta.scan.scan import scan
+from delvec.spark.delta.write.data_files import ONE_FILE
+from delvec.spark.delta.write.rewrite import placed_rows
+from delvec.spark.positions import NUMBER, POSITION, find_rows
+from delvec.spark.row_sums import row_sums
+from delvec.spark.types import table_schema
+from delvec.vector import Bitmap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+    from delvec.delta.log.file_set import FileEntry, FileSet
+    from delvec.delta.log.snapshot import Snapshot
+
+__all__ = ["MovedRows"]
+
+_PLACE: Final = "__delvec_place"
+
+
+@dataclass(frozen=True)
+class MovedRows:
+    """The rows of some files that were written to one file, by one task.
+
+    Attributes:
+        spark: The session.
+        snapshot: The version that they were read from.
+        files: The files.
+        added: The new file.
+    """
+
+    spark: SparkSession
+    snapshot: Snapshot
+    files: FileSet
+    added: FileEntry
+
+    def moved(self, path: str, positions: Bitmap) -> Bitmap | None:
+        """Return the positions of rows in the new file; None if they cannot be told for sure."""
+        if not positions.cardinality:
+            return Bitmap()
+        schema = table_schema(self.snapshot.metadata.schema.fields)
+        if _has_variant(schema):  # cannot be compared
+            return None
+        number = self.files.paths.to_pylist().index(path)
+        places = self._places(number, positions)
+        if places.cardinality != positions.cardinality:
+            return None
+        body = encode_lines([{"add": dict(self.added.add)}])
+        root = self.snapshot.table
+        target = added_files(self.snapshot.metadata, root, JsonActions(root, body))
+        before, after = (
+            row_sums(
+                scan(self.spark, self.snapshot, None, files, vectors=rows, keep="selected"), schema
+            )
+            for files, rows in ((self.files, {number: positions}), (target, {0: places}))
+        )
+        return places if before == after else None
+
+    def _places(self, number: int, positions: Bitmap) -> Bitmap:
+        rows = placed_rows(self.spark, self.snapshot, self.files).select(NUMBER, POSITION)
+        numbered = rows.coalesce(1).withColumn(_PLACE, functions.monotonically_increasing_id())
+        wanted = self._wanted(positions)
+        found = numbered.where(functions.col(NUMBER) == number).join(
+            functions.broadcast(wanted), POSITION, "left_semi"
+        )
+        placed = found.selectExpr(f"0L AS {NUMBER}", f"{_PLACE} AS {POSITION}")
+        return find_rows(jvm.in_copied_session(self.spark, placed, ONE_FILE)).bitmaps.get(
+            0, Bitmap()
+        )
+
+    def _wanted(self, positions: Bitmap) -> DataFrame:
+        table = pa.table({POSITION: pa.array(positions.to_numpy().astype("int64"))})
+        return self.spark.createDataFrame(table)
+
+
+def _has_variant(kind: DataType) -> bool:
+    if isinstance(kind, VariantType):
+        return True
+    inner = [getattr(kind, name, None) for name in ("elementType", "keyType", "valueType")]
+    inner += [field.dataType for field in getattr(kind, "fields", ())]
+    return any(_has_variant(each) for each in inner if each is not None)
