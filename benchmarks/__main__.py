@@ -11,6 +11,7 @@ from benchmarks import (  # noqa: F401  (they register their benchmarks)
     core,
     delta,
     iceberg,
+    maintain,
     resolve,
     writes,
 )
