@@ -25,7 +25,7 @@ __all__ = ["command", "main"]
 _COMMANDS: Final = {
     "append": "Add rows to a table.",
     "changes": "Show the rows that changed between two versions of a table.",
-    "check": "Compare the files and deletes of an Iceberg table with its manifests.",
+    "check": "Compare the files and deletes of a table with its log or manifests; repair some.",
     "clean-target": "Expire snapshots of a converted table, and delete files it alone had.",
     "compact": "Rewrite the small data files of an Iceberg table.",
     "consolidate": "Merge the small equality deletes of an Iceberg table into few.",
@@ -40,9 +40,13 @@ _COMMANDS: Final = {
     "index": "Make the primary-key index of an Iceberg table, by which resolve finds rows.",
     "inspect": "Show what is in a file of deletion vectors.",
     "merge": "Update, delete and insert rows by those of a source.",
+    "optimize": "Put the small files of a table together.",
+    "purge": "Rewrite the files of a table that have deletion vectors.",
     "resolve": "Turn the equality deletes of an Iceberg table into deletion vectors.",
+    "restore": "Bring a table back to an earlier version.",
     "update": "Give rows of a table new values.",
     "upsert": "Write rows to an Iceberg table in place of those with the same keys.",
+    "vacuum": "Delete the files that a table no longer needs.",
 }
 
 

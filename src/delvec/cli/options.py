@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delvec.report.figures import parsed_size
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,6 +17,8 @@ __all__ = [
     "branch_option",
     "catalog_options",
     "dry_run",
+    "file_size",
+    "files_chosen",
     "interval_option",
     "limit_option",
     "pairs",
@@ -126,6 +130,27 @@ def interval_option(default: float) -> Callable[[Callable[..., Any]], Callable[.
         callback=seconds,
         help=f"How often to look, such as 10s or 2m; {default:g}s if absent.",
     )
+
+
+def files_chosen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--where`, which chooses files."""
+    return click.option(
+        "--where", metavar="SQL", help="Only files that may have rows for which it is true."
+    )(function)
+
+
+def file_size(
+    ctx: click.Context,  # noqa: ARG001
+    param: click.Parameter,
+    value: str | None,
+) -> int | None:
+    """Return the bytes of a size such as 128MB; None if it is absent."""
+    if value is None:
+        return None
+    found = parsed_size(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no size such as 128MB", param=param)
+    return found
 
 
 def dry_run(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-__all__ = ["bar", "counted", "listed", "percent", "shortened", "size", "sizes", "visible"]
+__all__ = [
+    "bar",
+    "counted",
+    "listed",
+    "parsed_size",
+    "percent",
+    "shortened",
+    "size",
+    "sizes",
+    "visible",
+]
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_SIZE: Final = re.compile(r"(\d{1,18})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def size(count: float) -> str:
@@ -23,6 +36,16 @@ def size(count: float) -> str:
         count /= 1024
         unit += 1
     return f"{count:.1f} {_UNITS[unit]}"
+
+
+def parsed_size(text: str) -> int | None:
+    """Return the bytes of a size such as 128MB, in powers of 1,024; None if it is none.
+
+    >>> parsed_size("2 KiB"), parsed_size("128mb"), parsed_size("100"), parsed_size("many")
+    (2048, 134217728, 100, None)
+    """
+    found = _SIZE.fullmatch(text.strip())
+    return int(found[1]) << _SHIFTS[found[2].lower()] if found else None
 
 
 def counted(count: int, noun: str) -> str:

@@ -7,7 +7,6 @@ cut into bins of at most the wanted size. Reads the log only; time and memory gr
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from delvec.delta.schema.properties import TARGET_FILE_SIZE
 from delvec.errors import InvalidArgumentError
+from delvec.report.figures import parsed_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["CompactionRule", "compaction_bins", "live_bytes", "purge_bins"]
 
 _TARGET: Final = 256 << 20
-_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
-_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 @dataclass(frozen=True)
@@ -140,5 +138,5 @@ def _bins(
 
 
 def _default_target(metadata: Metadata) -> int:
-    found = _SIZE.fullmatch(metadata.configuration.get(TARGET_FILE_SIZE, "").strip())
-    return max(1, int(found[1]) << _UNITS[found[2].lower()]) if found else _TARGET
+    found = parsed_size(metadata.configuration.get(TARGET_FILE_SIZE, ""))
+    return _TARGET if found is None else max(1, found)

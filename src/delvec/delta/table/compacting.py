@@ -12,7 +12,6 @@ from delvec.delta.table.arguments import require_condition
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.table.named_columns import by_name
 from delvec.delta.write.options import WriteOptions
-from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,11 +69,6 @@ class TableCompaction(TableHandle):
         rule(self.snapshot().metadata)  # wrong numbers are refused even if there is nothing to do
         self._session("optimize()")
         chosen = by_name(self, where)
-        if isinstance(zorder_by, str):
-            raise InvalidArgumentError(
-                f"zorder_by is a list of columns, got {zorder_by!r}",
-                hint=f"write zorder_by=[{zorder_by!r}]",
-            )
         if zorder_by:
             from delvec.spark.delta.maintain.zorder import zorder  # noqa: PLC0415
 

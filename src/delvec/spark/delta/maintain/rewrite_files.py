@@ -84,7 +84,7 @@ def _written(attempt: Attempt, groups: Sequence[FileSet], rows: Sequence[int]) -
     state = TableState.of(snapshot)
     parts = [live_rows(attempt, files) for files in groups]
     values = [files.data_files([0])[0].partition_values for files in groups]
-    written = write_each(
+    folder, written = write_each(
         spark,
         attempt.storage,
         state.metadata,
@@ -92,6 +92,8 @@ def _written(attempt: Attempt, groups: Sequence[FileSet], rows: Sequence[int]) -
         values,
         tight_bounds=state.protocol.has_vectors,
     )
+    attempt.uncommitted.add_folder(folder)
+    # One by one too: those that are given up are deleted although the others are committed.
     attempt.uncommitted.add(*(each[0].path for each in written if each is not None))
     rewrites = []
     for files, expected, made in zip(groups, rows, written, strict=True):

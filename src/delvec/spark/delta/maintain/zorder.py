@@ -174,7 +174,7 @@ def _placed(rows: DataFrame, names: Sequence[str], share: float) -> DataFrame:
     )
     width = len(names)
     place = " | ".join(
-        f"shiftleft(long(shiftright({_PLACE}{at}, {bit}) & 1), {bit * width + width - 1 - at})"
+        f"shiftleft(bigint(shiftright({_PLACE}{at}, {bit}) & 1), {bit * width + width - 1 - at})"
         for bit in range(bits)
         for at in range(width)
     )

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import StructType
     from delvec.delta.write.targets import Targets
 
-__all__ = ["plan_targets", "predicate_of", "sql_of"]
+__all__ = ["no_rows", "plan_targets", "predicate_of", "sql_of"]
 
 
 def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -> Predicate:
     """Return what is understood of a condition, which Spark parses and resolves; runs no job."""
     condition = functions.expr(where) if isinstance(where, str) else where
-    nothing = _no_rows(spark, schema)
+    nothing = no_rows(spark, schema)
     try:
         plan: Any = nothing.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
     except AnalysisException:
@@ -43,8 +43,8 @@ def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -
     return translate(plan.condition(), column, literal_pickler(spark))
 
 
-def _no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Return an empty DataFrame, which PySpark would make of an RDD, in tenfold the time."""
+def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Return no rows of a table; PySpark would make them of an RDD, in tenfold the time."""
     java_type = jvm.java_class(spark, "org.apache.spark.sql.types.DataType")
     rows = jvm.java_class(spark, "java.util.ArrayList")()
     columns = java_type.fromJson(table_schema(schema.fields).json())

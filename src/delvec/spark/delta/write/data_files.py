@@ -146,7 +146,7 @@ def write_each(
     values: Sequence[Mapping[str, str | None]],
     *,
     tight_bounds: bool,
-) -> list[tuple[FileEntry, int] | None]:
+) -> tuple[str, list[tuple[FileEntry, int] | None]]:
     """Write each of some DataFrames to one file, in its order, by one task; all by one job.
 
     Args:
@@ -158,7 +158,7 @@ def write_each(
         tight_bounds: See `write_rows`.
 
     Returns:
-        Each file with the number of its rows; None for one without any.
+        The folder of the files; and each with the number of its rows, None for one without any.
     """
     folder = _fresh_folder(metadata)
     fields = len(metadata.partition_fields)
@@ -182,7 +182,7 @@ def write_each(
             body = _add(info, values[at], statistics_json(statistics))
             written[at] = FileEntry(info.key, body), footer.num_rows
         uncommitted.keep()
-    return written
+    return folder, written
 
 
 def _by_part(
