@@ -954,3 +954,19 @@ def test_a_folder_is_deleted_with_all_below_it_and_no_link_is_followed(tmp_path:
     storage.delete_folder("never there")
     assert sorted(each.name for each in (tmp_path / "table").iterdir()) == ["linked", "newer"]
     assert (outside / "kept").exists()
+
+
+def test_folders_are_found_and_empty_ones_removed(tmp_path: Path) -> None:
+    for name in ("a/b/c", "a/d", "_x/y", "e%20f"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "a/d/file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    storage = Storage.open(tmp_path)
+    assert storage.folders() == ("_x", "a", "e%20f")
+    assert storage.folders("a") == storage.folders("a/") == ("a/b", "a/d")
+    assert storage.folders("nothing") == ()
+    removed = storage.remove_empty_folders(lambda key: key.startswith("_"))
+    assert set(removed) == {"a/b/c", "a/b", "e%20f"}
+    assert removed.index("a/b/c") < removed.index("a/b")
+    assert storage.folders("a") == ("a/d",)
+    assert (tmp_path / "_x/y").is_dir()

@@ -1,46 +1,94 @@
-"""`delvec check`: compare the files of an Iceberg table with its manifests."""
+"""`delvec check`: compare the files of a table with its log or its manifests."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from delvec.cli.exits import ExitCode
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import catalog_options
+from delvec.cli.options import catalog_options, dry_run, storage_options
 from delvec.cli.spark_tables import opened_iceberg, show_report
+from delvec.delta.table import DeltaTable
+from delvec.storage import Storage
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
 
 __all__ = ["command"]
 
+_SAMPLE = 10
+
 
 @delvec_command("check")
 @click.argument("table")
-@click.option("--branch", metavar="NAME", help="The branch; main if not given.")
-@click.option("--snapshot", type=int, metavar="ID", help="Instead: a snapshot by its id.")
+@click.option("--repair", is_flag=True, help="Delta: repair what loses no row for certain.")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help=f"Delta: compare the rows of so many files with their statistics; {_SAMPLE} if absent.",
+)
+@dry_run
+@click.option("--branch", metavar="NAME", help="Iceberg: the branch; main if absent.")
+@click.option("--snapshot", type=int, metavar="ID", help="Iceberg: instead, a snapshot by its id.")
+@storage_options
 @catalog_options
-def command(
+def command(  # noqa: PLR0913 - one for each option
     output: Output,
     table: str,
     *,
+    repair: bool,
+    sample: int | None,
+    dry_run: bool,
     branch: str | None,
     snapshot: int | None,
+    options: dict[str, str],
     iceberg: dict[str, Any],
 ) -> None:
-    """Check that TABLE, an Iceberg table, has the files and deletes that its manifests say.
+    """Check that TABLE has the files, vectors and deletes that its metadata says.
 
-    Looks for all data files, and reads all equality deletes and deletion vectors. Ends with exit
-    code 4 if there are errors.
+    TABLE is the path or URI of a Delta table, or the name of an Iceberg table in a catalog. All
+    data files are looked for and all deletes are read; of a Delta table the footers of all files
+    and the rows of some as well. Ends with exit code 4 if there are errors.
 
     \b
+    delvec check /lake/orders
+    delvec check /lake/orders --repair --dry-run
     delvec check lake.db.orders --branch changes
     """  # noqa: D301
-    with opened_iceberg(output, table, iceberg) as (_, target):
-        report = target.check(branch, snapshot)
+    if _is_delta(table):
+        _refuse("an Iceberg table", {"--branch": branch, "--snapshot": snapshot})
+        target = DeltaTable(Storage.open(table, options))
+        with output.progress() as show:
+            report: Any = target.check(
+                repair=repair,
+                sample=_SAMPLE if sample is None else sample,
+                dry_run=dry_run,
+                on_progress=show,
+            )
+    else:
+        given = {"--repair": repair, "--sample": sample, "--dry-run": dry_run, "-o": options}
+        _refuse("a Delta table", given)
+        with opened_iceberg(output, table, iceberg) as (_, named):
+            report = named.check(branch, snapshot)
     show_report(output, report)
     if not report.ok:
         sys.exit(ExitCode.DAMAGED)
+
+
+def _is_delta(table: str) -> bool:
+    """Tell a path or URI from the name of a table in a catalog, which has no slash."""
+    return "/" in table or Path(table, "_delta_log").is_dir()
+
+
+def _refuse(kind: str, given: dict[str, Any]) -> None:
+    wrong = [name for name, value in given.items() if value not in (None, False, {})]
+    if wrong:
+        raise click.UsageError(
+            f"{wrong[0]} is for {kind}; a path or URI names a Delta table, a name without a slash"
+            " an Iceberg table"
+        )

@@ -29,6 +29,7 @@ class ExitCode(IntEnum):
     UNSUPPORTED = 5
     CONFLICT = 6
     DIFFERENT = 7
+    TRACES = 8
     INTERRUPTED = 130
 
 

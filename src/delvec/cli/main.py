@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "delete-keys": "Delete the rows of an Iceberg table that have some keys.",
     "demo": "Show what a deletion vector is, and tables that are read and written with some.",
     "detail": "Show what an Iceberg table is made of: files, deletes, branches.",
+    "downgrade": "Turn a table into one that readers without deletion vectors open.",
     "files": "Show the data files of a table and what is deleted in each.",
     "history": "Show what was done to a table, newest first.",
     "index": "Make the primary-key index of an Iceberg table, by which resolve finds rows.",
@@ -44,6 +45,7 @@ _COMMANDS: Final = {
     "purge": "Rewrite the files of a table that have deletion vectors.",
     "resolve": "Turn the equality deletes of an Iceberg table into deletion vectors.",
     "restore": "Bring a table back to an earlier version.",
+    "traces": "Tell where rows of a table still physically are, and when they will be gone.",
     "update": "Give rows of a table new values.",
     "upsert": "Write rows to an Iceberg table in place of those with the same keys.",
     "vacuum": "Delete the files that a table no longer needs.",
@@ -84,7 +86,7 @@ def main() -> None:
     """Row-level deletes for Delta Lake and Apache Iceberg.
 
     Every command takes --json. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found,
-    4 damaged, 5 not supported, 6 conflict, 7 different rows, 130 interrupted.
+    4 damaged, 5 not supported, 6 conflict, 7 different rows, 8 traces left, 130 interrupted.
     """
 
 

@@ -18,7 +18,7 @@ from delvec.storage.parallel import gather
 from delvec.storage.spans import cut, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from obstore import ObjectMeta
 
@@ -109,6 +109,15 @@ class Bucket:
         keys = [info.key for info in self.list(f"{folder}/", "", recursive=True)]
         if keys:
             self.delete(keys)
+
+    def folders(self, prefix: str) -> list[str]:
+        result = self._store.list_with_delimiter(self._prefix + prefix or None)
+        listed = len(result["objects"]) + len(result["common_prefixes"])
+        self._counter.add(lists=max(1, -(-listed // _PAGE)))
+        return [path[len(self._prefix) :].rstrip("/") for path in result["common_prefixes"]]
+
+    def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> list[str]:  # noqa: ARG002
+        return []
 
     def _delete_one(self, key: str) -> None:
         self._counter.add(deletes=1)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
 
 __all__ = [
+    "folder_key",
     "full_name",
     "is_absolute",
     "local_path",
@@ -118,6 +119,15 @@ def overlap(first: str, second: str) -> bool:
         is_local = "://" not in location
         names.append(f"{store_of(os.path.realpath(location) if is_local else location)}/")
     return names[0].startswith(names[1]) or names[1].startswith(names[0])
+
+
+def folder_key(root: str, folder: str) -> str | None:
+    """Return the key of a local folder below a local root, also if links lead there.
+
+    Empty for the root itself, None for a folder that is elsewhere.
+    """
+    real_root, real = (f"{os.path.realpath(each)}/".replace("//", "/") for each in (root, folder))
+    return real[len(real_root) :].rstrip("/") if real.startswith(real_root) else None
 
 
 def _kind(uri: str) -> str:

@@ -226,6 +226,17 @@ class Storage:
 
         return listed()
 
+    def folders(self, folder: str = "") -> tuple[str, ...]:
+        """Return the keys of the folders in a folder, sorted; without those behind links.
+
+        One request for each 1000 files and folders there, all of which are held in memory if it is
+        an object store.
+        """
+        folder = folder.rstrip("/")
+        prefix = f"{checked_key(folder)}/" if folder else ""
+        with explained(f"{self.root.rstrip('/')}/{prefix}"):
+            return tuple(sorted(self._backend.folders(prefix)))
+
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; missing ones are ignored. S3 takes 1000 per request."""
         checked = [checked_key(key) for key in keys]
@@ -242,6 +253,18 @@ class Storage:
         checked = checked_key(folder.rstrip("/"))
         with explained(self.uri_of(checked)):
             self._backend.delete_folder(checked)
+
+    def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> tuple[str, ...]:
+        """Remove the empty folders below the root, deepest first; return their keys.
+
+        A folder becomes empty when all folders in it are removed. Object stores have no folders.
+        On local disk no link is followed.
+
+        Args:
+            is_kept: Tells by the key of a folder whether it is kept, with all below it.
+        """
+        with explained(self.root):
+            return tuple(self._backend.remove_empty_folders(is_kept))
 
     @cached_property
     def _backend(self) -> Disk | Bucket:

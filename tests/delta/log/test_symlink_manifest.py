@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from delvec import DeltaTable
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.log.symlink_manifest import write_manifests
 from delvec.errors import UnsupportedFeatureError
@@ -50,11 +51,19 @@ def test_partitions_that_are_empty_now_lose_theirs(tmp_path: Path) -> None:
     assert set(manifests(tmp_path)) == {"p=b%3Ac/manifest", null}
 
 
+def test_a_table_writes_its_manifest_and_returns_the_version(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    table.create()
+    table.commit({"add": table.write_file("a", {"id": [1]})})
+    assert DeltaTable.for_path(None, tmp_path).generate_manifest() == 1
+    assert manifests(tmp_path) == {"manifest": ["", f"file:{tmp_path}/a"]}
+
+
 def test_vectors_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     table, _ = small_table(tmp_path)
     with pytest.raises(UnsupportedFeatureError, match=r"2 files of .* have deletion vectors") as e:
         write(table.root)
-    assert "PURGE" in str(e.value.hint)
+    assert "purge()" in str(e.value.hint)
     assert manifests(table.root) == {}
 
 

@@ -19,8 +19,9 @@ from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.deletes.key_vectors import DELETE_FILE, encode_key_vectors
 from delvec.iceberg.deletes.keys import Keys
 from delvec.iceberg.deletes.write_deletes import Scope, write_deletes
-from delvec.iceberg.maintain.check_report import CheckReport, Finding, Findings
+from delvec.iceberg.maintain.check_report import CheckReport
 from delvec.iceberg.maintain.key_file_metrics import stores
+from delvec.report.findings import Finding, Findings
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path
 from delvec.storage.uncommitted import UncommittedFiles

@@ -24,7 +24,7 @@ def show_conversion(output: Output, spark: SparkSession, path: str, result: dict
     from delvec.conversion.convert import convert  # noqa: PLC0415
     from delvec.spark.row_sums import row_sums  # noqa: PLC0415
 
-    output.heading("10. To Iceberg: data files are shared, vectors are copied and not decoded.")
+    output.heading("11. To Iceberg: data files are shared, vectors are copied and not decoded.")
     table = DeltaTable.for_path(spark, path)
     spark.sql(f"DROP TABLE IF EXISTS {_TARGET}")  # a folder that was kept may hold it
     reports: list[ConversionReport] = []

@@ -14,6 +14,7 @@ from rich.text import Text
 from delvec.cli.demo.anatomy import delta_parts, drawn, puffin_parts
 from delvec.cli.demo.convert import show_conversion
 from delvec.cli.demo.keys import show_key_deletes
+from delvec.cli.demo.maintain import show_maintenance
 from delvec.cli.demo.resolve import show_resolving
 from delvec.cli.demo.table import DAYS, write_orders
 from delvec.cli.demo.writes import show_writes
@@ -63,6 +64,7 @@ def command(output: Output, folder: str | None, *, on_spark: bool, iceberg: bool
             with running_spark(output, path, catalog) as spark:
                 _on_spark(output, spark, path, result)
                 show_writes(output, spark, written, result)
+                show_maintenance(output, spark, f"{storage.root}/customers", result)
                 if iceberg:
                     show_conversion(output, spark, written, result)
                     show_key_deletes(output, spark, result)

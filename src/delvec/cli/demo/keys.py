@@ -32,7 +32,7 @@ def show_key_deletes(output: Output, spark: SparkSession, result: dict[str, Any]
     """Delete and upsert by key on `main` and on a staging branch; stock Iceberg reads `main`."""
     from delvec.spark.row_sums import row_sums  # noqa: PLC0415
 
-    output.heading("11. Iceberg deletes by key: the keys are written down, no data is read.")
+    output.heading("12. Iceberg deletes by key: the keys are written down, no data is read.")
     table = _new_table(spark)
     reports: list[KeyDeleteReport] = []
     for call, run in _steps(spark, table).items():

@@ -28,7 +28,7 @@ def show_resolving(output: Output, spark: SparkSession, result: dict[str, Any]) 
     from delvec.iceberg.table import IcebergTable  # noqa: PLC0415
     from delvec.spark.row_sums import row_sums  # noqa: PLC0415
 
-    output.heading("12. Staged deletes by key become deletion vectors, which every engine reads.")
+    output.heading("13. Staged deletes by key become deletion vectors, which every engine reads.")
     table = IcebergTable.for_name(spark, TABLE)
     output.note((f'table.upsert(rows, "id", branch="{_BRANCH}")  # twice', "dim"))
     upserts = [table.upsert(spark.sql(rows), "id", branch=_BRANCH) for rows in _CHANGES]

@@ -67,6 +67,11 @@ class ParquetActions:
             for value in column.filter(column.is_valid()).to_pylist():
                 yield {name: _plain(value)}
 
+    @property
+    def line_count(self) -> int:
+        """How many actions there are."""
+        return int(self._file.metadata.num_rows)
+
     def adds(self, partition_names: Sequence[str]) -> pa.Table:
         """Return the added files: path, vector, size, time and partition values as strings."""
         schema = adds_schema(partition_names)

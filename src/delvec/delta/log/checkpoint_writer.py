@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 
 from delvec.delta.log.action_columns import REMOVE, STRING_MAP
 from delvec.delta.log.checkpoint_adds import AddForm, checkpoint_adds
+from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
+from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, hinted_version, list_log
 from delvec.delta.schema.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION, interval_ms
 from delvec.errors import FormatError, ObjectExistsError
@@ -30,10 +32,12 @@ from delvec.errors import FormatError, ObjectExistsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from delvec.delta.log.json_actions import JsonActions
+    from delvec.delta.log.segment import Checkpoint
     from delvec.delta.log.snapshot import Snapshot
     from delvec.storage import Storage
 
-__all__ = ["write_checkpoint"]
+__all__ = ["write_checkpoint", "write_hint"]
 
 _WEEK: Final = "interval 1 week"
 _DIFFERENT: Final = re.compile(
@@ -118,6 +122,24 @@ def write_checkpoint(snapshot: Snapshot) -> None:
     except ObjectExistsError:
         return  # another writer was faster, with the same state
     _hint(storage, version, written)
+
+
+def write_hint(storage: Storage, checkpoint: Checkpoint) -> None:
+    """Point `_last_checkpoint` to a checkpoint that is there; its files are opened."""
+    rows, keys = 0, list(checkpoint.keys)
+    while keys:
+        key = keys.pop()
+        if key.endswith(".json"):
+            part: JsonActions | ParquetActions = read_log_file(storage, key)
+        else:
+            part = ParquetActions(storage, key)
+        rows += part.line_count
+        sidecars = [each["sidecar"]["path"] for each in part.others() if each.get("sidecar")]
+        keys += [sidecar_key(path, part.uri) for path in sidecars]
+    hint = {"version": checkpoint.version, "size": rows}
+    if len(checkpoint.keys) > 1:
+        hint["parts"] = len(checkpoint.keys)
+    storage.write(LAST_CHECKPOINT, json.dumps(hint, separators=(",", ":")).encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,25 +6,35 @@ Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#version
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delvec.errors import ObjectNotFoundError
 
 if TYPE_CHECKING:
     from delvec.storage import Storage
 
-__all__ = ["file_count"]
+__all__ = ["checksum_key", "file_count", "read_checksum"]
 
 
-def file_count(storage: Storage, version: int) -> int | None:
-    """Return the number of data files by the checksum file, or None without one. One small GET."""
+def checksum_key(version: int) -> str:
+    """Return the key of a version's checksum file."""
+    return f"_delta_log/{version:020d}.crc"
+
+
+def read_checksum(storage: Storage, version: int) -> dict[str, Any] | None:
+    """Return a version's checksum file; None without one or if it is no JSON. One small GET."""
     try:
-        text = storage.read(f"_delta_log/{version:020d}.crc")
+        text = storage.read(checksum_key(version))
     except ObjectNotFoundError:
         return None
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None  # optional: an unreadable one is ignored
-    count = value.get("numFiles") if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
+
+
+def file_count(storage: Storage, version: int) -> int | None:
+    """Return the number of data files by the checksum file, or None without one. One small GET."""
+    count = (read_checksum(storage, version) or {}).get("numFiles")
     return count if type(count) is int else None

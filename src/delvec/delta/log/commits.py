@@ -107,17 +107,21 @@ def replayed_files(
     root: str,
     commits: Sequence[JsonAdds],
     parts: Sequence[JsonAdds | ParquetActions],
+    *,
+    allow_twice: bool = False,
 ) -> tuple[FileSet, list[Batch]]:
     """Return the files that are live after commits, newest first, and the replayed batches.
 
-    `parts` are those of the checkpoint that the commits follow.
+    `parts` are those of the checkpoint that the commits follow. Only a check allows files that are
+    live twice, with different vectors.
     """
     names = [field.physical_name for field in metadata.partition_fields]
     sources = [(source, source.adds(names)) for source in (*commits, *parts)]
     batches = [batch_of(source, adds) for source, adds in sources]
     rows, paths = live_rows(batches[: len(commits)], batches[len(commits) :], root)
     all_paths = pa.concat_arrays(paths) if paths else pa.array([], pa.string())
-    require_one_vector_each(all_paths, root)
+    if not allow_twice:
+        require_one_vector_each(all_paths, root)
     live = [
         _taken(adds.drop_columns(["path"]), kept)
         for (_, adds), kept in zip(sources, rows, strict=True)

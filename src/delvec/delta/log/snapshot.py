@@ -129,6 +129,10 @@ class Snapshot:
         """
         return replayed_files(self.metadata, self.table, *self._sources)[0]
 
+    def all_entries(self) -> FileSet:
+        """Return the live entries, also if a writer's mistake made one file live twice."""
+        return replayed_files(self.metadata, self.table, *self._sources, allow_twice=True)[0]
+
 
 def open_snapshot(
     storage: Storage, version: int | None = None, *, segment: Segment | None = None

@@ -64,8 +64,8 @@ def _require_plain(snapshot: Snapshot) -> None:
             " deleted rows",
             feature="deletionVectors",
             needed_by=snapshot.table,
-            hint="rewrite these files without the deleted rows, as REORG TABLE ... APPLY (PURGE)"
-            " does; setting delta.enableDeletionVectors to false does not help",
+            hint="rewrite these files without the deleted rows first, by purge() or `delvec purge`;"
+            " setting delta.enableDeletionVectors to false does not help",
         )
     if snapshot.metadata.mapping_mode != "none":
         raise UnsupportedFeatureError(

@@ -19,7 +19,7 @@ from delvec.errors import DelvecError, FormatError
 from delvec.storage.listed_files import open_listed_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from delvec.storage.input_file import InputFile
     from delvec.vector import Bitmap
 
-__all__ = ["ParquetData", "open_data_file"]
+__all__ = ["ParquetData", "has_old_calendar", "open_data_file"]
 
 _BATCH_ROWS: Final = 1 << 16
 _FOOTER_GUESS: Final = 1 << 16  # what pyarrow asks for first
@@ -146,10 +146,7 @@ class ParquetData:
     @cached_property
     def is_old(self) -> bool:
         """Whether the file may hold dates in the calendar of Spark 2."""
-        facts = self.parquet.metadata.metadata or {}
-        version = facts.get(b"org.apache.spark.version")
-        is_old = version is not None and version < b"3.1"
-        return is_old or any(key in facts for key in _CALENDAR_KEYS)
+        return has_old_calendar(self.parquet.metadata.metadata)
 
     @cached_property
     def _conformer(self) -> Conformer:
@@ -199,6 +196,14 @@ class ParquetData:
                 else self._conformer.conform(next(remaining), field.type, field.name)
                 for field, place in zip(self.schema.fields, self._places, strict=True)
             ]
+
+
+def has_old_calendar(facts: Mapping[bytes, bytes] | None) -> bool:
+    """Return whether a file may hold dates in the calendar of Spark 2, by its key-value pairs."""
+    known = facts or {}
+    version = known.get(b"org.apache.spark.version")
+    is_old = version is not None and version < b"3.1"
+    return is_old or any(key in known for key in _CALENDAR_KEYS)
 
 
 @contextmanager

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
-from math import isfinite, isnan
+from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from delvec.delta.parquet.bound_forms import MAX, MIN, NULLS, form_of, put
 from delvec.delta.parquet.conform import find_field, plain_type
-from delvec.delta.parquet.footer_bounds import decimal_of, leaf_count, string_of
+from delvec.delta.parquet.footer_bounds import leaf_count
 from delvec.delta.schema.arrow import arrow_type
 from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.stats.indexed_columns import indexed_columns, prefix_length
@@ -30,7 +29,7 @@ from delvec.errors import FormatError
 from delvec.storage.listed_files import open_listed_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.types import Field
@@ -44,12 +43,7 @@ __all__ = [
     "statistics_json",
 ]
 
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is written by hand
-_FIRST_DAY: Final = date(1970, 1, 1)
-_LAST_CHARACTER: Final = "\U0010ffff"
-_LAST_OF_ASCII: Final = "\x7f"
 _INEXACT: Final = ("float", "double")
-_MIN, _MAX, _NULLS = "minValues", "maxValues", "nullCount"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +110,19 @@ def file_statistics(
         tight_bounds: Add that the bounds are tight, as tables with vectors want it.
     """
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    found: dict[str, Any] = {"numRecords": footer.num_rows, _MIN: {}, _MAX: {}, _NULLS: {}}
+    found: dict[str, Any] = {"numRecords": footer.num_rows, MIN: {}, MAX: {}, NULLS: {}}
     for leaf in _leaves(metadata, footer):
         if leaf.index is None:
-            _put(found[_NULLS], leaf.path, footer.num_rows)
+            put(found[NULLS], leaf.path, footer.num_rows)
             continue
         columns = [group.column(leaf.index).statistics for group in groups if group.num_rows]
         if all(each is not None and each.has_null_count for each in columns):
-            _put(found[_NULLS], leaf.path, sum(each.null_count for each in columns))
+            put(found[NULLS], leaf.path, sum(each.null_count for each in columns))
         bounds = _bounds(leaf, columns, prefix_length(metadata))
         if leaf.type.name in _INEXACT and not _names_nan(footer):
-            bounds.pop(_MAX, None)
+            bounds.pop(MAX, None)
         for name, value in bounds.items():
-            _put(found[name], leaf.path, value)
+            put(found[name], leaf.path, value)
     known = {name: value for name, value in found.items() if value != {}}
     return known | ({"tightBounds": True} if tight_bounds else {})
 
@@ -183,16 +177,9 @@ def _leaf(field: Field, path: tuple[str, ...], index: int | None, stored: pa.Dat
     return _Leaf(path, field.type, index, stored)
 
 
-def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:  # noqa: ANN401
-    *above, name = path
-    for each in above:
-        tree = tree.setdefault(each, {})
-    tree[name] = value
-
-
 def _bounds(leaf: _Leaf, columns: Sequence[Any], prefix: int) -> dict[str, Any]:
     """Return the bounds that hold for all row groups, as JSON has them."""
-    form = _form_of(leaf.type, prefix)
+    form = form_of(leaf.type, prefix)
     if form is None or leaf.stored != arrow_type(leaf.type):
         return {}
     # A row group of nulls alone has no bounds and needs none.
@@ -202,8 +189,8 @@ def _bounds(leaf: _Leaf, columns: Sequence[Any], prefix: int) -> dict[str, Any]:
     lows = [form.read(each.min_raw) for each in known]
     highs = [form.read(each.max_raw) for each in known]
     shown = {
-        _MIN: None if any(map(_is_nan, lows)) else form.show_low(min(lows)),
-        _MAX: None if any(map(_is_nan, highs)) else form.show_high(max(highs)),
+        MIN: None if any(map(_is_nan, lows)) else form.show_low(min(lows)),
+        MAX: None if any(map(_is_nan, highs)) else form.show_high(max(highs)),
     }
     return {name: value for name, value in shown.items() if value is not None}
 
@@ -229,86 +216,3 @@ def _is_exact(column: Any) -> bool:  # noqa: ANN401
         and getattr(column, "is_min_value_exact", None) is not False
         and getattr(column, "is_max_value_exact", None) is not False
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How bounds of a type become JSON: read to compare those of row groups, then shown.
-
-    A bound that is shown as None is omitted.
-    """
-
-    read: Callable[[Any], Any]
-    show_low: Callable[[Any], Any]
-    show_high: Callable[[Any], Any]
-
-
-def _form_of(kind: PrimitiveType, prefix: int) -> _Form | None:
-    if kind.decimal:
-        return _Form(partial(decimal_of, scale=kind.decimal[1]), _same, _same)
-    if kind.name == "string":  # compared as bytes, which is the order of strings in Spark
-        return _Form(bytes, partial(_cut_low, prefix), partial(_cut_high, prefix))
-    return _FORMS.get(kind.name)
-
-
-def _same(value: Any) -> Any:  # noqa: ANN401
-    return value
-
-
-def _finite(value: float) -> float | None:
-    return value if isfinite(value) else None
-
-
-def _day(days: int) -> str | None:
-    try:
-        return (_FIRST_DAY + timedelta(days=days)).isoformat()
-    except OverflowError:
-        return None  # beyond the years 1 to 9999, as Spark has them
-
-
-def _clock(zone: str, micros: int) -> str | None:
-    """Show a time in milliseconds, rounded down: readers allow for a maximum of 1 ms more."""
-    try:
-        shown = _EPOCH + timedelta(milliseconds=micros // 1000)
-    except OverflowError:
-        return None
-    return shown.isoformat(timespec="milliseconds") + zone
-
-
-def _cut_low(prefix: int, raw: bytes) -> str | None:
-    text = string_of(raw)
-    return None if text is None or prefix <= 0 else text[:prefix]
-
-
-def _cut_high(prefix: int, raw: bytes) -> str | None:
-    """Truncate a string and append a character that sorts after the one that was cut off.
-
-    As delta-spark does: lengths are counted in units of UTF-16, and up to twice as many are kept
-    where the next character is itself the last of all.
-    """
-    text = string_of(raw)
-    if text is None or prefix <= 0:
-        return None
-    units = cut = 0
-    while cut < len(text) and units < prefix:
-        units += 1 + (text[cut] > "\uffff")
-        cut += 1
-    while units <= 2 * prefix:
-        if cut >= len(text):
-            return text
-        if text[cut] != _LAST_CHARACTER:
-            return text[:cut] + (_LAST_OF_ASCII if text[cut] < _LAST_OF_ASCII else _LAST_CHARACTER)
-        units += 2
-        cut += 1
-    return None
-
-
-_NUMBERS: Final = _Form(_same, _same, _same)
-_FLOATS: Final = _Form(float, _finite, _finite)
-_FORMS: Final = {
-    **dict.fromkeys(("byte", "short", "integer", "long"), _NUMBERS),
-    **dict.fromkeys(_INEXACT, _FLOATS),
-    "date": _Form(_same, _day, _day),
-    "timestamp": _Form(_same, partial(_clock, "Z"), partial(_clock, "Z")),
-    "timestamp_ntz": _Form(_same, partial(_clock, ""), partial(_clock, "")),
-}

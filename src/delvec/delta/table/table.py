@@ -5,16 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from delvec.delta.table.alterations import TableAlterations
+from delvec.delta.table.checking import TableCheck
 from delvec.delta.table.compacting import TableCompaction
+from delvec.delta.table.erasing import TableErasure
 from delvec.delta.table.maintenance import TableMaintenance
 from delvec.delta.table.reads import TableReads
+from delvec.delta.table.restoring import TableRestore
+from delvec.delta.table.vacuuming import TableVacuum
 from delvec.delta.table.writes import TableWrites
 
 __all__ = ["DeltaTable"]
 
 
 @dataclass(frozen=True)
-class DeltaTable(TableReads, TableWrites, TableAlterations, TableCompaction, TableMaintenance):
+class DeltaTable(
+    TableReads,
+    TableWrites,
+    TableAlterations,
+    TableCompaction,
+    TableRestore,
+    TableVacuum,
+    TableCheck,
+    TableErasure,
+    TableMaintenance,
+):
     """A handle on a Delta table; each call sees the newest version, unless it names another.
 
     With a Spark session, rows are read and written as DataFrames. Without one, the log, the

@@ -73,15 +73,19 @@ def commit_actions(
     if has_row_ids:
         info["tags"] = {"delta.rowTracking.preserved": str(change.keeps_row_ids).lower()}
     mark = base.row_id_mark
-    adds = [*map(dict, change.added), *map(add_body, change.vector_updates)]
+    adds = [dict(body) for body in change.added]
+    adds += ({**add_body(each), "dataChange": change.data_change} for each in change.vector_updates)
     adds += _moved(change)
     if has_row_ids:
         adds, mark = with_row_ids(adds, base.row_id_mark, version)
     updated = [each.file for each in change.vector_updates]
-    removes = [
-        remove_body(file, now, data_change=change.data_change)
-        for file in (*change.gone_files, *updated)
-    ]
+    removes = [remove_body(file, now, data_change=change.data_change) for file in change.gone_files]
+    # Of a vector in the log no file is to be kept, and the data file is live: an expired tombstone
+    # does not break VACUUM of delta-spark, as others with such a vector do.
+    removes += (
+        remove_body(file, 0 if _is_inline(file) else now, data_change=change.data_change)
+        for file in updated
+    )
     live = {file.path: file.add for file in (*change.gone_files, *updated)}
     require_valid(
         base.storage.root, adds, removes, live, anew=change.entered_anew, restores=change.restores
@@ -107,6 +111,10 @@ def commit_actions(
     yield from ({"add": body} for body in (*adds, *change.entered_anew))
     yield from ({"remove": body} for body in (*removes, *change.tombstones))
     yield from ({"cdc": body} for body in change.change_files)
+
+
+def _is_inline(file: FileEntry) -> bool:
+    return file.descriptor is not None and file.descriptor.storage_type == "i"
 
 
 def _moved(change: Change) -> Iterator[dict[str, Any]]:

@@ -171,6 +171,12 @@ def _check_table(change: Change, winner: Winner) -> None:
     for kind, what in (("protocol", "protocol"), ("metaData", "metadata")):
         if winner.has(kind):
             raise _conflict(winner, f"changed the {what} of the table", ())
+    if change.protocol is not None and not change.protocol.has_vectors:
+        vectored = sorted(path for path, body in winner.adds.items() if body.get("deletionVector"))
+        if vectored:
+            raise _conflict(
+                winner, "gave vectors to files of a table that is to have none", vectored
+            )
     ours = change.transaction
     if ours is not None and any(
         (action.get("txn") or {}).get("appId") == ours.app_id for action in winner.others

@@ -18,9 +18,10 @@ from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.maintain.check_files import check_files
 from delvec.iceberg.maintain.check_keys import check_keys, companions_of
 from delvec.iceberg.maintain.check_positions import check_vectors
-from delvec.iceberg.maintain.check_report import CheckReport, Finding, Findings
+from delvec.iceberg.maintain.check_report import CheckReport
 from delvec.iceberg.maintain.data_sequences import data_sequences, is_global
 from delvec.report.figures import counted
+from delvec.report.findings import Finding, Findings
 from delvec.report.phases import Stopwatch
 from delvec.spark.interrupts import interruptible
 from delvec.spark.progress import described
@@ -89,11 +90,8 @@ def check(table: LoadedTable, snapshot_id: int | None, branch: str | None) -> Ch
         vectors=key_vectors,
         deletion_vectors=vectors,
         companions=len(companions),
-        errors=findings.counts["error"],
-        warnings=findings.counts["warning"],
-        infos=findings.counts["info"],
-        findings=findings.kept,
         phases=watch.seconds,
+        **findings.fields,
     )
 
 

@@ -14,13 +14,13 @@ from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.deletes.key_vectors import DELETE_FILE, read_companion, read_key_vector
 from delvec.iceberg.deletes.read_schema import key_types, with_dropped_keys
-from delvec.iceberg.maintain.check_report import Finding
 from delvec.iceberg.maintain.key_file_metrics import (
     KeyFileMetrics,
     columns_by_id,
     inner_ids,
     stores,
 )
+from delvec.report.findings import Finding
 from delvec.storage.listed_files import local_path, open_listed_file
 from delvec.storage.parallel import in_order
 from delvec.vector.blobs import EQUALITY_DELETE_VECTOR
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.delete_files import EqualityDeleteFile
-    from delvec.iceberg.maintain.check_report import Findings
+    from delvec.report.findings import Findings
     from delvec.storage import Storage
 
 __all__ = ["Companion", "check_keys", "companions_of"]

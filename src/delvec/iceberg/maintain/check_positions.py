@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from delvec.errors import FormatError, InvalidArgumentError, StorageError, located
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.maintain.check_files import IS_VECTOR
-from delvec.iceberg.maintain.check_report import Finding
+from delvec.report.findings import Finding
 from delvec.storage.listed_files import local_path, open_listed_file
 from delvec.storage.parallel import in_order
 from delvec.vector.frame import decode_frame
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from delvec.iceberg.maintain.check_report import Findings
+    from delvec.report.findings import Findings
     from delvec.storage import Storage
 
 __all__ = ["check_vectors"]

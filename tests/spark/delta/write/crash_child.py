@@ -123,6 +123,10 @@ OPERATIONS: dict[str, Operation] = {
         lambda path: DeltaTable.for_path(None, path).checkpoint(),
     ),
     "create": Operation(lambda path: path.mkdir(), create),
+    "restore": Operation(small_table, lambda path: DeltaTable.for_path(None, path).restore(1)),
+    "statistics": Operation(
+        small_table, lambda path: DeltaTable.for_path(None, path).recompute_statistics()
+    ),
 }
 
 
@@ -161,6 +165,7 @@ SPARK_OPERATIONS: dict[str, Callable[[SparkSession, Path], object]] = {
         {"n": "-1"}, "id % 10 = 3"
     ),
     "MERGE": _merge,
+    "OPTIMIZE": lambda spark, path: DeltaTable.for_path(spark, path).optimize(),
     "append": lambda spark, path: DeltaTable.for_path(spark, path).append(
         spark.range(20, 22, 1, 1).selectExpr("id", "-1L AS n"), txn_app_id="a", txn_version=1
     ),
@@ -254,12 +259,14 @@ def _serve() -> None:
 
 def _with_spark(job: dict[str, Any]) -> None:
     spark = session()
+    import delvec.spark.delta.maintain.rewrite_files as rewriting  # noqa: PLC0415
     import delvec.spark.delta.write.append as appending  # noqa: PLC0415
     import delvec.spark.delta.write.merge as merging  # noqa: PLC0415
     import delvec.spark.delta.write.update as updating  # noqa: PLC0415
 
     for module in (appending, merging, updating):
         module.write_rows = _numbered(module.write_rows, job)  # type: ignore[attr-defined]
+    rewriting.write_each = _numbered(rewriting.write_each, job)  # type: ignore[attr-defined]
     _number_calls(job)
     SPARK_OPERATIONS[job["operation"]](spark, Path(job["table"]))
     print(json.dumps([0, _last]))  # noqa: T201

@@ -249,7 +249,7 @@ def test_an_operation_of_spark_that_is_killed_at_each_call(
             assert not left, (call, when)
             SPARK_OPERATIONS[name](spark, table)
             assert _rows(table) == _rows(after), (call, when)
-    assert set(outcomes) == {True, False}
+    assert set(outcomes) == ({True} if name == "OPTIMIZE" else {True, False})
 
 
 def _rows(path: Path) -> list[dict[str, object]]:

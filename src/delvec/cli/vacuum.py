@@ -1,0 +1,107 @@
+"""`delvec vacuum`: delete the files that a table no longer needs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from delvec.cli.exits import ExitCode
+from delvec.cli.main import command as delvec_command
+from delvec.cli.options import dry_run, limit_option, storage_options
+from delvec.cli.output import Column, JsonOutput
+from delvec.delta.maintain.vacuum_candidates import kind_of
+from delvec.delta.table import DeltaTable
+from delvec.report.figures import shortened, size
+
+if TYPE_CHECKING:
+    from delvec.cli.output import Output
+    from delvec.delta.maintain.vacuum_report import VacuumReport
+
+__all__ = ["command"]
+
+_COLUMNS: Final = [
+    Column("kind", "file", "bold", is_unbroken=True),
+    Column("name", "path"),
+    Column("modified", "modified (UTC)", is_unbroken=True),
+    Column("size", "size", is_unbroken=True),
+]
+_NAME_WIDTH: Final = 80
+
+
+@delvec_command("vacuum", "files may have been deleted already: run it again for the others")
+@click.argument("table")
+@click.option(
+    "--retention-hours",
+    type=click.FloatRange(min=0),
+    metavar="HOURS",
+    help="Keep what was removed or modified within so many hours; what the table says if absent,"
+    " or else 168.",
+)
+@click.option(
+    "--lite",
+    is_flag=True,
+    help="Do not list the folder: take the files from the commits since the last vacuum.",
+)
+@click.option("--force", is_flag=True, help="Allow a retention shorter than the table's.")
+@dry_run
+@limit_option("Show so many files of a dry run, 0 for all. JSON holds all of them.")
+@storage_options
+def command(
+    output: Output,
+    table: str,
+    *,
+    retention_hours: float | None,
+    lite: bool,
+    force: bool,
+    dry_run: bool,
+    limit: int,
+    options: dict[str, str],
+) -> None:
+    """Delete the files below TABLE, the path or URI of a Delta table, that it no longer needs.
+
+    Whatever is in its folder goes, unless a version within the retention needs it, it was modified
+    within the retention, or its name begins with _ or a dot.
+
+    \b
+    delvec vacuum /lake/orders --dry-run
+    delvec vacuum /lake/orders --retention-hours 0 --force
+    """  # noqa: D301
+    target = DeltaTable.for_path(None, table, options)
+    with output.progress() as show:
+        report = target.vacuum(
+            retention_hours,
+            dry_run=dry_run,
+            lite=lite,
+            force=force,
+            on_progress=show,
+        )
+    output.draw(report)
+    if dry_run:
+        _show_files(output, report, limit)
+    if isinstance(output, JsonOutput):
+        output.result({**report.to_json(), "files": report.files.to_pylist()})
+    if report.files_failed:
+        sys.exit(ExitCode.FAILED)
+
+
+def _show_files(output: Output, report: VacuumReport, limit: int) -> None:
+    """Show the files that would be deleted, as many as the limit."""
+    shown = report.files.slice(0, limit) if limit else report.files
+    rows = [
+        {
+            "kind": kind_of(file["path"]),
+            "name": shortened(file["path"], _NAME_WIDTH),
+            "modified": f"{file['modified']:%Y-%m-%d %H:%M}",
+            "size": size(file["bytes"]),
+        }
+        for file in shown.to_pylist()
+    ]
+    width = max((len(row["size"]) for row in rows), default=0)
+    for row in rows:
+        row["size"] = row["size"].rjust(width)
+    if rows:
+        output.table(_COLUMNS, rows)
+    if left := report.files.num_rows - len(rows):
+        output.note((f"… and {left:,} more; --limit 0 shows all", "dim"))

@@ -1,0 +1,190 @@
+"""Whether files that a commit brings back exist, and will not be deleted by a VACUUM meanwhile.
+
+They are looked up one by one, side by side, or by a listing: a request for a thousand files, one
+after the other. Memory grows with the files that are asked for, not with those that are listed.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.log.paths import canonical
+from delvec.delta.log.replay import vector_ids
+from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms
+from delvec.errors import InvalidArgumentError, ObjectNotFoundError
+from delvec.storage.listed_files import is_absolute, open_listed_file
+from delvec.storage.parallel import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from delvec.delta.log.file_set import FileEntry
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.storage import Storage
+
+__all__ = ["add_again", "file_keys", "missing_files", "require_files", "require_kept"]
+
+# Where so many are asked for, and they are so large a part of the folder, it is listed instead.
+_SINGLY: Final = 1000
+_SHARE: Final = 20
+_DAY: Final = 86_400_000
+_WEEK: Final = "interval 1 week"
+
+
+def require_files(
+    storage: Storage, entries: Sequence[FileEntry], *, version: int, others: int, what: str
+) -> None:
+    """Refuse to bring files back of which one, or its deletion vector, is gone.
+
+    Args:
+        storage: The table.
+        entries: The files with their vectors.
+        version: The version that needs them, for the message.
+        others: How many more files the table has, at least.
+        what: What is refused, such as `restored`.
+
+    Raises:
+        ObjectNotFoundError: It names a file that is gone, and the data file whose vector it held.
+    """
+    holders: dict[str, str] = {}
+    for entry in entries:
+        descriptor = entry.descriptor
+        if descriptor is not None and (path := descriptor.file_path) is not None:
+            holders.setdefault(path, entry.path)
+    data = [entry.path for entry in entries]
+    gone = missing_files(storage, {*data, *holders}, others)
+    if not gone:
+        return
+    first = gone[0]
+    role = f"the deletion vectors of {holders[first]}" if first in holders else "a data file"
+    more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+    raise ObjectNotFoundError(
+        f"version {version} of {storage.root} cannot be {what}: {first} ({role}){more} is gone",
+        uri=first,
+        hint="nothing was changed; take a version that does not need it, newer ones first"
+        " (`delvec history` lists them), or copy the file back to its place",
+    )
+
+
+def missing_files(storage: Storage, paths: Collection[str], others: int = 0) -> list[str]:
+    """Return those of some files of a table that do not exist, sorted.
+
+    Args:
+        storage: The table.
+        paths: Decoded paths, as `DataFile.path` has them.
+        others: How many more files there are below the root, at least.
+    """
+    inside = [path for path in paths if not is_absolute(path)]
+    if len(inside) > _SINGLY and len(inside) * _SHARE > len(inside) + others:
+        missing = set(inside)
+        for info in storage.list(recursive=True):
+            missing.discard(info.key)
+            if not missing:
+                break
+        return sorted(missing | _each(storage, [path for path in paths if is_absolute(path)]))
+    return sorted(_each(storage, paths))
+
+
+def _each(storage: Storage, paths: Collection[str]) -> set[str]:
+    def is_missing(path: str) -> bool:
+        place, key = open_listed_file(storage, path)
+        return not place.exists(key)
+
+    chosen = list(paths)
+    return {
+        path for path, is_gone in zip(chosen, gather(is_missing, chosen), strict=True) if is_gone
+    }
+
+
+def add_again(entry: FileEntry, *, data_change: bool) -> dict[str, Any]:
+    """Return the add action of a file that the log has already, with its whole entry."""
+    body = {**entry.add, "dataChange": data_change}
+    if (descriptor := entry.descriptor) is not None:
+        body["deletionVector"] = descriptor.to_json()  # without null columns of a checkpoint
+    return body
+
+
+def file_keys(paths: pa.Array, vectors: pa.Array) -> pa.Array:
+    """Return path and vector of each file as one string."""
+    # More than 2 GiB of names do not fit into one array of Arrow's usual strings.
+    names, ids = (each.cast(pa.large_string()) for each in (paths, vector_ids(vectors)))
+    separator = pa.scalar("\0", pa.large_string())
+    return pc.binary_join_element_wise(names, pc.fill_null(ids, ""), separator)
+
+
+def require_kept(newest: Snapshot, wanted: Snapshot, added: NDArray[np.int64]) -> None:
+    """Refuse files that a VACUUM may delete: no live entry and no recent tombstone names them.
+
+    One that runs at the same time might delete them after the commit: it knows of no reason to
+    keep them.
+
+    Raises:
+        InvalidArgumentError: It names one of them.
+    """
+    files, live = wanted.files.select(added), newest.files
+    text = newest.metadata.configuration.get(DELETED_FILE_RETENTION, _WEEK)
+    limit, now = interval_ms(text), int(time.time() * 1000)
+    since = now - (7 * _DAY if limit is None else limit)
+    homes = _vector_homes(files.vectors)
+    data_is_kept = _is_in(files.paths, live.paths)
+    vector_is_kept = _is_in(homes, _vector_homes(live.vectors)) | homes.is_null().to_numpy(
+        zero_copy_only=False
+    )
+    removed_ms = np.zeros(len(files), dtype=np.int64)
+    if (data_is_kept & vector_is_kept).all():
+        return
+    for piece in newest.tombstones():
+        when = pc.fill_null(pc.struct_field(piece, "deletionTimestamp"), 0)
+        paths = canonical(pc.struct_field(piece, "path"), newest.table)
+        recent = pc.greater_equal(when, since)
+        vectors = pc.struct_field(piece, "deletionVector")
+        data_is_kept |= _is_in(files.paths, paths.filter(recent))
+        vector_is_kept |= _is_in(homes, _vector_homes(vectors).filter(recent))
+        places = pc.index_in(files.paths, value_set=paths)
+        moments = pc.fill_null(when.take(places), 0).to_numpy()
+        removed_ms = np.maximum(removed_ms, np.minimum(moments, since))
+    unsafe = np.flatnonzero(~(data_is_kept & vector_is_kept))
+    if not len(unsafe):
+        return
+    index = int(unsafe[0])
+    raise _unsafe(newest, wanted.version, files.paths[index].as_py(), int(removed_ms[index]), text)
+
+
+def _unsafe(
+    newest: Snapshot, version: int, path: str, removed_ms: int, text: str
+) -> InvalidArgumentError:
+    days = (int(time.time() * 1000) - removed_ms) // _DAY + 2 if removed_ms else 60
+    moment = ""
+    if removed_ms:
+        shown = datetime.fromtimestamp(removed_ms / 1000, timezone.utc)
+        moment = f" at {shown.isoformat(' ', timespec='seconds')},"
+    return InvalidArgumentError(
+        f"version {version} of {newest.table} cannot be restored: its file {path} was removed"
+        f"{moment} longer ago than removed files are kept ({DELETED_FILE_RETENTION}: {text}), and a"
+        " VACUUM may delete it at any moment",
+        hint="restore a newer version; or have removed files kept for longer first, by"
+        f" set_properties({{'{DELETED_FILE_RETENTION}': 'interval {days} days'}}), and let no"
+        " VACUUM run meanwhile",
+    )
+
+
+def _is_in(values: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = pc.is_in(values, value_set=others.drop_null()).to_numpy(
+        zero_copy_only=False
+    )
+    return found.copy()
+
+
+def _vector_homes(vectors: pa.StructArray) -> pa.Array:
+    """Return the name of each vector's file as descriptors have it; null without such a file."""
+    kind, text = (pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv"))
+    names = pc.binary_join_element_wise(kind, text, "")
+    return pc.if_else(pc.equal(kind, "i"), pa.scalar(None, pa.string()), names)

@@ -1,0 +1,207 @@
+"""Checking the newest version of a table: its log, data files, vectors and statistics.
+
+Costs a listing of the table's folder, a GET for the footer of each data file, one for vectors that
+lie close together, and the rows of some files. Memory grows with the log and the names in the
+folder, some hundred bytes for each file; vectors and rows stream by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from delvec.delta.log.checkpoint_writer import write_hint
+from delvec.delta.maintain.check.data_files import check_data_files, list_folder
+from delvec.delta.maintain.check.derived import check_checkpoint, check_checksum
+from delvec.delta.maintain.check.entries import check_entries, twice_live
+from delvec.delta.maintain.check.log_files import (
+    check_log_files,
+    list_log_files,
+    open_newest,
+    wrong_hint,
+)
+from delvec.delta.maintain.check.orphans import check_orphans
+from delvec.delta.maintain.check.protocol import check_protocol, check_row_ids
+from delvec.delta.maintain.check.repair import OPERATION, plan_repairs, repairs
+from delvec.delta.maintain.check.report import CheckReport, Repair
+from delvec.delta.maintain.check.statistics import check_statistics
+from delvec.delta.maintain.check.vector_entries import check_vector_entries
+from delvec.delta.maintain.check.vectors import check_vectors
+from delvec.errors import InvalidArgumentError
+from delvec.report.findings import Findings
+from delvec.report.phases import Stopwatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.maintain.check.log_files import LogFiles
+    from delvec.delta.write.report import WriteReport
+    from delvec.delta.write.transaction import Attempt, Outcome
+    from delvec.report.findings import Finding
+    from delvec.storage import Storage
+
+__all__ = ["check", "check_table"]
+
+
+class Run(Protocol):
+    """Runs an operation on the newest version of the table."""
+
+    def __call__(self, operation: str, prepare: Callable[[Attempt], Outcome], /) -> WriteReport:
+        """Run it."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check and what repairs need of it.
+
+    Attributes:
+        report: The report.
+        stale: The files whose statistics are wrong.
+        hint: Whether the hint at the newest checkpoint has to be written.
+    """
+
+    report: CheckReport
+    stale: tuple[str, ...] = ()
+    hint: bool = False
+
+
+def check(
+    storage: Storage,
+    run: Run,
+    *,
+    repair: bool,
+    sample: int,
+    on_progress: Callable[[str, int, int], None] | None = None,
+) -> CheckReport:
+    """Check a table and repair what is certain; the findings are those that are left.
+
+    Args:
+        storage: The table.
+        run: Runs the repair.
+        repair: Whether to repair.
+        sample: How many files have their rows compared with their statistics.
+        on_progress: Is called with what is looked at, how many files were, and of how many.
+
+    Raises:
+        InvalidArgumentError: `sample` is no number of files.
+        TableNotFoundError: There is no table.
+        UnsupportedFeatureError: The table needs what delvec does not know.
+    """
+    if type(sample) is not int or sample < 0:
+        raise InvalidArgumentError(f"sample is a number of files, 0 or more, got {sample!r}")
+    found = check_table(storage, sample, on_progress)
+    planned = found.report.repairs
+    if not repair or not planned:
+        return found.report
+    version = None
+    if any(each.kind != "write-hint" for each in planned):
+        version = run(OPERATION, repairs(found.stale)).version
+    if found.hint:
+        newest = max(list_log_files(storage).listing.checkpoints, key=lambda each: each.version)
+        write_hint(storage, newest)
+    again = check_table(storage, sample, on_progress).report
+    return replace(again, repairs=planned, is_repaired=True, repaired_version=version)
+
+
+def check_table(
+    storage: Storage,
+    sample: int,
+    on_progress: Callable[[str, int, int], None] | None = None,
+) -> Checked:
+    """Check the newest version of a table; nothing is changed. See `check`."""
+    findings, watch = Findings(), Stopwatch()
+    progress = on_progress or _silent
+    with watch.phase("log"):
+        log = list_log_files(storage)
+        snapshot = open_newest(storage, log, findings)
+        check_log_files(storage, log, findings)
+        files = None if snapshot is None else check_entries(snapshot, findings)
+    counts: dict[str, Any] = {"log_files": 0}
+    if snapshot is not None:
+        parts = snapshot.segment.checkpoint.keys if snapshot.segment.checkpoint else ()
+        counts = {
+            "version": snapshot.version,
+            "log_files": len(snapshot.segment.files) + len(parts),
+        }
+    stale: list[str] = []
+    planned: tuple[Repair, ...] = ()
+    hint = False
+    if snapshot is not None and files is not None:
+        hint = bool(log.listing.checkpoints) and wrong_hint(storage, log.listing) is not None
+        with watch.phase("protocol"):
+            counts["checkpoints"] = _check_log(snapshot, files, log, findings)
+        stale, more = _check_files(snapshot, files, sample, findings, watch, progress)
+        counts |= more
+        with watch.phase("plan"):
+            planned = plan_repairs(snapshot, stale).repairs
+    if hint:
+        text = "the hint at the newest checkpoint is missing or wrong: it is written"
+        planned = (*planned, Repair("write-hint", text))
+    fields = {**findings.fields, "findings": _relative(storage.root, findings)}
+    report = CheckReport(storage.root, phases=watch.seconds, repairs=planned, **counts, **fields)
+    return Checked(report, tuple(stale), hint)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Show no progress."""
+
+
+def _relative(root: str, findings: Findings) -> tuple[Finding, ...]:
+    """Return the findings with names relative to the table."""
+    inside = f"{root.rstrip('/')}/"
+    return tuple(
+        replace(each, path="" if each.path == root else each.path.removeprefix(inside))
+        for each in findings.kept
+    )
+
+
+def _check_log(snapshot: Snapshot, files: FileSet, log: LogFiles, findings: Findings) -> int:
+    """Check what the log alone tells; return how many checkpoints were compared."""
+    check_protocol(snapshot, files, findings)
+    check_vector_entries(snapshot, files, findings)
+    compared = check_checkpoint(snapshot, log, findings)
+    if not twice_live(files):
+        check_row_ids(snapshot, files, findings)
+        check_checksum(snapshot, files, findings)
+    return compared
+
+
+def _check_files(
+    snapshot: Snapshot,
+    files: FileSet,
+    sample: int,
+    findings: Findings,
+    watch: Stopwatch,
+    progress: Callable[[str, int, int], None],
+) -> tuple[list[str], dict[str, int]]:
+    """Check the files of a version; return those with wrong statistics, and the counts."""
+    storage = snapshot.storage
+    with watch.phase("listing"):
+        folder = list_folder(storage)
+    with watch.phase("data files"):
+        found = check_data_files(storage, files, folder, findings, progress)
+    with watch.phase("vectors"):
+        logged = files.row_counts.fill_null(-1).to_numpy()
+        rows = np.where(found.rows >= 0, found.rows, logged)
+        vectors = check_vectors(storage, files, rows, folder, findings, progress)
+    with watch.phase("statistics"):
+        usable = found.rows >= 0
+        usable[sorted(vectors.damaged)] = False
+        sampled, wrong = check_statistics(snapshot, files, usable, sample, findings)
+    with watch.phase("orphans"):
+        orphans, orphan_bytes = check_orphans(snapshot, files, folder, findings)
+    miscounted = [files.paths[int(index)].as_py() for index in np.flatnonzero(found.wrong_counts)]
+    counts = {
+        "data_files": len(files),
+        "vectors": vectors.count,
+        "vector_files": vectors.files,
+        "sampled_files": sampled,
+        "listed_files": len(folder.keys),
+        "orphan_files": orphans,
+        "orphan_bytes": orphan_bytes,
+    }
+    return sorted({*wrong, *miscounted}), counts

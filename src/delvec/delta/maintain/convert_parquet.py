@@ -1,0 +1,203 @@
+"""CONVERT: a folder of Parquet files becomes a Delta table where it is; no file is written anew.
+
+All files below the folder are taken but hidden ones, as delta-spark does. Their footers are read,
+16 at a time: one request each for a footer of up to 64 KiB. The schema is that of all files
+together; the statistics come from the footers.
+
+Memory grows with the files: some kilobytes each for their entries, which are one commit. Footers
+are kept up to 64 MiB in all; those beyond are read a second time for the statistics.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from delvec.delta.alter.definition import new_table
+from delvec.delta.maintain.parquet_folder import data_files, partition_folders
+from delvec.delta.parquet.bound_forms import MAX, MIN
+from delvec.delta.parquet.data_file import has_old_calendar
+from delvec.delta.parquet.file_schema import file_schema, merged
+from delvec.delta.parquet.footer_statistics import (
+    file_statistics,
+    read_parquet_footer,
+    statistics_json,
+)
+from delvec.delta.schema.properties import MAPPING_MODE
+from delvec.delta.schema.types import StructType
+from delvec.delta.write.base import Base
+from delvec.delta.write.change import Change
+from delvec.delta.write.commit import commit
+from delvec.delta.write.report import WriteReport
+from delvec.errors import UnsupportedFeatureError
+from delvec.report.figures import counted
+from delvec.storage.parallel import gather
+from delvec.storage.uncommitted import UncommittedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow.parquet as pq
+
+    from delvec.delta.alter.table_state import TableState
+    from delvec.delta.schema.types import Field
+    from delvec.delta.write.options import CheckedOptions
+    from delvec.storage import Storage
+    from delvec.storage.counts import FileInfo
+
+__all__ = ["convert_to_delta"]
+
+_FOOTER_BYTES: Final = 64 << 20
+_AT_ONCE: Final = 1000
+_PLAIN: Final = "/!$&'()*+,;=@-._~"
+
+
+def convert_to_delta(
+    storage: Storage,
+    partition_by: object,
+    properties: Mapping[str, Any] | None,
+    options: CheckedOptions,
+) -> WriteReport:
+    """Commit version 0 of a table that has all Parquet files of a folder.
+
+    Args:
+        storage: The folder, which is no Delta table yet.
+        partition_by: The partition columns; see `partition_folders`.
+        properties: Table properties.
+        options: The keywords of the call.
+
+    Raises:
+        InvalidArgumentError: The folder is empty, or its files do not make one table.
+        UnsupportedFeatureError: It is a table of another format, or a column has a type that Delta
+            does not have.
+        FormatError: A file is no Parquet file.
+        ConflictError: Another writer created a table at the same time.
+    """
+    _require_no_mapping(properties)
+    files = data_files(storage)
+    folders = partition_folders([info.key for info in files], partition_by, storage.root)
+    footers = _Footers(storage)
+    state = new_table(
+        _with_partitions(_schema(footers, files), folders.fields),
+        [each.name for each in folders.fields],
+        properties,
+    )
+    names = [each.physical_name for each in state.metadata.partition_fields]
+    bodies = [
+        {
+            "path": quote(info.key, safe=_PLAIN),
+            "partitionValues": dict(zip(names, values, strict=True)),
+            "size": info.size,
+            "modificationTime": info.modified_ms,
+            "dataChange": True,
+            "stats": statistics_json(statistics),
+        }
+        for info, values, statistics in zip(
+            files, folders.values, _statistics(footers, files, state), strict=True
+        )
+    ]
+    change = Change(
+        "CONVERT",
+        parameters={
+            "numFiles": len(bodies),
+            "partitionedBy": json.dumps(names),
+            "collectStats": True,
+            "sourceFormat": "parquet",
+        },
+        metrics={"numConvertedFiles": len(bodies)},
+        added=tuple(bodies),
+        protocol=state.protocol,
+        metadata=state.metadata,
+        transaction=options.transaction,
+        user_metadata=options.commit_metadata,
+    )
+    version = None
+    if not options.dry_run:
+        with UncommittedFiles(storage) as uncommitted:
+            base = Base(storage, -1, state.protocol, state.metadata)
+            version = commit(base, change, uncommitted).version
+    rows = sum(footers.rows.values())
+    return WriteReport(
+        "CONVERT",
+        storage.root,
+        version,
+        dry_run=options.dry_run,
+        files_added=len(bodies),
+        bytes_added=sum(info.size for info in files),
+        notes=(f"{counted(len(files), 'file')} with {counted(rows, 'row')}",),
+    )
+
+
+def _require_no_mapping(properties: Mapping[str, Any] | None) -> None:
+    for name, value in (properties or {}).items():
+        if name.lower() == MAPPING_MODE.lower() and str(value).lower() != "none":
+            raise UnsupportedFeatureError(
+                f"a folder cannot be converted with {name}={value}: its files have columns by their"
+                " names",
+                feature="columnMapping",
+                hint="convert it first, and set the property afterwards",
+            )
+
+
+@dataclass
+class _Footers:
+    """Footers of files, kept as long as there is room for them."""
+
+    storage: Storage
+    kept: dict[str, pq.FileMetaData] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    held: int = 0
+
+    def read(self, files: Iterable[FileInfo]) -> list[pq.FileMetaData]:
+        """Return the footers of some files."""
+        return gather(self._one, files)
+
+    def _one(self, info: FileInfo) -> pq.FileMetaData:
+        footer = self.kept.pop(info.key, None)
+        if footer is not None:
+            return footer
+        return read_parquet_footer(self.storage, info.key, info.size)
+
+    def keep(self, info: FileInfo, footer: pq.FileMetaData) -> None:
+        """Keep a footer for the second time that it is needed, if there is room."""
+        self.rows[info.key] = footer.num_rows
+        self.held += footer.serialized_size
+        if self.held <= _FOOTER_BYTES:
+            self.kept[info.key] = footer
+
+
+def _schema(footers: _Footers, files: Sequence[FileInfo]) -> StructType:
+    """Return the columns of all files together; each distinct schema is merged once."""
+    first: dict[StructType, str] = {}
+    for start in range(0, len(files), _AT_ONCE):
+        window = files[start : start + _AT_ONCE]
+        for info, footer in zip(window, footers.read(window), strict=True):
+            footers.keep(info, footer)
+            first.setdefault(file_schema(footer, info.key), info.key)
+    schemas = iter(first.items())
+    schema, _ = next(schemas)
+    for more, path in schemas:
+        schema = merged(schema, more, path)
+    return schema
+
+
+def _with_partitions(schema: StructType, fields: Sequence[Field]) -> StructType:
+    """Return the schema with partition columns: last, or in place of columns of the same name."""
+    by_name = {each.name.lower(): each for each in fields}
+    own = [by_name.pop(each.name.lower(), each) for each in schema.fields]
+    return StructType((*own, *by_name.values()))
+
+
+def _statistics(
+    footers: _Footers, files: Sequence[FileInfo], state: TableState
+) -> Iterable[dict[str, Any]]:
+    tight = state.protocol.has_vectors
+    for start in range(0, len(files), _AT_ONCE):
+        for footer in footers.read(files[start : start + _AT_ONCE]):
+            found = file_statistics(state.metadata, footer, tight_bounds=tight)
+            if has_old_calendar(footer.metadata):
+                # Bounds of dates are not those that readers see.
+                found = {key: value for key, value in found.items() if key not in (MIN, MAX)}
+            yield found

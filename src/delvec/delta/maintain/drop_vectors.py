@@ -1,0 +1,362 @@
+"""Downgrade: a table with deletion vectors becomes one that readers without them open.
+
+    switch off   the property, so that no writer adds a vector; those who read before conflict
+    purge        files with vectors are rewritten
+    tombstones   files of vectors that older versions need get removes of their own: a VACUUM that
+                 does not know vectors would delete them
+    barrier      three checkpoints after the last version that needs vectors, as delta-spark does:
+                 a reader that fails at a checkpoint tries older ones, three in all
+    protocol     without the feature, and with checkpointProtection, so that the barrier stays
+
+To truncate the history, the log before the barrier is deleted instead, once it is old enough, and
+nothing needs protection. Each step is a commit that leaves all rows as they are; a call that finds
+a step done goes on with the next, so a call that died is continued by another.
+
+Specification: https://github.com/delta-io/delta/blob/master/protocol_rfcs/checkpoint-protection.md
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from delvec.delta.alter.definition import unset_properties
+from delvec.delta.alter.operations import alter
+from delvec.delta.log.checkpoint_writer import write_checkpoint
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.maintain.drop_vectors_report import DowngradeReport, shown_protocol
+from delvec.delta.maintain.log_cleanup import clean_log
+from delvec.delta.maintain.retention import property_ms
+from delvec.delta.maintain.vector_versions import (
+    FEATURE,
+    PROTECTED,
+    PROTECTION,
+    TRUNCATED_AFTER,
+    checkpoints_after,
+    is_protected,
+    last_to_delete,
+    last_with_vectors,
+    lowest_protocol,
+    old_enough_at,
+    uses_vectors,
+    vector_files,
+)
+from delvec.delta.pruning.predicate import Always, Never
+from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS
+from delvec.delta.write.change import Change, ReadSet
+from delvec.delta.write.options import CheckedOptions, WriteOptions
+from delvec.delta.write.transaction import Outcome
+from delvec.delta.write.writable import require_writable
+from delvec.errors import (
+    ConflictError,
+    FormatError,
+    InvalidArgumentError,
+    UnsupportedFeatureError,
+)
+from delvec.report.figures import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.protocol import Protocol
+    from delvec.delta.write.report import WriteReport
+    from delvec.delta.write.transaction import Attempt
+
+    Prepare: TypeAlias = Callable[[Attempt], Outcome]
+    Run: TypeAlias = Callable[[str, Prepare, WriteOptions], WriteReport]
+
+__all__ = ["drop_vectors"]
+
+_BARRIER: Final = 3
+
+
+class _VectorsAgainError(ConflictError):
+    """A concurrent commit has brought vectors back."""
+
+
+def drop_vectors(
+    opened: Callable[[], Snapshot],
+    run: Run,
+    purge: Prepare | None,
+    options: WriteOptions,
+    *,
+    truncate_history: bool,
+) -> DowngradeReport:
+    """Drop the table feature of deletion vectors.
+
+    Args:
+        opened: Returns the newest version.
+        run: Runs an operation on it.
+        purge: Rewrites files with vectors; None if nothing does, which is enough without vectors.
+        options: The keywords of the call.
+        truncate_history: Whether versions that need vectors are deleted, and not protected.
+
+    Raises:
+        UnsupportedFeatureError: The history that is to be truncated is too young.
+        InvalidArgumentError: There are vectors, and nothing that rewrites files.
+        ConflictError: Other writers have brought vectors back each time.
+    """
+    checked, snapshot = CheckedOptions.of(**options), opened()
+    require_writable(snapshot, "alter")
+    downgrade = _Downgrade(opened, run, purge, options, truncate_history=truncate_history)
+    has_protection = PROTECTION in snapshot.protocol.features
+    if FEATURE not in snapshot.protocol.features and not (truncate_history and has_protection):
+        return downgrade.report(snapshot, snapshot.protocol)
+    if purge is None and snapshot.files.has_vector.any():
+        raise InvalidArgumentError(
+            f"{snapshot.table} has {counted(int(snapshot.files.has_vector.sum()), 'file')} with"
+            " deletion vectors, which only Spark rewrites, and was opened without a session",
+            hint="pass a session to for_path",
+        )
+    if checked.dry_run:
+        return downgrade.plan(snapshot)
+    for retry in range(checked.max_retries + 1):
+        is_last = retry == checked.max_retries
+        try:
+            return downgrade.execute(snapshot)
+        except _VectorsAgainError:
+            if is_last:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+@dataclass
+class _Downgrade:
+    """The steps of a downgrade, and what they did."""
+
+    opened: Callable[[], Snapshot]
+    run: Run
+    purge: Prepare | None
+    options: WriteOptions
+    truncate_history: bool = field(kw_only=True)
+    _commits: list[tuple[int, str]] = field(default_factory=list)
+    _files: int = 0
+    _bytes: int = 0
+    _vector_files: int = 0
+    _checkpoints: int = 0
+    _deleted: int = 0
+
+    def execute(self, start: Snapshot) -> DowngradeReport:
+        """Take all steps that are left."""
+        if FEATURE in start.protocol.features:
+            self._switch_off()
+            self._purge()
+            self._add_tombstones()
+        if self.truncate_history:
+            self._truncate()
+        else:
+            self._raise_barrier()
+        report = self._commit("DROP FEATURE", self._final, is_last=True)
+        if report.version is not None:
+            self._checkpoint(report.version)
+        return self.report(start, self.opened().protocol)
+
+    def report(self, start: Snapshot, after: Protocol, *, dry_run: bool = False) -> DowngradeReport:
+        """Return what was done."""
+        return DowngradeReport(
+            start.table,
+            self._commits[-1][0] if self._commits else None,
+            shown_protocol(start.protocol),
+            shown_protocol(after),
+            dry_run=dry_run,
+            files_with_vectors=self._files,
+            bytes_rewritten=self._bytes,
+            vector_files=self._vector_files,
+            checkpoints=self._checkpoints,
+            log_files_deleted=self._deleted,
+            commits=tuple(self._commits),
+        )
+
+    def plan(self, snapshot: Snapshot) -> DowngradeReport:
+        """Return what the call would do, as far as it is known before."""
+        files = snapshot.files
+        self._files = int(files.has_vector.sum())
+        self._bytes = int(files.sizes[files.has_vector].sum())
+        last = last_with_vectors(snapshot)
+        report = self.report(snapshot, self._protocol(snapshot, last), dry_run=True)
+        if self.truncate_history and last is not None:
+            known = None if uses_vectors(snapshot) else old_enough_at(snapshot, last)
+            when = "a day after the files are rewritten" if known is None else _shown(known)
+            note = f"the history that needs vectors can be deleted {when}, not before"
+            if known is None or known > _now():
+                report = replace(report, notes=(note,))
+        return report
+
+    def _switch_off(self) -> None:
+        if not self.opened().metadata.is_on(ENABLE_DELETION_VECTORS):
+            return
+        names = [ENABLE_DELETION_VECTORS]
+        shown = {"properties": json.dumps(names), "ifExists": "true"}
+        operation = "UNSET TBLPROPERTIES"
+        prepare = alter(
+            operation, shown, lambda _, state: unset_properties(state, names, if_exists=True)
+        )
+        self._commit(operation, prepare)
+
+    def _purge(self) -> None:
+        """Rewrite files with vectors; those that others write meanwhile are of the next attempt."""
+        if self.purge is None or not self.opened().files.has_vector.any():
+            return
+        report = self._commit("REORG", self.purge)
+        self._files += report.vectors_removed
+        self._bytes += report.bytes_removed
+
+    def _add_tombstones(self) -> None:
+        def prepare(attempt: Attempt) -> Outcome:
+            now = _now()
+            bodies = tuple(
+                {"path": quote(key), "deletionTimestamp": now, "dataChange": False}
+                for key in vector_files(attempt.snapshot)
+            )
+            if not bodies:
+                return Outcome(None)
+            change = Change(
+                "Deletion Vector Tombstones",
+                reads=ReadSet(Never()),
+                tombstones=bodies,
+                data_change=False,
+                user_metadata=attempt.options.commit_metadata,
+            )
+            return Outcome(change, notes=(str(len(bodies)),))
+
+        report = self._commit("Deletion Vector Tombstones", prepare)
+        if report.version is not None:
+            self._vector_files += int(report.notes[0])
+
+    def _raise_barrier(self) -> None:
+        snapshot = self.opened()
+        last = last_with_vectors(snapshot)
+        if last is not None:
+            for _ in range(_BARRIER - len(checkpoints_after(snapshot, last))):
+                self._empty_commit()
+
+    def _truncate(self) -> None:
+        """Delete the versions that need vectors, or refuse.
+
+        Raises:
+            UnsupportedFeatureError: They are too young.
+        """
+        snapshot = self.opened()
+        last = last_to_delete(snapshot)
+        if last is None:
+            return
+        if not checkpoints_after(snapshot, last):
+            self._empty_commit()
+            snapshot = self.opened()
+        allowed = old_enough_at(snapshot, last)
+        if allowed is not None and allowed <= _now():
+            before = _now() - property_ms(snapshot, TRUNCATED_AFTER, "interval 24 hours")
+            deleted = clean_log(snapshot, before_ms=before)
+            self._deleted += sum(deleted.files.values())
+            last = last_to_delete(self.opened())
+            if last is None:
+                return
+        moment = "later" if allowed is None else f"after {_shown(allowed)}"
+        raise UnsupportedFeatureError(
+            f"the protocol of {snapshot.table} cannot be lowered yet: versions up to {last} in its"
+            f" history need deletion vectors, and may be deleted {moment}"
+            f" ({TRUNCATED_AFTER}). The newest version has no vectors any more",
+            feature=FEATURE,
+            needed_by=snapshot.table,
+            hint=f"run it again {moment}, or without truncate_history, which keeps the history",
+        )
+
+    def _final(self, attempt: Attempt) -> Outcome:
+        """Prepare the commit of the new protocol; refuse it if there are vectors again."""
+        snapshot = attempt.snapshot
+        last = last_with_vectors(snapshot)
+        if FEATURE in snapshot.protocol.features:
+            lacks_barrier = last is not None and (
+                len(checkpoints_after(snapshot, last)) < _BARRIER or self.truncate_history
+            )
+            if uses_vectors(snapshot) or lacks_barrier:
+                raise _VectorsAgainError(
+                    f"other writers have brought deletion vectors back to {snapshot.table}",
+                    version=snapshot.version,
+                    retryable=False,
+                    hint="files without vectors stay as they are; run it again, or stop the writers"
+                    f" that set {ENABLE_DELETION_VECTORS}",
+                )
+        elif not self.truncate_history:
+            return Outcome(None)  # somebody else was faster
+        protocol = self._protocol(snapshot, last)
+        dropped = FEATURE if FEATURE in snapshot.protocol.features else PROTECTION
+        change = Change(
+            "DROP FEATURE",
+            parameters={"featureName": dropped, "truncateHistory": self.truncate_history},
+            # Whatever others commit meanwhile to the files of this version is looked at anew.
+            reads=ReadSet(
+                Always(), files=frozenset(snapshot.files.paths.to_pylist()), row_wise=False
+            ),
+            protocol=protocol,
+            metadata=_metadata(snapshot, protocol, is_new=not self.truncate_history),
+            transaction=attempt.options.transaction,
+            user_metadata=attempt.options.commit_metadata,
+        )
+        return Outcome(change)
+
+    def _protocol(self, snapshot: Snapshot, last: int | None) -> Protocol:
+        features = set(snapshot.protocol.supported) - {FEATURE}
+        if self.truncate_history:
+            features -= set() if is_protected(snapshot) else {PROTECTION}
+        elif last is not None or uses_vectors(snapshot):
+            features.add(PROTECTION)
+        return lowest_protocol(features)
+
+    def _empty_commit(self) -> None:
+        change = Change("Empty Commit")
+        report = self._commit("Empty Commit", lambda _: Outcome(change))
+        if report.version is None:
+            raise AssertionError("a change was committed")
+        self._checkpoint(report.version)
+
+    def _checkpoint(self, version: int) -> None:
+        """Write a checkpoint and look whether it is there: all depends on it."""
+        snapshot = open_snapshot(self.opened().storage, version)
+        write_checkpoint(snapshot)
+        if version not in checkpoints_after(snapshot, version - 1):
+            raise FormatError("a checkpoint did not arrive", path=snapshot.table, expected=version)
+        self._checkpoints += 1
+
+    def _commit(self, operation: str, prepare: Prepare, *, is_last: bool = False) -> WriteReport:
+        """Run one step; the transaction identifier of the caller is that of the last alone."""
+        options: WriteOptions = {**self.options}
+        if not is_last:
+            options.pop("txn_app_id", None)
+            options.pop("txn_version", None)
+        report = self.run(operation, prepare, options)
+        if report.version is not None:
+            self._commits.append((report.version, operation))
+        return report
+
+
+def _metadata(snapshot: Snapshot, protocol: Protocol, *, is_new: bool) -> Metadata:
+    """Return the metadata that goes with a new protocol.
+
+    Args:
+        snapshot: The version before.
+        protocol: The new protocol.
+        is_new: Whether checkpoints are protected because of this change, if they are.
+    """
+    configuration = dict(snapshot.metadata.configuration)
+    configuration.pop(ENABLE_DELETION_VECTORS, None)
+    if PROTECTION not in protocol.features:
+        configuration.pop(PROTECTED, None)
+    elif is_new:
+        configuration[PROTECTED] = str(snapshot.version + 1)
+    return replace(snapshot.metadata, configuration=configuration)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _shown(milliseconds: int) -> str:
+    return f"{datetime.fromtimestamp(milliseconds / 1000, timezone.utc):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,212 @@
+"""Cleaning the log: what no version within the log's retention needs is deleted.
+
+    cutoff       midnight UTC of the day that is `delta.logRetentionDuration` ago
+    needed       the version that was current at the cutoff, and all after it
+    base         the newest complete checkpoint at or before it; it must open
+    deleted      commits, checksums and checkpoints before the base, compacted commits that begin at
+                 it or before; sidecars that no checkpoint refers to any more
+
+That is the order of PROTOCOL.md ("Metadata Cleanup"). Nothing at the base or after it is touched,
+so a process that dies at any point leaves every version that is still needed readable. Commits go
+before checkpoints (checkpointProtection asks for that), oldest first, and sidecars last: a
+checkpoint is never there without its sidecars.
+
+Memory grows with the names of files in the log; the base costs what opening it costs. Requests: two
+listings of the log, one of the sidecars, a read of each remaining v2 checkpoint's small actions,
+and one for each 1000 deleted files.
+
+Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#metadata-cleanup and
+https://github.com/delta-io/delta/blob/master/protocol_rfcs/checkpoint-protection.md
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
+from delvec.delta.log.commits import read_log_file
+from delvec.delta.log.segment import LOG, covering_files, hinted_version, list_log
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.maintain.log_report import LogReport
+from delvec.delta.maintain.references import commits_until
+from delvec.delta.maintain.retention import property_ms
+from delvec.delta.schema.properties import LOG_RETENTION
+from delvec.delta.write.writable import require_writable
+from delvec.errors import DelvecError, FormatError
+from delvec.storage.parallel import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from delvec.delta.log.segment import LogListing
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.storage import FileInfo, Storage
+
+__all__ = ["ExpiredLog", "clean_log", "expired_log", "log_cutoff"]
+
+_DAY: Final = 86_400_000
+_PROTECTION: Final = "checkpointProtection"
+_PROTECTED: Final = "delta.requireCheckpointProtectionBeforeVersion"
+_SIDECARS: Final = f"{LOG}/_sidecars"
+_NAMES: Final = {
+    "commit": re.compile(r"(\d{20})\.json"),
+    "checksum": re.compile(r"(\d{20})\.crc"),
+    "compacted": re.compile(r"(\d{20})\.\d{20}\.compacted\.json"),
+    "checkpoint": re.compile(r"(\d{20})\.checkpoint(?:\.[^/]+)?\.(?:parquet|json)"),
+}
+_ORDER: Final = ("commit", "checksum", "compacted", "checkpoint", "sidecar")
+_BATCH: Final = 1000
+
+
+@dataclass(frozen=True)
+class ExpiredLog:
+    """The files of a log that no version since a time needs.
+
+    Attributes:
+        base: The version whose checkpoint is kept for all after it; None if there is none.
+        files: The files by kind, oldest first; kinds are in the order in which they are deleted.
+        notes: Why files stay that are old enough.
+    """
+
+    base: int | None
+    files: dict[str, list[FileInfo]]
+    notes: tuple[str, ...] = ()
+
+
+def log_cutoff(snapshot: Snapshot) -> int:
+    """Return the time in milliseconds since when the log's retention keeps all versions readable.
+
+    As in delta-spark a whole day at a time expires, at midnight UTC.
+    """
+    retention = property_ms(snapshot, LOG_RETENTION, "interval 30 days")
+    return (int(time.time() * 1000) - retention) // _DAY * _DAY
+
+
+def clean_log(
+    snapshot: Snapshot, *, before_ms: int | None = None, dry_run: bool = False
+) -> LogReport:
+    """Delete the files of a log that no version within its retention needs.
+
+    Args:
+        snapshot: The newest version.
+        before_ms: The time since when versions stay readable; by default `log_cutoff`.
+        dry_run: Whether nothing is deleted.
+
+    Raises:
+        UnsupportedFeatureError: The table has a feature that delvec does not write, or had one
+            that it does not read in the version that would be the oldest.
+        FormatError: The checkpoint that all kept versions need cannot be read.
+    """
+    require_writable(snapshot, "vacuum")
+    before = log_cutoff(snapshot) if before_ms is None else before_ms
+    expired = expired_log(snapshot, before)
+    if not dry_run:
+        for kind in _ORDER:
+            keys = [info.key for info in expired.files.get(kind, ())]
+            for start in range(0, len(keys), _BATCH):
+                snapshot.storage.delete(keys[start : start + _BATCH])
+    return LogReport(
+        snapshot.table,
+        before,
+        expired.base,
+        dry_run=dry_run,
+        files={kind: len(infos) for kind, infos in expired.files.items()},
+        bytes_deleted=sum(info.size for infos in expired.files.values() for info in infos),
+        notes=expired.notes,
+    )
+
+
+def expired_log(snapshot: Snapshot, before_ms: int) -> ExpiredLog:
+    """Return the files of a log that no version that was current at a time or later needs."""
+    storage = snapshot.storage
+    base, notes = _base(snapshot, before_ms)
+    files: dict[str, list[FileInfo]] = {}
+    remaining: list[str] = []
+    for info in storage.list(LOG):
+        kind, version = _kind(info.key.rpartition("/")[2])
+        limit = -1 if base is None else base - (kind != "compacted")
+        if kind and version <= limit:
+            files.setdefault(kind, []).append(info)
+        elif kind == "checkpoint" and info.size:
+            remaining.append(info.key)
+    # A checkpoint that is being written has its sidecars first.
+    recent = int(time.time() * 1000) // _DAY * _DAY - _DAY
+    sidecars, more = _unused_sidecars(storage, remaining, min(before_ms, recent))
+    if sidecars:
+        files["sidecar"] = sidecars
+    return ExpiredLog(
+        base, {kind: files[kind] for kind in _ORDER if kind in files}, (*notes, *more)
+    )
+
+
+def _kind(name: str) -> tuple[str, int]:
+    for kind, pattern in _NAMES.items():
+        if found := pattern.fullmatch(name):
+            return kind, int(found[1])
+    return "", -1
+
+
+def _base(snapshot: Snapshot, before_ms: int) -> tuple[int | None, tuple[str, ...]]:
+    """Return the version whose checkpoint all kept versions are opened from, and notes."""
+    storage = snapshot.storage
+    listing = list_log(storage)
+    commits = [commit for _, commit in sorted(listing.commits.items())]
+    expired = commits_until(commits, before_ms)
+    if not expired:
+        return None, ()
+    hint = hinted_version(storage)
+    newest = expired[-1].last if hint is None else min(hint, expired[-1].last)
+    usable = [found.version for found in listing.checkpoints if found.version <= newest]
+    base = max((each for each in usable if each in listing.commits), default=None)
+    if base is None:
+        return None, ("no checkpoint is as old as the retention, so all older commits are needed",)
+    if base == min(*listing.commits, *usable):
+        return base, ()  # nothing is older
+    if _PROTECTION in snapshot.protocol.supported:
+        text = snapshot.metadata.configuration.get(_PROTECTED, "0")
+        if not text.isdecimal() or base < int(text):
+            note = f"{_PROTECTED} is {text}: history before it goes as a whole, or not at all"
+            return None, (note,)
+    _require_readable(snapshot, listing, base)
+    return base, ()
+
+
+def _require_readable(snapshot: Snapshot, listing: LogListing, base: int) -> None:
+    """Refuse to delete what comes before a checkpoint that cannot stand in for it."""
+    storage, newest = snapshot.storage, snapshot.version
+    if covering_files(listing, base + 1, newest)[1] <= newest:
+        raise FormatError(
+            f"the log lacks commits between versions {base} and {newest}",
+            path=storage.uri_of(LOG),
+            hint="nothing was deleted; restore them from a copy",
+        )
+    opened = open_snapshot(storage, base)
+    checkpoint = opened.segment.checkpoint
+    if checkpoint is None or checkpoint.version != base:
+        raise FormatError("a checkpoint is gone", path=storage.uri_of(LOG), expected=base)
+    _ = opened.files  # reads all parts and sidecars
+
+
+def _unused_sidecars(
+    storage: Storage, checkpoints: Sequence[str], before_ms: int
+) -> tuple[list[FileInfo], tuple[str, ...]]:
+    """Return the sidecars of no checkpoint that are old enough, and notes."""
+    old = [info for info in storage.list(_SIDECARS) if info.modified_ms < before_ms]
+    if not old:
+        return [], ()
+    try:
+        named = gather(lambda key: set(_sidecars_of(storage, key)), checkpoints)
+    except DelvecError as error:
+        return [], (f"sidecars were left, since a checkpoint cannot be read: {error.describe()}",)
+    used = set().union(*named)
+    return [info for info in old if info.key not in used], ()
+
+
+def _sidecars_of(storage: Storage, key: str) -> Iterable[str]:
+    part = read_log_file(storage, key) if key.endswith(".json") else ParquetActions(storage, key)
+    for action in part.others():
+        if isinstance(entry := action.get("sidecar"), dict) and entry.get("path"):
+            yield sidecar_key(entry["path"], part.uri)

@@ -1,0 +1,125 @@
+"""All files that are physically below a table's folder, by what they are.
+
+One listing of the whole folder: a LIST for each thousand files of an object store, for each folder
+of a disk. Memory grows with the files, by their names and 16 bytes each. Folders without files are
+not seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.log.segment import LOG
+from delvec.storage.listed_files import store_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from delvec.storage import Storage
+
+__all__ = ["CHANGE_DATA", "FileKind", "StoredFiles", "inside_names", "stored_files"]
+
+FileKind = Literal["log", "change", "vector", "checksum", "hidden", "data"]
+CHANGE_DATA: Final = "_change_data"
+
+_PIECE: Final = 10_000
+_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+# The first that fits is the kind of a file; what fits none is `data`.
+_KINDS: Final[tuple[tuple[FileKind, str], ...]] = (
+    # Hadoop's checksums of the bytes of another file, which hold none of its values.
+    ("checksum", r"(^|/)\.[^/]+\.crc$"),
+    ("log", rf"^{LOG}/"),
+    ("change", rf"^{CHANGE_DATA}/"),
+    ("vector", rf"^([^/_.][^/]*/)?deletion_vector_{_UUID}\.bin$"),
+    # What VACUUM does not look at. A partition column may begin with an underscore.
+    ("hidden", r"(^|/)[_.][^/=]*(/|$)"),
+)
+
+
+@dataclass(frozen=True)
+class StoredFiles:
+    """Files as they were listed, one row each in every column.
+
+    Attributes:
+        paths: Relative to the table's folder.
+        sizes: Their bytes.
+        modified: Their modification times, in milliseconds since 1970.
+        kinds: The number of each one's kind, in `_KINDS`; see `of`.
+    """
+
+    paths: pa.Array
+    sizes: NDArray[np.int64]
+    modified: NDArray[np.int64]
+    kinds: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def of(self, *kinds: FileKind) -> StoredFiles:
+        """Return the files of some kinds."""
+        return self.select(self.are(*kinds))
+
+    def are(self, *kinds: FileKind) -> NDArray[np.bool_]:
+        """Return which files are of some kinds."""
+        names = [name for name, _ in _KINDS] + ["data"]
+        return np.isin(self.kinds, [names.index(each) for each in kinds])
+
+    def select(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> StoredFiles:
+        """Return the files of a mask, or of row numbers."""
+        rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        return StoredFiles(
+            self.paths.take(pa.array(rows)), self.sizes[rows], self.modified[rows], self.kinds[rows]
+        )
+
+    def entries(self) -> Iterator[tuple[str, int, int]]:
+        """Yield path, size and modification time of each file."""
+        return zip(self.paths.to_pylist(), self.sizes.tolist(), self.modified.tolist(), strict=True)
+
+
+def stored_files(storage: Storage) -> StoredFiles:
+    """List all files below the table's folder, hidden ones included."""
+    listing = storage.list("", recursive=True)
+    pieces = list(_pieces((info.key, info.size, info.modified_ms) for info in listing))
+    table = pa.concat_tables(pieces)
+    paths = table["path"].combine_chunks()
+    kinds = np.full(len(paths), len(_KINDS), dtype=np.int8)
+    for number, (_, pattern) in reversed(list(enumerate(_KINDS))):
+        fits = pc.match_substring_regex(paths, pattern).to_numpy(zero_copy_only=False)
+        kinds[fits] = number
+    sizes, modified = (table[name].to_numpy() for name in ("size", "modified"))
+    return StoredFiles(paths, sizes, modified, kinds)
+
+
+def _pieces(entries: Iterator[tuple[str, int, int]]) -> Iterator[pa.Table]:
+    """Yield the entries of a listing as columns, so that no object for each is kept."""
+    schema = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified", pa.int64())])
+    yield schema.empty_table()
+    while piece := list(islice(entries, _PIECE)):
+        columns = [list(column) for column in zip(*piece, strict=True)]
+        yield pa.table(columns, schema=schema)
+
+
+def inside_names(paths: pa.Array, root: str) -> pa.Array:
+    """Return decoded paths of a log, relative where they lead below the table's folder.
+
+    A log may name its own files by their full names too.
+    """
+    absolute = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
+    if not pc.any(absolute).as_py():
+        return paths
+    inside = f"{store_of(root)}/"
+
+    def relative(path: str) -> str:
+        place = store_of(path)
+        return place[len(inside) :] if place.startswith(inside) else path
+
+    pairs = zip(paths.to_pylist(), absolute.to_pylist(), strict=True)
+    return pa.array([relative(path) if is_full else path for path, is_full in pairs], pa.string())

@@ -1,0 +1,240 @@
+"""The values of a condition in the files of a log: commits, checkpoints, sidecars, checksum files.
+
+Every file of the log is read, side by side; JSON that cannot mention a value is not parsed. Memory
+grows with the largest of them: with the names, partition values and the statistics of one column.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.log.action_columns import STRING_MAP
+from delvec.delta.log.checkpoint_reader import ParquetActions
+from delvec.delta.log.json_actions import JsonActions
+from delvec.delta.log.paths import canonical
+from delvec.delta.maintain.traces.files import inside_names
+from delvec.delta.stats.columns import statistics_columns
+from delvec.errors import DelvecError, FormatError, ObjectNotFoundError
+from delvec.storage.parallel import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from delvec.delta.maintain.traces.values import NamedValues
+    from delvec.delta.stats.columns import StatisticsSource
+    from delvec.storage import Storage
+
+__all__ = ["Mention", "search_log", "search_text"]
+
+_THREADS: Final = 4
+_LARGEST_TEXT: Final = 64 << 20
+_KINDS: Final = ("add", "remove", "cdc")
+_STATISTICS, _PARTITIONS = "statistics", "partition values"
+# What is said of an action that is about no file, and which of its parts are searched.
+_TEXTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "commitInfo": ("the text of an operation", ("operationParameters", "userMetadata")),
+    "metaData": ("table metadata", ("name", "description", "configuration")),
+    "domainMetadata": ("table metadata", ("configuration",)),
+    "txn": ("table metadata", ("appId",)),
+}
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A file of the log that mentions a value of the condition.
+
+    Attributes:
+        key: The file.
+        what: Where in it: statistics, partition values, and so on.
+        paths: The data files whose entries do, by what they mention; a value that is in none of
+            them is in a text.
+        failure: Instead, why the file cannot be read.
+    """
+
+    key: str
+    what: frozenset[str] = frozenset()
+    paths: tuple[tuple[str, str], ...] = ()
+    failure: str = ""
+
+
+def search_log(
+    storage: Storage, keys: Sequence[str], values: Sequence[NamedValues]
+) -> list[Mention]:
+    """Search files of a log for values; return those that mention one."""
+
+    def search(key: str) -> Mention | None:
+        try:
+            what, paths = _search(storage, key, values)
+        except ObjectNotFoundError:
+            return None  # cleaned up since the log was listed
+        except FormatError as error:
+            return Mention(key, failure=error.describe())
+        kinds = {kind for _, kind in paths} | what
+        return Mention(key, frozenset(kinds), tuple(paths)) if kinds else None
+
+    return [each for each in gather(search, keys, _THREADS) if each is not None]
+
+
+def _search(
+    storage: Storage, key: str, values: Sequence[NamedValues]
+) -> tuple[set[str], list[tuple[str, str]]]:
+    """Return what texts of a file mention values, and the data files whose entries do."""
+    uri, root = storage.uri_of(key), storage.root
+    if key.endswith(".parquet"):
+        parquet = ParquetActions(storage, key)
+        texts = _in_actions(parquet.others(), values)
+        return texts, list(_in_checkpoint(parquet, values, root))
+    data = storage.read(key)
+    if not _may_mention(data, values):
+        return set(), []
+    if not key.endswith((".json", ".crc")):  # such as what a writer left that was killed
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError("not a file of a log: it could hold anything", path=uri) from error
+        return {"a text"} if any(each.is_in_text(text) for each in values) else set(), []
+    if key.endswith(".crc"):
+        try:
+            data = _as_actions(json.loads(data))
+        except ValueError as error:
+            raise FormatError("a checksum file of the log is not JSON", path=uri) from error
+    actions = JsonActions(uri, data)
+    return _in_actions(actions.others(), values), list(_in_json(actions, values, root))
+
+
+def _may_mention(data: bytes, values: Sequence[NamedValues]) -> bool:
+    for each in values:
+        if each.probes is None or any(probe in data for probe in each.probes):
+            return True
+    return False
+
+
+def _as_actions(value: Any) -> bytes:  # noqa: ANN401
+    """Return what a checksum file holds as the lines of a commit."""
+    if not isinstance(value, dict):
+        return b""
+    actions = [{"add": each} for each in value.get("allFiles") or ()]
+    actions += [{"metaData": value["metadata"]}] if value.get("metadata") else []
+    for kind, name in (("setTransactions", "txn"), ("domainMetadata", "domainMetadata")):
+        actions += [{name: each} for each in value.get(kind) or ()]
+    return "\n".join(map(json.dumps, actions)).encode()
+
+
+def _in_actions(actions: Iterable[dict[str, Any]], values: Sequence[NamedValues]) -> set[str]:
+    found = set()
+    for action in actions:
+        for kind, (what, parts) in _TEXTS.items():
+            body = action.get(kind)
+            if isinstance(body, dict) and any(
+                each.is_in_text(text)
+                for part in parts
+                for text in _strings(body.get(part))
+                for each in values
+            ):
+                found.add(what)
+    return found
+
+
+def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+
+
+@dataclass
+class _Statistics:
+    stats: pa.Array
+
+    def json_statistics(self) -> pa.Array | None:
+        return self.stats
+
+    def parsed_statistics(self, *path: str) -> pa.Array | None:  # noqa: ARG002
+        return None
+
+
+def _in_json(
+    actions: JsonActions, values: Sequence[NamedValues], root: str
+) -> Iterator[tuple[str, str]]:
+    names = sorted({each.physical[0] for each in values if len(each.physical) == 1})
+    fields = [("path", pa.string()), ("stats", pa.string())]
+    fields += [("partitionValues", pa.struct([(name, pa.string()) for name in names]))]
+    schema = pa.schema([(kind, pa.struct(fields)) for kind in _KINDS])
+    table = actions.columns(schema)
+    for kind in _KINDS:
+        entries = table.column(kind).combine_chunks().drop_null()
+        if not len(entries):
+            continue
+        paths, stats, partitions = (pc.struct_field(entries, name) for name, _ in fields)
+        by_name = {name: pc.struct_field(partitions, name) for name in names}
+        yield from _in_entries(paths, _Statistics(stats), by_name, values, root)
+
+
+def _in_checkpoint(
+    source: ParquetActions, values: Sequence[NamedValues], root: str
+) -> Iterator[tuple[str, str]]:
+    names = sorted({each.physical[0] for each in values if len(each.physical) == 1})
+    adds = source.adds(names)
+    if adds.num_rows:
+        columns = adds.combine_chunks()
+        partitions = columns["partitionValues"].combine_chunks() if names else None
+        by_name = {name: pc.struct_field(partitions, name) for name in names}
+        paths = columns["path"].combine_chunks()
+        yield from _in_entries(paths, source, by_name, values, root)
+    for removes in source.pieces("remove"):
+        maps = pc.struct_field(removes, "partitionValues").cast(STRING_MAP)
+        by_name = {name: pc.map_lookup(maps, name, "first") for name in names}
+        yield from _in_entries(pc.struct_field(removes, "path"), None, by_name, values, root)
+
+
+def _in_entries(
+    paths: pa.Array,
+    source: StatisticsSource | None,
+    partitions: dict[str, pa.Array],
+    values: Sequence[NamedValues],
+    root: str,
+) -> Iterator[tuple[str, str]]:
+    """Yield the data files of entries that mention values, and where."""
+    for each in values:
+        found = []
+        if source is not None:
+            bounds = {(name, *each.physical): each.arrow for name in ("minValues", "maxValues")}
+            columns = statistics_columns(source, bounds).values()
+            found += [(_STATISTICS, each.among(column)) for column in columns if column is not None]
+        if len(each.physical) == 1 and len(paths):
+            texts = partitions[each.physical[0]]
+            found.append((_PARTITIONS, each.among_partitions(texts)))
+        for what, mask in found:
+            if mask.any():
+                chosen = inside_names(canonical(paths.filter(pa.array(mask)), root), root)
+                yield from ((path, what) for path in chosen.to_pylist())
+
+
+def search_text(
+    storage: Storage, key: str, size: int, values: Sequence[NamedValues], *, is_judged: bool
+) -> str | None:
+    """Search a file of no known format; return what is the matter with it, None if nothing is.
+
+    A plain text that does not mention the values holds none of them.
+    """
+    unreadable = "not Parquet: it could hold anything"
+    if size > _LARGEST_TEXT:
+        return unreadable
+    try:
+        text = storage.read(key).decode()
+    except ObjectNotFoundError:
+        return None
+    except (UnicodeDecodeError, DelvecError):
+        return unreadable
+    if any(each.is_in_text(text) for each in values):
+        return "a text that mentions the value"
+    return None if is_judged and "\0" not in text else unreadable

@@ -1,0 +1,130 @@
+"""The places of values in a log, without those that can be of other rows only."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.log.segment import LAST_CHECKPOINT
+from delvec.delta.maintain.traces.files import inside_names
+from delvec.delta.maintain.traces.log import search_log
+from delvec.delta.maintain.traces.report import TracePlace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.maintain.traces.files import StoredFiles
+    from delvec.delta.maintain.traces.history import LogHistory
+    from delvec.delta.maintain.traces.log import Mention
+    from delvec.delta.maintain.traces.steps import Schedule
+    from delvec.delta.maintain.traces.values import NamedValues
+
+__all__ = ["log_places"]
+
+_VERSION: Final = re.compile(
+    r"_delta_log/(?:_staged_commits/)?\.?(\d{20})(?:\.(\d{20})\.compacted)?"
+)
+
+
+def log_places(
+    history: LogHistory,
+    stored: StoredFiles,
+    values: Sequence[NamedValues],
+    places: Sequence[TracePlace],
+    schedule: Schedule,
+) -> list[TracePlace]:
+    """Return the files of the log that mention a value of the condition.
+
+    Statistics and partition values of a file that is there, and has no row that matches, are those
+    of other rows: they count for nothing.
+
+    Args:
+        history: What the log says.
+        stored: What is below the table's folder.
+        values: What to look for; nothing is read if there is none.
+        places: Where matching rows were found.
+        schedule: When what may be removed.
+    """
+    if not values:
+        return []
+    storage, log = history.snapshot.storage, stored.of("log")
+    sizes = {path: size for path, size, _ in log.entries() if path != LAST_CHECKPOINT}
+    mentions = search_log(storage, list(sizes), values)
+    innocent = _Innocent(stored, {place.path for place in places})
+    is_live = _is_live(history.snapshot.files, values, innocent)
+    has_live_rows = any(place.kind == "live" for place in places)
+    found = []
+    for each in mentions:
+        what = {kind for path, kind in innocent.without(each.paths)} | _texts(each)
+        if not what and not each.failure:
+            continue
+        version = _version(each.key)
+        found.append(
+            TracePlace(
+                "unreadable" if each.failure else "log",
+                each.key,
+                None,
+                sizes[each.key],
+                None if version is None else (version, version),
+                each.failure or ", ".join(sorted(what)),
+                schedule.log(version, is_live=is_live, has_live_rows=has_live_rows),
+            )
+        )
+    return found
+
+
+def _texts(mention: Mention) -> set[str]:
+    return set(mention.what - {kind for _, kind in mention.paths})
+
+
+class _Innocent:
+    """Files that are there and have no row that matches."""
+
+    def __init__(self, stored: StoredFiles, guilty: set[str]) -> None:
+        self._stored, self._guilty = stored, pa.array(sorted(guilty), pa.string())
+
+    def without(self, paths: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the entries that are not of such files."""
+        kept = ~self.are([path for path, _ in paths])
+        return [each for each, is_kept in zip(paths, kept.tolist(), strict=True) if is_kept]
+
+    def are(self, paths: Iterable[str]) -> NDArray[np.bool_]:
+        """Return which of some files are such."""
+        names = pa.array(list(paths), pa.string())
+        there = pc.is_in(names, value_set=self._stored.paths)
+        mask = pc.and_not(there, pc.is_in(names, value_set=self._guilty))
+        innocent: NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+        return innocent
+
+
+def _is_live(files: FileSet, values: Sequence[NamedValues], innocent: _Innocent) -> bool:
+    """Return whether entries of live files mention a value."""
+    partitions = {field.physical_name for field in files.metadata.partition_fields}
+    mentioned = np.zeros(len(files), dtype=np.bool_)
+    for each in values:
+        if each.physical[0] in partitions:
+            mentioned |= each.among_partitions(files.partition_strings(each.physical[0]))
+            continue
+        bounds = {(name, *each.physical): each.arrow for name in ("minValues", "maxValues")}
+        for column in files.statistics(bounds).values():
+            if column is not None:
+                mentioned |= each.among(column)
+    names = inside_names(files.paths.filter(pa.array(mentioned)), files.root)
+    return bool((~innocent.are(names.to_pylist())).any())
+
+
+def _version(key: str) -> int | None:
+    """Return the last version that a file of the log is about; None for a sidecar.
+
+    >>> _version("_delta_log/00000000000000000003.00000000000000000007.compacted.json")
+    7
+    """
+    found = _VERSION.match(key)
+    return int(found[2] or found[1]) if found else None

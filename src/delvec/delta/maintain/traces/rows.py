@@ -1,0 +1,301 @@
+"""Matching rows in files of any version of a table, whatever columns it had then.
+
+A condition is read by the definitions that the table had: columns were added, dropped, renamed and
+widened, and a file holds what it was written with. Rows that a vector deletes are read as well.
+
+Each file is read by itself, side by side with others: only the columns of the condition, and no row
+group that the footer's statistics rule out. Memory holds a row group of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delvec.delta.parquet.conform import Conformer, find_field
+from delvec.delta.pruning.predicate import columns_of, to_arrow
+from delvec.delta.pruning.tuple_filters import parse_filters
+from delvec.delta.read.file_reader import read_file
+from delvec.delta.read.scan import POSITION_COLUMN, Scan
+from delvec.delta.schema.walk import resolve
+from delvec.errors import (
+    DelvecError,
+    FormatError,
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    UnsupportedFeatureError,
+)
+from delvec.storage.listed_files import open_listed_file
+from delvec.storage.parallel import gather
+from delvec.vector import Bitmap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from delvec.delta.log.file_set import DataFile
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.maintain.traces.history import Epoch
+    from delvec.delta.pruning.predicate import Predicate
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.types import Field
+    from delvec.storage import Storage
+
+__all__ = [
+    "Condition",
+    "Reading",
+    "Readings",
+    "TupleCondition",
+    "fits",
+    "footers",
+    "readings_for",
+    "readings_of",
+    "unknown_partition",
+]
+
+_THREADS: Final = 8
+_SEVERAL: Final = 16
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a condition reads files, by one definition of the table.
+
+    Attributes:
+        metadata: The definition.
+        predicate: What is understood of the condition.
+        columns: The fields on the path to each column of the condition.
+    """
+
+    metadata: Metadata
+    predicate: Predicate
+    columns: tuple[tuple[Field, ...], ...]
+
+    @property
+    def names(self) -> frozenset[tuple[str, ...]]:
+        """The columns by the names that they have in files, statistics and partition values."""
+        return frozenset(tuple(each.physical_name for each in path) for path in self.columns)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two readings find the same rows."""
+        parts = {field.physical_name for field in self.metadata.partition_fields}
+        return (
+            self.metadata.mapping_mode,
+            self.names,
+            frozenset((path[0].field_id, path[0].physical_name) for path in self.columns),
+            tuple(sorted(str(path[-1].type) for path in self.columns)),
+            frozenset(name[0] for name in self.names) & parts,
+        )
+
+
+class Condition(Protocol):
+    """A condition on rows, and what evaluates it."""
+
+    @property
+    def text(self) -> str:
+        """The condition, for the report."""
+
+    @property
+    def window(self) -> int:
+        """How many files are searched at once."""
+
+    @property
+    def checks_first(self) -> bool:
+        """Whether files must be known to be readable before they are searched."""
+
+    def reading(self, metadata: Metadata) -> Reading:
+        """Return how the condition reads the files of a definition of the table.
+
+        Raises:
+            InvalidArgumentError: The definition lacks a column of the condition, or the condition
+                is none.
+        """
+
+    def search(
+        self, snapshot: Snapshot, reading: Reading, files: Sequence[DataFile]
+    ) -> Iterator[tuple[int, Bitmap | str]]:
+        """Yield the number of each file with matching rows, and their positions.
+
+        Instead of positions, why a file cannot be read. Files that are gone are skipped.
+        """
+
+
+@dataclass(frozen=True)
+class TupleCondition:
+    """Tuples such as `[("name", "=", "Anna")]`, evaluated by Arrow."""
+
+    filters: Sequence[object]
+    time_zone: str = "UTC"
+    window: int = 4096
+    checks_first: bool = False
+
+    @property
+    def text(self) -> str:
+        """The tuples as Python writes them."""
+        return repr(self.filters)
+
+    def reading(self, metadata: Metadata) -> Reading:
+        """Read the tuples by the columns of the table."""
+        schema = metadata.schema
+        predicate = parse_filters(self.filters, schema)
+        if to_arrow(predicate, schema) is None:
+            raise InvalidArgumentError(f"{self.text} cannot be evaluated without Spark")
+        paths = sorted(columns_of(predicate))
+        return Reading(
+            metadata,
+            predicate,
+            tuple(resolve(schema, path, structs_only=True) for path in paths),
+        )
+
+    def search(
+        self, snapshot: Snapshot, reading: Reading, files: Sequence[DataFile]
+    ) -> Iterator[tuple[int, Bitmap | str]]:
+        """Read the files in threads; yield those in which something was found."""
+        metadata = reading.metadata
+        scan = Scan(
+            metadata.schema,
+            metadata.partition_columns,
+            (),
+            reading.predicate,
+            metadata.mapping_mode,
+            self.time_zone,
+            with_position=True,
+        )
+        found = gather(lambda file: _positions(snapshot.storage, file, scan), files, _THREADS)
+        yield from ((number, each) for number, each in enumerate(found) if each)
+
+
+def _positions(storage: Storage, file: DataFile, scan: Scan) -> Bitmap | str | None:
+    try:
+        batches = [
+            batch.column(POSITION_COLUMN).to_numpy()
+            for batch in read_file(storage, file, scan, vector=None)
+        ]
+    except ObjectNotFoundError:
+        return None
+    except DelvecError as error:
+        return error.describe()
+    return Bitmap(np.concatenate(batches)) if batches else None
+
+
+@dataclass(frozen=True)
+class Readings:
+    """How a condition reads the files of all versions.
+
+    Attributes:
+        distinct: The different readings, newest first.
+        by_epoch: The reading of each definition of the table, by its first version; None where it
+            lacks a column of the condition.
+        note: Why the newest definition is not among them; None if it is.
+    """
+
+    distinct: tuple[Reading, ...]
+    by_epoch: Mapping[int, Reading | None]
+    note: str | None = None
+
+
+def readings_of(condition: Condition, epochs: Sequence[Epoch]) -> Readings:
+    """Return how a condition reads files, by every definition of the table in its log.
+
+    Raises:
+        InvalidArgumentError: No definition of the table in the log has all its columns.
+    """
+    distinct: dict[tuple[object, ...], Reading] = {}
+    by_epoch: dict[int, Reading | None] = {}
+    refused, note = None, None
+    for number, epoch in enumerate(epochs):
+        try:
+            reading = condition.reading(epoch.metadata)
+        except InvalidArgumentError as error:
+            refused = refused or error
+            by_epoch[epoch.first] = None
+            continue
+        if by_epoch and not distinct and refused is not None:
+            note = (
+                f"the condition is read by the columns of version {epochs[number - 1].first - 1};"
+                f" in the newest version {refused.describe()}"
+            )
+        by_epoch[epoch.first] = distinct.setdefault(reading.key, reading)
+    if not distinct and refused is not None:
+        if len(epochs) > 1:
+            refused.message += f" (nor in the {len(epochs) - 1} older definitions in the log)"
+        raise refused
+    return Readings(tuple(distinct.values()), by_epoch, note)
+
+
+def readings_for(
+    stored: pa.Schema, own: Reading | None, readings: Sequence[Reading], path: str
+) -> list[Reading]:
+    """Return the readings that apply to one file: that of its own time, and of dropped columns.
+
+    Args:
+        stored: The columns of the file.
+        own: The reading of the last version that has the file; None if that version lacks the
+            columns.
+        readings: All readings, newest first.
+        path: The file, for errors.
+    """
+    first = own or readings[0]
+    by_names: dict[frozenset[tuple[str, ...]], list[Reading]] = {first.names: []}
+    for each in readings:
+        by_names.setdefault(each.names, []).append(each)
+    chosen = []
+    for names, group in by_names.items():
+        if names == first.names or all(_has(stored, path[0], group[0]) for path in names):
+            fitting = (each for each in group if fits(stored, each, path))
+            chosen.append(next(fitting, group[0]))
+    return chosen
+
+
+def _has(stored: pa.Schema, name: str, reading: Reading) -> bool:
+    parts = {field.physical_name for field in reading.metadata.partition_fields}
+    return name in parts or name in stored.names
+
+
+def fits(stored: pa.Schema, reading: Reading, path: str) -> bool:
+    """Whether the columns of a file can be read as the types of a reading."""
+    by_id = reading.metadata.mapping_mode == "id"
+    parts = {field.name for field in reading.metadata.partition_fields}
+    try:
+        for field in {path[0].name: path[0] for path in reading.columns}.values():
+            place = find_field(list(stored), field, by_id=by_id, path=path)
+            if field.name not in parts and place is not None:
+                nothing = pa.array([], stored.field(place).type)
+                Conformer(path, by_id=by_id).conform(nothing, field.type, field.name)
+    except (FormatError, UnsupportedFeatureError):
+        return False
+    return True
+
+
+def footers(storage: Storage, files: Sequence[DataFile]) -> list[pa.Schema | str | None]:
+    """Read the columns of files from their footers; why not, or None for one that is gone."""
+
+    def schema_of(file: DataFile) -> pa.Schema | str | None:
+        try:
+            place, key = open_listed_file(storage, file.path)
+            with place.open_input(key, file.size or None) as source:
+                return pq.ParquetFile(source).schema_arrow
+        except ObjectNotFoundError:
+            return None
+        except (pa.ArrowException, DelvecError, OSError) as error:
+            text = error.describe() if isinstance(error, DelvecError) else str(error)
+            return f"not a readable Parquet file ({' '.join(text.split())[:200]})"
+
+    return gather(schema_of, files, _SEVERAL)
+
+
+def unknown_partition(reading: Reading, file: DataFile) -> str | None:
+    """Return the partition column of a condition whose value in a file nobody knows, or None."""
+    needed = {path[0].physical_name for path in reading.columns}
+    return next(
+        (
+            field.name
+            for field in reading.metadata.partition_fields
+            if field.physical_name in needed and field.physical_name not in file.partition_values
+        ),
+        None,
+    )

@@ -1,0 +1,154 @@
+"""After which step, and when, traces of rows are gone.
+
+live row            delete(), purge() if that writes a vector, vacuum() once the file's
+                    retention is over
+deleted by vector   purge(), vacuum() once the old file's retention is over
+removed file        vacuum(), when it was removed + retention
+change file         vacuum(), when it was written + retention
+orphan file         the same
+log                 clean_log(), once a later checkpoint is older than the retention of the log;
+                    before that purge() and checkpoint(), if entries of live files mention it
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Final
+
+from delvec.delta.log.segment import list_log
+from delvec.delta.maintain.traces.report import Step
+from delvec.delta.schema.properties import (
+    DELETED_FILE_RETENTION,
+    ENABLE_DELETION_VECTORS,
+    LOG_RETENTION,
+    interval_ms,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.maintain.traces.report import PlaceKind
+
+__all__ = ["Schedule", "schedule_of"]
+
+_WEEK: Final = "interval 1 week"
+_MONTH: Final = "interval 30 days"
+_DAY: Final = 86_400_000
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The times at which what a table does not need any more may be removed.
+
+    Attributes:
+        now_ms: The time of the report, in milliseconds since 1970.
+        files_ms: How long removed files are kept; None if the property is no fixed interval.
+        log_ms: How long the log is kept; None likewise.
+        writes_vectors: Whether deletes write vectors.
+        version: The newest version.
+        commits: When each commit was put.
+        checkpoints: The versions that have a checkpoint, ascending.
+    """
+
+    now_ms: int
+    files_ms: int | None
+    log_ms: int | None
+    writes_vectors: bool
+    version: int
+    commits: Mapping[int, int]
+    checkpoints: tuple[int, ...]
+
+    def of(
+        self, kind: PlaceKind, modified_ms: int, removed_ms: int | None = None
+    ) -> tuple[Step, ...]:
+        """Return the steps for matching rows of a file.
+
+        Args:
+            kind: What the rows are.
+            modified_ms: When the file was written.
+            removed_ms: When it was removed from the table, if it was.
+        """
+        if kind == "live":
+            return self.live()
+        if kind == "deleted":
+            return self.deleted()
+        if kind == "hidden":
+            return (Step("delete the file by hand, vacuum() does not look at it"),)
+        if kind == "outside":
+            return (Step("do the same for the table that the file belongs to"),)
+        return self.unused(modified_ms, removed_ms)
+
+    def live(self) -> tuple[Step, ...]:
+        """Return the steps for rows that are still live."""
+        purge = (Step("purge()"),) if self.writes_vectors else ()
+        return (Step("delete()"), *purge, self._vacuum(self.now_ms))
+
+    def deleted(self) -> tuple[Step, ...]:
+        """Return the steps for rows that a vector deletes."""
+        return (Step("purge()"), self._vacuum(self.now_ms))
+
+    def unused(self, *times_ms: int | None) -> tuple[Step, ...]:
+        """Return the steps for a file that is not live.
+
+        Args:
+            times_ms: When it was written and when it was removed, as far as known; the later of
+                both counts, for VACUUM keeps what is younger.
+        """
+        known = [each for each in times_ms if each is not None]
+        return (self._vacuum(max(known, default=0)),)
+
+    def log(self, version: int | None, *, is_live: bool, has_live_rows: bool) -> tuple[Step, ...]:
+        """Return the steps for a file of the log.
+
+        Args:
+            version: Its version; None if that is not known.
+            is_live: Whether entries of live files mention the value: checkpoints to come will
+                have it too until these files are rewritten.
+            has_live_rows: Whether there are live rows that match.
+        """
+        if is_live or has_live_rows:
+            begin = self.live() if has_live_rows else self.deleted()
+            return (*begin[:-1], Step("checkpoint()"), self._clean_log(self.now_ms))
+        newest = self.version if version is None else version
+        later = [each for each in self.checkpoints if each > newest and each in self.commits]
+        if later:
+            return (self._clean_log(self.commits[later[0]]),)
+        if newest < self.version:
+            return (Step("checkpoint()"), self._clean_log(self.commits.get(self.version)))
+        # The commit of a checkpoint's own version is kept with it.
+        return (Step("checkpoint() of a later version"), self._clean_log(self.now_ms))
+
+    def _vacuum(self, since_ms: int) -> Step:
+        if self.files_ms is None:
+            return Step("vacuum()")
+        return Step("vacuum()", self._future(since_ms + self.files_ms))
+
+    def _clean_log(self, since_ms: int | None) -> Step:
+        if self.log_ms is None or since_ms is None:
+            return Step("clean_log()")
+        # Logs are cleaned up by whole days.
+        whole_day = -(-since_ms // _DAY) * _DAY
+        return Step("clean_log()", self._future(whole_day + self.log_ms))
+
+    def _future(self, time_ms: int) -> datetime | None:
+        if time_ms <= self.now_ms:
+            return None
+        return datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+
+
+def schedule_of(snapshot: Snapshot) -> Schedule:
+    """Return the times of a table; lists its log."""
+    listing = list_log(snapshot.storage)
+    properties = snapshot.metadata.configuration
+    return Schedule(
+        int(time.time() * 1000),
+        interval_ms(properties.get(DELETED_FILE_RETENTION, _WEEK)),
+        interval_ms(properties.get(LOG_RETENTION, _MONTH)),
+        snapshot.protocol.has_vectors and snapshot.metadata.is_on(ENABLE_DELETION_VECTORS),
+        snapshot.version,
+        {version: file.modified_ms for version, file in listing.commits.items()},
+        tuple(sorted({each.version for each in listing.checkpoints})),
+    )

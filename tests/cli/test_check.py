@@ -1,0 +1,111 @@
+"""`delvec check` of Delta tables: no session is started."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from delvec.cli import main
+from delvec.cli.exits import ExitCode
+from tests.delta.builder import small_table
+from tests.delta.maintain.checks import INLINE, table_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run(*arguments: str | Path) -> Result:
+    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
+    return CliRunner().invoke(main, ["check", *map(str, arguments)], env=environment)
+
+
+def document(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+def test_a_sound_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_table(tmp_path / "orders")
+    result = run(tmp_path / "orders")
+    assert (result.exit_code, "nothing is wrong" in result.output) == (ExitCode.OK, True)
+    assert "2 data files, 2 deletion vectors, 3 files of the log" in result.output
+    as_json = run(tmp_path / "orders", "--json", "--sample", "1")
+    assert (as_json.exit_code, document(as_json)["sampled_files"]) == (ExitCode.OK, 1)
+    monkeypatch.chdir(tmp_path)
+    assert run("orders").exit_code == ExitCode.OK  # a folder with a log needs no slash
+
+
+def test_a_damaged_table(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    (tmp_path / "part-1.parquet").unlink()
+    result = run(tmp_path)
+    assert result.exit_code == ExitCode.DAMAGED
+    assert "error: the data file is gone (part-1.parquet)" in result.output
+    found = document(run(tmp_path, "--json"))
+    assert (found["ok"], found["errors"]) == (False, 1)
+    [finding] = found["findings"]
+    assert (finding["kind"], finding["path"]) == ("missing-file", "part-1.parquet")
+    assert finding["hint"]
+
+
+def test_a_log_that_cannot_be_read(tmp_path: Path) -> None:
+    table, _ = small_table(tmp_path)
+    table.commit_path(2).write_text("{")
+    result = run(tmp_path)
+    assert result.exit_code == ExitCode.DAMAGED
+    assert table.commit_path(2).name in result.output
+
+
+def test_repairs_are_told_before_they_are_made(tmp_path: Path) -> None:
+    table_with(tmp_path, INLINE)
+    for arguments in ((), ("--dry-run",), ("--repair", "--dry-run")):
+        planned = run(tmp_path, *arguments)
+        assert planned.exit_code == ExitCode.OK
+        assert "can be repaired: a deletion vector has a form" in planned.output
+        assert "nothing was changed" in planned.output
+    assert len(list((tmp_path / "_delta_log").iterdir())) == 3
+    done = run(tmp_path, "--repair")
+    assert (done.exit_code, "Version 3 was committed" in done.output) == (ExitCode.OK, True)
+    assert "nothing is wrong" in done.output
+    found = document(run(tmp_path, "--repair", "--json"))
+    assert (found["version"], found["repairs"], found["is_repaired"]) == (3, [], False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["/lake/orders", "--branch", "x"], "--branch is for an Iceberg table"),
+        (["s3://lake/orders", "--snapshot", "7"], "--snapshot is for an Iceberg table"),
+        (["lake.db.orders", "--repair"], "--repair is for a Delta table"),
+        (["lake.db.orders", "--sample", "3"], "--sample is for a Delta table"),
+        (["lake.db.orders", "--dry-run"], "--dry-run is for a Delta table"),
+        (["lake.db.orders", "-o", "region=x"], "-o is for a Delta table"),
+        (["/lake/orders", "--sample", "-1"], "--sample"),
+    ],
+)
+def test_options_of_the_other_format_are_refused(arguments: list[str], words: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, words in result.output) == (ExitCode.USAGE, True)
+
+
+def test_there_is_no_table(tmp_path: Path) -> None:
+    result = run(tmp_path)
+    assert (result.exit_code, "is no Delta table" in result.output) == (ExitCode.NOT_FOUND, True)
+
+
+def test_no_session_is_started(tmp_path: Path) -> None:
+    import subprocess  # noqa: PLC0415
+
+    small_table(tmp_path)
+    code = f"""
+import sys
+from click.testing import CliRunner
+from delvec.cli import main
+assert CliRunner().invoke(main, ["check", {str(tmp_path)!r}]).exit_code == 0
+assert 'pyspark' not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,131 @@
+"""`delvec traces` and `delvec downgrade`: what they print, and the codes that they end with."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from delvec.cli import main
+from delvec.cli.exits import ExitCode
+from delvec.cli.traces import plain_comparisons
+from delvec.delta.table import DeltaTable
+from tests.delta.builder import TableBuilder, small_table
+from tests.delta.maintain.aging import age
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def run(*arguments: str | Path) -> Result:
+    environment = {"COLUMNS": "300", "NO_COLOR": "1"}
+    return CliRunner().invoke(main, list(map(str, arguments)), env=environment)
+
+
+def document(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> TableBuilder:
+    """Make a table with a row that a vector deletes."""
+    table = TableBuilder(tmp_path / "t", fields={"id": "long", "name": "string"})
+    table.create()
+    add = table.write_file("a.parquet", {"id": [1, 2], "name": ["Anna", "Bob"]})
+    table.commit({"add": add})
+    [vector] = table.write_vectors([0])
+    table.delete(add, vector)
+    return table
+
+
+def test_traces_end_with_a_code_of_their_own_while_something_is_left(people: TableBuilder) -> None:
+    result = run("traces", people.root, "--where", "name = 'Anna'")
+    assert result.exit_code == ExitCode.TRACES == 8
+    assert "TRACES of name = 'Anna'" in result.output
+    assert "1 row in 1 file" in result.output
+    assert "run purge(), then vacuum() after 20" in result.output
+    assert "Searched" not in result.output
+
+
+def test_traces_end_with_0_when_nothing_is_left(people: TableBuilder) -> None:
+    result = run("traces", people.root, "--where", "name = 'Carl' AND id = 5")
+    assert result.exit_code == ExitCode.OK
+    assert "nothing is left" in result.output
+
+
+def test_traces_print_one_document(people: TableBuilder) -> None:
+    result = run("traces", people.root, "--where", "id = 1", "--json")
+    assert result.exit_code == ExitCode.TRACES
+    told = document(result)
+    assert told["condition"] == "id = 1"
+    assert told["is_empty"] is False
+    [place] = told["places"]
+    assert (place["kind"], place["path"], place["rows"]) == ("deleted", "a.parquet", 1)
+    assert [step["action"] for step in place["steps"]] == ["purge()", "vacuum()"]
+    assert told["gone_at"] == place["steps"][1]["not_before"]
+
+
+def test_traces_of_no_table_and_without_a_condition_are_refused(tmp_path: Path) -> None:
+    assert run("traces", tmp_path, "--where", "id = 1").exit_code == ExitCode.NOT_FOUND
+    assert run("traces", tmp_path).exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("where", "comparisons"),
+    [
+        ("a = 1", [("a", "=", 1)]),
+        (" `a b` == 'x' and\nb=-5 ", [("a b", "=", "x"), ("b", "=", -5)]),
+        ("a = 'x AND y = 1'", [("a", "=", "x AND y = 1")]),
+        ("a = 'it''s'", None),
+        (r"a = 'x\n'", None),
+        ("a = 1.5", None),
+        ("a = 1 OR b = 2", None),
+        ("a.b = 1", None),
+        ("lower(a) = 'x'", None),
+        ("a = 1 AND", None),
+        ("a = 1L", None),
+        ("not a = 1", None),
+    ],
+)
+def test_only_plain_comparisons_are_evaluated_without_spark(
+    where: str, comparisons: list[tuple[str, str, object]] | None
+) -> None:
+    assert plain_comparisons(where) == comparisons
+
+
+def test_a_downgrade_of_a_table_without_vectors_starts_no_spark(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    table.create()
+    planned = run("downgrade", tmp_path, "--dry-run", "--json")
+    assert document(planned)["after"] == "reader 1, writer 7 with checkpointProtection"
+    assert DeltaTable.for_path(None, tmp_path).version == 0
+    result = run("downgrade", tmp_path)
+    assert result.exit_code == ExitCode.OK
+    assert "version 5, reader 1, writer 7 with checkpointProtection" in result.output
+    young = run("downgrade", tmp_path, "--truncate-history")
+    assert young.exit_code == ExitCode.UNSUPPORTED
+    assert "run it again after 20" in young.output
+    age(tmp_path, days=2, log=True)
+    assert run("downgrade", tmp_path, "--truncate-history").exit_code == ExitCode.OK
+    assert "nothing to do" in run("downgrade", tmp_path).output
+
+
+@pytest.mark.spark
+def test_spark_evaluates_other_conditions_and_rewrites_files(
+    spark: SparkSession, people: TableBuilder, tmp_path: Path
+) -> None:
+    assert spark is not None
+    result = run("traces", people.root, "--where", "upper(name) = 'ANNA'", "--json")
+    assert result.exit_code == ExitCode.TRACES
+    assert document(result)["places"][0]["kind"] == "deleted"
+    wrong = run("traces", people.root, "--where", "nam = 'Anna'")
+    assert wrong.exit_code == ExitCode.USAGE
+    small_table(tmp_path / "v")
+    told = document(run("downgrade", tmp_path / "v", "--json"))
+    assert told["files_with_vectors"] == 2
+    assert "deletionVectors" not in DeltaTable.for_path(None, tmp_path / "v").protocol.features

@@ -1,0 +1,95 @@
+"""`delvec vacuum`, without Spark: what it prints, what it deletes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from delvec.cli import main
+from delvec.cli.exits import ExitCode
+from delvec.errors import StorageError
+from delvec.storage.disk import Disk
+from tests.delta.builder import TableBuilder, small_table
+from tests.delta.maintain.aging import age, files_of, tombstone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def run(*arguments: str | Path) -> Result:
+    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
+    return CliRunner().invoke(main, ["vacuum", *map(str, arguments)], env=environment)
+
+
+def document(*arguments: str | Path) -> dict[str, Any]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """A table whose first file was removed a day ago, with an orphan; all files are old."""
+    table, live = small_table(tmp_path / "orders")
+    table.commit(tombstone(live[0], 1))
+    (table.root / "orphan.txt").write_bytes(b"x" * 2048)
+    age(table.root, 30, log=True)
+    return table
+
+
+def test_a_dry_run_lists_the_files(table: TableBuilder) -> None:
+    result = run(table.root, "--dry-run")
+    assert result.exit_code == 0
+    assert f"VACUUM of {table.root}: dry run, 1 file (2.0 KiB) would be deleted" in result.output
+    assert "other file" in result.output
+    assert "orphan.txt" in result.output
+    assert (table.root / "orphan.txt").exists()
+    shorter = run(table.root, "--dry-run", "--force", "--retention-hours", "0", "--limit", "1")
+    assert "2 files" in shorter.output
+    assert "… and 1 more; --limit 0 shows all" in shorter.output
+
+
+def test_files_are_deleted(table: TableBuilder) -> None:
+    found = document(table.root)
+    assert found["files"][0]["path"] == "orphan.txt"
+    assert (found["files_deleted"], found["bytes_deleted"], found["version"]) == (1, 2048, 5)
+    result = run(table.root)
+    assert result.exit_code == 0
+    assert "version 7, 0 files (0 B) deleted" in result.output
+
+
+def test_a_short_retention_is_wrong_usage_unless_forced(table: TableBuilder) -> None:
+    result = run(table.root, "--retention-hours", "2")
+    assert result.exit_code == ExitCode.USAGE
+    assert "keeps removed files for 168 hours" in result.output
+    assert run(table.root, "--retention-hours", "-1").exit_code == ExitCode.USAGE
+    assert document(table.root, "--retention-hours", "2", "--force")["files_deleted"] == 2
+    assert files_of(table.root) == {"part-1.parquet", table.vector_path().name}
+
+
+def test_lite_takes_files_from_the_log(table: TableBuilder) -> None:
+    found = document(table.root, "--lite", "--force", "--retention-hours", "2")
+    assert [file["path"] for file in found["files"]] == ["part-0.parquet"]
+    assert (table.root / "orphan.txt").exists()
+
+
+def test_a_failed_delete_has_an_exit_code(
+    table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: Disk, keys: Sequence[str]) -> None:
+        raise StorageError(f"{keys[0]}: no")
+
+    monkeypatch.setattr(Disk, "delete", failing)
+    result = run(table.root)
+    assert result.exit_code == ExitCode.FAILED
+    assert "1 NOT deleted" in result.output
+    assert "not deleted: orphan.txt: no" in result.output
+
+
+def test_a_missing_table(tmp_path: Path) -> None:
+    assert run(tmp_path).exit_code == ExitCode.NOT_FOUND

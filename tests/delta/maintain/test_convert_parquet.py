@@ -1,0 +1,506 @@
+"""A folder of Parquet becomes a Delta table: its files, types, partitions and statistics."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from delvec import DeltaTable
+from delvec.delta.maintain import convert_parquet
+from delvec.delta.schema.types import Field, PrimitiveType, StructType
+from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
+from tests.delta.builder import small_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MORNING = datetime(2024, 1, 31, 10, 20, 30, tzinfo=timezone.utc)
+OFF = {"delta.enableDeletionVectors": "false"}
+
+
+def write(path: Path, columns: Mapping[str, Any] | pa.Table, **options: Any) -> None:  # noqa: ANN401
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
+    pq.write_table(rows, path, **options)
+
+
+def convert(root: Path, *args: Any, **kwargs: Any) -> DeltaTable:  # noqa: ANN401
+    DeltaTable.convert_to_delta(None, root, *args, **kwargs)
+    return DeltaTable.for_path(None, root)
+
+
+def types_of(table: DeltaTable) -> dict[str, str]:
+    return {field.name: str(field.type) for field in table.schema.fields}
+
+
+def adds(root: Path) -> dict[str, dict[str, Any]]:
+    lines = (root / "_delta_log/00000000000000000000.json").read_text().splitlines()
+    found = [json.loads(line)["add"] for line in lines if '"add"' in line]
+    return {add["path"]: add for add in found}
+
+
+def test_all_rows_are_there_and_other_engines_read_them(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"id": [1, 2], "name": ["x", None]})
+    write(tmp_path / "deep/er/b.parquet", {"id": [3], "name": ["y"]})
+    report = DeltaTable.convert_to_delta(None, tmp_path, properties=OFF)
+    assert (report.version, report.files_added) == (0, 2)
+    assert "2 files with 3 rows" in report.notes
+    table = DeltaTable.for_path(None, tmp_path)
+    expected = [(1, "x"), (2, None), (3, "y")]
+    for rows in (table.to_arrow(), deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()):
+        assert sorted((row["id"], row["name"]) for row in rows.to_pylist()) == expected
+    assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (1, 2)
+
+
+def test_statistics_come_from_footers_and_prune(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"id": [1, 2], "name": ["x", None]}, row_group_size=1)
+    write(tmp_path / "b.parquet", {"id": [30], "name": ["y"]})
+    table = convert(tmp_path)
+    assert json.loads(adds(tmp_path)["a.parquet"]["stats"]) == {
+        "numRecords": 2,
+        "minValues": {"id": 1, "name": "x"},
+        "maxValues": {"id": 2, "name": "x"},
+        "nullCount": {"id": 0, "name": 1},
+        "tightBounds": True,
+    }
+    (tmp_path / "a.parquet").unlink()
+    assert table.to_arrow([("id", ">", 10)])["id"].to_pylist() == [30]
+
+
+def test_the_history_is_that_of_delta_spark(tmp_path: Path) -> None:
+    write(tmp_path / "day=2024-01-31/a.parquet", {"id": [1]})
+    [entry] = convert(tmp_path, {"day": "date"}).arrow_history().to_pylist()
+    assert entry["operation"] == "CONVERT"
+    assert dict(entry["operationParameters"]) == {
+        "numFiles": "1",
+        "partitionedBy": '["day"]',
+        "collectStats": "true",
+        "sourceFormat": "parquet",
+    }
+    assert dict(entry["operationMetrics"]) == {"numConvertedFiles": "1"}
+
+
+def test_vectors_are_on_as_in_new_tables(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"id": [1]})
+    table = convert(tmp_path)
+    assert table.properties["delta.enableDeletionVectors"] == "true"
+    assert table.protocol.has_vectors
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"id": [1]})
+    report = DeltaTable.convert_to_delta(None, tmp_path, dry_run=True)
+    assert (report.version, report.files_added) == (None, 1)
+    assert not (tmp_path / "_delta_log").exists()
+
+
+def test_a_delta_table_is_left_as_it_is(tmp_path: Path) -> None:
+    small_table(tmp_path / "t")
+    report = DeltaTable.convert_to_delta(None, tmp_path / "t")
+    assert report.version is None
+    assert report.notes == ("the folder is a Delta table already",)
+    assert DeltaTable.for_path(None, tmp_path / "t").version == 2
+
+
+# Files
+
+
+def test_hidden_and_empty_files_are_ignored(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"id": [1]})
+    for name in ("_SUCCESS", ".a.parquet.crc", "_temporary/0/b.parquet", ".hidden/c.parquet"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("not Parquet")
+    (tmp_path / "folder_marker").write_bytes(b"")
+    convert(tmp_path)
+    assert list(adds(tmp_path)) == ["a.parquet"]
+
+
+def test_partition_folders_may_begin_like_hidden_ones(tmp_path: Path) -> None:
+    write(tmp_path / "_day=1/a.parquet", {"id": [1]})
+    table = convert(tmp_path, {"_day": "int"})
+    assert table.to_arrow().to_pylist() == [{"id": 1, "_day": 1}]
+
+
+@pytest.mark.parametrize("name", ["a b#1.parquet", "50%.parquet", "ä:ö.parquet", "x%20y.parquet"])
+def test_names_are_percent_encoded(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, {"id": [1]})
+    table = convert(tmp_path, properties=OFF)
+    assert table.to_arrow()["id"].to_pylist() == [1]
+    [path] = adds(tmp_path)
+    assert not {" ", "#"} & set(path)
+    assert deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 1
+
+
+def test_other_files_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"id": [1]})
+    (tmp_path / "readme.txt").write_text("not Parquet, and some more text")
+    with pytest.raises(FormatError, match=r"readme\.txt"):
+        convert(tmp_path)
+    assert not (tmp_path / "_delta_log").exists()
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="no Parquet files"):
+        convert(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="no Parquet files"):
+        convert(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("metadata/v1.metadata.json", "an Iceberg table"),
+        (".hoodie/hoodie.properties", "a Hudi table"),
+        ("_spark_metadata/0", "the target of a stream"),
+        ("inner/_delta_log/00000000000000000000.json", "inner is a Delta table"),
+    ],
+)
+def test_tables_of_other_formats_are_refused(tmp_path: Path, name: str, what: str) -> None:
+    write(tmp_path / "data/a.parquet", {"id": [1]})
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(UnsupportedFeatureError, match=what) as raised:
+        convert(tmp_path)
+    assert "would come back" in str(raised.value)
+
+
+# Types
+
+SAME: dict[str, tuple[pa.DataType, str]] = {
+    "bool": (pa.bool_(), "boolean"),
+    "int8": (pa.int8(), "byte"),
+    "int16": (pa.int16(), "short"),
+    "int32": (pa.int32(), "integer"),
+    "int64": (pa.int64(), "long"),
+    "uint8": (pa.uint8(), "short"),
+    "uint16": (pa.uint16(), "integer"),
+    "uint32": (pa.uint32(), "long"),
+    "uint64": (pa.uint64(), "decimal(20,0)"),
+    "float": (pa.float32(), "float"),
+    "double": (pa.float64(), "double"),
+    "decimal": (pa.decimal128(38, 10), "decimal(38,10)"),
+    "date": (pa.date32(), "date"),
+    "instant": (pa.timestamp("us", "UTC"), "timestamp"),
+    "berlin": (pa.timestamp("ms", "Europe/Berlin"), "timestamp"),
+    "local": (pa.timestamp("us"), "timestamp_ntz"),
+    "local_ms": (pa.timestamp("ms"), "timestamp_ntz"),
+    "string": (pa.string(), "string"),
+    "large_string": (pa.large_string(), "string"),
+    "codes": (pa.dictionary(pa.int32(), pa.string()), "string"),
+    "binary": (pa.binary(), "binary"),
+    "fixed": (pa.binary(3), "binary"),
+    "array": (pa.list_(pa.uint8()), "array<short>"),
+    "large_array": (pa.large_list(pa.string()), "array<string>"),
+    "pair": (pa.list_(pa.int32(), 2), "array<integer>"),
+    "map": (pa.map_(pa.string(), pa.uint32()), "map<string,long>"),
+    "struct": (
+        pa.struct([("a", pa.uint16()), ("b", pa.list_(pa.struct([("c", pa.date32())])))]),
+        "struct<a:integer,b:array<struct<c:date>>>",
+    ),
+}
+VALUES: dict[str, Any] = {
+    "bool": True,
+    "uint64": 2**64 - 1,
+    "uint32": 2**32 - 1,
+    "uint16": 2**16 - 1,
+    "uint8": 255,
+    "decimal": Decimal("1.5"),
+    "date": datetime(2024, 1, 31, tzinfo=timezone.utc).date(),
+    "instant": datetime(2024, 1, 31, tzinfo=timezone.utc),
+    "berlin": datetime(2024, 1, 31, tzinfo=timezone.utc),
+    "local": datetime(2024, 1, 31),  # noqa: DTZ001
+    "local_ms": datetime(2024, 1, 31),  # noqa: DTZ001
+    "string": "a",
+    "large_string": "a",
+    "codes": "a",
+    "binary": b"abc",
+    "fixed": b"abc",
+    "array": [255, None],
+    "large_array": ["a"],
+    "pair": [1, 2],
+    "map": [("a", 2**32 - 1)],
+    "struct": {"a": 65535, "b": [{"c": None}]},
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_types_are_those_of_spark_and_values_are_read(tmp_path: Path, name: str) -> None:
+    stored, expected = SAME[name]
+    value = VALUES.get(name, 1)
+    write(tmp_path / "a.parquet", {"a": pa.array([value, None], stored)})
+    table = convert(tmp_path)
+    assert str(table.schema) == f"struct<a:{expected}>"
+    assert table.to_arrow()["a"].to_pylist() == [value, None]
+    assert table.schema.field("a").nullable
+
+
+def test_a_local_time_adds_its_feature(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"a": pa.array([None], pa.timestamp("us"))})
+    table = convert(tmp_path, properties=OFF)
+    assert table.protocol.reader_features == {"timestampNtz"}
+
+
+def test_int96_is_an_instant_without_bounds(tmp_path: Path) -> None:
+    moment = datetime(2024, 1, 31, 10, 20, 30, 123_456)  # noqa: DTZ001
+    rows = pa.table({"a": pa.array([moment], pa.timestamp("us")), "id": [1]})
+    write(tmp_path / "a.parquet", rows, use_deprecated_int96_timestamps=True)
+    table = convert(tmp_path)
+    assert types_of(table)["a"] == "timestamp"
+    assert table.to_arrow()["a"].to_pylist() == [moment.replace(tzinfo=timezone.utc)]
+    assert json.loads(adds(tmp_path)["a.parquet"]["stats"])["maxValues"] == {"id": 1}
+
+
+@pytest.mark.parametrize(
+    ("stored", "what"),
+    [
+        (pa.time32("ms"), "a time of day"),
+        (pa.time64("us"), "a time of day"),
+        (pa.timestamp("ns"), "a timestamp in nanoseconds"),
+        (pa.timestamp("ns", "UTC"), "a timestamp in nanoseconds"),
+        (pa.float16(), "a number of 16 bits"),
+        (pa.decimal256(50, 2), "a decimal of 50 digits"),
+        (pa.null(), "of no type"),
+    ],
+)
+def test_types_that_delta_does_not_have_are_refused_by_name(
+    tmp_path: Path, stored: pa.DataType, what: str
+) -> None:
+    inner = pa.struct([("t", stored)])
+    write(tmp_path / "sub/bad.parquet", {"id": [1], "s": pa.array([{"t": None}], inner)})
+    with pytest.raises(UnsupportedFeatureError) as raised:
+        convert(tmp_path)
+    assert f"column s.t of sub/bad.parquet is {what}" in str(raised.value)
+    assert raised.value.hint
+    assert not (tmp_path / "_delta_log").exists()
+
+
+def spark_schema(*fields: dict[str, Any]) -> dict[bytes, bytes]:
+    text = json.dumps({"type": "struct", "fields": list(fields)})
+    return {b"org.apache.spark.sql.parquet.row.metadata": text.encode()}
+
+
+def test_the_schema_that_spark_left_is_taken(tmp_path: Path) -> None:
+    field = {"name": "a", "type": "short", "nullable": False}
+    metadata = {"comment": "mine", "delta.generationExpression": "1 + 1"}
+    rows = pa.table({"a": pa.array([1], pa.int32())})
+    described = rows.replace_schema_metadata(spark_schema(field | {"metadata": metadata}))
+    write(tmp_path / "a.parquet", described)
+    found = convert(tmp_path).schema.field("a")
+    assert (str(found.type), found.nullable, dict(found.metadata)) == (
+        "short",
+        True,
+        {"comment": "mine"},
+    )
+
+
+def test_types_of_spark_that_delta_does_not_have_are_refused(tmp_path: Path) -> None:
+    field = {"name": "a", "type": "interval year to month", "nullable": True, "metadata": {}}
+    rows = pa.table({"a": pa.array([1], pa.int32())}).replace_schema_metadata(spark_schema(field))
+    write(tmp_path / "a.parquet", rows)
+    with pytest.raises(UnsupportedFeatureError, match=r"interval year to month \(in a.parquet\)"):
+        convert(tmp_path)
+
+
+def test_old_calendars_have_no_bounds(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1]}).replace_schema_metadata({b"org.apache.spark.version": b"2.4.8"})
+    write(tmp_path / "a.parquet", rows)
+    convert(tmp_path)
+    found = json.loads(adds(tmp_path)["a.parquet"]["stats"])
+    assert found == {"numRecords": 1, "nullCount": {"id": 0}, "tightBounds": True}
+
+
+# Schemas of several files
+
+
+def test_columns_of_all_files_are_united(tmp_path: Path) -> None:
+    one = pa.struct([("x", pa.int8())])
+    two = pa.struct([("x", pa.int32()), ("y", pa.string())])
+    write(tmp_path / "a.parquet", {"id": [1], "s": pa.array([{"x": 1}], one)})
+    write(tmp_path / "b.parquet", {"S": pa.array([{"x": 7, "y": "z"}], two), "new": ["n"]})
+    table = convert(tmp_path)
+    assert str(table.schema) == "struct<id:long,s:struct<x:integer,y:string>,new:string>"
+    assert sorted(table.to_arrow().to_pylist(), key=str) == [
+        {"id": 1, "s": {"x": 1, "y": None}, "new": None},
+        {"id": None, "s": {"x": 7, "y": "z"}, "new": "n"},
+    ]
+    second = json.loads(adds(tmp_path)["b.parquet"]["stats"])
+    assert second["nullCount"] == {"id": 1, "s": {"x": 0, "y": 0}, "new": 0}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pa.int32(), pa.int64()),
+        (pa.string(), pa.binary()),
+        (pa.decimal128(5, 2), pa.decimal128(6, 2)),
+        (pa.list_(pa.int8()), pa.list_(pa.string())),
+        (pa.struct([("x", pa.int8())]), pa.int8()),
+    ],
+)
+def test_types_that_differ_are_refused_with_the_file(
+    tmp_path: Path, first: pa.DataType, second: pa.DataType
+) -> None:
+    write(tmp_path / "a.parquet", {"v": pa.nulls(1, first)})
+    write(tmp_path / "b.parquet", {"v": pa.nulls(1, second)})
+    with pytest.raises(InvalidArgumentError, match=r"column v\S* is .* in b\.parquet"):
+        convert(tmp_path)
+
+
+def test_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"id": [1], "ID": [2]})
+    with pytest.raises(InvalidArgumentError, match="same name"):
+        convert(tmp_path)
+
+
+def test_names_that_delta_does_not_allow_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"my id": [1]})
+    with pytest.raises(InvalidArgumentError, match="'my id'"):
+        convert(tmp_path)
+
+
+def test_column_mapping_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"id": [1]})
+    with pytest.raises(UnsupportedFeatureError, match="columnMapping"):
+        convert(tmp_path, properties={"delta.columnMapping.mode": "name"})
+
+
+def test_row_tracking_gives_ids_to_all_files(tmp_path: Path) -> None:
+    for number in range(2):
+        write(tmp_path / f"{number}.parquet", {"id": [1, 2, 3]})
+    table = convert(tmp_path, properties={"delta.enableRowTracking": "true"})
+    assert [add["baseRowId"] for add in adds(tmp_path).values()] == [0, 3]
+    assert table.snapshot().domains["delta.rowTracking"] == '{"rowIdHighWaterMark":5}'
+
+
+def test_footers_that_find_no_room_are_read_again(tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / f"{number}.parquet", {"id": [number]})
+    with patch.object(convert_parquet, "_FOOTER_BYTES", 0):
+        table = convert(tmp_path)
+    assert [json.loads(add["stats"])["minValues"]["id"] for add in adds(tmp_path).values()] == [
+        0,
+        1,
+        2,
+    ]
+    assert table.count() == 3
+
+
+# Partitions
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "-20", "0"], "integer"),
+        (["1", "3000000000"], "long"),
+        (["2024-01-31", "__HIVE_DEFAULT_PARTITION__"], "date"),
+        (["north", "south west"], "string"),
+    ],
+)
+def test_types_of_partitions_are_inferred_where_they_are_certain(
+    tmp_path: Path, values: list[str], kind: str
+) -> None:
+    for number, value in enumerate(values):
+        write(tmp_path / f"p={value}/{number}.parquet", {"id": [number]})
+    table = convert(tmp_path)
+    assert types_of(table) == {"id": "long", "p": kind}
+    assert table.partition_columns == ("p",)
+    found = {add["partitionValues"]["p"] for add in adds(tmp_path).values()}
+    assert found == {None if "HIVE" in value else value for value in values}
+    assert table.to_arrow().num_rows == len(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["01", "02"], ["1", "x"], ["1.5"], ["2024-01"], ["true"], ["__HIVE_DEFAULT_PARTITION__"]],
+)
+def test_partitions_that_may_be_meant_in_several_ways_are_refused(
+    tmp_path: Path, values: list[str]
+) -> None:
+    for value in values:
+        write(tmp_path / f"p={value}/a.parquet", {"id": [1]})
+    with pytest.raises(InvalidArgumentError, match=r"partition_by=\{'p': 'string'\}"):
+        convert(tmp_path)
+    table = convert(tmp_path, {"p": "string"})
+    assert table.to_arrow().num_rows == len(values)
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "value"),
+    [
+        ({"p": "int"}, "007", 7),
+        ({"p": "decimal(4,2)"}, "1.50", Decimal("1.50")),
+        ({"p": "bool"}, "TRUE", True),
+        (
+            {"p": "timestamp"},
+            "2024-01-31 10%3A20%3A30",
+            datetime(2024, 1, 31, 10, 20, 30, 0, timezone.utc),
+        ),
+        ({"p": "string"}, "a%2Fb%3Dc %25", "a/b=c %"),
+        (["p"], "17", 17),
+        (StructType((Field("p", PrimitiveType("double")),)), "1e3", 1000.0),
+    ],
+)
+def test_partitions_have_the_given_types(
+    tmp_path: Path,
+    given: Any,  # noqa: ANN401
+    text: str,
+    value: object,
+) -> None:
+    write(tmp_path / f"p={text}/a.parquet", {"id": [1]})
+    table = convert(tmp_path, given, OFF)
+    assert table.to_arrow()["p"].to_pylist() == [value]
+    rows = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()
+    assert rows.num_rows == 1
+
+
+def test_a_partition_column_in_the_files_keeps_its_place(tmp_path: Path) -> None:
+    write(tmp_path / "p=5/a.parquet", {"p": [99], "id": [1]})
+    table = convert(tmp_path)
+    assert types_of(table) == {"p": "integer", "id": "long"}
+    assert table.to_arrow().to_pylist() == [{"p": 5, "id": 1}]
+
+
+def test_nested_partitions_are_in_order(tmp_path: Path) -> None:
+    write(tmp_path / "year=2024/month=1/a.parquet", {"id": [1]})
+    write(tmp_path / "year=2024/month=2/extra/b.parquet", {"id": [2]})
+    table = convert(tmp_path)
+    assert table.partition_columns == ("year", "month")
+    assert table.to_arrow([("month", "=", 2)])["id"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "message"),
+    [
+        (["p=1/a", "b"], None, r"p=1/a\.parquet .* b\.parquet is not partitioned"),
+        (["p=1/a", "q=1/b"], None, "q=1/b.parquet .* partitioned by q"),
+        (["p=1/a"], ["q"], "by p, by its folders, and the table is partitioned by q"),
+        (["p=1/a"], [], "and the table is not partitioned"),
+        (["a"], {"p": "int"}, "not partitioned, .* the table is partitioned by p"),
+        (["p=x/a"], {"p": "int"}, "the folder p=x .* is no integer"),
+        (["p=/a"], None, "no value"),
+        (["p=1/a"], "p int", "partition_by is a mapping"),
+        (["p=1/a"], {"p": "array<int>"}, "array<int>"),
+    ],
+)
+def test_folders_that_make_no_partitions_are_refused(
+    tmp_path: Path,
+    names: list[str],
+    given: Any,  # noqa: ANN401
+    message: str,
+) -> None:
+    for name in names:
+        write(tmp_path / f"{name}.parquet", {"id": [1]})
+    with pytest.raises((InvalidArgumentError, UnsupportedFeatureError), match=message):
+        convert(tmp_path, given)
+    assert not (tmp_path / "_delta_log").exists()

@@ -1,0 +1,445 @@
+"""Statistics from live rows: tight again, and formatted as those from footers."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import deltalake
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delvec import DeltaTable
+from delvec.delta.maintain import recompute_statistics as module
+from delvec.delta.parquet.footer_statistics import file_statistics, read_parquet_footer
+from delvec.errors import ChecksumError, FormatError, InvalidArgumentError, ObjectNotFoundError
+from tests.delta.builder import TableBuilder, removed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.delta.builder import Action
+
+
+def statistics(table: DeltaTable, path: str = "part-0.parquet") -> dict[str, Any]:
+    [entry] = [each for each in table.snapshot().files.entries() if each.path == path]
+    found: dict[str, Any] = json.loads(entry.add["stats"], parse_float=Decimal)
+    return found
+
+
+def with_vector(add: Action, vector: Action, **more: Any) -> Action:  # noqa: ANN401
+    stats = json.loads(add["stats"]) | {"tightBounds": False} | more
+    return add | {"deletionVector": vector, "stats": json.dumps(stats)}
+
+
+def one_file(
+    root: Path,
+    rows: pa.Table,
+    deleted: Sequence[int],
+    fields: dict[str, Any],
+    properties: dict[str, str] | None = None,
+    **options: Any,  # noqa: ANN401
+) -> DeltaTable:
+    """A table of one file, some of whose rows are deleted."""
+    builder = TableBuilder(root, fields=fields)
+    builder.properties = dict(builder.properties) | (properties or {})
+    builder.create()
+    add = builder.write_file("part-0.parquet", rows, **options)
+    builder.commit({"add": add})
+    if deleted:
+        [vector] = builder.write_vectors(deleted)
+        builder.commit({"remove": removed(add)}, {"add": with_vector(add, vector)})
+    return DeltaTable.for_path(None, builder.root)
+
+
+def test_bounds_are_those_of_live_rows_and_records_are_all(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2, None, 90, None]})
+    table = one_file(tmp_path / "t", rows, [0, 3, 4], {"id": "long"})
+    before = table.to_arrow()
+    report = table.recompute_statistics()
+    assert (report.version, report.files_scanned) == (3, 1)
+    assert statistics(table) == {
+        "numRecords": 5,
+        "minValues": {"id": 2},
+        "maxValues": {"id": 2},
+        "nullCount": {"id": 1},
+        "tightBounds": True,
+    }
+    assert table.to_arrow() == before
+    assert table.count() == 2
+
+
+def test_files_are_pruned_by_the_new_bounds(tmp_path: Path) -> None:
+    table = one_file(tmp_path / "t", pa.table({"id": [1, 2, 90]}), [2], {"id": "long"})
+    (tmp_path / "t" / "part-0.parquet").rename(tmp_path / "kept")
+    with pytest.raises(ObjectNotFoundError):
+        table.to_arrow([("id", ">", 50)])
+    (tmp_path / "kept").rename(tmp_path / "t" / "part-0.parquet")
+    table.recompute_statistics()
+    (tmp_path / "t" / "part-0.parquet").unlink()
+    assert table.to_arrow([("id", ">", 50)]).num_rows == 0  # the file is not opened
+
+
+def test_the_commit_changes_no_rows_and_keeps_the_entry(tmp_path: Path) -> None:
+    table = one_file(tmp_path / "t", pa.table({"id": [1, 2]}), [0], {"id": "long"})
+    [before] = table.snapshot().files.entries()
+    table.recompute_statistics(commit_metadata="mine")
+    lines = (tmp_path / "t/_delta_log/00000000000000000003.json").read_text().splitlines()
+    info, add = (json.loads(line) for line in lines)
+    assert add["add"] | {"stats": 0} == before.add | {"stats": 0, "dataChange": False}
+    assert info["commitInfo"]["operation"] == "COMPUTE STATS"
+    assert info["commitInfo"]["operationParameters"] == {"predicate": '["true"]'}
+    assert info["commitInfo"]["isBlindAppend"] is False
+    assert info["commitInfo"]["userMetadata"] == "mine"
+
+
+def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
+    table = one_file(tmp_path / "t", pa.table({"id": [1, 2]}), [0], {"id": "long"})
+    table.recompute_statistics()
+    assert table.recompute_statistics().version is None
+    assert table.version == 3
+    table.checkpoint()
+    assert DeltaTable.for_path(None, tmp_path / "t").recompute_statistics().version is None
+
+
+def test_a_dry_run_reads_no_data_file(tmp_path: Path) -> None:
+    table = one_file(tmp_path / "t", pa.table({"id": [1, 2]}), [0], {"id": "long"})
+    (tmp_path / "t" / "part-0.parquet").unlink()
+    report = table.recompute_statistics(dry_run=True)
+    assert (report.version, report.files_scanned, table.version) == (None, 1, 2)
+
+
+TYPES: dict[str, tuple[Any, list[Any]]] = {
+    "byte": (pa.int8(), [-3, 100, None]),
+    "short": (pa.int16(), [-3, 1000, None]),
+    "integer": (pa.int32(), [-3, 100_000, None]),
+    "long": (pa.int64(), [-(2**63), 2**63 - 1, None]),
+    "float": (pa.float32(), [0.1, -7.5, None]),
+    "double": (pa.float64(), [0.1, -1e300, None]),
+    "decimal(38,10)": (
+        pa.decimal128(38, 10),
+        [Decimal("1234567890123456789012345678.1234567891"), Decimal("-0.0000000001"), None],
+    ),
+    "decimal(5,2)": (pa.decimal128(5, 2), [Decimal("1.10"), Decimal("-999.99"), None]),
+    "date": (pa.date32(), [date(1, 1, 1), date(9999, 12, 31), None]),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        [datetime(2024, 1, 31, 23, 59, 59, 999_999, timezone.utc), None],
+    ),
+    "timestamp_ntz": (
+        pa.timestamp("us"),
+        [datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(2024, 1, 1, 0, 0, 0, 1), None],  # noqa: DTZ001
+    ),
+    "string": (pa.string(), ["", "a" * 40, "\U0010ffff" * 33, "é" * 50, None]),
+    "boolean": (pa.bool_(), [True, False, None]),
+    "binary": (pa.binary(), [b"a", b"\xff", None]),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_each_type_has_the_statistics_that_a_footer_gives(tmp_path: Path, kind: str) -> None:
+    stored, values = TYPES[kind]
+    rows = pa.table({"a": pa.array([*values, *values], stored)})
+    table = one_file(tmp_path / "t", rows, [], {"a": kind}, row_group_size=2)
+    table.recompute_statistics()
+    metadata, size = table.snapshot().metadata, int(table.snapshot().files.sizes[0])
+    footer = read_parquet_footer(table.storage, "part-0.parquet", size)
+    expected = file_statistics(metadata, footer, tight_bounds=True)
+    found = statistics(table)
+    if kind in ("float", "double"):  # a footer does not tell whether there is a NaN
+        assert float(found.pop("maxValues")["a"]) == max(v for v in rows["a"].to_pylist() if v)
+        assert {k: float(v) for k, v in found.pop("minValues").items()} == expected.pop("minValues")
+    assert found == expected
+
+
+FLOATS = st.lists(st.one_of(st.none(), st.floats(width=64)), min_size=1, max_size=12)
+
+
+@given(values=FLOATS, data=st.data())
+def test_numbers_that_are_none_have_no_maximum(
+    values: list[float | None], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    deleted = data.draw(st.sets(st.integers(0, len(values) - 1)))
+    rows = pa.table({"a": pa.array(values, pa.float64())})
+    root = tmp_path_factory.mktemp("floats") / "t"
+    table = one_file(root, rows, sorted(deleted), {"a": "double"})
+    table.recompute_statistics()
+    live = [value for at, value in enumerate(values) if at not in deleted]
+    numbers = [value for value in live if value is not None]
+    plain = [value for value in numbers if not np.isnan(value)]
+    found = statistics(table)
+    assert found["nullCount"] == {"a": len(live) - len(numbers)}
+    low, high = (found.get(name, {}).get("a") for name in ("minValues", "maxValues"))
+    is_low = bool(plain) and np.isfinite(min(plain))
+    is_high = len(plain) == len(numbers) > 0 and np.isfinite(max(plain))
+    assert (low is not None, high is not None) == (is_low, is_high)
+    assert low is None or float(low) == min(plain)
+    assert high is None or float(high) == max(plain)
+
+
+STRUCT = {
+    "type": "struct",
+    "fields": [
+        {"name": "x", "type": "long", "nullable": True, "metadata": {}},
+        {
+            "name": "items",
+            "type": {"type": "array", "elementType": "long", "containsNull": True},
+            "nullable": True,
+            "metadata": {},
+        },
+        {"name": "y", "type": "string", "nullable": True, "metadata": {}},
+    ],
+}
+
+
+def test_fields_of_structs_are_null_where_the_struct_is(tmp_path: Path) -> None:
+    inner = pa.struct([("x", pa.int64()), ("items", pa.list_(pa.int64())), ("y", pa.string())])
+    values = [{"x": 1, "items": [1], "y": None}, None, {"x": 5, "items": None, "y": "b"}, {"x": 9}]
+    rows = pa.table({"s": pa.array(values, inner), "id": [1, 2, 3, 4]})
+    table = one_file(tmp_path / "t", rows, [3], {"s": STRUCT, "id": "long"})
+    table.recompute_statistics()
+    assert statistics(table) == {
+        "numRecords": 4,
+        "minValues": {"s": {"x": 1, "y": "b"}, "id": 1},
+        "maxValues": {"s": {"x": 5, "y": "b"}, "id": 3},
+        "nullCount": {"s": {"x": 1, "y": 2}, "id": 0},
+        "tightBounds": True,
+    }
+
+
+def test_columns_have_their_physical_names_and_files_may_lack_them(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.protocol["readerFeatures"] = ["deletionVectors", "columnMapping"]
+    builder.protocol["writerFeatures"] = ["deletionVectors", "columnMapping"]
+    builder.properties = {"delta.columnMapping.mode": "name"}
+    columns = [
+        {
+            "name": name,
+            "type": "long",
+            "nullable": True,
+            "metadata": {
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": f"col-{number}",
+            },
+        }
+        for number, name in enumerate(("id", "added"))
+    ]
+    schema = json.dumps({"type": "struct", "fields": columns})
+    builder.commit(
+        {"protocol": builder.protocol},
+        {"metaData": builder.metadata() | {"schemaString": schema}},
+    )
+    add = builder.write_file("part-0.parquet", {"col-0": [4, 5, 6]})
+    [vector] = builder.write_vectors([2])
+    builder.commit({"add": with_vector(add, vector)})
+    table = DeltaTable.for_path(None, builder.root)
+    table.recompute_statistics()
+    assert statistics(table) == {
+        "numRecords": 3,
+        "minValues": {"col-0": 4},
+        "maxValues": {"col-0": 5},
+        "nullCount": {"col-0": 0, "col-1": 2},
+        "tightBounds": True,
+    }
+
+
+def test_variants_arrays_and_columns_without_an_index_are_not_read(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t", fields={"id": "long", "v": "variant", "x": "long"})
+    for name in ("readerFeatures", "writerFeatures"):
+        builder.protocol[name] = ["deletionVectors", "variantType"]
+    builder.properties = {"delta.dataSkippingNumIndexedCols": "2"}
+    builder.create()
+    shredded = pa.array([{"value": b"", "metadata": b"", "typed_value": 1}] * 2)
+    add = builder.write_file("part-0.parquet", {"id": [1, 2], "v": shredded, "x": [3, 4]})
+    builder.commit({"add": add})
+    table = DeltaTable.for_path(None, builder.root)
+    table.recompute_statistics()
+    found = statistics(table)
+    assert found["nullCount"] == {"id": 0}
+    assert found["maxValues"] == {"id": 2}
+
+
+def test_no_live_row_leaves_counts_alone(tmp_path: Path) -> None:
+    table = one_file(tmp_path / "t", pa.table({"id": [1, 2]}), [0, 1], {"id": "long"})
+    table.recompute_statistics()
+    assert statistics(table) == {"numRecords": 2, "nullCount": {"id": 0}, "tightBounds": True}
+
+
+def test_widened_types_have_bounds_of_the_new_type(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t", fields={"a": "double", "b": "long"})
+    builder.create()
+    rows = pa.table({"a": pa.array([0.1, 2.5], pa.float32()), "b": pa.array([1, 2], pa.int32())})
+    builder.commit({"add": builder.write_file("part-0.parquet", rows)})
+    table = DeltaTable.for_path(None, builder.root)
+    table.recompute_statistics()
+    found = statistics(table)
+    assert found["minValues"] == {"a": Decimal("0.10000000149011612"), "b": 1}
+
+
+def test_a_table_without_the_feature_says_nothing_of_tight_bounds(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t", {"minReaderVersion": 1, "minWriterVersion": 2})
+    builder.properties = {}
+    builder.create()
+    add = builder.write_file("part-0.parquet", {"id": [1, 2]})
+    del add["stats"]
+    builder.commit({"add": add})
+    table = DeltaTable.for_path(None, builder.root)
+    table.recompute_statistics()
+    expected = {"minValues": {"id": 1}, "maxValues": {"id": 2}, "nullCount": {"id": 0}}
+    assert statistics(table) == {"numRecords": 2, **expected}
+    assert deltalake.DeltaTable(str(builder.root)).to_pyarrow_table().num_rows == 2
+
+
+def test_a_count_of_live_rows_in_the_log_is_corrected(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    add = builder.write_file("part-0.parquet", {"id": list(range(10))})
+    [vector] = builder.write_vectors([8, 9])
+    builder.commit({"add": with_vector(add, vector, numRecords=8)})
+    table = DeltaTable.for_path(None, builder.root)
+    table.recompute_statistics()
+    assert statistics(table)["numRecords"] == 10
+    assert table.count() == 8
+
+
+def test_a_vector_that_does_not_fit_its_file_is_refused(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    add = builder.write_file("part-0.parquet", {"id": [1, 2]})
+    [vector] = builder.write_vectors([7])
+    builder.commit({"add": with_vector(add, vector)})
+    with pytest.raises(FormatError, match="does not have"):
+        DeltaTable.for_path(None, builder.root).recompute_statistics()
+
+
+def test_a_damaged_vector_is_refused(tmp_path: Path) -> None:
+    table = one_file(tmp_path / "t", pa.table({"id": [1, 2]}), [0], {"id": "long"})
+    [path] = (tmp_path / "t").glob("deletion_vector_*")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ChecksumError):
+        table.recompute_statistics()
+    assert table.version == 2
+
+
+# Which files
+
+
+def partitioned(root: Path) -> DeltaTable:
+    builder = TableBuilder(root, fields={"id": "long", "day": "date"}, partition_columns=["day"])
+    builder.create()
+    adds = [
+        builder.write_file(f"part-{number}.parquet", {"id": [number, 100]}, {"day": day})
+        for number, day in enumerate(("2024-01-01", "2024-01-02", None))
+    ]
+    vectors = builder.write_vectors([1], [1], [1])
+    builder.commit(
+        *({"add": with_vector(add, each)} for add, each in zip(adds, vectors, strict=True))
+    )
+    return DeltaTable.for_path(None, root)
+
+
+@pytest.mark.parametrize(
+    ("where", "files"),
+    [
+        ([("day", "=", "2024-01-02")], ["part-1.parquet"]),
+        ([("day", "=", None)], ["part-2.parquet"]),
+        ([("day", "<", "2024-01-09")], ["part-0.parquet", "part-1.parquet"]),
+        (None, ["part-0.parquet", "part-1.parquet", "part-2.parquet"]),
+    ],
+)
+def test_partitions_choose_the_files(
+    tmp_path: Path, where: list[Any] | None, files: list[str]
+) -> None:
+    table = partitioned(tmp_path / "t")
+    report = table.recompute_statistics(where)
+    tight = [
+        path
+        for number in range(3)
+        if statistics(table, path := f"part-{number}.parquet")["tightBounds"]
+    ]
+    assert tight == files
+    assert (report.files_scanned, report.files_pruned) == (len(files), 3 - len(files))
+
+
+@pytest.mark.parametrize("where", [[("id", "=", 1)], "day = '2024-01-01'"])
+def test_other_conditions_are_refused(tmp_path: Path, where: Any) -> None:  # noqa: ANN401
+    table = partitioned(tmp_path / "t")
+    with pytest.raises(InvalidArgumentError, match="the table is partitioned by day"):
+        table.recompute_statistics(where)
+
+
+def test_only_files_that_need_it_are_read(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    full = {"numRecords": 1, "minValues": {"id": 1}, "maxValues": {"id": 1}, "nullCount": {"id": 0}}
+    good, bare, none = (
+        builder.write_file(f"{name}.parquet", {"id": [1]}) for name in ("good", "bare", "none")
+    )
+    good["stats"] = json.dumps(full)
+    del none["stats"]
+    builder.commit({"add": good}, {"add": bare}, {"add": none})
+    table = DeltaTable.for_path(None, builder.root)
+    assert table.recompute_statistics().files_scanned == 2
+    assert statistics(table, "good.parquet") == full
+    for name in ("bare", "none"):
+        assert statistics(table, f"{name}.parquet") == full | {"tightBounds": True}
+
+
+# Other writers
+
+
+def test_a_concurrent_delete_is_kept_and_only_its_file_is_read_again(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    builder = TableBuilder(root)
+    builder.create()
+    adds = [builder.write_file(f"part-{n}.parquet", {"id": [0, 1, 2, 3]}) for n in range(3)]
+    builder.commit(*({"add": add} for add in adds))
+    table = DeltaTable.for_path(None, root)
+    compute, opened = module.open_data_file, []
+
+    def raced(storage: Any, file: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        opened.append(file.path)
+        if len(opened) == 3:
+            [vector] = builder.write_vectors([3])
+            builder.commit({"remove": removed(adds[1])}, {"add": with_vector(adds[1], vector)})
+        return compute(storage, file, *args, **kwargs)
+
+    with patch.object(module, "open_data_file", raced):
+        report = table.recompute_statistics()
+    assert report.attempts == 2
+    assert sorted(opened) == [
+        "part-0.parquet",
+        "part-1.parquet",
+        "part-1.parquet",
+        "part-2.parquet",
+    ]
+    assert table.count() == 11
+    assert [statistics(table, f"part-{n}.parquet")["maxValues"]["id"] for n in range(3)] == [
+        3,
+        2,
+        3,
+    ]
+
+
+def test_a_concurrent_append_does_not_matter(tmp_path: Path) -> None:
+    table = one_file(tmp_path / "t", pa.table({"id": [1, 2]}), [0], {"id": "long"})
+    builder = TableBuilder(tmp_path / "t", version=2)
+    compute = module.open_data_file
+
+    def raced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        builder.commit({"add": builder.write_file("new.parquet", {"id": [7]})})
+        return compute(*args, **kwargs)
+
+    with patch.object(module, "open_data_file", raced):
+        report = table.recompute_statistics()
+    assert (report.version, report.attempts) == (4, 2)
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [2, 7]
