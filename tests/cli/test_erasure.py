@@ -45,11 +45,10 @@ def people(tmp_path: Path) -> TableBuilder:
 
 def test_traces_end_with_a_code_of_their_own_while_something_is_left(people: TableBuilder) -> None:
     result = run("traces", people.root, "--where", "name = 'Anna'")
-    assert result.exit_code == ExitCode.TRACES == 8
+    assert result.exit_code == ExitCode.TRACES
     assert "TRACES of name = 'Anna'" in result.output
     assert "1 row in 1 file" in result.output
     assert "run purge(), then vacuum() after 20" in result.output
-    assert "Searched" not in result.output
 
 
 def test_traces_end_with_0_when_nothing_is_left(people: TableBuilder) -> None:

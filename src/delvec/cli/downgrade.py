@@ -46,7 +46,7 @@ def command(
     \b
     delvec downgrade /lake/orders --dry-run
     """  # noqa: D301
-    plain = _without_vectors(table, options)
+    plain = _without_spark(table, options, dry_run=how["dry_run"])
     if plain is not None:
         report = plain.drop_deletion_vectors(truncate_history=truncate_history, **how)
     else:
@@ -55,11 +55,11 @@ def command(
     show_report(output, report)
 
 
-def _without_vectors(table: str, options: Mapping[str, str]) -> DeltaTable | None:
+def _without_spark(table: str, options: Mapping[str, str], *, dry_run: bool) -> DeltaTable | None:
     """Open a table that Spark has nothing to do for; None if it may have."""
     try:
         found = DeltaTable.for_path(None, table, options)
-        return None if found.snapshot().files.has_vector.any() else found
+        return found if dry_run or not found.snapshot().files.has_vector.any() else None
     except StorageError:
         if "://" in table:
             return None  # the keys of a bucket may be the session's

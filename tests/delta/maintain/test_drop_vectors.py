@@ -164,6 +164,7 @@ def test_vectors_need_a_session_and_nothing_is_changed_without(tmp_path: Path) -
     with pytest.raises(InvalidArgumentError, match="2 files with deletion vectors") as error:
         DeltaTable.for_path(None, tmp_path).drop_deletion_vectors()
     assert error.value.hint == "pass a session to for_path"
+    assert DeltaTable.for_path(None, tmp_path).drop_deletion_vectors(dry_run=True).dry_run
     assert len(commits(tmp_path)) == 3
 
 
@@ -338,6 +339,22 @@ def test_a_vector_that_comes_after_the_purge_does_not_get_through(
     require_downgraded(tmp_path, ROWS[1:])
     assert operations(tmp_path).count("REORG") == 2
     assert operations(tmp_path).count("DROP FEATURE") == 1
+
+
+def test_a_file_that_comes_with_a_vector_while_the_protocol_is_committed(tmp_path: Path) -> None:
+    builder, _ = small_table(tmp_path)
+
+    def add() -> None:
+        builder.version = len(commits(tmp_path)) - 1
+        entry = builder.write_file("new.parquet", {"id": [77, 78]})
+        [vector] = builder.write_vectors([0])
+        stats = '{"numRecords": 2, "tightBounds": false}'
+        # A commit that changes no rows conflicts with no reader of rows.
+        entry |= {"dataChange": False, "stats": stats, "deletionVector": vector}
+        builder.commit({"add": entry})
+
+    dropped(builder, competing(builder, add, at="DROP FEATURE", late=True))
+    require_downgraded(tmp_path, [*ROWS, 78])
 
 
 @pytest.mark.parametrize("late", [False, True])

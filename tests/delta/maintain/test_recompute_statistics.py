@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from delvec import DeltaTable
 from delvec.delta.maintain import recompute_statistics as module
+from delvec.delta.parquet.data_file import open_data_file
 from delvec.delta.parquet.footer_statistics import file_statistics, read_parquet_footer
 from delvec.errors import ChecksumError, FormatError, InvalidArgumentError, ObjectNotFoundError
 from tests.delta.builder import TableBuilder, removed
@@ -93,7 +94,7 @@ def test_the_commit_changes_no_rows_and_keeps_the_entry(tmp_path: Path) -> None:
     table.recompute_statistics(commit_metadata="mine")
     lines = (tmp_path / "t/_delta_log/00000000000000000003.json").read_text().splitlines()
     info, add = (json.loads(line) for line in lines)
-    assert add["add"] | {"stats": 0} == before.add | {"stats": 0, "dataChange": False}
+    assert add["add"] | {"stats": 0} == {**before.add, "stats": 0, "dataChange": False}
     assert info["commitInfo"]["operation"] == "COMPUTE STATS"
     assert info["commitInfo"]["operationParameters"] == {"predicate": '["true"]'}
     assert info["commitInfo"]["isBlindAppend"] is False
@@ -404,7 +405,8 @@ def test_a_concurrent_delete_is_kept_and_only_its_file_is_read_again(tmp_path: P
     adds = [builder.write_file(f"part-{n}.parquet", {"id": [0, 1, 2, 3]}) for n in range(3)]
     builder.commit(*({"add": add} for add in adds))
     table = DeltaTable.for_path(None, root)
-    compute, opened = module.open_data_file, []
+    compute = open_data_file
+    opened: list[str] = []
 
     def raced(storage: Any, file: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         opened.append(file.path)
@@ -433,7 +435,7 @@ def test_a_concurrent_delete_is_kept_and_only_its_file_is_read_again(tmp_path: P
 def test_a_concurrent_append_does_not_matter(tmp_path: Path) -> None:
     table = one_file(tmp_path / "t", pa.table({"id": [1, 2]}), [0], {"id": "long"})
     builder = TableBuilder(tmp_path / "t", version=2)
-    compute = module.open_data_file
+    compute = open_data_file
 
     def raced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         builder.commit({"add": builder.write_file("new.parquet", {"id": [7]})})

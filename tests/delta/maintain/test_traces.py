@@ -371,6 +371,24 @@ def test_partition_values_count_in_rows_the_log_and_names(tmp_path: Path) -> Non
     assert traces(tmp_path, [("region", "=", "near")]).is_empty
 
 
+def test_tombstones_keep_a_partition_value_in_checkpoints_until_they_expire(tmp_path: Path) -> None:
+    table = people(tmp_path, partition_columns=["region"])
+    add = table.file("a.parquet", 1, marked=False, region="north")
+    table.commit({"add": add})
+    moment = now_ms()
+    table.commit({"remove": removed(add) | {"deletionTimestamp": moment}})
+    DeltaTable.for_path(None, tmp_path).vacuum(retention_hours=0, force=True)
+    report = traces(tmp_path, [("region", "=", "north")])
+    assert set(found(report)) == {"log"}
+    week = datetime.fromtimestamp(moment / 1000, timezone.utc) + timedelta(days=7)
+    for place in report.places:
+        first, last = place.steps
+        assert (first.action, last.action) == ("checkpoint()", "clean_log()")
+        assert first.not_before == week
+        assert last.not_before is not None
+        assert timedelta(days=30) <= last.not_before - week <= timedelta(days=31)
+
+
 def test_an_orphan_whose_partition_nobody_knows_could_hold_anything(tmp_path: Path) -> None:
     table = people(tmp_path, partition_columns=["region"])
     rows = pa.table({"id": [1], "name": ["Zoe"]})
@@ -506,10 +524,12 @@ def test_what_is_not_parquet_could_hold_anything_unless_it_is_plain_text(tmp_pat
     (tmp_path / "empty.parquet").touch()
     (tmp_path / ".a.parquet.crc").write_bytes(b"crc\0\xff")
     report = traces(tmp_path)
-    assert found(report) == {"unreadable": {"export.csv", "archive.gz", "broken.parquet"}}
-    details = {place.path: place.detail for place in report.places}
-    assert "mentions the value" in details["export.csv"]
-    assert "could hold anything" in details["archive.gz"]
+    assert found(report) == {
+        "text": {"export.csv"},
+        "unreadable": {"archive.gz", "broken.parquet"},
+    }
+    assert "the value is in 1 file" in str(report)
+    assert "2 files (14 B) that could hold anything" in str(report)
     # Where no value is named, nobody can tell what a text says.
     assert "harmless.csv" in found(traces(tmp_path, [("id", ">", 5)]))["unreadable"]
     assert table.version == 0

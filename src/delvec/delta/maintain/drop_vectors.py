@@ -109,14 +109,14 @@ def drop_vectors(
     has_protection = PROTECTION in snapshot.protocol.features
     if FEATURE not in snapshot.protocol.features and not (truncate_history and has_protection):
         return downgrade.report(snapshot, snapshot.protocol)
+    if checked.dry_run:
+        return downgrade.plan(snapshot)
     if purge is None and snapshot.files.has_vector.any():
         raise InvalidArgumentError(
             f"{snapshot.table} has {counted(int(snapshot.files.has_vector.sum()), 'file')} with"
             " deletion vectors, which only Spark rewrites, and was opened without a session",
             hint="pass a session to for_path",
         )
-    if checked.dry_run:
-        return downgrade.plan(snapshot)
     for retry in range(checked.max_retries + 1):
         is_last = retry == checked.max_retries
         try:

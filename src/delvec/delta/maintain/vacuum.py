@@ -108,12 +108,11 @@ def _end_after_failure(put: Callable[[Change], int], run: _Run) -> None:
 
 
 def _remove_folders(snapshot: Snapshot, found: Candidates) -> int:
-    rules, inner = NameRules.of(snapshot.metadata), found.inner_tables
+    rules = NameRules.of(snapshot.metadata)
+    inner = tuple(f"{folder}/" for folder in found.inner_tables)
 
     def is_kept(folder: str) -> bool:
-        return rules.is_hidden(folder) or f"{folder}/".startswith(
-            tuple(f"{each}/" for each in inner)
-        )
+        return rules.is_hidden(folder) or f"{folder}/".startswith(inner)
 
     return len(snapshot.storage.remove_empty_folders(is_kept))
 

@@ -80,7 +80,9 @@ class VacuumReport(Rendered):
     @property
     def kinds(self) -> dict[str, int]:
         """How many files of each kind were chosen, most first."""
-        counts = Counter(kind_of(path) for path in self.files["path"].to_pylist())
+        counts: Counter[str] = Counter()
+        for chunk in self.files["path"].chunks:
+            counts.update(map(kind_of, chunk.to_pylist()))
         return dict(counts.most_common())
 
     def to_json(self) -> dict[str, Any]:

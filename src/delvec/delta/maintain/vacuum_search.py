@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -80,7 +81,7 @@ def _without_recent(snapshot: Snapshot, found: Candidates, retention: Retention)
     if not len(paths) or not (is_longer or has_changes):
         return found
     recent = KeySet(_recent_keys(snapshot, retention.before_ms))
-    is_recent = recent.contains(paths.to_pylist())
+    is_recent = np.concatenate([recent.contains(chunk.to_pylist()) for chunk in paths.chunks])
     if not is_recent.any():
         return found
     files = found.files.filter(pa.array(~is_recent))

@@ -11,7 +11,7 @@ from delvec import DeltaTable
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import INTERPRETED, settings_of
-from tests.spark.delta.write.judge import bag, rows_of
+from tests.spark.delta.write.judge import bag, copy_of, rows_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -76,6 +76,7 @@ def matching(spark: SparkSession, path: Path, condition: str) -> Counter[str]:
 
 
 def test_rows_under_filters_are_the_same(spark: SparkSession, path: Path) -> None:
+    path = copy_of(path, "filtered")
     table = DeltaTable.for_path(None, path)
     before = {each: matching(spark, path, each) for each in FILTERS}
     assert table.recompute_statistics().files_scanned == 2
@@ -90,9 +91,10 @@ def test_rows_under_filters_are_the_same(spark: SparkSession, path: Path) -> Non
 
 def test_values_are_those_that_delta_spark_writes(spark: SparkSession, path: Path) -> None:
     """The live rows of a file, written to a table of their own, have the same statistics."""
+    path = copy_of(path, "compared")
     DeltaTable.for_path(None, path).recompute_statistics()
     for part in (0, 1):
-        copy = path.parent / f"copy-{path.parent.name}-{part}"
+        copy = path.parent / f"part-{part}"
         rows = spark_tables.as_delta_spark_reads(spark, path).where(f"part = {part}")
         with settings_of(spark, INTERPRETED):
             rows.drop("part").coalesce(1).write.format("delta").save(str(copy))
@@ -115,7 +117,8 @@ def _statistics(path: Path, part: int) -> dict[str, Any]:
         for each in snapshot.files.entries()
         if each.add["partitionValues"][key] == str(part)
     ]
-    return _renamed(json.loads(entry["stats"]), names)
+    found: dict[str, Any] = _renamed(json.loads(entry["stats"]), names)
+    return found
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:  # noqa: ANN401

@@ -178,11 +178,8 @@ def test_files_that_are_no_data_do_not_stop_the_job(spark: SparkSession, tmp_pat
     by_path = {place.path: place for place in report.places}
     assert by_path["region=n/orphan.parquet"].kind == "orphan"
     unreadable = {place.path for place in report.places if place.kind == "unreadable"}
-    assert unreadable == {
-        "region=n/broken.parquet",
-        "region=n/other-type.parquet",
-        "notes.txt",
-    }
+    assert unreadable == {"region=n/broken.parquet", "region=n/other-type.parquet"}
+    assert by_path["notes.txt"].kind == "text"
     assert found(table.traces("region = 'n' AND id = 5"))["orphan"] == 1
     assert "orphan" not in found(table.traces("region = 'm' AND id = 5"))
 

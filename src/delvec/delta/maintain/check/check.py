@@ -7,6 +7,7 @@ folder, some hundred bytes for each file; vectors and rows stream by.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,7 +26,7 @@ from delvec.delta.maintain.check.log_files import (
 from delvec.delta.maintain.check.orphans import check_orphans
 from delvec.delta.maintain.check.protocol import check_protocol, check_row_ids
 from delvec.delta.maintain.check.repair import OPERATION, plan_repairs, repairs
-from delvec.delta.maintain.check.report import CheckReport, Repair
+from delvec.delta.maintain.check.report import LOG_DAMAGE, CheckReport, Repair, log_damage
 from delvec.delta.maintain.check.statistics import check_statistics
 from delvec.delta.maintain.check.vector_entries import check_vector_entries
 from delvec.delta.maintain.check.vectors import check_vectors
@@ -34,7 +35,7 @@ from delvec.report.findings import Findings
 from delvec.report.phases import Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
@@ -113,37 +114,58 @@ def check_table(
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> Checked:
     """Check the newest version of a table; nothing is changed. See `check`."""
-    findings, watch = Findings(), Stopwatch()
-    progress = on_progress or _silent
-    with watch.phase("log"):
+    findings = Findings()
+    steps = _Steps(findings, on_progress or _silent)
+    stale: list[str] = []
+    planned: tuple[Repair, ...] = ()
+    counts: dict[str, Any] = {}
+    hint = False
+    with steps.watch.phase("log"):
         log = list_log_files(storage)
         snapshot = open_newest(storage, log, findings)
         check_log_files(storage, log, findings)
         files = None if snapshot is None else check_entries(snapshot, findings)
-    counts: dict[str, Any] = {"log_files": 0}
     if snapshot is not None:
         parts = snapshot.segment.checkpoint.keys if snapshot.segment.checkpoint else ()
-        counts = {
-            "version": snapshot.version,
-            "log_files": len(snapshot.segment.files) + len(parts),
-        }
-    stale: list[str] = []
-    planned: tuple[Repair, ...] = ()
-    hint = False
+        counts["version"] = snapshot.version
+        counts["log_files"] = len(snapshot.segment.files) + len(parts)
     if snapshot is not None and files is not None:
-        hint = bool(log.listing.checkpoints) and wrong_hint(storage, log.listing) is not None
-        with watch.phase("protocol"):
-            counts["checkpoints"] = _check_log(snapshot, files, log, findings)
-        stale, more = _check_files(snapshot, files, sample, findings, watch, progress)
+        counts["checkpoints"] = _check_log(snapshot, files, log, steps)
+        stale, more = _check_files(snapshot, files, sample, steps)
         counts |= more
-        with watch.phase("plan"):
+        with steps.step("plan"):
+            hint = bool(log.listing.checkpoints) and wrong_hint(storage, log.listing) is not None
             planned = plan_repairs(snapshot, stale).repairs
     if hint:
         text = "the hint at the newest checkpoint is missing or wrong: it is written"
         planned = (*planned, Repair("write-hint", text))
     fields = {**findings.fields, "findings": _relative(storage.root, findings)}
-    report = CheckReport(storage.root, phases=watch.seconds, repairs=planned, **counts, **fields)
+    phases = steps.watch.seconds
+    report = CheckReport(storage.root, phases=phases, repairs=planned, **counts, **fields)
     return Checked(report, tuple(stale), hint)
+
+
+class _Steps:
+    """The steps of a check: each is timed, and what it finds damaged in the log is a finding.
+
+    Most of a log is read when it is needed, so that any step may come upon damage.
+    """
+
+    def __init__(self, findings: Findings, progress: Callable[[str, int, int], None]) -> None:
+        self.findings, self.progress, self.watch = findings, progress, Stopwatch()
+        self._told: set[Finding] = set()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time the block, and end it early where the log is damaged."""
+        with self.watch.phase(name):
+            try:
+                yield
+            except LOG_DAMAGE as error:
+                found = log_damage(error)
+                if found not in self._told:
+                    self._told.add(found)
+                    self.findings.add(found)
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -159,40 +181,42 @@ def _relative(root: str, findings: Findings) -> tuple[Finding, ...]:
     )
 
 
-def _check_log(snapshot: Snapshot, files: FileSet, log: LogFiles, findings: Findings) -> int:
+def _check_log(snapshot: Snapshot, files: FileSet, log: LogFiles, steps: _Steps) -> int:
     """Check what the log alone tells; return how many checkpoints were compared."""
-    check_protocol(snapshot, files, findings)
-    check_vector_entries(snapshot, files, findings)
-    compared = check_checkpoint(snapshot, log, findings)
+    findings, compared = steps.findings, 0
+    with steps.step("protocol"):
+        check_protocol(snapshot, files, findings)
+    with steps.step("protocol"):
+        check_vector_entries(snapshot, files, findings)
+    with steps.step("checkpoint"):
+        compared = check_checkpoint(snapshot, log, findings)
     if not twice_live(files):
-        check_row_ids(snapshot, files, findings)
-        check_checksum(snapshot, files, findings)
+        with steps.step("protocol"):
+            check_row_ids(snapshot, files, findings)
+            check_checksum(snapshot, files, findings)
     return compared
 
 
 def _check_files(
-    snapshot: Snapshot,
-    files: FileSet,
-    sample: int,
-    findings: Findings,
-    watch: Stopwatch,
-    progress: Callable[[str, int, int], None],
+    snapshot: Snapshot, files: FileSet, sample: int, steps: _Steps
 ) -> tuple[list[str], dict[str, int]]:
     """Check the files of a version; return those with wrong statistics, and the counts."""
-    storage = snapshot.storage
-    with watch.phase("listing"):
+    storage, findings = snapshot.storage, steps.findings
+    sampled, wrong = 0, list[str]()
+    orphans = orphan_bytes = 0
+    with steps.watch.phase("listing"):
         folder = list_folder(storage)
-    with watch.phase("data files"):
-        found = check_data_files(storage, files, folder, findings, progress)
-    with watch.phase("vectors"):
+    with steps.watch.phase("data files"):
+        found = check_data_files(storage, files, folder, findings, steps.progress)
+    with steps.watch.phase("vectors"):
         logged = files.row_counts.fill_null(-1).to_numpy()
         rows = np.where(found.rows >= 0, found.rows, logged)
-        vectors = check_vectors(storage, files, rows, folder, findings, progress)
-    with watch.phase("statistics"):
+        vectors = check_vectors(storage, files, rows, folder, findings, steps.progress)
+    with steps.step("statistics"):
         usable = found.rows >= 0
         usable[sorted(vectors.damaged)] = False
         sampled, wrong = check_statistics(snapshot, files, usable, sample, findings)
-    with watch.phase("orphans"):
+    with steps.step("orphans"):
         orphans, orphan_bytes = check_orphans(snapshot, files, folder, findings)
     miscounted = [files.paths[int(index)].as_py() for index in np.flatnonzero(found.wrong_counts)]
     counts = {

@@ -193,7 +193,7 @@ def _footer_rows(place: Storage, key: str, size: int) -> int:
             groups = sum(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
         except StorageError:
             raise
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise FormatError(
                 "the footer of the data file cannot be read",
                 path=place.uri_of(key),

@@ -16,9 +16,10 @@ from delvec.delta.log.paths import canonical
 from delvec.delta.log.replay import vector_ids
 from delvec.delta.log.segment import Segment, covering_files
 from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.maintain.check.report import LOG_DAMAGE
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol
-from delvec.errors import FormatError, ObjectNotFoundError
+from delvec.errors import FormatError
 from delvec.report.figures import counted
 from delvec.report.findings import Finding
 from delvec.vector import Descriptor
@@ -58,7 +59,7 @@ def check_checkpoint(snapshot: Snapshot, log: LogFiles, findings: Findings) -> i
             storage, segment=Segment(checkpoint.version, base, tuple(commits), 0)
         )
         expected = replayed.all_entries()
-    except (FormatError, ObjectNotFoundError, pa.ArrowException) as error:
+    except LOG_DAMAGE as error:
         named = error.path if isinstance(error, FormatError) else getattr(error, "uri", "")
         findings.add(
             Finding(
@@ -128,7 +129,7 @@ def check_checksum(snapshot: Snapshot, files: FileSet, findings: Findings) -> No
     expected = {
         "numFiles": len(files),
         "tableSizeBytes": int(files.sizes.sum()),
-        "numDeletedRecordsOpt": int(files.deleted_rows.sum()),
+        "numDeletedRecordsOpt": pc.sum(pc.struct_field(files.vectors, "cardinality")).as_py() or 0,
         "numDeletionVectorsOpt": int(vectors.sum()),
     }
     wrong = [

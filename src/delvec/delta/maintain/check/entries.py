@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from delvec.delta.log.commits import JsonAdds, batch_of
 from delvec.delta.log.paths import canonical
 from delvec.delta.log.replay import vector_ids
-from delvec.delta.maintain.check.report import finding_of
-from delvec.errors import FormatError, ObjectNotFoundError
+from delvec.delta.maintain.check.report import LOG_DAMAGE, log_damage
 from delvec.report.findings import Finding
 
 if TYPE_CHECKING:
@@ -51,11 +50,9 @@ def check_entries(snapshot: Snapshot, findings: Findings) -> FileSet | None:
             findings.extend(both)
             return None
         files = snapshot.all_entries()
-    except (FormatError, ObjectNotFoundError) as error:
-        findings.add(finding_of(error, "damaged-log", hint="restore the file from a copy"))
-        return None
-    except pa.ArrowException as error:
-        findings.add(Finding("error", "damaged-log", "", f"the log cannot be read ({error})"))
+        _ = files.row_counts  # so that damaged statistics are noticed here
+    except LOG_DAMAGE as error:
+        findings.add(log_damage(error))
         return None
     twice = twice_live(files)
     for path, indexes in twice.items():

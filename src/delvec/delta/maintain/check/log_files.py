@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, commit_key, list_log
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.maintain.check.report import finding_of
-from delvec.errors import FormatError, ObjectNotFoundError
+from delvec.delta.maintain.check.report import LOG_DAMAGE, log_damage
+from delvec.errors import ObjectNotFoundError
 from delvec.report.figures import counted
 from delvec.report.findings import Finding
 
@@ -65,13 +63,10 @@ def open_newest(storage: Storage, files: LogFiles, findings: Findings) -> Snapsh
     try:
         snapshot = open_snapshot(storage)
         _ = snapshot.metadata.schema, snapshot.metadata.partition_fields
-    except (FormatError, ObjectNotFoundError) as error:
-        first = finding_of(error, "damaged-log", hint=_RESTORE)
+    except LOG_DAMAGE as error:
+        first = log_damage(error)
         findings.add(first)
         findings.extend(each for each in _damaged(storage, files) if each.path != first.path)
-        return None
-    except pa.ArrowException as error:
-        findings.add(Finding("error", "damaged-log", LOG, f"the log cannot be read ({error})"))
         return None
     return snapshot
 
@@ -90,8 +85,8 @@ def _damage(storage: Storage, key: str) -> Finding | None:
     try:
         for _ in read_log_file(storage, key).all_actions():
             pass
-    except (FormatError, ObjectNotFoundError) as error:
-        return finding_of(error, "damaged-log", hint=_RESTORE)
+    except LOG_DAMAGE as error:
+        return log_damage(error)
     return None
 
 

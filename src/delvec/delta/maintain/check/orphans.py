@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from delvec.delta.maintain.check.report import finding_of
+from delvec.delta.maintain.check.report import LOG_DAMAGE, log_damage
 from delvec.delta.maintain.references import (
     KeySet,
     commit_references,
@@ -22,7 +23,6 @@ from delvec.delta.maintain.references import (
 )
 from delvec.delta.maintain.vacuum_candidates import NameRules, kind_of, table_of
 from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms
-from delvec.errors import FormatError, ObjectNotFoundError
 from delvec.report.figures import counted, size
 from delvec.report.findings import Finding
 
@@ -59,9 +59,10 @@ def check_orphans(
     since_ms = int(time.time() * 1000) - retention_ms(snapshot)
     try:
         kept = KeySet(_referred(snapshot, files, since_ms))
-    except (FormatError, ObjectNotFoundError) as error:
+    except LOG_DAMAGE as error:
         # What the log refers to cannot be told; other checks say why.
-        findings.add(finding_of(error, "orphans-unknown", severity="info"))
+        found = log_damage(error)
+        findings.add(replace(found, severity="info", kind="orphans-unknown"))
         return 0, 0
     orphans = _unreferred(snapshot, folder, kept)
     by_kind: dict[str, list[int]] = defaultdict(list)

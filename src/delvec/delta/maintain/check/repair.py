@@ -61,6 +61,7 @@ OPERATION: Final = "FSCK REPAIR"
 """The name of repairs in the history."""
 
 _AT_ONCE: Final = 8
+_DAMAGE: Final = (DelvecError, pa.ArrowException, UnicodeDecodeError)
 _MESSAGES: Final = {
     "remove-duplicate": "a data file is live twice, with the same deleted rows: one entry is"
     " removed",
@@ -166,7 +167,7 @@ def _remove_duplicates(
             and (e.descriptor is None or odd_form(e.descriptor, snapshot.table) is None)
             for e in entries
         ]
-    except DelvecError:
+    except _DAMAGE:
         return
     if all(each == vectors[0] for each in vectors):
         kept = plain.index(True) if True in plain else 0
@@ -198,7 +199,7 @@ def _enter_anew(
     def prepare(entry: FileEntry) -> _Anew | None:
         try:
             return _Anew.of(snapshot, entry, is_stale=entry.path in wrong)
-        except DelvecError:
+        except _DAMAGE:
             return None  # the data file or the vector is damaged, which is another finding
 
     for each in gather(prepare, files.entries(numbers), _AT_ONCE):

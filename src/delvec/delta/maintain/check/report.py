@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.errors import FormatError
+import pyarrow as pa
+
+from delvec.errors import DelvecError, FormatError, ObjectNotFoundError
 from delvec.report.figures import counted, size, visible
 from delvec.report.findings import CheckedReport, Finding
 from delvec.report.rendered import Summary
@@ -13,11 +15,13 @@ from delvec.report.rendered import Summary
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delvec.errors import DelvecError
     from delvec.report.findings import Severity
     from delvec.report.rendered import Line
 
-__all__ = ["CheckReport", "Repair", "finding_of"]
+__all__ = ["LOG_DAMAGE", "CheckReport", "Repair", "finding_of", "log_damage"]
+
+LOG_DAMAGE: Final = (FormatError, ObjectNotFoundError, pa.ArrowException, UnicodeDecodeError)
+"""What reading a damaged log raises; strings of a checkpoint may be none, which Arrow passes on."""
 
 _OF_EACH_KIND: Final = 5
 
@@ -135,3 +139,12 @@ def finding_of(
     """
     named = error.path if isinstance(error, FormatError) else getattr(error, "uri", None)
     return Finding(severity, kind, path or named or "", error.describe(), error.hint or hint)
+
+
+def log_damage(error: Exception) -> Finding:
+    """Return an error about the log, one of `LOG_DAMAGE`, as a finding."""
+    if isinstance(error, DelvecError):
+        return finding_of(error, "damaged-log", hint="restore the file from a copy")
+    text = " ".join(str(error).split())[:200]
+    hint = "restore the newest checkpoint and the commits after it from a copy"
+    return Finding("error", "damaged-log", "_delta_log", f"the log cannot be read ({text})", hint)

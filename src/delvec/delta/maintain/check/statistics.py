@@ -77,6 +77,9 @@ def check_statistics(
             return finding_of(error, "not-compared", path, severity="info")
         except (FormatError, StorageError) as error:
             return finding_of(error, "unreadable-file", path, hint="restore it from a copy")
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            message = f"the data file cannot be read ({' '.join(str(error).split())[:200]})"
+            return Finding("error", "unreadable-file", path, message, "restore it from a copy")
 
     wrong = []
     results = gather(compare, [each.add for each in entries], _AT_ONCE)

@@ -63,8 +63,9 @@ def _tight_bounds(
     if tight is not None:
         is_tight &= tight.fill_null(True).to_numpy(zero_copy_only=False)
     for number, (_, actions) in enumerate(snapshot.commits):
-        infos = [each["commitInfo"] for each in actions.others() if each.get("commitInfo")]
-        if any(each.get("operation") in _RECOUNTED for each in infos):
+        infos = [each.get("commitInfo") for each in actions.others()]
+        names = [str(each.get("operation")) for each in infos if isinstance(each, dict)]
+        if _RECOUNTED.intersection(names):
             is_tight &= files.source != number
     count = int(is_tight.sum())
     if count:

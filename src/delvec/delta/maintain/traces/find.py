@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.maintain.traces.files import StoredFiles
     from delvec.delta.maintain.traces.history import LogHistory
+    from delvec.delta.maintain.traces.report import PlaceKind
     from delvec.delta.maintain.traces.rows import Condition, Reading, Readings
     from delvec.delta.maintain.traces.steps import Schedule
     from delvec.delta.maintain.traces.suspects import Suspect
@@ -204,15 +205,14 @@ class _Search:
     def _unreadable(self, suspect: Suspect, reason: str) -> TracePlace | None:
         """Return the place of a file that is not Parquet; None for a text that mentions nothing."""
         file, detail = suspect.file, reason
+        kind: PlaceKind = "unreadable"
         if suspect.kind in _OF_OTHERS and "Parquet" in reason:
-            found = search_text(
-                self._storage, file.path, file.size, self._values, is_judged=self._judged
-            )
-            if found is None:
+            is_in = search_text(self._storage, file.path, file.size, self._values)
+            if is_in is False and self._judged:
                 return None
-            detail = found
+            kind, detail = ("text", "") if is_in else ("unreadable", "it could hold anything")
         steps = self._schedule.of(suspect.kind, suspect.modified_ms)
-        return TracePlace("unreadable", file.path, None, file.size, None, detail, steps)
+        return TracePlace(kind, file.path, None, file.size, None, detail, steps)
 
 
 def _names(

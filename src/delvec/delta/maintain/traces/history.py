@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -113,9 +114,14 @@ class LogHistory:
     def of(self, paths: pa.Array) -> Iterator[list[dict[str, Any]]]:
         """Yield the actions of each file, oldest first; none for one that the log does not name."""
         names, order, starts = self._by_path
-        for place in pc.index_in(paths, value_set=names).to_pylist():
-            rows = order[:0] if place is None else order[starts[place] : starts[place + 1]]
-            yield self.actions.take(pa.array(rows)).to_pylist()
+        places = pc.index_in(paths, value_set=names).to_pylist()
+        for first in range(0, len(places), _AT_ONCE):
+            rows = [
+                order[:0] if place is None else order[starts[place] : starts[place + 1]]
+                for place in places[first : first + _AT_ONCE]
+            ]
+            found = iter(self.actions.take(pa.array(np.concatenate(rows))).to_pylist())
+            yield from (list(islice(found, len(each))) for each in rows)
 
     def last_actions(self, paths: pa.Array) -> pa.Table:
         """Return the last action of each file, all of which the log names."""
@@ -174,7 +180,8 @@ class _Builder:
         self._epochs: list[Epoch] = []
         self._pieces = [_SCHEMA.empty_table()]
         self._names: dict[str, None] = {}
-        for tombstones in snapshot.tombstones():
+        # Without a checkpoint, the commits have them all.
+        for tombstones in snapshot.tombstones() if snapshot.segment.checkpoint else ():
             self._add("remove", tombstones, np.full(len(tombstones), _UNKNOWN, dtype=np.int64))
 
     def begin(self, oldest: Snapshot) -> None:
@@ -232,7 +239,7 @@ class _Builder:
         """Return all that was taken."""
         # Commits before the oldest version that can be read may be there too.
         epochs = sorted(self._epochs, key=lambda epoch: -epoch.first)
-        actions = pa.concat_tables(self._pieces)
+        actions = pa.concat_tables(self._pieces).combine_chunks()
         return LogHistory(self._snapshot, oldest, tuple(epochs), actions)
 
 

@@ -220,21 +220,20 @@ def _in_entries(
 
 
 def search_text(
-    storage: Storage, key: str, size: int, values: Sequence[NamedValues], *, is_judged: bool
-) -> str | None:
-    """Search a file of no known format; return what is the matter with it, None if nothing is.
+    storage: Storage, key: str, size: int, values: Sequence[NamedValues]
+) -> bool | None:
+    """Return whether a file of no known format is a text that mentions a value.
 
-    A plain text that does not mention the values holds none of them.
+    None if it is no text, or too large to be searched.
     """
-    unreadable = "not Parquet: it could hold anything"
     if size > _LARGEST_TEXT:
-        return unreadable
+        return None
     try:
         text = storage.read(key).decode()
     except ObjectNotFoundError:
-        return None
+        return False
     except (UnicodeDecodeError, DelvecError):
-        return unreadable
+        return None
     if any(each.is_in_text(text) for each in values):
-        return "a text that mentions the value"
-    return None if is_judged and "\0" not in text else unreadable
+        return True
+    return None if "\0" in text else False

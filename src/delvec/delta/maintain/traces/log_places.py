@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -60,6 +61,7 @@ def log_places(
     innocent = _Innocent(stored, {place.path for place in places})
     is_live = _is_live(history.snapshot.files, values, innocent)
     has_live_rows = any(place.kind == "live" for place in places)
+    times = _partition_times(history, values)
     found = []
     for each in mentions:
         what = {kind for path, kind in innocent.without(each.paths)} | _texts(each)
@@ -74,7 +76,9 @@ def log_places(
                 sizes[each.key],
                 None if version is None else (version, version),
                 each.failure or ", ".join(sorted(what)),
-                schedule.log(version, is_live=is_live, has_live_rows=has_live_rows),
+                schedule.log(
+                    version, is_live=is_live, has_live_rows=has_live_rows, removed_ms=times
+                ),
             )
         )
     return found
@@ -118,6 +122,26 @@ def _is_live(files: FileSet, values: Sequence[NamedValues], innocent: _Innocent)
                 mentioned |= each.among(column)
     names = inside_names(files.paths.filter(pa.array(mentioned)), files.root)
     return bool((~innocent.are(names.to_pylist())).any())
+
+
+def _partition_times(history: LogHistory, values: Sequence[NamedValues]) -> int | None:
+    """Return when the last file was removed that has a value as its partition value.
+
+    Checkpoints keep its tombstone, and the value in it, until that expires. None without such a
+    file; the present if one is still live.
+    """
+    names = {field.physical_name for field in history.snapshot.metadata.partition_fields}
+    removes = history.actions.filter(pc.equal(history.actions["kind"], "remove"))
+    times = []
+    for each in values:
+        if each.physical[0] not in names:
+            continue
+        maps = removes["partitionValues"].combine_chunks()
+        found = each.among_partitions(pc.map_lookup(maps, each.physical[0], "first"))
+        times += removes["time"].filter(pa.array(found)).drop_null().to_pylist()
+        live = history.snapshot.files.partition_strings(each.physical[0])
+        times += [int(time.time() * 1000)] if each.among_partitions(live).any() else []
+    return max(times, default=None)
 
 
 def _version(key: str) -> int | None:

@@ -28,6 +28,7 @@ PlaceKind = Literal[
     "hidden",
     "outside",
     "log",
+    "text",
     "name",
     "unreadable",
 ]
@@ -41,6 +42,7 @@ KINDS: Final[Mapping[PlaceKind, str]] = {
     "hidden": "hidden files",
     "outside": "outside the table",
     "log": "transaction log",
+    "text": "texts",
     "name": "names of files",
     "unreadable": "unreadable",
 }
@@ -82,8 +84,8 @@ class TracePlace:
             more), `change` (in a file of the change data feed), `orphan` (in a file that the log
             does not name), `hidden` (in a file that vacuum does not look at), `outside` (in a file
             of another table, as in shallow clones), `log` (a value that the condition names, in a
-            file of the log), `name` (such a value in the name of a file), `unreadable` (a file
-            that could hold anything).
+            file of the log), `text` (such a value in a plain text), `name` (such a value in the
+            name of a folder), `unreadable` (a file that could hold anything).
         path: The file, relative to the table, or its full name if it is outside of it.
         rows: How many rows match; None if rows cannot be counted.
         bytes: The size of the file.
@@ -230,6 +232,7 @@ def _headline(groups: Mapping[PlaceKind, Sequence[TracePlace]]) -> str:
         return "nothing is left"
     named = {
         "log": ("file", " of the log"),
+        "text": ("text", ""),
         "name": ("name", ""),
         "unreadable": ("unreadable file", ""),
     }
@@ -247,7 +250,7 @@ def _headline(groups: Mapping[PlaceKind, Sequence[TracePlace]]) -> str:
 
 def _sentence(kind: PlaceKind, members: Sequence[TracePlace]) -> str:
     files = f"{counted(len(members), 'file')} ({size(sum(each.bytes for each in members))})"
-    if kind in ("log", "name"):
+    if kind in ("log", "text", "name"):
         what = f"the value is in {files}"
     elif kind == "unreadable":
         what = f"{files} that could hold anything"

@@ -100,7 +100,14 @@ class Schedule:
         known = [each for each in times_ms if each is not None]
         return (self._vacuum(max(known, default=0)),)
 
-    def log(self, version: int | None, *, is_live: bool, has_live_rows: bool) -> tuple[Step, ...]:
+    def log(
+        self,
+        version: int | None,
+        *,
+        is_live: bool,
+        has_live_rows: bool,
+        removed_ms: int | None = None,
+    ) -> tuple[Step, ...]:
         """Return the steps for a file of the log.
 
         Args:
@@ -108,10 +115,18 @@ class Schedule:
             is_live: Whether entries of live files mention the value: checkpoints to come will
                 have it too until these files are rewritten.
             has_live_rows: Whether there are live rows that match.
+            removed_ms: When the last file was removed whose tombstone has the value: checkpoints
+                have it too until it expires.
         """
-        if is_live or has_live_rows:
-            begin = self.live() if has_live_rows else self.deleted()
-            return (*begin[:-1], Step("checkpoint()"), self._clean_log(self.now_ms))
+        expired = 0
+        if removed_ms is not None and self.files_ms is not None:
+            expired = removed_ms + self.files_ms
+        if is_live or has_live_rows or expired > self.now_ms:
+            begin: tuple[Step, ...] = ()
+            if is_live or has_live_rows:
+                begin = (self.live() if has_live_rows else self.deleted())[:-1]
+            due = max(expired, self.now_ms)
+            return (*begin, Step("checkpoint()", self._future(due)), self._clean_log(due))
         newest = self.version if version is None else version
         later = [each for each in self.checkpoints if each > newest and each in self.commits]
         if later:
