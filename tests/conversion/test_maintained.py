@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 import pytest
@@ -24,7 +24,10 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize("format_version", [3, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("history", ["latest", pytest.param("per-version", marks=pytest.mark.slow)])
 def test_maintenance_of_the_source_is_followed(
-    spark: SparkSession, tmp_path: Path, format_version: int, history: str
+    spark: SparkSession,
+    tmp_path: Path,
+    format_version: int,
+    history: Literal["latest", "per-version"],
 ) -> None:
     builder, _ = small_table(tmp_path / "source")
     path, target = builder.root, f"lake.maintained.t_{uuid4().hex[:8]}"

@@ -110,14 +110,14 @@ class Bucket:
         if keys:
             self.delete(keys)
 
-    def folders(self, prefix: str) -> list[str]:
+    def folders(self, prefix: str) -> Sequence[str]:
         result = self._store.list_with_delimiter(self._prefix + prefix or None)
         listed = len(result["objects"]) + len(result["common_prefixes"])
         self._counter.add(lists=max(1, -(-listed // _PAGE)))
         return [path[len(self._prefix) :].rstrip("/") for path in result["common_prefixes"]]
 
-    def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> list[str]:  # noqa: ARG002
-        return []
+    def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> Iterator[str]:  # noqa: ARG002
+        yield from ()
 
     def _delete_one(self, key: str) -> None:
         self._counter.add(deletes=1)

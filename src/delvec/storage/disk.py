@@ -149,29 +149,25 @@ class Disk:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
 
-    def folders(self, prefix: str) -> list[str]:
+    def folders(self, prefix: str) -> Sequence[str]:
         return [prefix + name[:-1] for name in self._scan(prefix) if name.endswith("/")]
 
-    def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> list[str]:
-        removed: list[str] = []
+    def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> Iterator[str]:
         for folder in self.folders(""):
-            self._remove_if_empty(folder, is_kept, removed)
-        return removed
+            yield from self._remove_if_empty(folder, is_kept)
 
-    def _remove_if_empty(
-        self, folder: str, is_kept: Callable[[str], bool], removed: list[str]
-    ) -> None:
+    def _remove_if_empty(self, folder: str, is_kept: Callable[[str], bool]) -> Iterator[str]:
         if is_kept(folder):
             return
         for below in self.folders(f"{folder}/"):
-            self._remove_if_empty(below, is_kept, removed)
+            yield from self._remove_if_empty(below, is_kept)
         try:
             (self._root / folder).rmdir()
         except OSError as error:
             if error.errno not in _NOT_REMOVED:
                 raise
         else:
-            removed.append(folder)
+            yield folder
 
     def _inside(self, key: str) -> Path:
         """Return the path of a file to change; refuse it if links lead out of the root."""

@@ -37,7 +37,7 @@ def show_maintenance(
         # In earnest after a week, when no reader and no time travel needs the old files.
         "table.vacuum(0, force=True)": lambda: table.vacuum(0, force=True),
     }
-    found = []
+    found: list[dict[str, Any]] = []
     for call, act in steps.items():
         act()
         traces = table.traces(_WHO)

@@ -92,7 +92,8 @@ def _headline(report: WriteReport) -> str:
     if report.dry_run:
         told = ["dry run: nothing was written"]
         would = [f"{counted(count, 'row')} would be {word}" for word, count in changed.items()]
-        told += would or ["no row would change"]
+        changes_files = report.files_added or report.files_removed or report.vectors_added
+        told += would or ([] if changes_files else ["no row would change"])
     elif report.version is None:
         told = ["nothing to do, nothing was written"]
     else:
