@@ -11,13 +11,13 @@ from delvec.cli.exits import ExitCode
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import dry_run, limit_option, storage_options
 from delvec.cli.output import Column, JsonOutput
-from delvec.delta.maintain.vacuum_candidates import kind_of
+from delvec.delta.maintain.vacuum.candidates import kind_of
 from delvec.delta.table import DeltaTable
 from delvec.report.figures import shortened, size
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
-    from delvec.delta.maintain.vacuum_report import VacuumReport
+    from delvec.delta.maintain.vacuum.report import VacuumReport
 
 __all__ = ["command"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import tracemalloc
+from random import Random
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -394,3 +395,65 @@ def test_rows_that_cannot_be_read_are_found_in_the_sample(tmp_path: Path) -> Non
     path.write_bytes(data)
     assert found(checked(tmp_path)) == [("error", "unreadable-file", "a.parquet")]
     assert checked(tmp_path, sample=0).findings == ()
+
+
+# Damage at random
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_damage_of_log_and_vectors_makes_a_check_fail(tmp_path: Path, seed: int) -> None:
+    damage_at_random(tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 600))
+def test_no_damage_of_log_and_vectors_makes_a_check_fail_at_length(
+    tmp_path: Path, seed: int
+) -> None:
+    damage_at_random(tmp_path, seed)
+
+
+def damage_at_random(root: Path, seed: int) -> None:
+    """Damage some files: the check ends with a report, or refuses a feature that it does not know.
+
+    Data files are spared: Arrow itself ends the process over some damaged footers.
+    """
+    random = Random(seed)
+    table, adds = small_table(root)
+    table.checkpoint(adds)
+    table.write_hint()
+    table.commit({"remove": removed(adds[0])}, {"add": adds[1] | {"modificationTime": 1}})
+    files = [path for path in sorted(root.rglob("*")) if path.suffix != ".parquet"]
+    files += table.log.glob("*.parquet")
+    for path in random.sample([path for path in files if path.is_file()], 2):
+        if path.suffix == ".json" and random.random() < 0.6:
+            change_a_value(path, random)
+            continue
+        data = bytearray(path.read_bytes())
+        for _ in range(random.choice([1, 4])):
+            data[random.randrange(len(data))] = random.randrange(256)
+        path.write_bytes(data[: random.choice([len(data), random.randrange(len(data))])])
+    try:
+        report = checked(root, repair=random.random() < 0.3)
+    except (UnsupportedFeatureError, TableNotFoundError):
+        return
+    assert json.dumps(report.to_json())
+    assert str(report)
+
+
+def change_a_value(path: Path, random: Random) -> None:
+    """Change one value, somewhere in the actions of a commit."""
+    lines = path.read_text().splitlines()
+    number = random.randrange(len(lines))
+    action = json.loads(lines[number])
+    places: list[tuple[Any, Any]] = []
+    waiting = [action]
+    while waiting:
+        inside = waiting.pop()
+        keys = list(inside) if isinstance(inside, dict) else list(range(len(inside)))
+        places += [(inside, key) for key in keys]
+        waiting += [inside[key] for key in keys if isinstance(inside[key], (dict, list))]
+    inside, key = random.choice(places)
+    inside[key] = random.choice([None, -1, 2**63, 1e300, "", "x", "../x", [], {}, True])
+    lines[number] = json.dumps(action)
+    path.write_text("\n".join(lines) + "\n")

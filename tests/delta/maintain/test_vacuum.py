@@ -16,8 +16,8 @@ from deltalake import DeltaTable as Peer
 from deltalake import QueryBuilder, write_deltalake
 
 from delvec import DeltaTable
-from delvec.delta.maintain import deletion
-from delvec.delta.maintain.vacuum import VacuumOptions, vacuum
+from delvec.delta.maintain.vacuum import deletion
+from delvec.delta.maintain.vacuum.vacuum import VacuumOptions, vacuum
 from delvec.delta.write.transaction import Outcome
 from delvec.errors import (
     FormatError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from delvec.calls import explained_calls
 from delvec.delta.maintain.log_cleanup import clean_log
-from delvec.delta.maintain.vacuum import VacuumOptions, vacuum
+from delvec.delta.maintain.vacuum.vacuum import VacuumOptions, vacuum
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.write.options import WriteOptions
 from delvec.delta.write.transaction import Outcome
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from delvec.delta.maintain.log_report import LogReport
-    from delvec.delta.maintain.vacuum_report import VacuumReport
+    from delvec.delta.maintain.vacuum.report import VacuumReport
     from delvec.delta.write.change import Change
 
 __all__ = ["TableVacuum"]

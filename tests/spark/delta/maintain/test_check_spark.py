@@ -107,11 +107,11 @@ def test_a_vector_in_the_log_breaks_vacuum_until_it_is_repaired(
 ) -> None:
     table_with(tmp_path, INLINE)
     with pytest.raises(Exception, match="MatchError"):
-        spark.sql(f"VACUUM delta.`{tmp_path}`")
+        spark_tables.sql(spark, tmp_path, "VACUUM {T}")
     before = ids(tmp_path)
     report = checked(tmp_path, repair=True)
     assert (problems(report), report.repaired_version) == ([], 3)
-    spark.sql(f"VACUUM delta.`{tmp_path}`")
+    spark_tables.sql(spark, tmp_path, "VACUUM {T}")
     assert read_by_delta_spark(spark, tmp_path) == ids(tmp_path) == before
     assert ids(tmp_path, version=2) == before
 
@@ -142,7 +142,7 @@ def test_an_absolute_vector_survives_vacuum_once_it_is_repaired(
     setting = "spark.databricks.delta.retentionDurationCheck.enabled"
     spark.conf.set(setting, "false")
     try:
-        spark.sql(f"VACUUM delta.`{tmp_path}` RETAIN 0 HOURS")
+        spark_tables.sql(spark, tmp_path, "VACUUM {T} RETAIN 0 HOURS")
     finally:
         spark.conf.unset(setting)
     assert problems(checked(tmp_path)) == []

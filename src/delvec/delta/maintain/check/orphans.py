@@ -21,7 +21,7 @@ from delvec.delta.maintain.references import (
     read_commits,
     references,
 )
-from delvec.delta.maintain.vacuum_candidates import NameRules, kind_of, table_of
+from delvec.delta.maintain.vacuum.candidates import NameRules, kind_of, table_of
 from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms
 from delvec.report.figures import counted, size
 from delvec.report.findings import Finding

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from delvec.delta.log.action_columns import from_json
 from delvec.delta.log.segment import LOG, list_commits
 from delvec.delta.maintain.references import commit_references, commits_until, read_commits
-from delvec.delta.maintain.vacuum_candidates import FILES, Candidates, NameRules
+from delvec.delta.maintain.vacuum.candidates import FILES, Candidates, NameRules
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
 from delvec.storage.parallel import gather
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from delvec.delta.maintain.vacuum_candidates import FILES, kind_of
+from delvec.delta.maintain.vacuum.candidates import FILES, kind_of
 from delvec.report.figures import counted, listed, size, visible
 from delvec.report.rendered import Rendered, Summary, document
 from delvec.storage.counts import RequestCounts

@@ -17,9 +17,9 @@ from delvec.delta.maintain.references import (
     commits_until,
     read_commits,
 )
-from delvec.delta.maintain.vacuum_candidates import CHANGES
-from delvec.delta.maintain.vacuum_listing import unreferenced_files
-from delvec.delta.maintain.vacuum_lite import removed_files, vacuumed_until
+from delvec.delta.maintain.vacuum.candidates import CHANGES
+from delvec.delta.maintain.vacuum.listing import unreferenced_files
+from delvec.delta.maintain.vacuum.lite import removed_files, vacuumed_until
 from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.maintain.retention import Retention
-    from delvec.delta.maintain.vacuum_candidates import Candidates
+    from delvec.delta.maintain.vacuum.candidates import Candidates
 
 __all__ = ["search"]
 

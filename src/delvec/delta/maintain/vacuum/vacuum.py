@@ -1,7 +1,7 @@
 """VACUUM: files that no version within the retention needs are deleted for good.
 
     plan     the newest version: which files its log refers to        references
-    list     the folder, or the commits: which files it does not      vacuum_listing, vacuum_lite
+    list     the folder, or the commits: which files it does not      listing, lite
     commit   VACUUM START, with what will be deleted
     delete   in batches, after a look at the commits since the plan   deletion
     commit   VACUUM END, with what was deleted
@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.delta.maintain.deletion import Deletion, LaterReferences, delete_files
 from delvec.delta.maintain.references import KeySet, references
 from delvec.delta.maintain.retention import HOUR_MS, Retention, retention_of
-from delvec.delta.maintain.vacuum_candidates import Candidates, NameRules
-from delvec.delta.maintain.vacuum_lite import write_vacuumed_until
-from delvec.delta.maintain.vacuum_report import VacuumReport
-from delvec.delta.maintain.vacuum_search import search
+from delvec.delta.maintain.vacuum.candidates import Candidates, NameRules
+from delvec.delta.maintain.vacuum.deletion import Deletion, LaterReferences, delete_files
+from delvec.delta.maintain.vacuum.lite import write_vacuumed_until
+from delvec.delta.maintain.vacuum.report import VacuumReport
+from delvec.delta.maintain.vacuum.search import search
 from delvec.delta.write.change import Change
 from delvec.delta.write.writable import require_writable
 from delvec.errors import DelvecError
