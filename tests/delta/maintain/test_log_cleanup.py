@@ -274,7 +274,8 @@ def test_killed_at_any_point_it_leaves_what_is_needed(
     table = aged_table(tmp_path / "t", 9, checkpoints=(2, 4), **options)
     snapshot = DeltaTable.for_path(None, table.root).snapshot()
     cutoff = int((time.time() // DAY * DAY - 15 * DAY) * 1000)  # version 4 was current then
-    expected = {version: state(table.root, version) for version in range(4, 9)}
+    states = readable(table.root)
+    expected = {version: states[version] for version in range(4, 9)}
     monkeypatch.setattr(log_cleanup, "_BATCH", 1)
     delete, left = Disk.delete, [0]
 
@@ -297,6 +298,13 @@ def test_killed_at_any_point_it_leaves_what_is_needed(
         found = readable(copy)
         assert {version: found[version] for version in expected} == expected
         assert Peer(str(copy)).version() == 8
+        left_over = list_log(opened.storage)
+        checkpoints = {each.version for each in left_over.checkpoints}
+        # Each has its sidecars, and stays until the commits before the base are gone.
+        assert {each: found[each] for each in checkpoints} == {
+            each: states[each] for each in checkpoints
+        }
+        assert 2 in checkpoints or min(left_over.commits) == 4
         left[0] = total
         assert clean_log(opened, before_ms=cutoff).files_deleted == total - deaths
         assert readable(copy) == expected

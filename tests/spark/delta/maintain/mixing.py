@@ -66,7 +66,7 @@ def change(
         rows = spark.range(start, end, 1, 1).selectExpr("id", "0L AS n", "string(id % 3) AS part")
         return table.append(rows), (kind, about)
     source = spark.range(start, end, 3, 1).selectExpr(
-        "id", f"long(-{about['n']}) AS n", "string(id % 3) AS part"
+        "id", f"bigint(-{about['n']}) AS n", "string(id % 3) AS part"
     )
     merge = table.merge(source, "t.id = s.id")
     return merge.when_matched_update_all().when_not_matched_insert_all().execute(), (kind, about)

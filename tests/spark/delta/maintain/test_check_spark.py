@@ -11,6 +11,7 @@ from tests.delta.builder import TableBuilder
 from tests.delta.maintain.checks import INLINE, PADDED, checked, table_with
 from tests.delta.write.write_checks import ids
 from tests.spark.delta import spark_tables
+from tests.spark.delta.readers import settings_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +40,11 @@ PROPERTIES = {
     "v2 checkpoints": {"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "3"},
     "in-commit timestamps": {"delta.enableInCommitTimestamps": "true"},
     "prefixes": {"delta.randomizeFilePrefixes": "true"},
+}
+# By default it makes thousands of tasks.
+VACUUM = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 MANY = {"delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"}
 NAMES = "id, part, i, s, b, d, f, day, at, ntz, flag, st, arr"
@@ -102,16 +108,21 @@ def test_tables_of_every_form_are_sound(spark: SparkSession, tmp_path: Path, for
     judge(spark, tmp_path / "t", properties=PROPERTIES[form])
 
 
+def vacuum(spark: SparkSession, path: Path, retention: str = "") -> None:
+    with settings_of(spark, VACUUM):
+        spark_tables.sql(spark, path, f"VACUUM {{T}} {retention}")
+
+
 def test_a_vector_in_the_log_breaks_vacuum_until_it_is_repaired(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table_with(tmp_path, INLINE)
     with pytest.raises(Exception, match="MatchError"):
-        spark_tables.sql(spark, tmp_path, "VACUUM {T}")
+        vacuum(spark, tmp_path)
     before = ids(tmp_path)
     report = checked(tmp_path, repair=True)
     assert (problems(report), report.repaired_version) == ([], 3)
-    spark_tables.sql(spark, tmp_path, "VACUUM {T}")
+    vacuum(spark, tmp_path)
     assert read_by_delta_spark(spark, tmp_path) == ids(tmp_path) == before
     assert ids(tmp_path, version=2) == before
 
@@ -139,12 +150,7 @@ def test_an_absolute_vector_survives_vacuum_once_it_is_repaired(
     vector |= {"storageType": "p", "pathOrInlineDv": table.vector_path().as_uri()}
     table_with(tmp_path, vector, table=table)
     checked(tmp_path, repair=True)
-    setting = "spark.databricks.delta.retentionDurationCheck.enabled"
-    spark.conf.set(setting, "false")
-    try:
-        spark_tables.sql(spark, tmp_path, "VACUUM {T} RETAIN 0 HOURS")
-    finally:
-        spark.conf.unset(setting)
+    vacuum(spark, tmp_path, "RETAIN 0 HOURS")
     assert problems(checked(tmp_path)) == []
     assert read_by_delta_spark(spark, tmp_path) == ids(tmp_path) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
