@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("format_version", [3, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("history", ["latest", pytest.param("per-version", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("format_version", [3, 2])
+@pytest.mark.parametrize("history", ["latest", "per-version"])
 def test_maintenance_of_the_source_is_followed(
     spark: SparkSession,
     tmp_path: Path,

@@ -134,6 +134,7 @@ def read_by_delta_spark(spark: SparkSession, path: Path) -> list[int]:
     )
 
 
+@pytest.mark.slow
 def test_a_padded_vector_is_read_rightly_by_delta_spark_once_it_is_repaired(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_padded_vector_is_read_rightly_by_delta_spark_once_it_is_repaired(
     assert read_by_delta_spark(spark, tmp_path) == ids(tmp_path) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_an_absolute_vector_survives_vacuum_once_it_is_repaired(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -155,6 +157,7 @@ def test_an_absolute_vector_survives_vacuum_once_it_is_repaired(
     assert read_by_delta_spark(spark, tmp_path) == ids(tmp_path) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_delta_spark_shows_a_repair_in_its_history(spark: SparkSession, tmp_path: Path) -> None:
     table_with(tmp_path, PADDED)
     checked(tmp_path, repair=True)

@@ -60,6 +60,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: str(each["path"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_clone_is_that_of_delta_spark(
     spark: SparkSession, sources: Lazily, tmp_path: Path, kind: str

@@ -58,6 +58,7 @@ def same(spark: SparkSession, ours: DeltaTable, theirs: DeltaTable) -> None:
     assert entries[0] == entries[1]
 
 
+@pytest.mark.slow
 def test_files_of_spark_become_the_table_of_delta_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def _split(values: str) -> list[str]:
     return [*found, parts]
 
 
+@pytest.mark.slow
 def test_files_of_arrow_have_the_types_of_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
@@ -103,6 +105,7 @@ def test_files_of_arrow_have_the_types_of_delta_spark(spark: SparkSession, tmp_p
     same(spark, ours, theirs)
 
 
+@pytest.mark.slow
 def test_old_timestamps_are_the_same_instants(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
@@ -111,6 +114,7 @@ def test_old_timestamps_are_the_same_instants(spark: SparkSession, tmp_path: Pat
     same(spark, *both(spark, path))
 
 
+@pytest.mark.slow
 def test_schemas_are_united_as_by_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()
@@ -127,6 +131,7 @@ def test_schemas_are_united_as_by_delta_spark(spark: SparkSession, tmp_path: Pat
     assert sum(rows_of(spark, path).values()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stored",
     [pa.time64("us"), pa.timestamp("ns"), pa.float16(), pa.decimal256(50, 2)],

@@ -79,6 +79,7 @@ def test_delta_spark_and_deltalake_read_the_result(spark: SparkSession, tmp_path
     assert sorted(Peer(path).to_pandas()["id"]) == ROWS[2:]
 
 
+@pytest.mark.slow
 def test_the_protocol_is_that_of_delta_sparks_own_command(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_the_protocol_is_that_of_delta_sparks_own_command(
     assert ids(spark, ours) == ids(spark, theirs) == ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("properties", "partitioned_by"),
     [
@@ -121,6 +123,7 @@ def test_other_features_keep_working(
     assert ids(spark, path) == ROWS
 
 
+@pytest.mark.slow
 def test_truncated_history_leaves_the_protocol_of_a_plain_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -138,6 +141,7 @@ def test_truncated_history_leaves_the_protocol_of_a_plain_table(
     assert ids(spark, path) == [*ROWS, 77]
 
 
+@pytest.mark.slow
 def test_delta_spark_can_drop_what_delvec_protects(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     made(spark, path).drop_deletion_vectors()

@@ -89,6 +89,7 @@ def removed(path: Path) -> list[dict[str, Any]]:
     return [each["remove"] for each in log_files.commits(path)[-1] if "remove" in each]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("partitioned", "properties"),
     [
@@ -139,6 +140,7 @@ def tracked(spark: SparkSession, path: Path) -> set[tuple[int, ...]]:
     return {tuple(row) for row in spark_tables.collected(rows)}
 
 
+@pytest.mark.slow
 def test_deltalake_reads_what_was_optimized(spark: SparkSession, tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     path = tmp_path / "t"
@@ -183,6 +185,7 @@ def test_a_purge_rewrites_exactly_the_files_with_vectors(
     assert table.purge().version is None
 
 
+@pytest.mark.slow
 def test_files_are_chosen_by_a_condition(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = made(spark, path, partitioned=True)
@@ -196,6 +199,7 @@ def test_files_are_chosen_by_a_condition(spark: SparkSession, tmp_path: Path) ->
         table.purge("nosuch = 1")
 
 
+@pytest.mark.slow
 def test_bins_are_written_to_a_file_each(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = made(spark, path, files=9, rows=20)
@@ -208,6 +212,7 @@ def test_bins_are_written_to_a_file_each(spark: SparkSession, tmp_path: Path) ->
     assert rows_of(spark, path) == before
 
 
+@pytest.mark.slow
 def test_files_without_live_rows_are_removed(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = made(spark, path, files=2)
@@ -220,6 +225,7 @@ def test_files_without_live_rows_are_removed(spark: SparkSession, tmp_path: Path
     assert ids(path) == list(range(49, 100))
 
 
+@pytest.mark.slow
 def test_rows_in_order_of_several_columns(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     spark_tables.create(spark, path, "part string, x int, y string, z double")
@@ -258,6 +264,7 @@ def test_zorder_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
     assert tracked(spark, path) == ids_before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "what"),
     [
@@ -329,6 +336,7 @@ def test_a_delete_that_lands_meanwhile_is_carried_over(
     assert ids(path) == sorted(set(range(200)) - gone)
 
 
+@pytest.mark.slow
 def test_a_delete_of_the_rest_meanwhile_leaves_no_new_file(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,6 +368,7 @@ def test_files_that_others_rewrite_are_left_to_them(
     assert table.detail().files_with_vectors == 0
 
 
+@pytest.mark.slow
 def test_where_others_rewrote_all_it_begins_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,6 +383,7 @@ def test_where_others_rewrote_all_it_begins_again(
     assert not unnamed_files(path)
 
 
+@pytest.mark.slow
 def test_rows_that_others_restored_are_not_lost(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,6 +402,7 @@ def test_rows_that_others_restored_are_not_lost(
     assert not unnamed_files(path)
 
 
+@pytest.mark.slow
 def test_appends_meanwhile_stay(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +427,7 @@ def test_an_update_meanwhile_wins(
     assert sum(rows_of(spark, path).values()) == 200
 
 
+@pytest.mark.slow
 def test_a_zorder_begins_again_after_a_delete(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,6 +440,7 @@ def test_a_zorder_begins_again_after_a_delete(
     assert not unnamed_files(path)
 
 
+@pytest.mark.slow
 def test_a_delete_begins_again_after_optimize(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -439,6 +452,7 @@ def test_a_delete_begins_again_after_optimize(
     assert ids(path) == [n for n in range(200) if n not in (5, 105)]
 
 
+@pytest.mark.slow
 def test_rows_of_a_type_that_cannot_be_compared_are_not_moved_blindly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -456,6 +470,7 @@ def test_rows_of_a_type_that_cannot_be_compared_are_not_moved_blindly(
     assert ids(path) == [n for n in range(20) if n != 3]
 
 
+@pytest.mark.slow
 def test_without_retries_a_conflict_is_told(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

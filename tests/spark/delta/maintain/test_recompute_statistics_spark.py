@@ -89,6 +89,7 @@ def test_rows_under_filters_are_the_same(spark: SparkSession, path: Path) -> Non
     assert row.operation == "COMPUTE STATS"
 
 
+@pytest.mark.slow
 def test_values_are_those_that_delta_spark_writes(spark: SparkSession, path: Path) -> None:
     """The live rows of a file, written to a table of their own, have the same statistics."""
     path = copy_of(path, "compared")
@@ -139,6 +140,7 @@ def _compare(ours: dict[str, Any], theirs: dict[str, Any], where: str) -> None:
             assert ours[name] == value, f"{where}.{name}"
 
 
+@pytest.mark.slow
 def test_writers_go_on_with_tight_bounds(spark: SparkSession, tmp_path: Path) -> None:
     """A vector after that makes bounds wide again, with the null counts that readers want."""
     path = tmp_path / "t"

@@ -68,6 +68,7 @@ def definition(path: Path) -> tuple[Any, ...]:
     return snapshot.protocol, metadata.schema, metadata.partition_columns, metadata.configuration
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [0, 1, 3, 4, 6])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_version_comes_back_as_by_delta_spark(
@@ -91,6 +92,7 @@ def test_a_version_comes_back_as_by_delta_spark(
     assert live[0] == live[1]
 
 
+@pytest.mark.slow
 def test_the_history_of_delta_spark_shows_it(spark: SparkSession, tables: Lazily) -> None:
     path = copy_of(tables["plain"], "history")
     DeltaTable.for_path(None, path).restore(2)
@@ -104,6 +106,7 @@ def test_the_history_of_delta_spark_shows_it(spark: SparkSession, tables: Lazily
     assert row.operationParameters == told
 
 
+@pytest.mark.slow
 def test_a_time_is_the_version_of_delta_spark(spark: SparkSession, tables: Lazily) -> None:
     path, theirs = (copy_of(tables["tracked"], name) for name in ("time", "time-theirs"))
     [row] = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").where("version = 3").collect()
@@ -113,6 +116,7 @@ def test_a_time_is_the_version_of_delta_spark(spark: SparkSession, tables: Lazil
     assert rows_of(spark, path) == rows_of(spark, theirs)
 
 
+@pytest.mark.slow
 def test_delvec_reads_the_changes_of_a_restore_as_delta_spark(
     spark: SparkSession, tables: Lazily
 ) -> None:
@@ -127,6 +131,7 @@ def test_delvec_reads_the_changes_of_a_restore_as_delta_spark(
         assert ours
 
 
+@pytest.mark.slow
 def test_work_goes_on_after_a_restore(spark: SparkSession, tables: Lazily) -> None:
     path = copy_of(tables["tracked"], "onwards")
     table = DeltaTable.for_path(spark, path)
@@ -193,6 +198,7 @@ def test_a_gone_vector_is_refused_where_delta_spark_breaks_the_table(
     assert sum(rows_of(spark, path).values()) == 6
 
 
+@pytest.mark.slow
 def test_clustering_and_identity_columns_are_those_of_delta_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ def agrees(table: DeltaTable, path: Path) -> dict[str, int]:
     return found(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitioned", [False, True], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("change_feed", [False, True], ids=["no-feed", "feed"])
 def test_an_erasure_step_by_step_agrees_with_the_bytes_of_every_file(
@@ -146,6 +147,7 @@ def test_conditions_of_spark_find_rows_that_tuples_cannot_express(
         table.traces("name = = 'x'")
 
 
+@pytest.mark.slow
 def test_renamed_and_dropped_columns_are_searched_by_spark_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -166,6 +168,7 @@ def test_renamed_and_dropped_columns_are_searched_by_spark_too(
     assert found(table.traces(f"called = '{MARKER}'"))["live"] == 2
 
 
+@pytest.mark.slow
 def test_files_that_are_no_data_do_not_stop_the_job(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = made(spark, path, partitioned=True)
@@ -184,6 +187,7 @@ def test_files_that_are_no_data_do_not_stop_the_job(spark: SparkSession, tmp_pat
     assert "orphan" not in found(table.traces("region = 'm' AND id = 5"))
 
 
+@pytest.mark.slow
 def test_a_clone_names_the_files_of_its_source(spark: SparkSession, tmp_path: Path) -> None:
     made(spark, tmp_path / "source")
     spark_tables.sql(

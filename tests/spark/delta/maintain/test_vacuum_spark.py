@@ -93,6 +93,7 @@ def by_deltalake(path: Path) -> list[int]:
     return sorted(pa.table(found).column("id").to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_files_go_as_with_delta_spark(
     spark: SparkSession, tables: Lazily, kind: str
@@ -115,6 +116,7 @@ def test_the_same_files_go_as_with_delta_spark(
     assert not (path / "some folder").exists()
 
 
+@pytest.mark.slow
 def test_the_same_files_go_as_with_delta_sparks_lite(spark: SparkSession, tables: Lazily) -> None:
     path = copy_of(tables["feed"], "feed-lite")
     expected, before = listed(spark, path, lite=True), rows_of(spark, path)
@@ -172,6 +174,7 @@ def test_rows_are_the_same_for_every_reader_and_the_history_tells(
     assert len(rows_of(spark, path)) == len(before) - 2
 
 
+@pytest.mark.slow
 def test_time_travel_works_within_the_retention(spark: SparkSession, tables: Lazily) -> None:
     path = copy_of(tables["tracked"], "tracked-travel")
     handle = DeltaTable.for_path(spark, path)
@@ -203,6 +206,7 @@ def test_inline_vectors_break_delta_sparks_vacuum_and_not_ours(
     assert files_of(table.root) == {"part-1.parquet"}
 
 
+@pytest.mark.slow
 def test_delta_sparks_vacuum_takes_an_absolute_vector_inside_the_table_and_ours_does_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -219,6 +223,7 @@ def test_delta_sparks_vacuum_takes_an_absolute_vector_inside_the_table_and_ours_
     assert rows_of(spark, table.root) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_delta_spark_reads_what_a_cleaned_log_holds(
     spark: SparkSession, tmp_path: Path, policy: str
