@@ -82,8 +82,9 @@ class TableCompaction(TableHandle):
     ) -> WriteReport:
         """Rewrite exactly the files that have a deletion vector, without the deleted rows.
 
-        Afterwards no live file holds deleted rows; old files do until `vacuum()` removes them,
-        which `traces()` shows.
+        Afterwards no live file holds rows that were deleted before; those that others delete
+        meanwhile may be in a new one, and the report says so. Old files hold them until `vacuum()`
+        removes these, which `traces()` shows.
 
         Args:
             where: Only files that may have rows that satisfy it, live or deleted.

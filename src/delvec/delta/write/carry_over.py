@@ -19,6 +19,7 @@ from delvec.delta.log.file_set import FileEntry
 from delvec.delta.read.load_vectors import entry_vector
 from delvec.delta.write.change import VectorUpdate
 from delvec.errors import ConflictError
+from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
     from delvec.delta.write.change import Change, Rewrite
@@ -59,22 +60,28 @@ def _rewritten_on(
 ) -> Rewrite | None:
     """Return a rewrite with the deletes of a winner, None if it has to be given up."""
     entries = {file.path: file for file in rewrite.files}
-    gone = None if rewrite.deleted is None else rewrite.deleted.vector
+    gone = Bitmap()
+    if rewrite.deleted is not None and rewrite.deleted.vector is not None:
+        gone = rewrite.deleted.vector
     for file in changed:
-        now = winner.adds.get(file.path)
-        if now is None or file.path not in winner.removes:
+        moved = _moved(rewrite, file, winner, storage)
+        # Two rows cannot have gone to one place.
+        if moved is None or not gone.isdisjoint(moved):
             return None
-        before, after = (entry_vector(storage, file.path, each) for each in (file.add, now))
-        if rewrite.places is None or not before.issubset(after):
-            return None
-        moved = rewrite.places.moved(file.path, after - before)
-        if moved is None:
-            return None
-        gone = moved if gone is None else gone | moved
-        entries[file.path] = FileEntry(file.path, now)
+        gone = gone | moved
+        entries[file.path] = FileEntry(file.path, winner.adds[file.path])
     files = tuple(entries.values())
-    if rewrite.added is None or gone is None or not gone.cardinality:
+    if rewrite.added is None or not gone.cardinality:
         return replace(rewrite, files=files)
     if gone.cardinality >= rewrite.rows:
         return replace(rewrite, files=files, added=None, deleted=None)
     return replace(rewrite, files=files, deleted=VectorUpdate(rewrite.added, rewrite.rows, gone))
+
+
+def _moved(rewrite: Rewrite, file: FileEntry, winner: Winner, storage: Storage) -> Bitmap | None:
+    """Return where the rows went that a winner deleted of a file; None if that is not known."""
+    now = winner.adds.get(file.path)
+    if now is None or file.path not in winner.removes or rewrite.places is None:
+        return None
+    before, after = (entry_vector(storage, file.path, each) for each in (file.add, now))
+    return rewrite.places.moved(file.path, after - before) if before.issubset(after) else None

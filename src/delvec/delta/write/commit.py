@@ -165,6 +165,13 @@ def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:
             hint="open the table, or create it with mode='ignore' or mode='replace'",
         )
     for file in list_commits(storage, base.version + 1):
+        if file.first != base.version + 1:
+            raise ConflictError(
+                f"the log of {storage.root} lacks the commit of version {base.version + 1}, which"
+                " was cleaned up while this operation ran",
+                version=file.first,
+                hint="nothing was changed; run the operation again",
+            )
         actions = JsonActions(storage.uri_of(file.key), storage.read(file.key))
         winner = Winner(file.first, storage.root, base.metadata, actions)
         change, more = rebase(change, winner, storage)

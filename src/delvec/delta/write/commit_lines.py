@@ -16,7 +16,7 @@ from delvec.delta.schema.properties import (
 from delvec.delta.stats.entry import widened
 from delvec.delta.write.conflicts import isolation_level
 from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, with_row_ids
-from delvec.delta.write.validation import require_valid
+from delvec.delta.write.validation import require_same_count, require_valid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -90,6 +90,8 @@ def commit_actions(
     require_valid(
         base.storage.root, adds, removes, live, anew=change.entered_anew, restores=change.restores
     )
+    for each in change.rewrites:
+        require_same_count(base.storage.root, each)
     yield {"commitInfo": info}
     if change.protocol is not None:
         yield {"protocol": change.protocol.to_json()}

@@ -17,11 +17,12 @@ from delvec.delta.write.commit import commit
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.source_reads import still_read
 from delvec.errors import ConflictError
+from delvec.report.figures import counted
 from delvec.report.phases import Stopwatch
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
@@ -180,7 +181,16 @@ def _attempt(
             spent.attempts += committed.attempts
     with attempt.phase("checkpoint"):
         notes = after_commit(storage, committed.version, change.metadata or snapshot.metadata)
+    notes = (*_left(change, committed.change), *notes)
     return _report(attempt, operation, outcome, committed.change, committed, notes)
+
+
+def _left(planned: Change, done: Change) -> Iterator[str]:
+    """Yield what became of files that other writers changed while their rows were moved."""
+    if left := len(planned.rewrites) - len(done.rewrites):
+        yield f"{counted(left, 'new file')} given up: others changed the old ones meanwhile"
+    if carried := sum(each.deleted is not None for each in done.rewrites):
+        yield f"rows of {counted(carried, 'new file')} were deleted meanwhile, and have a vector"
 
 
 def _with_times(change: Change, spent: Spent) -> Change:
@@ -208,10 +218,11 @@ def _report(
     facts: dict[str, Any] = {**outcome.figures, "scans": spent.scans}
     if change is not None:
         updated = sum(each.file.descriptor is not None for each in change.vector_updates)
+        vectors = len(change.all_vectors)
         facts |= {
             "files_added": len(change.new_files),
             "files_removed": len(change.gone_files),
-            "vectors_added": len(change.vector_updates) - updated,
+            "vectors_added": vectors - updated,
             "vectors_updated": updated,
             "vectors_removed": sum(file.descriptor is not None for file in change.gone_files),
             "bytes_added": sum(int(body["size"]) for body in change.new_files),

@@ -18,7 +18,9 @@ from delvec.vector import Descriptor
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["require_valid"]
+    from delvec.delta.write.change import Rewrite
+
+__all__ = ["require_same_count", "require_valid"]
 
 
 def require_valid(
@@ -57,6 +59,25 @@ def require_valid(
     for path in _by_path(table, anew, "entered anew"):
         if path in added or path in removed:
             raise _broken(table, path, "is entered anew, and added or removed too")
+
+
+def require_same_count(table: str, rewrite: Rewrite) -> None:
+    """Refuse a new file that has not as many live rows as the files that it replaces.
+
+    Raises:
+        PlanError: It names one of them.
+    """
+    before = 0
+    for file in rewrite.files:
+        if file.rows is None:
+            return  # the log does not know
+        before += file.rows - _cardinality(file.add)
+    deleted = 0 if rewrite.deleted is None else rewrite.deleted.cardinality
+    after = 0 if rewrite.added is None else rewrite.rows - deleted
+    if before != after:
+        raise _broken(
+            table, rewrite.files[0].path, f"and others have {before} live rows, their copy {after}"
+        )
 
 
 def _by_path(

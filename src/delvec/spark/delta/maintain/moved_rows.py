@@ -8,26 +8,33 @@ well: if they are not the same rows, nobody knows where they went.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions
-from pyspark.sql.types import VariantType
+from pyspark.sql.types import StructType, VariantType
 
 from delvec.delta.log.commits import added_files
 from delvec.delta.log.json_actions import JsonActions
 from delvec.delta.write.commit_lines import encode_lines
+from delvec.errors import DelvecError
 from delvec.spark import jvm
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.data_files import ONE_FILE
 from delvec.spark.delta.write.rewrite import placed_rows
+from delvec.spark.delta.write.row_tracking import id_columns, with_ids
 from delvec.spark.positions import NUMBER, POSITION, find_rows
 from delvec.spark.row_sums import row_sums
 from delvec.spark.types import table_schema
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MovedRows"]
 
+_LOG: Final = logging.getLogger("delvec")
 _PLACE: Final = "__delvec_place"
 
 
@@ -62,20 +70,42 @@ class MovedRows:
         schema = table_schema(self.snapshot.metadata.schema.fields)
         if _has_variant(schema):  # cannot be compared
             return None
+        try:
+            return self._compared(path, positions, schema)
+        except (DelvecError, PySparkException, Py4JError) as error:
+            # Then the old files stay as they are; what is rewritten beside them is committed.
+            _LOG.warning("rows of %s could not be followed to a new file: %s", path, error)
+            return None
+
+    def _compared(self, path: str, positions: Bitmap, schema: StructType) -> Bitmap | None:
         number = self.files.paths.to_pylist().index(path)
         places = self._places(number, positions)
         if places.cardinality != positions.cardinality:
             return None
         body = encode_lines([{"add": dict(self.added.add)}])
-        root = self.snapshot.table
-        target = added_files(self.snapshot.metadata, root, JsonActions(root, body))
+        root, metadata = self.snapshot.table, self.snapshot.metadata
+        target = added_files(metadata, root, JsonActions(root, body))
+        kinds = StructType([*schema.fields, *id_columns(metadata)])
         before, after = (
-            row_sums(
-                scan(self.spark, self.snapshot, None, files, vectors=rows, keep="selected"), schema
-            )
+            row_sums(self._chosen(files, rows), kinds)
             for files, rows in ((self.files, {number: positions}), (target, {0: places}))
         )
         return places if before == after else None
+
+    def _chosen(self, files: FileSet, rows: Mapping[int, Bitmap]) -> DataFrame:
+        """Return some rows of files, with their row ids if these are tracked."""
+        metadata = self.snapshot.metadata
+        chosen = scan(
+            self.spark,
+            self.snapshot,
+            None,
+            files,
+            added={NUMBER: "number", POSITION: "position"},
+            vectors=rows,
+            keep="selected",
+            stored=id_columns(metadata),
+        )
+        return with_ids(self.spark, metadata, files, chosen, changed=False)
 
     def _places(self, number: int, positions: Bitmap) -> Bitmap:
         rows = placed_rows(self.spark, self.snapshot, self.files).select(NUMBER, POSITION)

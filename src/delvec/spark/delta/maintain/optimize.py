@@ -22,6 +22,7 @@ from delvec.spark.conf import time_zone
 from delvec.spark.delta.maintain.rewrite_files import rewrite_files
 from delvec.spark.delta.scan.conditions import predicate_of, sql_of
 from delvec.spark.delta.scan.scan import scan
+from delvec.spark.delta.write.row_tracking import id_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -67,6 +68,7 @@ def compact(
             operation,
             parameters_of(operation, where),
             data_change=False,
+            keeps_row_ids=bool(id_names(snapshot.metadata)),
             transaction=attempt.options.transaction,
             user_metadata=attempt.options.commit_metadata,
         )

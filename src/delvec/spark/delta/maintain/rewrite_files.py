@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.write.transaction import Attempt
 
-__all__ = ["live_rows", "rewrite_files"]
+__all__ = ["live_counts", "live_rows", "rewrite_files"]
 
 _FILES_OF_A_JOB: Final = 32
 
@@ -46,21 +46,16 @@ def rewrite_files(attempt: Attempt, bins: Sequence[NDArray[np.int64]]) -> tuple[
         EngineError: A file has not got as many rows as those that it replaces.
     """
     groups = [attempt.snapshot.files.select(each) for each in bins]
-    rows = _count_live(attempt, bins)
-    # Files without live rows need not be read.
-    full = [at for at, count in enumerate(rows) if count]
-    rewrites = {
-        at: Rewrite(tuple(groups[at].entries()), None, 0)
-        for at, count in enumerate(rows)
-        if not count
-    }
+    with attempt.phase("plan"):
+        # Files without live rows by the log are read as well: some writers count wrong.
+        rows = [sum(live_counts(attempt, files)) for files in groups]
     step = max(_FILES_OF_A_JOB, 4 * attempt.spark.sparkContext.defaultParallelism)
-    for start in range(0, len(full), step):
-        some = full[start : start + step]
+    rewrites: list[Rewrite] = []
+    for start in range(0, len(groups), step):
         with attempt.phase("write"):
-            made = _written(attempt, [groups[at] for at in some], [rows[at] for at in some])
-            rewrites |= dict(zip(some, made, strict=True))
-    return tuple(rewrites[at] for at in range(len(bins)))
+            end = start + step
+            rewrites += _written(attempt, groups[start:end], rows[start:end])
+    return tuple(rewrites)
 
 
 def live_rows(attempt: Attempt, files: FileSet) -> DataFrame:
@@ -70,13 +65,15 @@ def live_rows(attempt: Attempt, files: FileSet) -> DataFrame:
     return with_ids(spark, snapshot.metadata, files, placed, changed=False).drop(NUMBER, POSITION)
 
 
-def _count_live(attempt: Attempt, bins: Sequence[NDArray[np.int64]]) -> list[int]:
-    files = attempt.snapshot.files
-    with attempt.phase("plan"):
-        numbers = [int(number) for each in bins for number in each]
-        counts = dict(zip(numbers, row_counts(attempt.storage, files, numbers), strict=True))
-    deleted = files.deleted_rows
-    return [sum(counts[int(n)] - int(deleted[n]) for n in each) for each in bins]
+def live_counts(attempt: Attempt, files: FileSet) -> list[int]:
+    """Return the number of live rows of each file, by the log, or by footers where it has none.
+
+    Raises:
+        FormatError: A vector marks more rows than its file has.
+    """
+    _ = files.live_rows
+    counts = row_counts(attempt.storage, files, range(len(files)))
+    return [rows - int(gone) for rows, gone in zip(counts, files.deleted_rows, strict=True)]
 
 
 def _written(attempt: Attempt, groups: Sequence[FileSet], rows: Sequence[int]) -> list[Rewrite]:
@@ -98,12 +95,16 @@ def _written(attempt: Attempt, groups: Sequence[FileSet], rows: Sequence[int]) -
     rewrites = []
     for files, expected, made in zip(groups, rows, written, strict=True):
         found = 0 if made is None else made[1]
-        if made is None or found != expected:
+        if found != expected:
             raise EngineError(
                 f"Spark wrote {found:,} rows in place of the {expected:,} live rows of"
                 f" {files.paths[0].as_py()} and {len(files) - 1} more files of {snapshot.table}",
-                hint="nothing was changed; does `delvec check` find damage?",
+                hint="nothing was changed; does check() find a wrong numRecords, and repair it?",
             )
-        places = MovedRows(spark, snapshot, files, made[0])
-        rewrites.append(Rewrite(tuple(files.entries()), made[0], expected, places))
+        entries = tuple(files.entries())
+        if made is None:
+            rewrites.append(Rewrite(entries, None, 0))
+        else:
+            places = MovedRows(spark, snapshot, files, made[0])
+            rewrites.append(Rewrite(entries, made[0], expected, places))
     return rewrites

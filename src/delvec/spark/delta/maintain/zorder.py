@@ -15,7 +15,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.maintain.compaction import live_bytes
-from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.schema.types import PrimitiveType
 from delvec.delta.schema.walk import resolve
 from delvec.delta.stats.indexed_columns import indexed_columns
@@ -25,8 +24,9 @@ from delvec.delta.write.writable import require_writable
 from delvec.errors import EngineError, InvalidArgumentError
 from delvec.identifiers import quote, split_path
 from delvec.spark.delta.maintain.optimize import chosen_files, parameters_of
-from delvec.spark.delta.maintain.rewrite_files import live_rows
+from delvec.spark.delta.maintain.rewrite_files import live_counts, live_rows
 from delvec.spark.delta.write.rewrite import store_rows
+from delvec.spark.delta.write.row_tracking import id_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["zorder"]
 
+_MOST: Final = 7  # with more, the bits of their ranges do not fit a long
 _SAMPLE: Final = 100_000
 _BITS: Final = 8  # of the number of a range
-_ALL_BITS: Final = 63
 _BOUNDS, _PLACE = "__delvec_bounds", "__delvec_place"
 
 
@@ -63,9 +63,14 @@ def zorder(
         snapshot = attempt.snapshot
         with attempt.phase("plan"):
             require_writable(snapshot, "optimize")
+            if len(columns) > _MOST:
+                raise InvalidArgumentError(
+                    f"zorder_by has {len(columns)} columns, where {_MOST} are the most",
+                    hint="name the few columns that filters use; each more weakens the others",
+                )
             names = [_checked(snapshot.metadata, each) for each in columns]
             files = snapshot.files.select(chosen_files(attempt, where))
-            counts = row_counts(attempt.storage, files, range(len(files)))
+            rows = sum(live_counts(attempt, files))
         if not len(files):
             return Outcome(None)
         change = Change(
@@ -73,12 +78,12 @@ def zorder(
             parameters_of("OPTIMIZE", where, columns),
             removed=tuple(files.entries()),
             data_change=False,
+            keeps_row_ids=bool(id_names(snapshot.metadata)),
             transaction=attempt.options.transaction,
             user_metadata=attempt.options.commit_metadata,
         )
-        rows = sum(counts) - int(files.deleted_rows.sum())
         figures = {"rows_copied": rows}
-        if attempt.options.dry_run or not rows:
+        if attempt.options.dry_run:
             return Outcome(change, figures)
         count = _file_count(files, rule(snapshot.metadata).target_size)
         ordered = _ordered(attempt, live_rows(attempt, files), names, rows, count)
@@ -143,7 +148,7 @@ def _ordered(
     if len(names) == 1:
         placed = rows.withColumn(_PLACE, F.expr(names[0]))
     else:
-        placed = _placed(rows, names, min(1.0, _SAMPLE / count))
+        placed = _placed(rows, names, min(1.0, _SAMPLE / max(count, 1)))
     order = [*map(F.col, partitions), F.col(_PLACE)]
     ranged = placed.repartitionByRange(files, *order).sortWithinPartitions(*order)
     return ranged.select(*map(quote, given))
@@ -151,22 +156,27 @@ def _ordered(
 
 def _placed(rows: DataFrame, names: Sequence[str], share: float) -> DataFrame:
     """Return rows with their place on the curve."""
-    bits = min(_BITS, _ALL_BITS // len(names))
-    count = 1 << bits
-    bounds = rows.sample(share, seed=1).agg(
+    count = 1 << _BITS
+    sampled = rows.sample(share, seed=1).agg(
         *(
-            F.expr(
-                f"transform(sequence(1, {count - 1}), i -> get(sort_array(collect_list({name})),"
-                f" int(i * size(collect_list({name})) / {count})))"
-            ).alias(f"{_BOUNDS}{at}")
+            F.expr(f"sort_array(collect_list({name}))").alias(f"{_BOUNDS}{at}")
             for at, name in enumerate(names)
         )
     )
-    steps = ", ".join(str(1 << bit) for bit in reversed(range(bits)))
+    # The names of a lambda's variables would hide columns of the same name.
+    bounds = sampled.selectExpr(
+        *(
+            f"transform(sequence(1, {count - 1}), __delvec_i -> get({_BOUNDS}{at},"
+            f" int(__delvec_i * size({_BOUNDS}{at}) / {count}))) AS {_BOUNDS}{at}"
+            for at in range(len(names))
+        )
+    )
+    steps = ", ".join(str(1 << bit) for bit in reversed(range(_BITS)))
     numbers = [
         # A binary search; NULL is in the first range.
-        f"aggregate(array({steps}), 0, (at, step) ->"
-        f" if(get({_BOUNDS}{at}, at + step - 1) <= {name}, at + step, at))"
+        f"aggregate(array({steps}), 0, (__delvec_at, __delvec_step) ->"
+        f" if(get({_BOUNDS}{at}, __delvec_at + __delvec_step - 1) <= {name},"
+        " __delvec_at + __delvec_step, __delvec_at))"
         for at, name in enumerate(names)
     ]
     numbered = rows.crossJoin(F.broadcast(bounds)).withColumns(
@@ -175,7 +185,7 @@ def _placed(rows: DataFrame, names: Sequence[str], share: float) -> DataFrame:
     width = len(names)
     place = " | ".join(
         f"shiftleft(bigint(shiftright({_PLACE}{at}, {bit}) & 1), {bit * width + width - 1 - at})"
-        for bit in range(bits)
+        for bit in range(_BITS)
         for at in range(width)
     )
     return numbered.withColumn(_PLACE, F.expr(place))

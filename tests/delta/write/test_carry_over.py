@@ -1,0 +1,216 @@
+"""Rewritten files that others change meanwhile: by a map of rows made by hand, without a JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from delvec import DeltaTable
+from delvec.delta.log.file_set import FileEntry
+from delvec.delta.write.base import Base
+from delvec.delta.write.change import Change, Rewrite
+from delvec.delta.write.commit import commit
+from delvec.errors import ConflictError, PlanError
+from delvec.storage import Storage
+from delvec.storage.uncommitted import UncommittedFiles
+from delvec.vector import Bitmap
+from tests.delta.builder import TableBuilder, removed
+from tests.delta.write.write_checks import deletion, ids, live, positions, unnamed_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from delvec.delta.write.commit import Committed
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where rows went, by file: the position of each row in the new one."""
+
+    known: Mapping[str, Mapping[int, int]]
+
+    def moved(self, path: str, positions: Bitmap) -> Bitmap | None:
+        places = self.known.get(path)
+        rows = positions.to_numpy().tolist()
+        return None if places is None else Bitmap(sorted({places[row] for row in rows}))
+
+
+def made(path: Path) -> TableBuilder:
+    """Make two files of four rows: 0 to 3 and 10 to 13."""
+    builder = TableBuilder(path)
+    builder.create()
+    for name, start in (("a", 0), ("b", 10)):
+        builder.commit({"add": builder.write_file(name, {"id": list(range(start, start + 4))})})
+    return builder
+
+
+def rewritten(
+    builder: TableBuilder,
+    groups: Mapping[str, tuple[str, ...]],
+    known: Mapping[str, Mapping[int, int]] | None = None,
+) -> Change:
+    """Move the rows of files to new ones, in order; `known` overrides where they went."""
+    snapshot = DeltaTable.for_path(None, builder.root).snapshot()
+    files, rewrites = live(snapshot), []
+    starts = {"a": 0, "b": 10}
+    for name, group in groups.items():
+        rows = [starts[each] + n for each in group for n in range(4)]
+        body = builder.write_file(name, {"id": rows})
+        places = {each: {n: 4 * at + n for n in range(4)} for at, each in enumerate(group)}
+        entry = FileEntry(name, {**body, "dataChange": False})
+        chosen = tuple(files[each] for each in group)
+        rewrites.append(Rewrite(chosen, entry, len(rows), Places(known or places)))
+    return Change("OPTIMIZE", rewrites=tuple(rewrites), data_change=False)
+
+
+def delete(path: Path, *wanted: int) -> None:
+    snapshot = DeltaTable.for_path(None, path).snapshot()
+    with UncommittedFiles(snapshot.storage) as uncommitted:
+        commit(Base.of(snapshot), deletion(snapshot, positions(path, wanted)), uncommitted)
+
+
+def committed(builder: TableBuilder, change: Change, *winners: Callable[[], Any]) -> Committed:
+    """Commit on the version before the winners."""
+    base = Base.of(DeltaTable.for_path(None, builder.root).snapshot())
+    for winner in winners:
+        winner()
+    with UncommittedFiles(base.storage) as uncommitted:
+        uncommitted.add(*(file.path for file in change.moved_to))
+        return commit(base, change, uncommitted)
+
+
+BOTH = {"new": ("a", "b")}
+APART = {"new-a": ("a",), "new-b": ("b",)}
+
+
+def test_deleted_rows_are_deleted_in_the_new_file(tmp_path: Path) -> None:
+    builder = made(tmp_path / "t")
+    path = builder.root
+    done = committed(
+        builder, rewritten(builder, BOTH), lambda: delete(path, 1, 12), lambda: delete(path, 2)
+    )
+    assert ids(path) == [0, 3, 10, 11, 13]
+    assert list(live(DeltaTable.for_path(None, path).snapshot())) == ["new"]
+    assert done.reconciled == 3
+    assert not unnamed_files(path)
+
+
+def test_a_delete_that_wins_again_after_the_vector_was_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = made(tmp_path / "t")
+    path = builder.root
+    change = rewritten(builder, BOTH)
+    waiting = [3, 13]
+    put = Storage.write_if_absent
+
+    def beaten(storage: Storage, key: str, data: bytes) -> None:
+        if waiting and b"OPTIMIZE" in data:
+            delete(path, waiting.pop())
+        put(storage, key, data)
+
+    monkeypatch.setattr(Storage, "write_if_absent", beaten)
+    done = committed(builder, change, lambda: delete(path, 0))
+    assert done.attempts == 3
+    assert ids(path) == [1, 2, 10, 11, 12]
+    # Vectors of attempts that were beaten are gone.
+    assert not unnamed_files(path)
+
+
+def test_without_rows_there_is_no_new_file(tmp_path: Path) -> None:
+    builder = made(tmp_path / "t")
+    path = builder.root
+    delete(path, 0, 1)
+    change = Change(
+        "OPTIMIZE",
+        rewrites=(
+            Rewrite(
+                (live(DeltaTable.for_path(None, path).snapshot())["a"],),
+                FileEntry("new", builder.write_file("new", {"id": [2, 3]})),
+                2,
+                Places({"a": {2: 0, 3: 1}}),
+            ),
+        ),
+        data_change=False,
+    )
+    # By hand: delvec would remove a file without live rows, and the rewrite would be given up.
+    base = Base.of(DeltaTable.for_path(None, path).snapshot())
+    entry = live(DeltaTable.for_path(None, path).snapshot())["a"].add
+    [vector] = builder.write_vectors([0, 1, 2, 3])
+    builder.version = base.version
+    builder.commit({"add": {**entry, "deletionVector": vector}}, {"remove": removed(dict(entry))})
+    with UncommittedFiles(base.storage) as uncommitted:
+        uncommitted.add("new")
+        commit(base, change, uncommitted)
+    assert ids(path) == [10, 11, 12, 13]
+    assert not unnamed_files(path)
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        ({"b": {0: 4, 1: 5, 2: 6, 3: 7}}, "unknown"),
+        ({"a": dict.fromkeys(range(4), 0), "b": dict.fromkeys(range(4), 0)}, "the same place"),
+    ],
+)
+def test_what_is_not_known_for_sure_is_given_up(
+    tmp_path: Path, known: Mapping[str, Mapping[int, int]], why: str
+) -> None:
+    builder = made(tmp_path / "t")
+    path = builder.root
+    change = rewritten(builder, BOTH, known)
+    with pytest.raises(ConflictError, match="changed all files"):
+        committed(builder, change, lambda: delete(path, 1, 12))
+    assert ids(path) == [0, 2, 3, 10, 11, 13], why
+    assert not unnamed_files(path)
+
+
+def test_a_map_that_loses_rows_is_stopped_by_the_count(tmp_path: Path) -> None:
+    builder = made(tmp_path / "t")
+    path = builder.root
+    known = {"a": dict.fromkeys(range(4), 0), "b": {n: 4 + n for n in range(4)}}
+    with pytest.raises(PlanError, match="live rows"):
+        committed(builder, rewritten(builder, BOTH, known), lambda: delete(path, 1, 2))
+    assert ids(path) == [0, 3, 10, 11, 12, 13]
+
+
+def test_files_that_somebody_removed_are_left_to_them(tmp_path: Path) -> None:
+    builder = made(tmp_path / "t")
+    path = builder.root
+    change = rewritten(builder, APART)
+    snapshot = DeltaTable.for_path(None, path).snapshot()
+    removal = Change("DELETE", removed=(live(snapshot)["a"],))
+    done = committed(builder, change, lambda: committed(builder, removal))
+    assert len(done.change.rewrites) == 1
+    assert ids(path) == [10, 11, 12, 13]
+    assert list(live(DeltaTable.for_path(None, path).snapshot())) == ["new-b"]
+    assert not unnamed_files(path)
+
+
+def test_a_log_that_was_cleaned_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+    builder = made(tmp_path / "t")
+    path = builder.root
+    change = rewritten(builder, BOTH)
+    base = Base.of(DeltaTable.for_path(None, path).snapshot())
+    delete(path, 1)
+    delete(path, 2)
+    DeltaTable.for_path(None, path).checkpoint()
+    gone = builder.commit_path(base.version + 1)
+    put = Storage.write_if_absent
+
+    def beaten(storage: Storage, key: str, data: bytes) -> None:
+        try:
+            put(storage, key, data)
+        finally:
+            gone.unlink(missing_ok=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Storage, "write_if_absent", beaten)
+        with (
+            pytest.raises(ConflictError, match="cleaned up"),
+            UncommittedFiles(base.storage) as own,
+        ):
+            commit(base, change, own)
