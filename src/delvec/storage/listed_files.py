@@ -15,6 +15,7 @@ __all__ = [
     "folder_key",
     "full_name",
     "is_absolute",
+    "linked_files",
     "local_path",
     "open_listed_file",
     "overlap",
@@ -128,6 +129,19 @@ def folder_key(root: str, folder: str) -> str | None:
     """
     real_root, real = (f"{os.path.realpath(each)}/".replace("//", "/") for each in (root, folder))
     return real[len(real_root) :].rstrip("/") if real.startswith(real_root) else None
+
+
+def linked_files(root: str, folder: str) -> dict[str, str | None]:
+    """Return the links in a folder of a local root by name, with the keys of what they lead to.
+
+    None for one that leads elsewhere. Empty for a folder that cannot be listed.
+    """
+    try:
+        with os.scandir(f"{root}/{folder}") as scan:
+            names = [each.name for each in scan if each.is_symlink()]
+    except OSError:
+        return {}
+    return {name: folder_key(root, f"{root}/{folder}/{name}") for name in names}
 
 
 def _kind(uri: str) -> str:

@@ -504,3 +504,15 @@ def test_folders_that_make_no_partitions_are_refused(
     with pytest.raises((InvalidArgumentError, UnsupportedFeatureError), match=message):
         convert(tmp_path, given)
     assert not (tmp_path / "_delta_log").exists()
+
+
+@pytest.mark.parametrize("folder", ["city=K%C3%B6ln", "city=K%f6ln", "%C3%B6=1"])
+def test_letters_that_writers_escape_in_two_ways_are_refused(tmp_path: Path, folder: str) -> None:
+    write(tmp_path / f"{folder}/a.parquet", {"id": [1]})
+    with pytest.raises(InvalidArgumentError, match=f"{folder}.*two ways"):
+        convert(tmp_path)
+
+
+def test_letters_beyond_ascii_stand_as_they_are(tmp_path: Path) -> None:
+    write(tmp_path / "city=K\u00f6ln/a.parquet", {"id": [1]})
+    assert convert(tmp_path).to_arrow()["city"].to_pylist() == ["K\u00f6ln"]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as Peer
 
 from delvec import DeltaTable
 from delvec.delta.maintain.drop_vectors import drop_vectors
-from delvec.delta.maintain.vector_versions import lowest_protocol
+from delvec.delta.maintain.vector_versions import last_with_vectors, lowest_protocol
 from delvec.delta.read.file_reader import read_files
 from delvec.delta.read.snapshot_reader import arrow_scan
 from delvec.delta.schema.protocol import Protocol
@@ -21,12 +23,17 @@ from delvec.delta.write.base import Base
 from delvec.delta.write.change import Change, VectorUpdate
 from delvec.delta.write.commit import commit
 from delvec.delta.write.transaction import Outcome
-from delvec.errors import ConflictError, InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import (
+    ConflictError,
+    FormatError,
+    InvalidArgumentError,
+    UnsupportedFeatureError,
+)
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
 from tests.delta.builder import TableBuilder, small_table
 from tests.delta.log_files import commits
-from tests.delta.maintain.aging import age
+from tests.delta.maintain.aging import age, tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -290,7 +297,7 @@ def test_a_call_that_dies_before_a_checkpoint_is_continued(
 ) -> None:
     builder, _ = small_table(tmp_path)
 
-    def fails(_: object) -> None:
+    def fails(_: object, **__: object) -> None:
         raise _KilledError
 
     with monkeypatch.context() as patch:
@@ -381,6 +388,62 @@ def test_an_append_meanwhile_stays(tmp_path: Path) -> None:
     version = DeltaTable.for_path(None, tmp_path).version
     properties = DeltaTable.for_path(None, tmp_path).properties
     assert properties["delta.requireCheckpointProtectionBeforeVersion"] == str(version)
+
+
+def test_the_protected_version_is_that_of_the_commit_whatever_comes_before(tmp_path: Path) -> None:
+    builder, _ = small_table(tmp_path)
+
+    def compete() -> None:
+        builder.version = len(commits(tmp_path)) - 1
+        builder.commit({"txn": {"appId": "a", "version": 1}})
+
+    report = dropped(builder, competing(builder, compete, at="DROP FEATURE", late=True))
+    require_downgraded(tmp_path)
+    properties = DeltaTable.for_path(None, tmp_path).properties
+    assert properties["delta.requireCheckpointProtectionBeforeVersion"] == str(report.version)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_restored_file_is_live_for_readers_that_compare_paths_alone(
+    tmp_path: Path, *, dies: bool
+) -> None:
+    builder = TableBuilder(tmp_path, protocol=SPARK)
+    builder.create()
+    add = builder.write_file("a.parquet", {"id": ROWS})
+    builder.commit({"add": add})
+    [vector] = builder.write_vectors([0])
+    with_vector = builder.delete(add, vector)
+    builder.commit(tombstone(with_vector, 0), {"add": add})
+    table = DeltaTable.for_path(None, tmp_path)
+
+    def run(operation: str, prepare: Prepare, options: WriteOptions) -> WriteReport:
+        report = table.run(operation, prepare, options)
+        if dies and operation == "DROP FEATURE":
+            raise _KilledError  # then readers begin at the checkpoint before
+        return report
+
+    with suppress(_KilledError):
+        dropped(builder, run)
+    require_downgraded(tmp_path)
+    newest = max((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
+    rows = pq.read_table(newest).to_pylist()
+    assert [row["add"]["path"] for row in rows if row["add"]] == ["a.parquet"]
+    # The tombstone of the vector's file alone is left.
+    assert [row["remove"]["path"] for row in rows if row["remove"]] == [builder.vector_path().name]
+    assert sorted(Peer(tmp_path).to_pandas()["id"]) == ROWS
+    DeltaTable.for_path(None, tmp_path).checkpoint()
+    assert ids(tmp_path, 2) == ROWS[1:]
+
+
+def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path, protocol=SPARK)
+    builder.create()
+    builder.commit({"add": builder.write_file("a.parquet", {"id": ROWS})})
+    DeltaTable.for_path(None, tmp_path).checkpoint()
+    path = builder.commit_path(1)
+    path.write_text(path.read_text() + '{"add": {"deletionVector": {\n')
+    with pytest.raises(FormatError, match=path.name):
+        last_with_vectors(DeltaTable.for_path(None, tmp_path).snapshot())
 
 
 def test_a_delete_that_read_the_table_before_it_was_switched_off_conflicts(tmp_path: Path) -> None:

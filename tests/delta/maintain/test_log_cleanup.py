@@ -219,6 +219,17 @@ def test_clocks_that_went_backwards_expire_nothing_early(tmp_path: Path) -> None
     assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 2
 
 
+def test_in_commit_timestamps_that_are_later_than_files_keep_more(tmp_path: Path) -> None:
+    table = aged_table(tmp_path / "t", properties={"delta.enableInCommitTimestamps": "true"})
+    for version in range(table.version + 1):
+        path = table.commit_path(version)
+        later = int(path.stat().st_mtime * 1000) + (15 * DAY * 1000 if version >= 5 else 0)
+        moment = f'{{"commitInfo": {{"inCommitTimestamp": {later}, '
+        path.write_text(path.read_text().replace('{"commitInfo": {', moment))
+    redate(table)
+    assert DeltaTable.for_path(None, table.root).clean_log(dry_run=True).oldest == 2
+
+
 @pytest.mark.parametrize(("protected", "oldest"), [("6", None), ("5", 5), ("3", 5), ("x", None)])
 def test_protected_checkpoints_go_as_a_whole_or_not_at_all(
     tmp_path: Path, protected: str, oldest: int | None

@@ -445,3 +445,21 @@ def test_a_concurrent_append_does_not_matter(tmp_path: Path) -> None:
         report = table.recompute_statistics()
     assert (report.version, report.attempts) == (4, 2)
     assert sorted(table.to_arrow()["id"].to_pylist()) == [2, 7]
+
+
+def test_statistics_of_other_columns_are_computed_anew(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    table = one_file(root, pa.table({"id": [1, 2], "n": [3, 4]}), [0], {"id": "long", "n": "long"})
+    builder = TableBuilder(root, fields={"id": "long", "n": "long"}, version=2)
+    compute, left = open_data_file, [1]
+
+    def raced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if left:
+            left.pop()
+            builder.properties = {**builder.properties, "delta.dataSkippingStatsColumns": "n"}
+            builder.commit({"metaData": builder.metadata()})
+        return compute(*args, **kwargs)
+
+    with patch.object(module, "open_data_file", raced):
+        assert table.recompute_statistics().attempts == 2
+    assert statistics(table)["maxValues"] == {"n": 4}

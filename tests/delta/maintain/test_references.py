@@ -65,6 +65,14 @@ def test_files_elsewhere_are_not_the_tables(tmp_path: Path) -> None:
     assert keys(str(tmp_path / "t"), f"file://{tmp_path}/t2/1", f"{tmp_path}/1") == []
 
 
+def test_the_tables_own_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    for path in (f"{tmp_path}/", f"file://{tmp_path}//", f"{tmp_path}/link/"):
+        for same_store in (False, True):
+            assert "" not in keys(str(tmp_path), path, same_store=same_store)
+    assert keys("s3://lake/t", "s3://lake/t/") == []
+
+
 def test_a_folder_has_another_name_behind_a_link(tmp_path: Path) -> None:
     real, link = tmp_path / "real" / "t", tmp_path / "t"
     (real / "part=1").mkdir(parents=True)

@@ -158,6 +158,24 @@ def test_one_of_two_entries_that_delete_the_same_rows_is_removed(tmp_path: Path)
     assert {first["path"], second["path"]} == {PART, absolute}  # the plain spelling stays
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"partitionValues": {"p": "2"}}, {"baseRowId": 7}, {"defaultRowCommitVersion": 0}],
+)
+def test_one_of_two_entries_that_tell_different_things_is_left_alone(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    table = TableBuilder(tmp_path, fields={"id": "long", "p": "long"}, partition_columns=["p"])
+    table.create()
+    add = table.write_file(PART, {"id": [1, 2]}, {"p": "1"})
+    table.commit({"add": add})
+    uri = (tmp_path / PART).as_uri()
+    table.commit({"add": add | {"path": uri} | other})
+    report = checked(tmp_path, repair=True)
+    assert report.repairs == ()
+    assert ("error", "live-twice", PART) in found(report)
+
+
 def test_one_of_two_entries_with_different_rows_is_left_alone(tmp_path: Path) -> None:
     table, adds = small_table(tmp_path)
     [more] = table.write_vectors([0, 1, 9], prefix="ab")

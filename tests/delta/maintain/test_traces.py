@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +16,10 @@ from deltalake import DeltaTable as Peer
 from deltalake import write_deltalake
 
 from delvec import DeltaTable
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.maintain.traces.history import read_history
 from delvec.errors import InvalidArgumentError
+from delvec.storage import Storage
 from tests.delta.builder import TableBuilder, removed
 from tests.delta.maintain.aging import age
 
@@ -30,6 +35,8 @@ MARKER = "MARKER0815"
 WHERE = [("name", "=", MARKER)]
 # So that the bytes of a file tell whether a string is in it.
 PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "NONE"}
+# More digits than arithmetic keeps.
+LONG = "12345678901234567890123456789012"
 FIELDS = {"id": "long", "name": "string", "region": "string"}
 
 
@@ -245,14 +252,13 @@ def test_statistics_of_live_rows_do_not_hide_rows_that_a_vector_deletes(tmp_path
     assert "deleted" in found(traces(tmp_path))
 
 
-def test_files_without_a_vector_are_ruled_out_by_their_statistics(tmp_path: Path) -> None:
+def test_statistics_that_are_wrong_do_not_hide_live_rows(tmp_path: Path) -> None:
     table = people(tmp_path)
-    add = table.file("a.parquet", 1, marked=False) | {
+    add = table.file("a.parquet", 1, marked=True) | {
         "stats": statistics({"id": [1, 2, 3], "name": ["Ann", "Bea", "Cyd"]})
     }
     table.commit({"add": add})
-    (tmp_path / "a.parquet").write_bytes(b"nobody may look at this")
-    assert traces(tmp_path).is_empty
+    assert found(traces(tmp_path)) == {"live": {"a.parquet"}}
 
 
 def test_the_condition_of_other_columns_counts_for_rows_and_for_the_log(tmp_path: Path) -> None:
@@ -601,3 +607,189 @@ def test_a_table_of_deltalake_is_searched(tmp_path: Path) -> None:
     assert set(found(report)) == {"removed", "log"}
     assert [place.rows for place in report.places if place.kind == "removed"] == [1]
     assert traces(tmp_path / "t", [("name", "=", "Tom")]).is_empty
+
+
+def test_a_file_is_read_by_the_partitions_of_its_own_time(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, fields={"id": "long", "name": "string"})
+    table.partition_columns = ["name"]
+    table.create()
+    add = table.write_file("name=Anna/a.parquet", {"id": [1, 2]}, {"name": "Anna"})
+    table.commit({"add": add})
+    table.write_file("name=Anna/orphan.parquet", {"id": [3]}, {"name": "Anna"})
+    table.partition_columns = []
+    table.commit({"metaData": table.metadata()}, {"remove": removed(add)})
+    table.commit({"add": table.write_file("b.parquet", {"id": [4], "name": ["Bob"]})})
+    table.write_file("lost.parquet", {"id": [5], "name": ["Bob"]})
+    report = found(traces(tmp_path, [("name", "=", "Anna")]))
+    assert report["removed"] == {"name=Anna/a.parquet"}
+    assert report["orphan"] == {"name=Anna/orphan.parquet"}
+    assert report["log"] == {f"_delta_log/{n:020}.json" for n in (1, 2)}
+    assert "unreadable" not in report
+
+
+def test_columns_that_became_partitions_later_are_read_from_older_files(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, fields={"id": "long", "name": "string"})
+    table.create()
+    add = table.write_file("a.parquet", {"id": [1], "name": ["Anna"]})
+    table.commit({"add": add})
+    table.partition_columns = ["name"]
+    table.commit({"metaData": table.metadata()}, {"remove": removed(add)})
+    assert found(traces(tmp_path, [("name", "=", "Anna")])) == {"removed": {"a.parquet"}}
+    # A live file of the new kind changes nothing.
+    again = table.write_file("c.parquet", {"id": [1]}, {"name": "Cyd"})
+    table.commit({"add": again})
+    assert found(traces(tmp_path, [("name", "=", "Anna")])) == {"removed": {"a.parquet"}}
+
+
+def test_actions_have_the_partition_values_of_their_time_only(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, fields={"id": "long", "name": "string"})
+    table.create()
+    add = table.write_file("a.parquet", {"id": [1], "name": ["Anna"]})
+    table.commit({"add": add})
+    table.partition_columns = ["name"]
+    other = table.write_file("name=Bob/b.parquet", {"id": [1]}, {"name": "Bob"})
+    table.commit({"metaData": table.metadata()}, {"remove": removed(add)}, {"add": other})
+    snapshot = open_snapshot(Storage.open(str(tmp_path)))
+    actions = read_history(snapshot).actions
+    assert [dict(each) for each in actions["partitionValues"].to_pylist()] == [
+        {},
+        {"name": "Bob"},
+        {},
+    ]
+
+
+@pytest.mark.parametrize("name", [f".{1:020}.checkpoint.parquet.4711.tmp", f"{1:020}.json.gz"])
+def test_leftovers_in_the_log_that_are_no_text_could_hold_anything(
+    tmp_path: Path, name: str
+) -> None:
+    table = people(tmp_path)
+    (table.log / name).write_bytes(zlib.compress(MARKER.encode()))
+    assert found(traces(tmp_path)) == {"unreadable": {f"_delta_log/{name}"}}
+
+
+def test_leftovers_in_the_log_that_are_parquet_are_read_as_such(tmp_path: Path) -> None:
+    table = people(tmp_path)
+    add = table.file("a.parquet", 1, marked=False) | {
+        "path": "gone.parquet",
+        "stats": statistics({"id": [1], "name": [MARKER]}),
+    }
+    left = table.log / f".{0:020}.checkpoint.parquet.4711.tmp"
+    table.checkpoint([add])[0].rename(left)
+    assert found(traces(tmp_path)) == {"log": {f"_delta_log/{left.name}"}}
+    assert traces(tmp_path, [("name", "=", "Nobody")]).is_empty
+
+
+def test_rows_in_the_folder_of_the_log_could_hold_anything(tmp_path: Path) -> None:
+    table = people(tmp_path)
+    table.file("rows.parquet", 1, marked=True, folder="_delta_log/")
+    assert found(traces(tmp_path)) == {"unreadable": {"_delta_log/rows.parquet"}}
+
+
+def test_checkpoints_of_inner_tables_could_hold_anything(tmp_path: Path) -> None:
+    people(tmp_path)
+    inner = people(tmp_path / "inner")
+    checkpoint = inner.checkpoint([])[0]
+    assert found(traces(tmp_path)) == {"unreadable": {f"inner/_delta_log/{checkpoint.name}"}}
+
+
+@pytest.mark.parametrize(
+    ("where", "line"),
+    [
+        (("id", "=", 4711), "4711,Bob"),
+        (("name", "=", "Al"), "1,Al"),
+        (("price", "=", 1.5), "1,1.50"),
+        (("price", "=", 1.5e20), "1,1.5E20"),
+        (("price", "=", 1.5e20), "1,150000000000000000000.0"),
+        (("price", "=", -0.001), "1,-1.0E-3"),
+        (("price", "=", 0.0), "1,0.0"),
+        (("cost", "=", Decimal(f"{LONG}.50")), f"{LONG}.5"),
+        (("at", "=", "2024-01-31T12:00:00.123456+00:00"), "2024-01-31 13:00:00.123"),
+        (("at", "=", "2024-01-31T12:00:00+00:00"), "2024-01-31T12:00Z"),
+        (("day", "=", "2024-01-31"), "x;2024-01-31"),
+    ],
+)
+def test_values_of_any_type_are_found_in_texts_without_a_header(
+    tmp_path: Path, where: tuple[str, str, Any], line: str
+) -> None:
+    fields = {"id": "long", "name": "string", "price": "double", "cost": "decimal(38,2)"}
+    table = TableBuilder(tmp_path, fields=fields | {"at": "timestamp", "day": "date"})
+    table.create()
+    (tmp_path / "harmless.csv").write_text("7,Zoe,2.5,2023-05-05,2023-05-05 05:05:05\n")
+    (tmp_path / "export.csv").write_text(f"{line}\n")
+    report = traces(tmp_path, [where])
+    assert found(report) == {"text": {"export.csv"}}
+    assert report.log_judged
+
+
+@pytest.mark.parametrize("where", [("flag", "=", True), ("raw", "=", b"x"), ("name", "=", "")])
+def test_values_that_no_text_tells_leave_texts_and_the_log_open(
+    tmp_path: Path, where: tuple[str, str, Any]
+) -> None:
+    fields = {"flag": "boolean", "raw": "binary", "name": "string"}
+    TableBuilder(tmp_path, fields=fields).create()
+    (tmp_path / "export.csv").write_text("1\n")
+    report = traces(tmp_path, [where])
+    assert found(report) == {"unreadable": {"export.csv"}}
+    assert not report.log_judged
+
+
+@pytest.mark.parametrize("cut", ["Anna-Maria"[:8], "Anna-Maria"[:8] + "\ufffd", "Anna-Mas"])
+def test_statistics_may_cut_strings_earlier(tmp_path: Path, cut: str) -> None:
+    table = people(tmp_path, properties={"delta.dataSkippingStringPrefixLength": "8"})
+    entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
+    stats = json.dumps({"numRecords": 1, "maxValues": {"name": cut}})
+    table.commit({"add": entry | {"dataChange": True, "stats": stats}})
+    table.properties = {}
+    table.commit({"metaData": table.metadata()}, {"remove": {"path": "gone.parquet"}})
+    where = [("name", "=", "Anna-Maria Sibylla of Frankfurt am Main")]
+    assert set(found(traces(tmp_path, where))) == {"log"}
+    assert traces(tmp_path, [("name", "=", "Anna-Sophie")]).is_empty
+
+
+def test_removes_without_partition_values_have_them_in_their_paths(tmp_path: Path) -> None:
+    table = people(tmp_path, partition_columns=["region"])
+    table.commit({"remove": {"path": "region=far%252Foff/a.parquet", "deletionTimestamp": 1}})
+    where = [("region", "=", "far/off")]
+    assert found(traces(tmp_path, where)) == {"log": {f"_delta_log/{1:020}.json"}}
+    assert traces(tmp_path, [("region", "=", "near")]).is_empty
+    table.file("a.parquet", 1, marked=False, region="far%2Foff")
+    assert found(traces(tmp_path, where))["removed"] == {"region=far%2Foff/a.parquet"}
+
+
+def test_folders_behind_links_are_searched_where_the_log_names_files(tmp_path: Path) -> None:
+    table = people(tmp_path / "t", partition_columns=["region"])
+    add = table.file("a.parquet", 1, marked=True, region="north")
+    table.commit({"add": add})
+    table.file("orphan.parquet", 1, marked=True, region="north")
+    table.commit({"remove": removed(add)})
+    for name in ("region=north", "_delta_log"):
+        (tmp_path / "t" / name).rename(tmp_path / name)
+        (tmp_path / "t" / name).symlink_to(tmp_path / name)
+    report = traces(tmp_path / "t")
+    assert found(report)["removed"] == {"region=north/a.parquet"}
+    assert found(report)["orphan"] == {"region=north/orphan.parquet"}
+    assert report.log_files == 3
+    assert any("links lead to folders" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("name", ['say "hi" there', "Zoë Quéval", "a\\b c", "O'Hara x"])
+def test_predicates_are_json_inside_of_json(tmp_path: Path, name: str, times: int) -> None:
+    table = people(tmp_path)
+    text = f"name =\n{name}\n"
+    for _ in range(times):
+        text = json.dumps(text)
+    table.commit({"commitInfo": {"operationParameters": {"predicate": text}}})
+    if times < 3:
+        assert set(found(traces(tmp_path, [("name", "=", name)]))) == {"log"}
+    (tmp_path / "leftover.txt").write_text(json.dumps(f"first\n{name}\tlast"))
+    assert "text" in found(traces(tmp_path, [("name", "=", name)]))
+
+
+def test_a_dropped_column_counts_in_other_spellings(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, protocol=MAPPING)
+    both = mapped(("id", "col-1", "long"), ("name", "col-2", "string"))
+    table.commit({"protocol": MAPPING}, {"metaData": both})
+    table.commit({"add": table.write_file("old.parquet", {"col-1": [1], "COL-2": [MARKER]})})
+    table.commit({"metaData": mapped(("id", "col-1", "long"), ("name", "col-9", "string"))})
+    assert found(traces(tmp_path))["live"] == {"old.parquet"}

@@ -29,7 +29,7 @@ from delvec.storage.disk import Disk
 from delvec.vector import z85
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.delta.log_files import commits
-from tests.delta.maintain.aging import DAY, age, files_of, tombstone
+from tests.delta.maintain.aging import DAY, age, days_ago, files_of, tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -346,6 +346,81 @@ def test_a_table_behind_a_link_is_vacuumed_by_either_name(tmp_path: Path) -> Non
     assert files_of(table.root) == {"part-0.parquet", "part-1.parquet"}
 
 
+@pytest.mark.parametrize("lite", [False, True])
+def test_files_behind_links_inside_the_table_stay(tmp_path: Path, *, lite: bool) -> None:
+    root = tmp_path / "t"
+    table, adds = table_of(root, 2, fields={"id": "long", "name": "string"})
+    b = table.write_file("store/b.parquet", {"id": [20]})
+    c = table.write_file("store/c.parquet", {"id": [21]})
+    table.write_file("store/gone.parquet", {"id": [22]})
+    (root / "name=Bob1").symlink_to(root / "store")
+    (root / "d.parquet").symlink_to(root / "store/c.parquet")
+    [vector] = table.write_vectors([3], prefix="vv")
+    (root / "vv").rename(root / "vectors")
+    (root / "vv").symlink_to(root / "vectors")
+    table.commit(
+        {"add": b | {"path": "name=Bob1/b.parquet"}},
+        {"add": c | {"path": "d.parquet"}},
+        tombstone(adds[0], 30),
+        {"add": marked(adds[0], vector)},
+    )
+    # Both files are named otherwise by tombstones that have expired.
+    table.commit(tombstone(b, 30), tombstone(c | {"path": "name=Bob1/c.parquet"}, 30))
+    age(root, 30, log=True)
+    DeltaTable.for_path(None, root).vacuum(lite=lite)
+    left = {"store/gone.parquet"} if lite else set()
+    links = {"name=Bob1", "d.parquet", "vv"}
+    assert {name for name in files_of(root) if not name.endswith(".bin")} == left | links | {
+        "part-0.parquet",
+        "part-1.parquet",
+        "store/b.parquet",
+        "store/c.parquet",
+    }
+    assert ids(root) == [0, 1, 2, *range(4, 22)]
+
+
+def test_names_in_another_case_stay_on_a_disk_that_does_not_tell_them_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = table_of(tmp_path / "t", 1)
+    for name in ("PART-0.parquet", "orphan.parquet", "Ka\u0308se.parquet"):
+        table.write_file(name, {"id": [1]})
+    table.commit({"add": {"path": "k\u00e4se.parquet", "size": 1, "partitionValues": {}}})
+    handle = DeltaTable.for_path(None, table.root)
+    age(table.root, 30, log=True)
+    assert handle.vacuum(dry_run=True).files.num_rows == 3
+    # What a disk that does not tell them apart shows by this name.
+    (table.root / "_DELTA_LOG").mkdir()
+    (table.root / "_DELTA_LOG/00000000000000000000.json").touch()
+    monkeypatch.setattr("sys.platform", "linux")
+    assert handle.vacuum(dry_run=True).files["path"].to_pylist() == ["orphan.parquet"]
+
+
+def test_commits_that_are_recent_by_their_own_timestamps_are(tmp_path: Path) -> None:
+    on = {"delta.enableInCommitTimestamps": "true"}
+    table, _ = table_of(tmp_path / "t", 1, properties=on)
+    for days, name in ((30, "old"), (1, "new")):
+        table.write_file(f"_change_data/{name}.parquet", {"id": [1]})
+        body = {"path": f"_change_data/{name}.parquet", "size": 1, "partitionValues": {}}
+        table.commit({"cdc": body | {"dataChange": False}})
+        dated(table, table.version, days)
+    dated(table, 0, 32)
+    dated(table, 1, 31)
+    age(table.root, 30, log=True)
+    handle = DeltaTable.for_path(None, table.root)
+    found = handle.vacuum(dry_run=True).files["path"].to_pylist()
+    assert found == ["_change_data/old.parquet"]
+    found = handle.vacuum(dry_run=True, lite=True).files["path"].to_pylist()
+    assert found == ["_change_data/old.parquet"]
+
+
+def dated(table: TableBuilder, version: int, days: float) -> None:
+    """Give a commit an in-commit timestamp."""
+    path = table.commit_path(version)
+    moment = f'{{"commitInfo": {{"inCommitTimestamp": {days_ago(days)}, '
+    path.write_text(path.read_text().replace('{"commitInfo": {', moment))
+
+
 def test_names_that_no_key_can_have_are_left(tmp_path: Path) -> None:
     table, _ = table_of(tmp_path / "t", 1)
     odd = [os.fsencode(table.root) + name for name in (b"/back\\slash", b"/not-utf8-\xff", b"/ok")]
@@ -577,6 +652,25 @@ def test_files_that_a_concurrent_commit_refers_to_again_are_spared(tmp_path: Pat
     report = vacuum(handle.snapshot, put, VacuumOptions())
     assert (report.files_deleted, report.files_spared) == (1, 3)
     assert ids(table.root) == [*range(13), *range(14, 30)]
+
+
+def test_files_that_a_concurrent_commit_removes_again_are_spared(tmp_path: Path) -> None:
+    table, adds = table_of(tmp_path / "t", 3)
+    table.commit(tombstone(adds[1], 30), tombstone(adds[2], 30))
+    age(table.root, 30, log=True)
+    handle = DeltaTable.for_path(None, table.root)
+
+    def put(change: Change) -> int:
+        version = handle.run(change.operation, lambda _: Outcome(change), {}).version
+        assert version is not None
+        if change.operation == "VACUUM START":
+            table.version = version
+            table.commit(tombstone(adds[1], 0))
+        return version
+
+    report = vacuum(handle.snapshot, put, VacuumOptions())
+    assert (report.files_deleted, report.files_spared) == (1, 1)
+    assert files_of(table.root) == {"part-0.parquet", "part-1.parquet"}
 
 
 def test_a_table_that_changes_its_protocol_meanwhile_is_left(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from delvec.delta.log.action_columns import REMOVE, STRING_MAP
 from delvec.delta.log.checkpoint_adds import AddForm, checkpoint_adds
 from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
 from delvec.delta.log.commits import read_log_file
+from delvec.delta.log.paths import canonical
 from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, hinted_version, list_log
 from delvec.delta.schema.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION, interval_ms
 from delvec.errors import FormatError, ObjectExistsError
@@ -98,12 +99,21 @@ _V2_ACTIONS: Final = [
 ]
 
 
-def write_checkpoint(snapshot: Snapshot) -> None:
+def write_checkpoint(snapshot: Snapshot, *, one_entry_each: bool = False) -> None:
     """Write a checkpoint of a version, and the hint at it; one that is there already stays.
 
     Files are identified by path and vector, no row count is lost, and tombstones stay until
     `delta.deletedFileRetentionDuration` is over. Nothing is cleaned up: the feature
     checkpointProtection protects versions older than the newest, which this is meant for.
+
+    Readers that do not know vectors identify files by path alone, and may lose a live file that has
+    a tombstone with a vector as well, as after RESTORE. Where no reader needs to know them, such
+    tombstones are left out.
+
+    Args:
+        snapshot: The version.
+        one_entry_each: Whether to leave such tombstones out though the table still has the feature;
+            files of vectors that they protect need tombstones of their own.
 
     Raises:
         FormatError: The log is damaged, or the checkpoint did not arrive whole.
@@ -118,7 +128,9 @@ def write_checkpoint(snapshot: Snapshot) -> None:
         and "v2Checkpoint" in snapshot.protocol.features
     )
     try:
-        written = _v2(snapshot) if is_v2 else _classic(snapshot)
+        by_path = one_entry_each or not snapshot.protocol.has_vectors
+        write = _v2 if is_v2 else _classic
+        written = write(snapshot, by_path=by_path)
     except ObjectExistsError:
         return  # another writer was faster, with the same state
     _hint(storage, version, written)
@@ -149,16 +161,16 @@ class _Written:
     adds: int
 
 
-def _classic(snapshot: Snapshot) -> _Written:
+def _classic(snapshot: Snapshot, *, by_path: bool) -> _Written:
     form = AddForm(snapshot.metadata)
     kinds = [pa.field("add", form.type), pa.field("remove", REMOVE)]
     file = _File(pa.schema([*_SMALL, *kinds]))
     file.small(snapshot.small_actions())
-    file.of_files(snapshot, form)
+    file.of_files(snapshot, form, by_path=by_path)
     return file.put(snapshot.storage, f"{LOG}/{snapshot.version:020d}.checkpoint.parquet")
 
 
-def _v2(snapshot: Snapshot) -> _Written:
+def _v2(snapshot: Snapshot, *, by_path: bool) -> _Written:
     """Write a v2 checkpoint with one sidecar.
 
     Its name has a UUID, as delta-spark's: a reader that does not know v2 checkpoints does not take
@@ -167,7 +179,7 @@ def _v2(snapshot: Snapshot) -> _Written:
     form = AddForm(snapshot.metadata)
     of_files = [pa.field("add", form.type), pa.field("remove", REMOVE)]
     sidecar = _File(pa.schema(of_files))
-    sidecar.of_files(snapshot, form)
+    sidecar.of_files(snapshot, form, by_path=by_path)
     actions = [{"checkpointMetadata": {"version": snapshot.version}}, *snapshot.small_actions()]
     rows = adds = size = 0
     if sidecar.rows:
@@ -202,11 +214,11 @@ class _File:
         rows = [{kind: _with_pairs(body) for kind, body in action.items()} for action in actions]
         self._write(pa.Table.from_pylist(rows, self._schema))
 
-    def of_files(self, snapshot: Snapshot, form: AddForm) -> None:
+    def of_files(self, snapshot: Snapshot, form: AddForm, *, by_path: bool) -> None:
         for adds in checkpoint_adds(snapshot, form):
             self._column("add", adds)
             self.adds += len(adds)
-        for removes in _unexpired(snapshot):
+        for removes in _unexpired(snapshot, by_path=by_path):
             self._column("remove", removes)
 
     def put(self, storage: Storage, key: str) -> _Written:
@@ -239,7 +251,7 @@ class _File:
             self.rows += table.num_rows
 
 
-def _unexpired(snapshot: Snapshot) -> Iterator[pa.StructArray]:
+def _unexpired(snapshot: Snapshot, *, by_path: bool) -> Iterator[pa.StructArray]:
     text = snapshot.metadata.configuration.get(DELETED_FILE_RETENTION, _WEEK)
     retention = interval_ms(text)
     # An interval that cannot be parsed keeps all: too many tombstones do no harm.
@@ -247,6 +259,9 @@ def _unexpired(snapshot: Snapshot) -> Iterator[pa.StructArray]:
     for removes in snapshot.tombstones():
         when = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 0)
         kept = removes.filter(pc.greater(when, oldest))
+        if by_path and pc.struct_field(kept, "deletionVector").null_count < len(kept):
+            paths = canonical(pc.struct_field(kept, "path"), snapshot.table)
+            kept = kept.filter(pc.invert(pc.is_in(paths, value_set=snapshot.files.paths)))
         fields = {field.name: pc.struct_field(kept, field.name) for field in REMOVE}
         fields["dataChange"] = pa.repeat(pa.scalar(False), len(kept))
         yield pa.StructArray.from_arrays(list(fields.values()), fields=list(REMOVE))

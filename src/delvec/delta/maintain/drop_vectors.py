@@ -5,7 +5,8 @@
     tombstones   files of vectors that older versions need get removes of their own: a VACUUM that
                  does not know vectors would delete them
     barrier      three checkpoints after the last version that needs vectors, as delta-spark does:
-                 a reader that fails at a checkpoint tries older ones, three in all
+                 a reader that fails at a checkpoint tries older ones, three in all; without
+                 tombstones of live files, which readers that compare paths alone would lose
     protocol     without the feature, and with checkpointProtection, so that the barrier stays
 
 To truncate the history, the log before the barrier is deleted instead, once it is old enough, and
@@ -291,10 +292,8 @@ class _Downgrade:
         change = Change(
             "DROP FEATURE",
             parameters={"featureName": dropped, "truncateHistory": self.truncate_history},
-            # Whatever others commit meanwhile to the files of this version is looked at anew.
-            reads=ReadSet(
-                Always(), files=frozenset(snapshot.files.paths.to_pylist()), row_wise=False
-            ),
+            # The metadata names the version; whatever others commit meanwhile is looked at anew.
+            reads=ReadSet(Always(), version=True),
             protocol=protocol,
             metadata=_metadata(snapshot, protocol, is_new=not self.truncate_history),
             transaction=attempt.options.transaction,
@@ -320,7 +319,7 @@ class _Downgrade:
     def _checkpoint(self, version: int) -> None:
         """Write a checkpoint and look whether it is there: all depends on it."""
         snapshot = open_snapshot(self.opened().storage, version)
-        write_checkpoint(snapshot)
+        write_checkpoint(snapshot, one_entry_each=True)
         if version not in checkpoints_after(snapshot, version - 1):
             raise FormatError("a checkpoint did not arrive", path=snapshot.table, expected=version)
         self._checkpoints += 1

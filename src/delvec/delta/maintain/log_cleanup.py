@@ -31,7 +31,7 @@ from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.segment import LOG, covering_files, hinted_version, list_log
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.maintain.log_report import LogReport
-from delvec.delta.maintain.references import commits_until
+from delvec.delta.maintain.recent_commits import commits_until
 from delvec.delta.maintain.retention import property_ms
 from delvec.delta.schema.properties import LOG_RETENTION
 from delvec.delta.write.writable import require_writable
@@ -154,7 +154,7 @@ def _base(snapshot: Snapshot, before_ms: int) -> tuple[int | None, tuple[str, ..
     storage = snapshot.storage
     listing = list_log(storage)
     commits = [commit for _, commit in sorted(listing.commits.items())]
-    expired = commits_until(commits, before_ms)
+    expired = commits_until(snapshot, before_ms, commits)
     if not expired:
         return None, ()
     hint = hinted_version(storage)

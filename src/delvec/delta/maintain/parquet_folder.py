@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["PartitionFolders", "data_files", "partition_folders"]
 
 _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
+_NOT_ASCII: Final = re.compile(r"%[89A-Fa-f][0-9A-Fa-f]")
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*")
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LIKE_A_NUMBER: Final = re.compile(r"[+-]?\.?[0-9].*")
@@ -174,6 +175,13 @@ def _pairs(key: str) -> list[tuple[str, str | None]]:
             raise InvalidArgumentError(
                 f"the folder {part!r} of {key} has no partition column, or no value",
                 hint="move the folder elsewhere",
+            )
+        if _NOT_ASCII.search(part):
+            raise InvalidArgumentError(
+                f"the folder {part!r} of {key} can be read in two ways: Spark takes each %xx for a"
+                " character, others for a byte of UTF-8",
+                hint="rename the folder: letters beyond ASCII stand as they are in names of"
+                " partitions, as in city=K\u00f6ln",
             )
         value = _unescaped(text)
         pairs.append((_unescaped(name), None if value == HIVE_NULL else value))

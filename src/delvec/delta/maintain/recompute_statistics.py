@@ -62,6 +62,7 @@ def recompute_statistics(
         time_zone: Of partition values that are timestamps without one.
     """
     known: dict[_Key, str] = {}
+    computed_for: list[object] = []
 
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot
@@ -78,6 +79,9 @@ def recompute_statistics(
         if attempt.options.dry_run:
             note = f"the live rows of {len(chosen):,} files would be read"
             return Outcome(None, figures, (note,))
+        if computed_for != (now := [snapshot.metadata, snapshot.protocol.has_vectors]):
+            known.clear()  # other columns, or other types
+            computed_for[:] = now
         with attempt.phase("find"):
             files = snapshot.files.data_files(chosen)
             _compute(snapshot, [file for file in files if _key(file) not in known], known)

@@ -5,7 +5,8 @@
     recent commit       change files; removed files whose tombstone no checkpoint has any more
 
 Vectors of the forms `u` (with or without a folder) and `p` (if inside the table, in any spelling)
-are in files, inline ones are not. A file that several entries share is kept for any of them.
+are in files, inline ones are not. A file that several entries share is kept for any of them. Behind
+links inside a local table, a file is kept by its real name as well.
 
 All work is on Arrow columns. Memory grows with the live files of the snapshot and the largest piece
 of tombstones; a `KeySet` takes 8 bytes for each file. Each distinct vector file costs some 10 µs.
@@ -13,8 +14,8 @@ of tombstones; a `KeySet` takes 8 bytes for each file. Each distinct vector file
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
-from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
@@ -22,34 +23,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.action_columns import from_json
-from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.paths import canonical
-from delvec.delta.log.segment import list_commits
+from delvec.delta.maintain.linked_keys import with_linked_keys
 from delvec.errors import located
 from delvec.storage.listed_files import folder_key, store_of
-from delvec.storage.parallel import in_order
 from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.json_actions import JsonActions
-    from delvec.delta.log.segment import LogFile
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.storage import Storage
 
 __all__ = [
     "KeySet",
     "References",
     "Role",
     "commit_references",
-    "commits_since",
-    "commits_until",
+    "folded",
     "keys_below",
-    "read_commits",
     "references",
     "vector_keys",
 ]
@@ -59,7 +54,6 @@ Role: TypeAlias = Literal["data", "vector", "change"]
 _ABSOLUTE: Final = r"^(/|[A-Za-z][A-Za-z0-9+.-]*://)"
 _STORE: Final = r"^[A-Za-z][A-Za-z0-9+.-]*://[^/]*"
 _AT_ONCE: Final = 65_536
-_THREADS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +76,18 @@ class KeySet:
 
     Two keys with one hash of 64 bits count as the same: then a file that could go is kept.
 
+    Args:
+        arrays: The keys.
+        folds: Whether keys that differ in case alone are the same; see `folds_names`.
+
     >>> found = KeySet([pa.array(["a", "b"]), pa.array(["b"])])
     >>> len(found), found.contains(["b", "c"]).tolist()
     (2, [True, False])
     """
 
-    def __init__(self, arrays: Iterable[pa.Array]) -> None:
-        hashes = [_hashes(array) for array in arrays]
+    def __init__(self, arrays: Iterable[pa.Array], *, folds: bool = False) -> None:
+        self._hash: Callable[[str], int] = _folded_hash if folds else hash
+        hashes = [_hashes(array, self._hash) for array in arrays]
         self._hashes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *hashes]))
 
     def __len__(self) -> int:
@@ -98,18 +97,27 @@ class KeySet:
         """Return for each key whether it is in the set."""
         if not len(self._hashes):
             return np.zeros(len(keys), dtype=np.bool_)
-        wanted = np.fromiter(map(hash, keys), dtype=np.int64, count=len(keys))
+        wanted = np.fromiter(map(self._hash, keys), dtype=np.int64, count=len(keys))
         places = np.searchsorted(self._hashes, wanted)
         places[places == len(self._hashes)] = 0
         found: NDArray[np.bool_] = self._hashes[places] == wanted
         return found
 
 
-def _hashes(keys: pa.Array) -> NDArray[np.int64]:
+def folded(key: str) -> str:
+    """Return a key as a disk that does not tell cases and compositions apart compares it."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", key).casefold())
+
+
+def _folded_hash(key: str) -> int:
+    return hash(folded(key))
+
+
+def _hashes(keys: pa.Array, hash_of: Callable[[str], int]) -> NDArray[np.int64]:
     found = np.empty(len(keys), dtype=np.int64)
     for start in range(0, len(keys), _AT_ONCE):
         piece = keys.slice(start, _AT_ONCE).to_pylist()
-        found[start : start + len(piece)] = np.fromiter(map(hash, piece), dtype=np.int64)
+        found[start : start + len(piece)] = np.fromiter(map(hash_of, piece), dtype=np.int64)
     return found
 
 
@@ -147,38 +155,6 @@ def _removed(
         yield References("vector", False, vector_keys(vectors, root, same_store=same_store))
 
 
-def commits_since(storage: Storage, time_ms: int) -> list[LogFile]:
-    """Return the commits from the first on that was put at a time or later, oldest first.
-
-    By the time of their files, which is never before the timestamp that a commit holds.
-    """
-    return list(dropwhile(lambda commit: commit.modified_ms < time_ms, list_commits(storage)))
-
-
-def commits_until(commits: Sequence[LogFile], time_ms: int) -> list[LogFile]:
-    """Return the commits up to the newest that was put at a time or before, oldest first.
-
-    The times of their files are made to rise from one commit to the next, as in delta-spark.
-    """
-    found, before = [], 0
-    for commit in commits:
-        before = max(commit.modified_ms, before + 1)
-        if before > time_ms:
-            break
-        found.append(commit)
-    return found
-
-
-def read_commits(storage: Storage, commits: Iterable[LogFile]) -> Iterator[JsonActions]:
-    """Yield the actions of commits in order; a few commits are in memory at a time."""
-    yield from in_order(
-        lambda commit: read_log_file(storage, commit.key),
-        ((commit, 1) for commit in commits),
-        threads=_THREADS,
-        budget=2 * _THREADS,
-    )
-
-
 def commit_references(
     actions: JsonActions,
     root: str,
@@ -205,20 +181,24 @@ def commit_references(
 def keys_below(paths: pa.Array, root: str, *, same_store: bool = False) -> pa.Array:
     """Return the keys of the files that are below the table, of decoded paths in one spelling.
 
-    Absolute paths are those of clones, mostly; but some writers name a table's own files so.
+    Absolute paths are those of clones, mostly; but some writers name a table's own files so. A file
+    behind a link inside a local table has two keys. The table's own folder is none.
 
     Args:
         paths: See `canonical`.
         root: The table.
         same_store: Whether an absolute path must be on the table's own store. If not, the same
             folder on another store or in another bucket counts too, since one place may have
-            several names; right for files to keep, wrong for files to delete.
+            several names, and files are found behind links; right for files to keep, wrong for
+            files to delete.
     """
     absolute = pc.match_substring_regex(paths, _ABSOLUTE)
     if pc.any(absolute).as_py():
         inside = _inside(paths.filter(absolute), root, same_store=same_store)
         paths = pa.concat_arrays([paths.filter(pc.invert(absolute)), inside])
-    return _plain(paths)
+        paths = paths.filter(pc.greater(pc.binary_length(paths), 0))
+    keys = _plain(paths)
+    return keys if same_store else with_linked_keys(keys, root)
 
 
 def _inside(paths: pa.Array, root: str, *, same_store: bool) -> pa.Array:
@@ -276,7 +256,8 @@ def vector_keys(vectors: pa.StructArray, root: str, *, same_store: bool = False)
         elif kind != "i":
             with located(root):
                 names = [_relative_path(kind, text) for text in named.to_pylist()]
-            found.append(pa.array(names, pa.string()))
+            keys = pa.array(names, pa.string())
+            found.append(keys if same_store else with_linked_keys(keys, root))
     return pa.concat_arrays(found)
 
 

@@ -6,7 +6,6 @@ put since the last vector.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from delvec.delta.log.commits import read_log_files
@@ -75,13 +74,12 @@ def last_with_vectors(snapshot: Snapshot) -> int | None:
 
 
 def _names_vectors(actions: JsonActions) -> bool:
-    if b"deletionVector" in actions.data:
-        for line in actions.data.splitlines():
-            if b'"deletionVector"' in line and any(
-                isinstance(body, dict) and body.get("deletionVector")
-                for body in json.loads(line).values()
-            ):
-                return True
+    if b"deletionVector" in actions.data and any(
+        isinstance(body, dict) and body.get("deletionVector")
+        for action in actions.all_actions()
+        for body in action.values()
+    ):
+        return True
     _, metadata = state_set_by(actions)
     return metadata is not None and metadata.is_on(ENABLE_DELETION_VECTORS)
 

@@ -139,6 +139,7 @@ class ReadSet:
         time_zone: The time zone of timestamps that name none.
         sources: What its own source has read of the table, as in a MERGE of a table with rows of
             the same table.
+        version: Whether it depends on the version that it becomes: any other commit is a conflict.
     """
 
     predicate: Predicate | None = None
@@ -146,6 +147,7 @@ class ReadSet:
     row_wise: bool = True
     time_zone: str = "UTC"
     sources: tuple[SourceRead, ...] = ()
+    version: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -12,6 +12,7 @@
     changed a file that we read as a whole       conflict (see `ReadSet.row_wise`)
     changed rows that our source, which reads    conflict, with the same exception for blind appends
       the table itself, might have read
+    took the version that we were made for       conflict (see `ReadSet.version`)
     anything else                                none
 
 Positions in a file never change, so two sets of deleted rows of one file can be united, whoever
@@ -168,6 +169,8 @@ def _matching(files: FileSet, paths: set[str], read: SourceRead) -> set[str]:
 
 
 def _check_table(change: Change, winner: Winner) -> None:
+    if change.reads.version:
+        raise _conflict(winner, "took the version that this change was made for", ())
     for kind, what in (("protocol", "protocol"), ("metaData", "metadata")):
         if winner.has(kind):
             raise _conflict(winner, f"changed the {what} of the table", ())

@@ -14,13 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from delvec.delta.maintain.check.report import LOG_DAMAGE, log_damage
-from delvec.delta.maintain.references import (
-    KeySet,
-    commit_references,
-    commits_since,
-    read_commits,
-    references,
-)
+from delvec.delta.maintain.recent_commits import commits_since, read_commits
+from delvec.delta.maintain.references import KeySet, commit_references, references
 from delvec.delta.maintain.vacuum.candidates import NameRules, kind_of, table_of
 from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms
 from delvec.report.figures import counted, size
@@ -88,8 +83,8 @@ def _referred(snapshot: Snapshot, files: FileSet, since_ms: int) -> Iterator[pa.
     """Yield the keys of files that live entries, tombstones and recent commits refer to."""
     for each in references(snapshot, files=files):
         yield each.keys
-    storage = snapshot.storage
-    for actions in read_commits(storage, commits_since(storage, since_ms)):
+    commits = commits_since(snapshot, since_ms)
+    for actions in read_commits(snapshot.storage, commits):
         for each in commit_references(actions, snapshot.table):
             yield each.keys
 

@@ -7,7 +7,7 @@
     wrong numRecords, wrong bounds      computed anew from the live rows
     vectors without the table feature   the feature is added: readers without it show deleted rows
     a file live twice, with the same    one of the entries is removed
-      deleted rows both times
+      deleted rows, partition and ids
     no hint at the newest checkpoint    written
 
 Nothing is done about what is gone. To drop the entry of a missing data file loses its rows, and to
@@ -61,6 +61,7 @@ OPERATION: Final = "FSCK REPAIR"
 """The name of repairs in the history."""
 
 _AT_ONCE: Final = 8
+_IDS: Final = ("baseRowId", "defaultRowCommitVersion")
 _DAMAGE: Final = (DelvecError, pa.ArrowException, UnicodeDecodeError)
 _MESSAGES: Final = {
     "remove-duplicate": "a data file is live twice, with the same deleted rows: one entry is"
@@ -158,7 +159,7 @@ def plan_repairs(snapshot: Snapshot, stale: Collection[str]) -> RepairPlan:
 def _remove_duplicates(
     snapshot: Snapshot, files: FileSet, indexes: list[int], plan: RepairPlan
 ) -> None:
-    """Keep one entry of a file that is live several times, if all delete the same rows."""
+    """Keep one entry of a file that is live several times, if all tell the same of its rows."""
     entries = files.entries(indexes)
     try:
         vectors = [stored_vector(snapshot.storage, e.path, e.descriptor) for e in entries]
@@ -169,7 +170,11 @@ def _remove_duplicates(
         ]
     except _DAMAGE:
         return
-    if all(each == vectors[0] for each in vectors):
+    # Which of two partitions or row ids is right, nobody can tell.
+    told = [
+        [e.add.get("partitionValues") or {}, *(e.add.get(name) for name in _IDS)] for e in entries
+    ]
+    if all(each == vectors[0] for each in vectors) and all(each == told[0] for each in told):
         kept = plain.index(True) if True in plain else 0
         gone = [entry for number, entry in enumerate(entries) if number != kept]
         plan.removed += gone

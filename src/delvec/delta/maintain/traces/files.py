@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.segment import LOG
-from delvec.storage.listed_files import store_of
+from delvec.storage.listed_files import is_absolute, store_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,13 +25,23 @@ if TYPE_CHECKING:
 
     from delvec.storage import Storage
 
-__all__ = ["CHANGE_DATA", "FileKind", "StoredFiles", "inside_names", "stored_files"]
+__all__ = [
+    "CHANGE_DATA",
+    "FileKind",
+    "StoredFiles",
+    "behind_links",
+    "inside_names",
+    "joined",
+    "stored_files",
+]
 
 FileKind = Literal["log", "change", "vector", "checksum", "hidden", "data"]
 CHANGE_DATA: Final = "_change_data"
 
 _PIECE: Final = 10_000
 _UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+# Where files are that no action names by its path.
+_USUAL: Final = (LOG, f"{LOG}/_sidecars", f"{LOG}/_staged_commits", CHANGE_DATA)
 # The first that fits is the kind of a file; what fits none is `data`.
 _KINDS: Final[tuple[tuple[FileKind, str], ...]] = (
     # Hadoop's checksums of the bytes of another file, which hold none of its values.
@@ -86,9 +96,70 @@ class StoredFiles:
 
 def stored_files(storage: Storage) -> StoredFiles:
     """List all files below the table's folder, hidden ones included."""
-    listing = storage.list("", recursive=True)
-    pieces = list(_pieces((info.key, info.size, info.modified_ms) for info in listing))
-    table = pa.concat_tables(pieces)
+    return _stored(_listed(storage, ""))
+
+
+def behind_links(storage: Storage, stored: StoredFiles, names: pa.Array) -> StoredFiles | None:
+    """Return files in folders that a listing of a disk skips, since links lead to them.
+
+    Looked at are folders of which nothing was listed: of the log, and of files that it names.
+    None if there are no such files.
+
+    Args:
+        storage: The table.
+        stored: What was listed.
+        names: The files that the log names.
+    """
+    if is_absolute(storage.root) and not storage.root.startswith("/"):
+        return None  # object stores have no links
+    unlisted = names.filter(pc.invert(pc.is_in(names, value_set=stored.paths)))
+    inside = [path for path in _folders(unlisted) if not is_absolute(path)]
+    listed = {above for path in _folders(stored.paths) for above in _down_to(path)}
+    skipped = {
+        next((each for each in _down_to(path) if each not in listed), None)
+        for path in (*inside, *_USUAL)
+    }
+    found: dict[str, tuple[str, int, int]] = {}
+    for folder in sorted(each for each in skipped if each):
+        found |= {each[0]: each for each in _listed(storage, f"{folder}/")}
+    known = pc.is_in(pa.array(list(found), pa.string()), value_set=stored.paths).to_pylist()
+    new = [each for each, is_known in zip(found.values(), known, strict=True) if not is_known]
+    return _stored(iter(new)) if new else None
+
+
+def _folders(paths: pa.Array) -> list[str]:
+    """Return the folders of files, without that of the table."""
+    folders = pc.replace_substring_regex(paths, "/?[^/]*$", "").unique().to_pylist()
+    return [each for each in folders if each]
+
+
+def _down_to(folder: str) -> Iterator[str]:
+    """Yield the folders that lead to one, and that one.
+
+    >>> list(_down_to("a/b"))
+    ['a', 'a/b']
+    """
+    parts = folder.split("/")
+    return ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def joined(first: StoredFiles, second: StoredFiles) -> StoredFiles:
+    """Return the files of both."""
+    return StoredFiles(
+        pa.concat_arrays([first.paths, second.paths]),
+        np.concatenate([first.sizes, second.sizes]),
+        np.concatenate([first.modified, second.modified]),
+        np.concatenate([first.kinds, second.kinds]),
+    )
+
+
+def _listed(storage: Storage, prefix: str) -> Iterator[tuple[str, int, int]]:
+    listing = storage.list(prefix, recursive=True)
+    return ((info.key, info.size, info.modified_ms) for info in listing)
+
+
+def _stored(entries: Iterator[tuple[str, int, int]]) -> StoredFiles:
+    table = pa.concat_tables(list(_pieces(entries)))
     paths = table["path"].combine_chunks()
     kinds = np.full(len(paths), len(_KINDS), dtype=np.int8)
     for number, (_, pattern) in reversed(list(enumerate(_KINDS))):

@@ -7,8 +7,9 @@
     steps     what has to be done, and when                                          steps
 
 Requests: one listing of the folder, a GET for each file of the log (two for a commit), and for each
-file that may hold a match one for the footer and one for each row group that its statistics do not
-rule out. Memory: see the modules; nothing is kept of files without a match.
+other file one for the footer and one for each row group that the footer's statistics do not rule
+out: those of the log may be wrong. Memory: see the modules; nothing is kept of files without a
+match.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.maintain.traces.files import stored_files
+from delvec.delta.maintain.traces.files import behind_links, joined, stored_files
 from delvec.delta.maintain.traces.history import read_history
 from delvec.delta.maintain.traces.log import search_text
 from delvec.delta.maintain.traces.log_places import log_places
@@ -30,8 +31,9 @@ from delvec.delta.maintain.traces.rows import (
     unknown_partition,
 )
 from delvec.delta.maintain.traces.steps import schedule_of
-from delvec.delta.maintain.traces.suspects import Suspects, folder_values
+from delvec.delta.maintain.traces.suspects import Suspects, folder_values, is_inner_log
 from delvec.delta.maintain.traces.values import is_judged, is_plain, named_values
+from delvec.delta.stats.indexed_columns import prefix_length
 from delvec.report.phases import Stopwatch
 from delvec.vector import Bitmap
 
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find_traces"]
 
+# Writers that do not know the property keep this many characters of strings in statistics.
+_PREFIX: Final = 32
 _OF_OTHERS: Final = ("orphan", "hidden", "change", "outside")
 
 
@@ -80,10 +84,18 @@ def find_traces(
         readings = readings_of(condition, history.epochs)
         schedule = schedule_of(snapshot)
     predicates = [reading.predicate for reading in readings.distinct]
-    values, judged = named_values(readings.distinct, time_zone), all(map(is_judged, predicates))
+    linked = behind_links(storage, stored, history.names)
+    if linked is not None:
+        stored = joined(stored, linked)
+    values, whole = named_values(
+        readings.distinct,
+        time_zone,
+        min(_PREFIX, *(prefix_length(each.metadata) for each in history.epochs)),
+    )
+    judged = whole and all(map(is_judged, predicates))
     search = _Search(condition, history, readings, values, schedule, judged=judged)
     with watch.phase("rows"):
-        places = search.places(Suspects(stored, history, readings.distinct, time_zone))
+        places = search.places(Suspects(stored, history))
     with watch.phase("log"):
         places += log_places(history, stored, values, places, schedule)
         if all(map(is_plain, predicates)):
@@ -96,10 +108,10 @@ def find_traces(
         condition.text,
         tuple(places),
         log_judged=judged,
-        files=search.files + len(snapshot.files) - search.live,
+        files=search.files,
         log_files=len(stored.of("log")) if values else 0,
         phases=watch.seconds,
-        notes=tuple(_notes(readings.note, places, judged=judged)),
+        notes=tuple(_notes(readings.note, places, judged=judged, links=linked is not None)),
     )
 
 
@@ -120,14 +132,13 @@ class _Search:
         self._readings, self._by_epoch = readings.distinct, readings.by_epoch
         self._values, self._schedule, self._judged = values, schedule, judged
         self._storage = history.snapshot.storage
-        self.files = self.live = 0
+        self.files = 0
 
     def places(self, suspects: Suspects) -> list[TracePlace]:
         found: list[TracePlace] = []
         remaining = iter(suspects)
         while window := list(islice(remaining, self._condition.window)):
             self.files += len(window)
-            self.live += sum(each.version == self._history.snapshot.version for each in window)
             hits, failures = self._search(window)
             found += row_places(self._history, hits, self._schedule)
             for suspect, reason in failures:
@@ -163,6 +174,8 @@ class _Search:
         schemas = self._schemas(window)
         for number, suspect in enumerate(window):
             schema = schemas.get(number)
+            if is_inner_log(suspect.file.path):  # a checkpoint would be read as rows without names
+                schema = "not a Parquet file of rows, but of the log of another table"
             if isinstance(schema, str):
                 failures[number] = schema
                 continue
@@ -170,7 +183,7 @@ class _Search:
             if len(self._readings) > 1:
                 if schema is None:  # gone since the folder was listed
                     continue
-                chosen = readings_for(schema, self._own(suspect), self._readings, suspect.file.path)
+                chosen = readings_for(schema, self._own(suspect), self._readings, suspect.file)
             elif number in schemas and schema is None:
                 continue
             for reading in chosen:
@@ -198,7 +211,7 @@ class _Search:
 
     def _own(self, suspect: Suspect) -> Reading | None:
         """Return the reading of the last version that has a file, if it has the columns."""
-        if suspect.version is None:
+        if suspect.version is None or suspect.version < 0:  # only a checkpoint has its tombstone
             return None
         return self._by_epoch.get(self._history.epoch_of(suspect.version).first)
 
@@ -238,13 +251,21 @@ def _names(
     return found
 
 
-def _notes(note: str | None, places: Sequence[TracePlace], *, judged: bool) -> Iterator[str]:
+def _notes(
+    note: str | None, places: Sequence[TracePlace], *, judged: bool, links: bool
+) -> Iterator[str]:
     if note is not None:
         yield note
+    if links:
+        yield (
+            "links lead to folders of the table: they were searched where the log names files in"
+            " them; vacuum() and clean_log() do not look there"
+        )
     if not judged:
         yield (
             "the log was not judged by values: the condition would have to compare a column by ="
-            " or IN. Statistics in the log may hold values of rows that match until clean_log()"
+            " or IN, with values that texts can spell. Statistics in the log may hold values of"
+            " rows that match until clean_log()"
         )
     steps = [step for place in places for step in place.steps]
     if any(step.action == "vacuum()" and step.not_before for step in steps):

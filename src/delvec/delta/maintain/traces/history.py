@@ -216,7 +216,32 @@ class _Builder:
                 for each in read:  # for the error to name the right file
                     from_json(each, kind, list(self._names))
                 raise
-            self._add(kind, found, versions[lines])
+            self._add(kind, self._own_values(kind, found, versions[lines]), versions[lines])
+
+    def _own_values(
+        self, kind: Kind, found: pa.StructArray, versions: NDArray[np.int64]
+    ) -> pa.StructArray:
+        """Drop partition values of columns that were none at the time of an action.
+
+        Each action comes with the columns of all times, null where it has no value.
+        """
+        epochs = [
+            (each.first, {field.physical_name for field in each.metadata.partition_fields})
+            for each in sorted(self._epochs, key=lambda epoch: -epoch.first)
+        ]
+        if all(names == epochs[0][1] for _, names in epochs):
+            return found
+        # A file that is removed is one of the version before.
+        at = (versions - (kind == "remove")).tolist()
+        maps = pc.struct_field(found, "partitionValues").to_pylist()
+        kept = []
+        for version, pairs in zip(at, maps, strict=True):
+            names = next((names for first, names in epochs if first <= version), epochs[-1][1])
+            own = pairs and [(key, text) for key, text in pairs if text is not None or key in names]
+            kept.append(own)
+        arrays = dict(zip((field.name for field in found.type), found.flatten(), strict=True))
+        arrays["partitionValues"] = pa.array(kept, STRING_MAP)
+        return pa.StructArray.from_arrays(list(arrays.values()), list(arrays))
 
     def _take_metadata(self, version: int, metadata: Metadata) -> None:
         self._epochs.append(Epoch(version, metadata))

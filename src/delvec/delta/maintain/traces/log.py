@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,12 +19,15 @@ from delvec.delta.log.checkpoint_reader import ParquetActions
 from delvec.delta.log.json_actions import JsonActions
 from delvec.delta.log.paths import canonical
 from delvec.delta.maintain.traces.files import inside_names
+from delvec.delta.maintain.traces.suspects import folder_values
 from delvec.delta.stats.columns import statistics_columns
 from delvec.errors import DelvecError, FormatError, ObjectNotFoundError
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from delvec.delta.maintain.traces.values import NamedValues
     from delvec.delta.stats.columns import StatisticsSource
@@ -33,6 +37,7 @@ __all__ = ["Mention", "search_log", "search_text"]
 
 _THREADS: Final = 4
 _LARGEST_TEXT: Final = 64 << 20
+_PARQUET: Final = b"PAR1"
 _KINDS: Final = ("add", "remove", "cdc")
 _STATISTICS, _PARTITIONS = "statistics", "partition values"
 # What is said of an action that is about no file, and which of its parts are searched.
@@ -86,25 +91,36 @@ def _search(
     """Return what texts of a file mention values, and the data files whose entries do."""
     uri, root = storage.uri_of(key), storage.root
     if key.endswith(".parquet"):
-        parquet = ParquetActions(storage, key)
-        texts = _in_actions(parquet.others(), values)
-        return texts, list(_in_checkpoint(parquet, values, root))
+        return _in_parquet(storage, key, values)
     data = storage.read(key)
+    if not key.endswith((".json", ".crc")):  # such as what a writer left that was killed
+        if data.startswith(_PARQUET):
+            return _in_parquet(storage, key, values)
+        is_in = _in_text(data, values)
+        if is_in is None:
+            raise FormatError("not a file of a log: it could hold anything", path=uri)
+        return {"a text"} if is_in else set(), []
+    actions = JsonActions(uri, data)  # what is no text is refused
     if not _may_mention(data, values):
         return set(), []
-    if not key.endswith((".json", ".crc")):  # such as what a writer left that was killed
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            raise FormatError("not a file of a log: it could hold anything", path=uri) from error
-        return {"a text"} if any(each.is_in_text(text) for each in values) else set(), []
     if key.endswith(".crc"):
         try:
             data = _as_actions(json.loads(data))
         except ValueError as error:
             raise FormatError("a checksum file of the log is not JSON", path=uri) from error
-    actions = JsonActions(uri, data)
+        actions = JsonActions(uri, data)
     return _in_actions(actions.others(), values), list(_in_json(actions, values, root))
+
+
+def _in_parquet(
+    storage: Storage, key: str, values: Sequence[NamedValues]
+) -> tuple[set[str], list[tuple[str, str]]]:
+    source = ParquetActions(storage, key)
+    others = list(source.others())
+    is_of_files = source.adds(()).num_rows or any(map(len, source.pieces("remove")))
+    if source.line_count and not others and not is_of_files:  # such as rows of a table
+        raise FormatError("not a file of a log: it could hold anything", path=source.uri)
+    return _in_actions(others, values), list(_in_checkpoint(source, values, storage.root))
 
 
 def _may_mention(data: bytes, values: Sequence[NamedValues]) -> bool:
@@ -213,10 +229,25 @@ def _in_entries(
         if len(each.physical) == 1 and len(paths):
             texts = partitions[each.physical[0]]
             found.append((_PARTITIONS, each.among_partitions(texts)))
+            found.append((_PARTITIONS, _in_folders(each, texts, canonical(paths, root))))
         for what, mask in found:
             if mask.any():
                 chosen = inside_names(canonical(paths.filter(pa.array(mask)), root), root)
                 yield from ((path, what) for path in chosen.to_pylist())
+
+
+def _in_folders(each: NamedValues, texts: pa.Array, paths: pa.Array) -> NDArray[np.bool_]:
+    """Return which entries without a partition value have one in the names of their folders."""
+    mask = np.zeros(len(paths), dtype=np.bool_)
+    lacking = pc.and_(texts.is_null(), pc.match_substring(paths, "="))
+    rows = np.flatnonzero(pc.fill_null(lacking, False).to_numpy(zero_copy_only=False))
+    for row, path in zip(rows.tolist(), paths.take(pa.array(rows)).to_pylist(), strict=True):
+        folders = folder_values(path)
+        mask[row] = any(
+            name in folders and each.is_partition(folders[name])
+            for name in (each.physical[0], each.name)
+        )
+    return mask
 
 
 def search_text(
@@ -224,16 +255,28 @@ def search_text(
 ) -> bool | None:
     """Return whether a file of no known format is a text that mentions a value.
 
-    None if it is no text, or too large to be searched.
+    None if it is no text, or too large to be searched, or if nobody knows how a text would spell a
+    value.
     """
     if size > _LARGEST_TEXT:
         return None
     try:
-        text = storage.read(key).decode()
+        data = storage.read(key)
     except ObjectNotFoundError:
         return False
-    except (UnicodeDecodeError, DelvecError):
+    except DelvecError:
         return None
-    if any(each.is_in_text(text) for each in values):
+    return _in_text(data, values)
+
+
+def _in_text(data: bytes, values: Sequence[NamedValues]) -> bool | None:
+    if not data:
+        return False
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if any(each.is_in_free_text(text) for each in values):
         return True
-    return None if "\0" in text else False
+    is_open = not values or not all(each.has_spelling for each in values)
+    return None if is_open or "\0" in text else False

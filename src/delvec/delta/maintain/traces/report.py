@@ -138,8 +138,8 @@ class TracesReport(Rendered):
         places: Where something was found; empty if nothing is left.
         log_judged: Whether values in the log were searched for. That needs a condition that names
             the values of a column, by `=` or `IN`.
-        files: Data and change files whose rows were looked at, those included that their
-            statistics rule out.
+        files: Data and change files whose rows were looked at, those included that the statistics
+            in their footers rule out.
         log_files: Files of the log that were searched.
         phases: Seconds by phase.
         notes: What users should know, in sentences.

@@ -34,7 +34,7 @@ from delvec.storage.parallel import gather
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from delvec.delta.log.file_set import DataFile
     from delvec.delta.log.snapshot import Snapshot
@@ -80,15 +80,20 @@ class Reading:
         return frozenset(tuple(each.physical_name for each in path) for path in self.columns)
 
     @property
+    def parts(self) -> frozenset[str]:
+        """The columns that are partition values, by their physical names."""
+        parts = {field.physical_name for field in self.metadata.partition_fields}
+        return frozenset(name[0] for name in self.names) & parts
+
+    @property
     def key(self) -> tuple[object, ...]:
         """What makes two readings find the same rows."""
-        parts = {field.physical_name for field in self.metadata.partition_fields}
         return (
             self.metadata.mapping_mode,
             self.names,
             frozenset((path[0].field_id, path[0].physical_name) for path in self.columns),
             tuple(sorted(str(path[-1].type) for path in self.columns)),
-            frozenset(name[0] for name in self.names) & parts,
+            self.parts,
         )
 
 
@@ -228,32 +233,64 @@ def readings_of(condition: Condition, epochs: Sequence[Epoch]) -> Readings:
 
 
 def readings_for(
-    stored: pa.Schema, own: Reading | None, readings: Sequence[Reading], path: str
+    stored: pa.Schema, own: Reading | None, readings: Sequence[Reading], file: DataFile
 ) -> list[Reading]:
     """Return the readings that apply to one file: that of its own time, and of dropped columns.
+
+    Where nobody knows the time of a file, a column may be in the file or a partition value: it is
+    read in both ways.
 
     Args:
         stored: The columns of the file.
         own: The reading of the last version that has the file; None if that version lacks the
-            columns.
+            columns, or is not known.
         readings: All readings, newest first.
-        path: The file, for errors.
+        file: The file.
     """
     first = own or readings[0]
-    by_names: dict[frozenset[tuple[str, ...]], list[Reading]] = {first.names: []}
+    by_names: dict[frozenset[tuple[str, ...]], list[Reading]] = {first.names: [first]}
     for each in readings:
-        by_names.setdefault(each.names, []).append(each)
+        group = by_names.setdefault(each.names, [])
+        if each is not first:
+            group.append(each)
     chosen = []
     for names, group in by_names.items():
-        if names == first.names or all(_has(stored, path[0], group[0]) for path in names):
-            fitting = (each for each in group if fits(stored, each, path))
-            chosen.append(next(fitting, group[0]))
+        if names == first.names or any(_has_all(stored, each, file.path) for each in group):
+            fitting = [each for each in group if fits(stored, each, file.path)] or group[:1]
+            is_own = own is not None and names == own.names
+            chosen += fitting[:1] if is_own else _ways(stored, fitting, file)
     return chosen
 
 
-def _has(stored: pa.Schema, name: str, reading: Reading) -> bool:
-    parts = {field.physical_name for field in reading.metadata.partition_fields}
-    return name in parts or name in stored.names
+def _ways(stored: pa.Schema, group: Sequence[Reading], file: DataFile) -> list[Reading]:
+    """Return one of the readings for each way to find columns: in folders, by name or by id."""
+    ways: dict[tuple[object, ...], Reading] = {}
+    for each in group:
+        ways.setdefault((each.parts, each.metadata.mapping_mode == "id"), each)
+    known = [
+        each
+        for each in ways.values()
+        # A file that has the column itself, and no folder of that name, is of another time.
+        if unknown_partition(each, file) is None or not _stores_all(stored, each, file.path)
+    ]
+    return known or list(ways.values())
+
+
+def _has_all(stored: pa.Schema, reading: Reading, path: str) -> bool:
+    return _stores_all(stored, reading, path, besides=reading.parts)
+
+
+def _stores_all(
+    stored: pa.Schema, reading: Reading, path: str, besides: Collection[str] = ()
+) -> bool:
+    """Whether a file has the columns of a condition itself, but for some."""
+    by_id = reading.metadata.mapping_mode == "id"
+    fields = [each[0] for each in reading.columns if each[0].physical_name not in besides]
+    try:
+        places = [find_field(list(stored), each, by_id=by_id, path=path) for each in fields]
+    except FormatError:  # more than once
+        return True
+    return None not in places
 
 
 def fits(stored: pa.Schema, reading: Reading, path: str) -> bool:

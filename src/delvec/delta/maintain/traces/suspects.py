@@ -22,17 +22,16 @@ from delvec.errors import DelvecError, ObjectNotFoundError
 from delvec.storage.listed_files import is_absolute, open_listed_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from delvec.delta.maintain.traces.files import StoredFiles
     from delvec.delta.maintain.traces.history import LogHistory
     from delvec.delta.maintain.traces.report import PlaceKind
-    from delvec.delta.maintain.traces.rows import Reading
     from delvec.vector import Descriptor
 
-__all__ = ["Suspect", "Suspects", "folder_values"]
+__all__ = ["Suspect", "Suspects", "folder_values", "is_inner_log"]
 
 _AT_ONCE: Final = 4096
 # A log below another folder than the table's own makes that folder a table of its own.
@@ -65,14 +64,10 @@ class Suspects:
     Attributes:
         stored: What is below the table's folder.
         history: What the log says.
-        readings: How the condition reads files.
-        time_zone: Of partition values that are timestamps without one.
     """
 
     stored: StoredFiles
     history: LogHistory
-    readings: Sequence[Reading]
-    time_zone: str
 
     def __iter__(self) -> Iterator[Suspect]:
         yield from self._live()
@@ -96,22 +91,11 @@ class Suspects:
         folders = pc.struct_field(found, "folder").unique().to_pylist()
         return tuple(f"{each}/" for each in folders)
 
-    def _searched(self) -> NDArray[np.int64]:
-        """Return the live files that statistics do not rule out.
-
-        Statistics of a file with a vector may be those of its live rows alone.
-        """
-        files = self.history.snapshot.files
-        if len(self.readings) > 1:
-            return np.arange(len(files))
-        may = files.may_match(self.readings[0].predicate, self.time_zone)
-        return np.flatnonzero(may | files.vectors.is_valid().to_numpy(zero_copy_only=False))
-
     def _live(self) -> Iterator[Suspect]:
-        snapshot = self.history.snapshot
-        chosen, names = self._searched(), self._live_names
-        for start in range(0, len(chosen), _AT_ONCE):
-            window = chosen[start : start + _AT_ONCE]
+        """Yield all live files: statistics of the log may be wrong, or of live rows alone."""
+        snapshot, names = self.history.snapshot, self._live_names
+        for start in range(0, len(names), _AT_ONCE):
+            window = np.arange(start, min(start + _AT_ONCE, len(names)))
             files = snapshot.files.data_files(window)
             paths = names.take(pa.array(window)).to_pylist()
             for path, file in zip(paths, files, strict=True):
@@ -160,10 +144,9 @@ class Suspects:
             except DelvecError:
                 pass  # reported when it is read
             [last] = self.history.last_actions(pa.array([path])).to_pylist()
-            values = dict(last["partitionValues"] or ())
-            yield Suspect(
-                "outside", DataFile(path, size, values, None, None, 0), 0, last["version"]
-            )
+            values = self._values(path, dict(last["partitionValues"] or ()))
+            at = last["version"] - (last["kind"] == "remove")
+            yield Suspect("outside", DataFile(path, size, values, None, None, 0), 0, at)
 
     def _kind(self, path: str, kind: PlaceKind) -> PlaceKind:
         return "outside" if path.startswith(self._inner_tables) else kind
@@ -171,10 +154,14 @@ class Suspects:
     def _values(self, path: str, logged: Mapping[str, str | None]) -> dict[str, str | None]:
         """Return partition values by physical name: those of the log, else of the folders."""
         names = self._physical_names
-        if not names or all(physical in logged for physical in names.values()):
+        if not names or all(logged.get(physical) is not None for physical in names.values()):
             return dict(logged)
         folders = folder_values(path)
-        return {**{names.get(name, name): value for name, value in folders.items()}, **logged}
+        values = {names.get(name, name): value for name, value in folders.items()}
+        # A remove may lack its values, which then are read as nulls.
+        return values | {
+            name: value for name, value in logged.items() if value is not None or name not in values
+        }
 
     @cached_property
     def _physical_names(self) -> dict[str, str]:
@@ -184,6 +171,11 @@ class Suspects:
             for epoch in reversed(self.history.epochs)
             for field in epoch.metadata.partition_fields
         }
+
+
+def is_inner_log(path: str) -> bool:
+    """Return whether a file is one of the log of a table inside of the table's folder."""
+    return "/_delta_log/" in path
 
 
 def folder_values(path: str) -> dict[str, str | None]:

@@ -8,6 +8,7 @@ condition compares a column by `=` or `IN`.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.delta.maintain.traces.spellings import begun, patterns_of, spelled
 from delvec.delta.pruning.literals import comparable
 from delvec.delta.pruning.predicate import And, Comparison, In, Or
 from delvec.delta.schema.arrow import arrow_type
@@ -91,6 +93,7 @@ class NamedValues:
         kind: Its type.
         values: The values.
         time_zone: Of partition values that are timestamps without one.
+        prefix: How many characters of a string statistics have at least, or all of it.
     """
 
     name: str
@@ -98,6 +101,7 @@ class NamedValues:
     kind: PrimitiveType
     values: tuple[object, ...]
     time_zone: str = "UTC"
+    prefix: int = _PREFIX
 
     @cached_property
     def probes(self) -> tuple[bytes, ...] | None:
@@ -108,7 +112,8 @@ class NamedValues:
         found = []
         for value in self.values:
             if isinstance(value, str):
-                runs = re.findall(r"[A-Za-z0-9]+", value[: _PREFIX - 1])
+                # The last character of a beginning may be another one.
+                runs = re.findall(r"[A-Za-z0-9]+", value[: self._shortest(value) - 1])
                 text = max(runs, key=len, default="")
             else:
                 is_exact = isinstance(value, int) or type(value) is date
@@ -123,10 +128,43 @@ class NamedValues:
         """The Arrow type of the column."""
         return arrow_type(self.kind)
 
-    def among(self, found: pa.Array) -> NDArray[np.bool_]:
+    def _shortest(self, value: str) -> int:
+        """Return how many characters of a value statistics have at least."""
+        # Writers in Java count a character beyond the first 65,536 as two.
+        is_wide = any(each > "\uffff" for each in value)
+        return max(1, self.prefix // 2 if is_wide else self.prefix)
+
+    @cached_property
+    def _cuttable(self) -> list[str]:
+        """The strings of which statistics may have a beginning only, in order."""
+        texts = (each for each in self.values if isinstance(each, str))
+        return sorted(each for each in texts if len(each) > self._shortest(each))
+
+    def _are_cut(self, found: pa.Array) -> NDArray[np.bool_]:
+        """Return which bounds are a beginning of a value, but for one character at their end."""
+        mask = np.zeros(len(found), dtype=np.bool_)
+        texts = self._cuttable
+        if not texts:
+            return mask
+        least = min(map(self._shortest, texts))
+        heads = pa.array(sorted({each[: least - 1] for each in texts}), pa.string())
+        begins = pc.is_in(pc.utf8_slice_codeunits(found, 0, least - 1), value_set=heads)
+        rows = np.flatnonzero(begins.to_numpy(zero_copy_only=False))
+        for row, bound in zip(rows.tolist(), found.take(pa.array(rows)).to_pylist(), strict=True):
+            # Whatever begins with a text stands in order right after it.
+            place = bisect_left(texts, bound[:-1]) if bound and len(bound) >= least else len(texts)
+            mask[row] = place < len(texts) and texts[place].startswith(bound[:-1])
+        return mask
+
+    def among(self, found: pa.Array, *, cut: bool = True) -> NDArray[np.bool_]:
         """Return which bounds of statistics are one of the values, or its beginning.
 
-        Writers cut timestamps to milliseconds, and strings after some characters.
+        Writers cut timestamps to milliseconds, and strings after some characters; a character more
+        makes a beginning the upper bound, or the last one is another.
+
+        Args:
+            found: The bounds.
+            cut: Whether strings may be cut.
         """
         values = comparable(self.values, found.type)
         if values is None:
@@ -135,16 +173,15 @@ class NamedValues:
             found, values = _to_milliseconds(found), _to_milliseconds(values)
         found = found if found.type == values.type else found.cast(values.type)
         same = pc.is_in(found, value_set=values)
-        for text in self.values if pa.types.is_string(found.type) else ():
-            if len(str(text)) > _PREFIX:
-                same = pc.or_(same, pc.starts_with(found, str(text)[: _PREFIX - 1]))
+        if cut and pa.types.is_string(found.type):
+            same = pc.or_(same, pa.array(self._are_cut(found)))
         mask: NDArray[np.bool_] = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
         return mask
 
     def among_partitions(self, texts: pa.Array) -> NDArray[np.bool_]:
         """Return which partition values, as the log writes them, are one of the values."""
         try:
-            return self.among(partition_column(texts, self.kind, self.time_zone))
+            return self.among(partition_column(texts, self.kind, self.time_zone), cut=False)
         except FormatError:  # one of them is no value of the type: each by itself
             return np.array([self.is_partition(text) for text in texts.to_pylist()], np.bool_)
 
@@ -154,54 +191,79 @@ class NamedValues:
             value = parse_partition_value(text, self.kind, self.time_zone)
         except FormatError:
             return False
-        return value is not None and bool(self.among(pa.array([value], self.arrow))[0])
+        return value is not None and bool(self.among(pa.array([value], self.arrow), cut=False)[0])
+
+    @property
+    def has_spelling(self) -> bool:
+        """Whether it is known how texts spell each of the values."""
+        return all(self._spelled.values())
 
     def is_in_text(self, text: str) -> bool:
         """Return whether a text names one of the values, as the condition of an operation does."""
         return any(
-            pattern.search(text) and (telling or self._name.search(text))
-            for pattern, telling in self._patterns
+            pattern.search(text)
+            and ((isinstance(value, str) and len(value) >= _TELLING) or self._name.search(text))
+            for value, patterns in self._spelled.items()
+            for pattern in patterns
         )
+
+    def is_in_free_text(self, text: str) -> bool:
+        """Return whether a text has one of the values, or its beginning as statistics have it."""
+        patterns = (pattern for each in self._spelled.values() for pattern in each)
+        return any(pattern.search(text) for pattern in (*patterns, *self._cut))
 
     @cached_property
     def _name(self) -> re.Pattern[str]:
-        return _word(self.name.rpartition(".")[2])
+        names = {self.name.rpartition(".")[2], self.physical[-1]}
+        return re.compile("|".join(begun(spelled(each), whole=True) for each in sorted(names)))
 
     @cached_property
-    def _patterns(self) -> list[tuple[re.Pattern[str], bool]]:
-        found = []
-        for value in self.values:
-            if isinstance(value, str):
-                # SQL doubles quotes or escapes them, JSON inside of JSON escapes again.
-                spelled = {value, value.replace("'", "''"), value.replace("'", "\\'")}
-                found += [(_word(each), len(value) >= _TELLING) for each in spelled if each]
-            elif isinstance(value, int | date) and not isinstance(value, bool):
-                found.append((_word(str(value)), False))
-        return found
+    def _spelled(self) -> dict[object, list[re.Pattern[str]]]:
+        is_single = self.kind.name == "float"
+        return {each: patterns_of(each, is_single=is_single) for each in self.values}
 
-
-def _word(text: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
+    @cached_property
+    def _cut(self) -> list[re.Pattern[str]]:
+        texts = [each for each in self.values if isinstance(each, str)]
+        return [
+            re.compile(begun(spelled(text[: self._shortest(text) - 1]), whole=False))
+            for text in texts
+            if len(text) > self._shortest(text) > 1
+        ]
 
 
 def _to_milliseconds(moments: pa.Array) -> pa.Array:
     return pc.floor_temporal(moments, unit="millisecond")
 
 
-def named_values(readings: Sequence[Reading], time_zone: str) -> tuple[NamedValues, ...]:
-    """Return the values that a condition names, for every column that a name ever stood for."""
+def named_values(
+    readings: Sequence[Reading], time_zone: str, prefix: int = _PREFIX
+) -> tuple[tuple[NamedValues, ...], bool]:
+    """Return the values that a condition names, for every column that a name ever stood for.
+
+    Args:
+        readings: How the condition reads files.
+        time_zone: Of partition values that are timestamps without one.
+        prefix: How many characters of strings statistics have at least.
+
+    Returns:
+        The values, and whether all of them can be searched for.
+    """
     found: dict[Any, NamedValues] = {}
+    is_whole = True
     for reading in readings:
         paths = {tuple(each.name for each in path): path for path in reading.columns}
         for column, compared in _equalities(reading.predicate):
             fields = paths.get(column)
             kind = fields[-1].type if fields else None
             if fields is None or not isinstance(kind, PrimitiveType):
+                is_whole = False
                 continue
             physical = tuple(each.physical_name for each in fields)
             values = compared
             if fields[0].char_width is not None:  # files and logs have them without the padding
                 values += tuple(str(each).rstrip(" ") for each in compared)
-            named = NamedValues(".".join(column), physical, kind, values, time_zone)
+            named = NamedValues(".".join(column), physical, kind, values, time_zone, prefix)
             found.setdefault((physical, kind, tuple(map(repr, values))), named)
-    return tuple(found.values())
+            is_whole = is_whole and named.has_spelling
+    return tuple(found.values()), is_whole and bool(found)

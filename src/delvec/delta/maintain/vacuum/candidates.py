@@ -9,16 +9,20 @@ delta-spark does not do.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.delta.log.segment import LOG
+
 if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
+    from delvec.storage import Storage
 
-__all__ = ["CHANGES", "FILES", "Candidates", "NameRules", "kind_of", "table_of"]
+__all__ = ["CHANGES", "FILES", "Candidates", "NameRules", "folds_names", "kind_of", "table_of"]
 
 CHANGES: Final = "_change_data"
 """The folder of the change files."""
@@ -104,6 +108,16 @@ def table_of(key: str) -> str | None:
     """
     found = _INNER_TABLE.fullmatch(key) if "/_delta_log/" in key or key.endswith(".json") else None
     return None if found is None else found["delta"] or found["iceberg"] or "metadata"
+
+
+def folds_names(storage: Storage) -> bool:
+    """Return whether a disk does not tell cases apart, or may not: `A` and `a` are one file there.
+
+    The log is looked for by a name in the wrong case: one listing, and none in an object store.
+    """
+    if "://" in storage.root:
+        return False
+    return sys.platform == "darwin" or any(True for _ in storage.list(LOG.upper()))
 
 
 def kind_of(path: str) -> str:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 from delvec.delta.log.commits import added_files, read_log_files
 from delvec.delta.log.segment import list_commits
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.maintain.references import keys_below, vector_keys
+from delvec.delta.maintain.references import commit_references, folded, keys_below, vector_keys
+from delvec.delta.maintain.vacuum.candidates import folds_names
 from delvec.delta.write.writable import require_writable
 from delvec.errors import ConflictError, StorageError
 from delvec.storage.parallel import gather
@@ -62,9 +63,11 @@ class LaterReferences:
         self._storage, self._metadata = snapshot.storage, snapshot.metadata
         self._version = snapshot.version
         self._keys: set[str] = set()
+        #: How a key is spelled in the set.
+        self.name: Callable[[str], str] = folded if folds_names(snapshot.storage) else str
 
     def refreshed(self) -> set[str]:
-        """Read the commits since the last call; return the files that any of them added.
+        """Read the commits since the last call; return the files that any of them names.
 
         Raises:
             ConflictError: Commits are missing.
@@ -83,8 +86,10 @@ class LaterReferences:
             if any("protocol" in action for action in actions.others()):
                 require_writable(open_snapshot(self._storage), "vacuum")
             added = added_files(self._metadata, root, actions)
-            for keys in (keys_below(added.paths, root), vector_keys(added.vectors, root)):
-                self._keys.update(keys.to_pylist())
+            named = [keys_below(added.paths, root), vector_keys(added.vectors, root)]
+            # New tombstones protect files that older versions need, such as those of vectors.
+            named += [each.keys for each in commit_references(actions, root)]
+            self._keys.update(self.name(key) for keys in named for key in keys.to_pylist())
         self._version += len(commits)
         return self._keys
 
@@ -110,7 +115,7 @@ def delete_files(
         wave = files.slice(start, _BATCH * _WAVE)
         pairs = list(zip(wave["path"].to_pylist(), wave["bytes"].to_pylist(), strict=True))
         spared = later.refreshed()
-        wanted = [pair for pair in pairs if pair[0] not in spared]
+        wanted = [pair for pair in pairs if later.name(pair[0]) not in spared]
         done.spared += len(pairs) - len(wanted)
         batches = [wanted[at : at + _BATCH] for at in range(0, len(wanted), _BATCH)]
         failures = gather(lambda batch: _delete(storage, batch), batches)

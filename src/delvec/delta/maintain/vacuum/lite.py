@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.action_columns import from_json
-from delvec.delta.log.segment import LOG, list_commits
-from delvec.delta.maintain.references import commit_references, commits_until, read_commits
+from delvec.delta.log.segment import LOG
+from delvec.delta.maintain.linked_keys import linked_keys
+from delvec.delta.maintain.recent_commits import commits_until, read_commits
+from delvec.delta.maintain.references import commit_references
 from delvec.delta.maintain.vacuum.candidates import FILES, Candidates, NameRules
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
 from delvec.storage.parallel import gather
@@ -73,7 +75,7 @@ def removed_files(
     storage, root = snapshot.storage, snapshot.table
     names: list[pa.Array] = [pa.array([], pa.string())]
     last = None
-    for commit, actions in _expired_commits(storage, before_ms):
+    for commit, actions in _expired_commits(snapshot, before_ms):
         if _removed_later(actions, before_ms):
             break  # its clock was ahead; a later vacuum begins here
         found = commit_references(actions, root, same_store=True)
@@ -81,6 +83,8 @@ def removed_files(
         last = commit.last
     keys = pa.concat_arrays(names).unique()
     is_kept = kept.contains(keys.to_pylist())
+    numbers, targets = linked_keys(keys, root)
+    is_kept[numbers] |= kept.contains(targets.to_pylist())
     rules = NameRules.of(snapshot.metadata)
     chosen = [
         key for key in keys.filter(pa.array(~is_kept)).to_pylist() if not rules.is_hidden(key)
@@ -94,9 +98,8 @@ def removed_files(
     return Candidates(files, int(is_kept.sum()), young), None if young else last
 
 
-def _expired_commits(storage: Storage, before_ms: int) -> Iterator[tuple[LogFile, JsonActions]]:
-    commits = list_commits(storage)
-    expired = commits_until(commits, before_ms)
+def _expired_commits(snapshot: Snapshot, before_ms: int) -> Iterator[tuple[LogFile, JsonActions]]:
+    storage, expired = snapshot.storage, commits_until(snapshot, before_ms)
     if not expired:
         return
     done = vacuumed_until(storage)

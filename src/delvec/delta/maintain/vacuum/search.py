@@ -9,15 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.segment import list_commits
-from delvec.delta.maintain.references import (
-    KeySet,
-    commit_references,
-    commits_since,
-    commits_until,
-    read_commits,
-)
-from delvec.delta.maintain.vacuum.candidates import CHANGES
+from delvec.delta.maintain.recent_commits import commits_since, commits_until, read_commits
+from delvec.delta.maintain.references import KeySet, commit_references
+from delvec.delta.maintain.vacuum.candidates import CHANGES, folds_names
 from delvec.delta.maintain.vacuum.listing import unreferenced_files
 from delvec.delta.maintain.vacuum.lite import removed_files, vacuumed_until
 from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
@@ -61,7 +55,7 @@ def _covered_until(snapshot: Snapshot, found: Candidates, before_ms: int) -> int
     """
     if found.files_young:
         return None
-    expired = commits_until(list_commits(snapshot.storage), before_ms)
+    expired = commits_until(snapshot, before_ms)
     known = vacuumed_until(snapshot.storage)
     last = expired[-1].last if expired else -1
     return last if last > (-1 if known is None else known) else None
@@ -80,7 +74,9 @@ def _without_recent(snapshot: Snapshot, found: Candidates, retention: Retention)
     )
     if not len(paths) or not (is_longer or has_changes):
         return found
-    recent = KeySet(_recent_keys(snapshot, retention.before_ms))
+    recent = KeySet(
+        _recent_keys(snapshot, retention.before_ms), folds=folds_names(snapshot.storage)
+    )
     is_recent = np.concatenate([recent.contains(chunk.to_pylist()) for chunk in paths.chunks])
     if not is_recent.any():
         return found
@@ -89,7 +85,7 @@ def _without_recent(snapshot: Snapshot, found: Candidates, retention: Retention)
 
 
 def _recent_keys(snapshot: Snapshot, since_ms: int) -> Iterator[pa.Array]:
-    storage = snapshot.storage
-    for actions in read_commits(storage, commits_since(storage, since_ms)):
+    commits = commits_since(snapshot, since_ms)
+    for actions in read_commits(snapshot.storage, commits):
         for each in commit_references(actions, snapshot.table, since_ms):
             yield each.keys

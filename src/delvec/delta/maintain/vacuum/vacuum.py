@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.maintain.references import KeySet, references
 from delvec.delta.maintain.retention import HOUR_MS, Retention, retention_of
-from delvec.delta.maintain.vacuum.candidates import Candidates, NameRules
+from delvec.delta.maintain.vacuum.candidates import Candidates, NameRules, folds_names
 from delvec.delta.maintain.vacuum.deletion import Deletion, LaterReferences, delete_files
 from delvec.delta.maintain.vacuum.lite import write_vacuumed_until
 from delvec.delta.maintain.vacuum.report import VacuumReport
@@ -77,7 +77,8 @@ def vacuum(
         requests = snapshot.storage.requests
         require_writable(snapshot, "vacuum")
         retention = retention_of(snapshot, options.retention_hours, force=options.force)
-        kept = KeySet(each.keys for each in references(snapshot, retention.before_ms))
+        named = (each.keys for each in references(snapshot, retention.before_ms))
+        kept = KeySet(named, folds=folds_names(snapshot.storage))
     with watch.phase("list"):
         found, last = search(
             snapshot, kept, retention, lite=options.lite, on_progress=options.on_progress
