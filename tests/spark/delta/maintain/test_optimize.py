@@ -236,7 +236,12 @@ def test_rows_are_not_lost_where_the_log_counts_wrong(
         entry = {**live[at], "stats": json.dumps({"numRecords": count, "tightBounds": False})}
         builder.commit({"add": entry})
     table = DeltaTable.for_path(spark, path)
-    for act in (table.purge, table.optimize, lambda: table.optimize(zorder_by=["id"])):
+    acts: list[Callable[[], object]] = [
+        table.purge,
+        table.optimize,
+        lambda: table.optimize(zorder_by=["id"]),
+    ]
+    for act in acts:
         with pytest.raises(DelvecError):
             act()
     assert unnamed_files(path) == set()
