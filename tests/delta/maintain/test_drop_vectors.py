@@ -116,7 +116,7 @@ def require_downgraded(root: Path, rows: list[int] | None = None) -> None:
     assert ids(root) == wanted
     peer = Peer(root)
     assert peer.protocol().reader_features is None
-    assert sorted(peer.to_pandas()["id"]) == wanted
+    assert sorted(peer.to_pyarrow_table()["id"].to_pylist()) == wanted
 
 
 def test_a_table_with_the_feature_and_no_vectors_needs_no_session(tmp_path: Path) -> None:
@@ -430,7 +430,7 @@ def test_a_restored_file_is_live_for_readers_that_compare_paths_alone(
     assert [row["add"]["path"] for row in rows if row["add"]] == ["a.parquet"]
     # The tombstone of the vector's file alone is left.
     assert [row["remove"]["path"] for row in rows if row["remove"]] == [builder.vector_path().name]
-    assert sorted(Peer(tmp_path).to_pandas()["id"]) == ROWS
+    assert sorted(Peer(tmp_path).to_pyarrow_table()["id"].to_pylist()) == ROWS
     DeltaTable.for_path(None, tmp_path).checkpoint()
     assert ids(tmp_path, 2) == ROWS[1:]
 
