@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec.cli.demo.keys import show_key_deletes
+from delvec.cli.demo.maintain import show_maintenance
 from delvec.cli.demo.resolve import show_resolving
 from delvec.cli.output import TextOutput
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 
@@ -58,3 +61,23 @@ def assert_resolving_is_told(shown: str, found: dict[str, Any]) -> None:
     assert (after["rows"], after["equality"], after["same"]) == (52_000, 0, "yes")
     assert after["vectors"] > 0
     assert found["same_as_staged"]
+
+
+@pytest.mark.spark
+def test_maintenance_is_told_in_80_columns_and_as_json(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result: dict[str, Any] = {}
+    show_maintenance(TextOutput(), spark, str(tmp_path / "customers"), result)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "nothing is wrong" in shown
+    found = json.loads(json.dumps(result))["maintain"]
+    places = [(each["live"], each["deleted"], each["removed"]) for each in found["steps"]]
+    assert places == [(600, 0, 0), (0, 600, 0), (0, 0, 600), (0, 0, 0)]
+    assert (found["ok"], found["rows"]) == (True, 59_400)
+    assert [each["files"] for each in found["steps"]] == [3, 4, 5, 1]

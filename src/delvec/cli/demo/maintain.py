@@ -31,11 +31,11 @@ def show_maintenance(
         rows = spark.range(part * _ROWS, (part + 1) * _ROWS, 1, 1)
         table.append(rows.selectExpr("id", "concat('customer ', id % 100) name", "id / 7 spent"))
     steps: dict[str, Callable[[], object]] = {
-        "three appends": lambda: None,
-        f'table.delete("{_WHO}")': lambda: table.delete(_WHO),
-        "table.purge()": table.purge,
+        "append(rows)": lambda: None,
+        "delete(...)": lambda: table.delete(_WHO),
+        "purge()": table.purge,
         # In earnest after a week, when no reader and no time travel needs the old files.
-        "table.vacuum(0, force=True)": lambda: table.vacuum(0, force=True),
+        "vacuum(...)": lambda: table.vacuum(0, force=True),
     }
     found: list[dict[str, Any]] = []
     for call, act in steps.items():
@@ -49,8 +49,8 @@ def show_maintenance(
     titles = {
         "step": "after",
         "live": "live",
-        "deleted": "deleted by vectors",
-        "removed": "in old files",
+        "deleted": "by vectors",
+        "removed": "old files",
         "files": "files",
         "bytes": "bytes",
     }
