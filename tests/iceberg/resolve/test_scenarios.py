@@ -379,7 +379,9 @@ def test_vectors_that_share_a_puffin_file(spark: SparkSession, form: Form) -> No
         case.insert(*((number * 10 + each, "a", each) for each in range(4)))
     case.sql("DELETE FROM {t} WHERE id IN (0, 10, 20)")
     [(files, paths)] = case.sql("SELECT count(*), count(DISTINCT file_path) FROM {t}.delete_files")
-    assert (files, paths) == ((3, 1) if form[0] == 3 else (3, 3))
+    # One file of each task that deletes: one or two.
+    assert files == 3
+    assert (paths < 3) == (form[0] == 3)
     case.batch(minus(11), (21, "a", 100))
     report = case.resolve()
     kept = [1, 2, 3, 12, 13, 21, 22, 23]
