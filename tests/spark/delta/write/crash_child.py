@@ -260,12 +260,9 @@ def _serve() -> None:
 def _with_spark(job: dict[str, Any]) -> None:
     spark = session()
     import delvec.spark.delta.maintain.rewrite_files as rewriting  # noqa: PLC0415
-    import delvec.spark.delta.write.append as appending  # noqa: PLC0415
-    import delvec.spark.delta.write.merge as merging  # noqa: PLC0415
-    import delvec.spark.delta.write.update as updating  # noqa: PLC0415
+    import delvec.spark.delta.write.rewrite as storing  # noqa: PLC0415
 
-    for module in (appending, merging, updating):
-        module.write_rows = _numbered(module.write_rows, job)  # type: ignore[attr-defined]
+    storing.write_rows = _numbered(storing.write_rows, job)  # type: ignore[attr-defined]
     rewriting.write_each = _numbered(rewriting.write_each, job)  # type: ignore[attr-defined]
     _number_calls(job)
     SPARK_OPERATIONS[job["operation"]](spark, Path(job["table"]))
