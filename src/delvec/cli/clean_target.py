@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delvec.cli.deleted_files import show_files
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import catalog_options, dry_run, limit_option
 from delvec.cli.output import Column, JsonOutput
 from delvec.cli.spark_tables import on_spark
-from delvec.report.figures import shortened, size
+from delvec.report.figures import shortened
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from delvec.cli.output import Output
-    from delvec.conversion.clean_report import CleanReport
 
 __all__ = ["command"]
 
@@ -119,27 +121,10 @@ def command(
         )
     output.draw(report)
     if dry_run:
-        _show_files(output, report, limit)
+        show_files(output, _COLUMNS, report.files, limit, _cells)
     if isinstance(output, JsonOutput):
         output.result({**report.to_json(), "files": report.files.to_pylist()})
 
 
-def _show_files(output: Output, report: CleanReport, limit: int) -> None:
-    """Show the files that would be deleted, as many as the limit."""
-    shown = report.files.slice(0, limit) if limit else report.files
-    rows = [
-        {
-            **file,
-            "name": shortened(file["path"].rpartition("/")[2], _NAME_WIDTH),
-            "modified": f"{file['modified']:%Y-%m-%d %H:%M}",
-            "size": size(file["bytes"]),
-        }
-        for file in shown.to_pylist()
-    ]
-    width = max((len(row["size"]) for row in rows), default=0)
-    for row in rows:
-        row["size"] = row["size"].rjust(width)
-    if rows:
-        output.table(_COLUMNS, rows)
-    if left := len(report.files) - len(rows):
-        output.note((f"… and {left:,} more; --limit 0 shows all", "dim"))
+def _cells(file: Mapping[str, Any]) -> dict[str, Any]:
+    return {**file, "name": shortened(file["path"].rpartition("/")[2], _NAME_WIDTH)}

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delvec.cli.deleted_files import show_files
 from delvec.cli.exits import ExitCode
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import dry_run, limit_option, storage_options
 from delvec.cli.output import Column, JsonOutput
 from delvec.delta.maintain.vacuum.candidates import kind_of
 from delvec.delta.table import DeltaTable
-from delvec.report.figures import shortened, size
+from delvec.report.figures import shortened
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from delvec.cli.output import Output
-    from delvec.delta.maintain.vacuum.report import VacuumReport
 
 __all__ = ["command"]
 
@@ -79,29 +81,12 @@ def command(
         )
     output.draw(report)
     if dry_run:
-        _show_files(output, report, limit)
+        show_files(output, _COLUMNS, report.files, limit, _cells)
     if isinstance(output, JsonOutput):
         output.result({**report.to_json(), "files": report.files.to_pylist()})
     if report.files_failed:
         sys.exit(ExitCode.FAILED)
 
 
-def _show_files(output: Output, report: VacuumReport, limit: int) -> None:
-    """Show the files that would be deleted, as many as the limit."""
-    shown = report.files.slice(0, limit) if limit else report.files
-    rows = [
-        {
-            "kind": kind_of(file["path"]),
-            "name": shortened(file["path"], _NAME_WIDTH),
-            "modified": f"{file['modified']:%Y-%m-%d %H:%M}",
-            "size": size(file["bytes"]),
-        }
-        for file in shown.to_pylist()
-    ]
-    width = max((len(row["size"]) for row in rows), default=0)
-    for row in rows:
-        row["size"] = row["size"].rjust(width)
-    if rows:
-        output.table(_COLUMNS, rows)
-    if left := report.files.num_rows - len(rows):
-        output.note((f"… and {left:,} more; --limit 0 shows all", "dim"))
+def _cells(file: Mapping[str, Any]) -> dict[str, str]:
+    return {"kind": kind_of(file["path"]), "name": shortened(file["path"], _NAME_WIDTH)}

@@ -14,6 +14,7 @@ from delvec.delta.alter.table_state import TableState, with_features
 from delvec.delta.schema.features import FEATURES
 from delvec.delta.schema.identity import Identity, identity_fields, with_mark
 from delvec.delta.schema.properties import (
+    CHECKPOINT_PROTECTION_BEFORE,
     ENABLE_IN_COMMIT_TIMESTAMPS,
     IN_COMMIT_TIMESTAMPS_SINCE_TIME,
     IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
@@ -33,7 +34,6 @@ __all__ = ["CLUSTERING_DOMAIN", "restored_clustering", "restored_definition"]
 CLUSTERING_DOMAIN: Final = "delta.clustering"
 """The metadata domain that names the columns by which a table is clustered."""
 
-_PROTECTED: Final = "delta.requireCheckpointProtectionBeforeVersion"
 _SINCE: Final = (IN_COMMIT_TIMESTAMPS_SINCE_VERSION, IN_COMMIT_TIMESTAMPS_SINCE_TIME)
 _NO_CLUSTERING: Final = '{"clusteringColumns":[],"domainName":"delta.clustering"}'
 
@@ -87,8 +87,8 @@ def _lasting(now: Metadata, then: Metadata, protocol: Protocol) -> Metadata:
         names = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
         kept = {name: now.configuration[name] for name in names if name in now.configuration}
         properties = {**kept, **properties}
-    if _PROTECTED in now.configuration:
-        properties[_PROTECTED] = now.configuration[_PROTECTED]
+    if CHECKPOINT_PROTECTION_BEFORE in now.configuration:
+        properties[CHECKPOINT_PROTECTION_BEFORE] = now.configuration[CHECKPOINT_PROTECTION_BEFORE]
     if MAX_COLUMN_ID in now.configuration:
         ids = [int(each.get(MAX_COLUMN_ID, "0")) for each in (now.configuration, properties)]
         properties[MAX_COLUMN_ID] = str(max(ids))

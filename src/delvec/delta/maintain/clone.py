@@ -19,6 +19,7 @@ from delvec.delta.alter.table_state import needed_features, with_features
 from delvec.delta.log.segment import LOG
 from delvec.delta.maintain.available_files import add_again, require_files
 from delvec.delta.schema.properties import (
+    CHECKPOINT_PROTECTION_BEFORE,
     IN_COMMIT_TIMESTAMPS_SINCE_TIME,
     IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
     ROW_COMMIT_VERSION_COLUMN,
@@ -53,7 +54,7 @@ _ROW_IDS: Final = ("baseRowId", "defaultRowCommitVersion")
 _OF_SOURCE: Final = (
     IN_COMMIT_TIMESTAMPS_SINCE_TIME,
     IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
-    "delta.requireCheckpointProtectionBeforeVersion",
+    CHECKPOINT_PROTECTION_BEFORE,
 )
 
 

@@ -34,9 +34,7 @@ from delvec.delta.maintain.log_cleanup import clean_log
 from delvec.delta.maintain.retention import property_ms
 from delvec.delta.maintain.vector_versions import (
     FEATURE,
-    PROTECTED,
     PROTECTION,
-    TRUNCATED_AFTER,
     checkpoints_after,
     is_protected,
     last_to_delete,
@@ -47,7 +45,11 @@ from delvec.delta.maintain.vector_versions import (
     vector_files,
 )
 from delvec.delta.pruning.predicate import Always, Never
-from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS
+from delvec.delta.schema.properties import (
+    CHECKPOINT_PROTECTION_BEFORE,
+    ENABLE_DELETION_VECTORS,
+    TRUNCATED_HISTORY_RETENTION,
+)
 from delvec.delta.write.change import Change, ReadSet
 from delvec.delta.write.options import CheckedOptions, WriteOptions
 from delvec.delta.write.transaction import Outcome
@@ -253,7 +255,9 @@ class _Downgrade:
             snapshot = self.opened()
         allowed = old_enough_at(snapshot, last)
         if allowed is not None and allowed <= _now():
-            before = _now() - property_ms(snapshot, TRUNCATED_AFTER, "interval 24 hours")
+            before = _now() - property_ms(
+                snapshot, TRUNCATED_HISTORY_RETENTION, "interval 24 hours"
+            )
             deleted = clean_log(snapshot, before_ms=before)
             self._deleted += sum(deleted.files.values())
             last = last_to_delete(self.opened())
@@ -263,7 +267,7 @@ class _Downgrade:
         raise UnsupportedFeatureError(
             f"the protocol of {snapshot.table} cannot be lowered yet: versions up to {last} in its"
             f" history need deletion vectors, and may be deleted {moment}"
-            f" ({TRUNCATED_AFTER}). The newest version has no vectors any more",
+            f" ({TRUNCATED_HISTORY_RETENTION}). The newest version has no vectors any more",
             feature=FEATURE,
             needed_by=snapshot.table,
             hint=f"run it again {moment}, or without truncate_history, which keeps the history",
@@ -347,9 +351,9 @@ def _metadata(snapshot: Snapshot, protocol: Protocol, *, is_new: bool) -> Metada
     configuration = dict(snapshot.metadata.configuration)
     configuration.pop(ENABLE_DELETION_VECTORS, None)
     if PROTECTION not in protocol.features:
-        configuration.pop(PROTECTED, None)
+        configuration.pop(CHECKPOINT_PROTECTION_BEFORE, None)
     elif is_new:
-        configuration[PROTECTED] = str(snapshot.version + 1)
+        configuration[CHECKPOINT_PROTECTION_BEFORE] = str(snapshot.version + 1)
     return replace(snapshot.metadata, configuration=configuration)
 
 

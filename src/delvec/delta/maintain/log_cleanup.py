@@ -33,7 +33,7 @@ from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.maintain.log_report import LogReport
 from delvec.delta.maintain.recent_commits import commits_until
 from delvec.delta.maintain.retention import property_ms
-from delvec.delta.schema.properties import LOG_RETENTION
+from delvec.delta.schema.properties import CHECKPOINT_PROTECTION_BEFORE, LOG_RETENTION
 from delvec.delta.write.writable import require_writable
 from delvec.errors import DelvecError, FormatError
 from delvec.storage.parallel import gather
@@ -49,7 +49,6 @@ __all__ = ["ExpiredLog", "clean_log", "expired_log", "log_cutoff"]
 
 _DAY: Final = 86_400_000
 _PROTECTION: Final = "checkpointProtection"
-_PROTECTED: Final = "delta.requireCheckpointProtectionBeforeVersion"
 _SIDECARS: Final = f"{LOG}/_sidecars"
 _NAMES: Final = {
     "commit": re.compile(r"(\d{20})\.json"),
@@ -166,10 +165,10 @@ def _base(snapshot: Snapshot, before_ms: int) -> tuple[int | None, tuple[str, ..
     if base == min(*listing.commits, *usable):
         return base, ()  # nothing is older
     if _PROTECTION in snapshot.protocol.supported:
-        text = snapshot.metadata.configuration.get(_PROTECTED, "0")
+        text = snapshot.metadata.configuration.get(CHECKPOINT_PROTECTION_BEFORE, "0")
         if not text.isdecimal() or base < int(text):
-            note = f"{_PROTECTED} is {text}: history before it goes as a whole, or not at all"
-            return None, (note,)
+            note = "history before it goes as a whole, or not at all"
+            return None, (f"{CHECKPOINT_PROTECTION_BEFORE} is {text}: {note}",)
     _require_readable(snapshot, listing, base)
     return base, ()
 

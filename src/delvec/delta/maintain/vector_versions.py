@@ -15,7 +15,11 @@ from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.maintain.references import references
 from delvec.delta.maintain.retention import property_ms, retention_of
 from delvec.delta.schema.features import FEATURES, implied_by
-from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS
+from delvec.delta.schema.properties import (
+    CHECKPOINT_PROTECTION_BEFORE,
+    ENABLE_DELETION_VECTORS,
+    TRUNCATED_HISTORY_RETENTION,
+)
 from delvec.delta.schema.protocol import READERS_WITH_FEATURES, WRITERS_WITH_FEATURES, Protocol
 
 if TYPE_CHECKING:
@@ -26,9 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEATURE",
-    "PROTECTED",
     "PROTECTION",
-    "TRUNCATED_AFTER",
     "checkpoints_after",
     "is_protected",
     "last_to_delete",
@@ -41,8 +43,6 @@ __all__ = [
 
 FEATURE: Final = "deletionVectors"
 PROTECTION: Final = "checkpointProtection"
-PROTECTED: Final = "delta.requireCheckpointProtectionBeforeVersion"
-TRUNCATED_AFTER: Final = "delta.dropFeatureTruncateHistory.retentionDuration"
 _AT_ONCE: Final = 32
 _MINUTE: Final = 60_000
 
@@ -137,7 +137,7 @@ def last_to_delete(snapshot: Snapshot) -> int | None:
 
 
 def _protected_before(snapshot: Snapshot) -> int:
-    text = snapshot.metadata.configuration.get(PROTECTED, "0")
+    text = snapshot.metadata.configuration.get(CHECKPOINT_PROTECTION_BEFORE, "0")
     return int(text) if text.isdecimal() else snapshot.version
 
 
@@ -160,5 +160,5 @@ def old_enough_at(snapshot: Snapshot, last: int) -> int | None:
     ]
     if not times:
         return None
-    retention = property_ms(snapshot, TRUNCATED_AFTER, "interval 24 hours")
+    retention = property_ms(snapshot, TRUNCATED_HISTORY_RETENTION, "interval 24 hours")
     return -(-(times[0] + retention) // _MINUTE) * _MINUTE

@@ -15,6 +15,7 @@ from delvec.delta.schema.properties import (
     APPEND_ONLY,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_POLICY,
+    CHECKPOINT_PROTECTION_BEFORE,
     CHECKPOINT_STATS_AS_JSON,
     CHECKPOINT_STATS_AS_STRUCT,
     COMPRESSION_CODEC,
@@ -44,6 +45,7 @@ from delvec.delta.schema.properties import (
     STATS_COLUMNS,
     STRING_PREFIX_LENGTH,
     SYMLINK_MANIFEST,
+    TRUNCATED_HISTORY_RETENTION,
     interval_ms,
 )
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
@@ -118,7 +120,7 @@ PROPERTIES: Final = {
         _string(STATS_COLUMNS),
         _number(STRING_PREFIX_LENGTH, 0),
         _interval(DELETED_FILE_RETENTION),
-        _interval("delta.dropFeatureTruncateHistory.retentionDuration"),
+        _interval(TRUNCATED_HISTORY_RETENTION),
         _flag(ENABLE_CHANGE_DATA_FEED),
         _flag(ENABLE_DELETION_VECTORS),
         _flag("delta.enableExpiredLogCleanup"),
@@ -143,7 +145,7 @@ PROPERTIES: Final = {
         _number(RANDOM_PREFIX_LENGTH, 1),
         _string("delta.redirectReaderWriter-preview", _CATALOG),
         _string("delta.redirectWriterOnly-preview", _CATALOG),
-        _number("delta.requireCheckpointProtectionBeforeVersion", 0, _OURS),
+        _number(CHECKPOINT_PROTECTION_BEFORE, 0, _OURS),
         _string(ROW_ID_COLUMN, _OURS),
         _string(ROW_COMMIT_VERSION_COLUMN, _OURS),
         _flag("delta.rowTrackingSuspended"),

@@ -9,6 +9,7 @@ __all__ = [
     "APPEND_ONLY",
     "CHECKPOINT_INTERVAL",
     "CHECKPOINT_POLICY",
+    "CHECKPOINT_PROTECTION_BEFORE",
     "CHECKPOINT_STATS_AS_JSON",
     "CHECKPOINT_STATS_AS_STRUCT",
     "COMPRESSION_CODEC",
@@ -39,12 +40,14 @@ __all__ = [
     "STRING_PREFIX_LENGTH",
     "SYMLINK_MANIFEST",
     "TARGET_FILE_SIZE",
+    "TRUNCATED_HISTORY_RETENTION",
     "interval_ms",
 ]
 
 APPEND_ONLY: Final = "delta.appendOnly"
 CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 CHECKPOINT_POLICY: Final = "delta.checkpointPolicy"
+CHECKPOINT_PROTECTION_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
 CHECKPOINT_STATS_AS_JSON: Final = "delta.checkpoint.writeStatsAsJson"
 CHECKPOINT_STATS_AS_STRUCT: Final = "delta.checkpoint.writeStatsAsStruct"
 COMPRESSION_CODEC: Final = "delta.parquet.compression.codec"
@@ -75,6 +78,7 @@ STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 STRING_PREFIX_LENGTH: Final = "delta.dataSkippingStringPrefixLength"
 SYMLINK_MANIFEST: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 TARGET_FILE_SIZE: Final = "delta.targetFileSize"
+TRUNCATED_HISTORY_RETENTION: Final = "delta.dropFeatureTruncateHistory.retentionDuration"
 
 _UNITS: Final = {
     "week": 604_800_000,

@@ -73,25 +73,10 @@ def commit_actions(
     if has_row_ids:
         info["tags"] = {"delta.rowTracking.preserved": str(change.keeps_row_ids).lower()}
     mark = base.row_id_mark
-    adds = [dict(body) for body in change.added]
-    adds += ({**add_body(each), "dataChange": change.data_change} for each in change.vector_updates)
-    adds += _moved(change)
+    adds, removes = _adds(change), _removes(change, now)
     if has_row_ids:
         adds, mark = with_row_ids(adds, base.row_id_mark, version)
-    updated = [each.file for each in change.vector_updates]
-    removes = [remove_body(file, now, data_change=change.data_change) for file in change.gone_files]
-    # Of a vector in the log no file is to be kept, and the data file is live: an expired tombstone
-    # does not break VACUUM of delta-spark, as others with such a vector do.
-    removes += (
-        remove_body(file, 0 if _is_inline(file) else now, data_change=change.data_change)
-        for file in updated
-    )
-    live = {file.path: file.add for file in (*change.gone_files, *updated)}
-    require_valid(
-        base.storage.root, adds, removes, live, anew=change.entered_anew, restores=change.restores
-    )
-    for each in change.rewrites:
-        require_same_count(base.storage.root, each)
+    _require_valid(base, change, adds, removes)
     yield {"commitInfo": info}
     if change.protocol is not None:
         yield {"protocol": change.protocol.to_json()}
@@ -117,6 +102,32 @@ def commit_actions(
 
 def _is_inline(file: FileEntry) -> bool:
     return file.descriptor is not None and file.descriptor.storage_type == "i"
+
+
+def _adds(change: Change) -> list[dict[str, Any]]:
+    adds = [dict(body) for body in change.added]
+    adds += ({**add_body(each), "dataChange": change.data_change} for each in change.vector_updates)
+    return [*adds, *_moved(change)]
+
+
+def _removes(change: Change, now_ms: int) -> list[dict[str, Any]]:
+    is_data = change.data_change
+    removes = [remove_body(file, now_ms, data_change=is_data) for file in change.gone_files]
+    # Of a vector in the log no file is to be kept, and the data file is live: an expired tombstone
+    # does not break VACUUM of delta-spark, as others with such a vector do.
+    times = [(each.file, 0 if _is_inline(each.file) else now_ms) for each in change.vector_updates]
+    return [*removes, *(remove_body(file, at, data_change=is_data) for file, at in times)]
+
+
+def _require_valid(
+    base: Base, change: Change, adds: list[dict[str, Any]], removes: list[dict[str, Any]]
+) -> None:
+    replaced = (*change.gone_files, *(each.file for each in change.vector_updates))
+    live = {file.path: file.add for file in replaced}
+    table, anew = base.storage.root, change.entered_anew
+    require_valid(table, adds, removes, live, anew=anew, restores=change.restores)
+    for each in change.rewrites:
+        require_same_count(table, each)
 
 
 def _moved(change: Change) -> Iterator[dict[str, Any]]:

@@ -327,14 +327,6 @@ def test_wrong_arguments_are_refused(spark: SparkSession, tmp_path: Path) -> Non
 # Other writers meanwhile.
 
 
-def raced(
-    monkeypatch: pytest.MonkeyPatch, table: DeltaTable, *others: Callable[[], object]
-) -> list[int]:
-    """Let others commit between the work of the next operation and its commit."""
-    del table
-    return before_commit(monkeypatch, *others)
-
-
 @pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
 def test_a_delete_that_lands_meanwhile_is_carried_over(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, partitioned: bool
@@ -342,10 +334,9 @@ def test_a_delete_that_lands_meanwhile_is_carried_over(
     path = tmp_path / "t"
     table = small(path, spark, partitioned=partitioned)
     table.delete("id % 10 = 4")
-    tried = raced(
+    tried = before_commit(
         monkeypatch,
-        table,
-        lambda: (table.delete("id % 7 = 0 AND id < 120"), table.delete("id = 8")),
+        lambda: [table.delete(where) for where in ("id % 7 = 0 AND id < 120", "id = 8")],
     )
     report = table.optimize()
     assert tried == [0]
@@ -367,8 +358,8 @@ def test_a_delete_of_the_rest_meanwhile_leaves_no_new_file(
     table = small(path, spark)
     table.delete("id % 2 = 0")
     # The log says that these files have rows, and deletes them one file after the other.
-    raced(
-        monkeypatch, table, lambda: [table.delete(f"id % 50 <> 49 AND id < {n}") for n in (9, 200)]
+    before_commit(
+        monkeypatch, lambda: [table.delete(f"id % 50 <> 49 AND id < {n}") for n in (9, 200)]
     )
     table.optimize()
     assert ids(path) == [49, 99, 149, 199]
@@ -382,7 +373,7 @@ def test_files_that_others_rewrite_are_left_to_them(
     table = small(path, spark, partitioned=True)
     table.delete("id % 3 = 0")
     before = rows_of(spark, path)
-    tried = raced(monkeypatch, table, lambda: table.purge("part = 'p0'"))
+    tried = before_commit(monkeypatch, lambda: table.purge("part = 'p0'"))
     report = table.purge()
     assert tried == [0]
     assert rows_of(spark, path) == before
@@ -399,7 +390,7 @@ def test_where_others_rewrote_all_it_begins_again(
     table = small(path, spark)
     table.delete("id % 3 = 0")
     before = rows_of(spark, path)
-    tried = raced(monkeypatch, table, table.optimize)
+    tried = before_commit(monkeypatch, table.optimize)
     assert table.optimize().version is None
     assert tried == [0]
     assert rows_of(spark, path) == before
@@ -414,11 +405,8 @@ def test_rows_that_others_restored_are_not_lost(
     table = small(path, spark)
     version = table.version
     table.delete("id % 3 = 0")
-    raced(
-        monkeypatch,
-        table,
-        lambda: spark_tables.sql(spark, path, f"RESTORE TABLE {{T}} TO VERSION AS OF {version}"),
-    )
+    statement = f"RESTORE TABLE {{T}} TO VERSION AS OF {version}"
+    before_commit(monkeypatch, lambda: spark_tables.sql(spark, path, statement))
     table.purge()
     assert ids(path) == list(range(200))
     assert sum(rows_of(spark, path).values()) == 200
@@ -432,7 +420,7 @@ def test_appends_meanwhile_stay(
     path = tmp_path / "t"
     table = small(path, spark)
     more = spark.range(1000, 1010).selectExpr("id", "'p0' AS part", "'new' AS s")
-    tried = raced(monkeypatch, table, lambda: table.append(more))
+    tried = before_commit(monkeypatch, lambda: table.append(more))
     table.optimize()
     assert tried == [0]
     assert ids(path) == [*range(200), *range(1000, 1010)]
@@ -443,7 +431,7 @@ def test_an_update_meanwhile_wins(
 ) -> None:
     path = tmp_path / "t"
     table = small(path, spark)
-    raced(monkeypatch, table, lambda: table.update({"s": "'new'"}, "id IN (1, 77, 199)"))
+    before_commit(monkeypatch, lambda: table.update({"s": "'new'"}, "id IN (1, 77, 199)"))
     table.optimize()
     assert ids(path) == list(range(200))
     assert table.count("s = 'new'") == 3
@@ -456,7 +444,7 @@ def test_a_zorder_begins_again_after_a_delete(
 ) -> None:
     path = tmp_path / "t"
     table = small(path, spark)
-    tried = raced(monkeypatch, table, lambda: table.delete("id = 5"))
+    tried = before_commit(monkeypatch, lambda: table.delete("id = 5"))
     table.optimize(zorder_by=["id", "s"])
     assert len(tried) == 2
     assert ids(path) == [n for n in range(200) if n != 5]
@@ -469,7 +457,7 @@ def test_a_delete_begins_again_after_optimize(
 ) -> None:
     path = tmp_path / "t"
     table = small(path, spark)
-    tried = raced(monkeypatch, table, table.optimize)
+    tried = before_commit(monkeypatch, table.optimize)
     table.delete("id IN (5, 105)")
     assert len(tried) == 2
     assert ids(path) == [n for n in range(200) if n not in (5, 105)]
@@ -487,7 +475,7 @@ def test_rows_of_a_type_that_cannot_be_compared_are_not_moved_blindly(
         source = f"SELECT id, parse_json({json_text}) FROM {rows}"
         spark_tables.sql(spark, path, f"INSERT INTO {{T}} {source}")
     table = DeltaTable.for_path(spark, path)
-    tried = raced(monkeypatch, table, lambda: table.delete("id = 3"))
+    tried = before_commit(monkeypatch, lambda: table.delete("id = 3"))
     table.optimize()
     assert len(tried) == 2  # given up, and begun again
     assert ids(path) == [n for n in range(20) if n != 3]
@@ -499,7 +487,7 @@ def test_without_retries_a_conflict_is_told(
 ) -> None:
     path = tmp_path / "t"
     table = small(path, spark)
-    raced(monkeypatch, table, table.optimize)
+    before_commit(monkeypatch, table.optimize)
     with pytest.raises(ConflictError, match="changed all files"):
         table.optimize(max_retries=0)
     assert not unnamed_files(path)
