@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyarrow import feather
 
-from delvec.spark.session.session import iceberg_coordinate
+from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 from tests.delta.rows import rows_of
 from tests.readers.readers import READERS, title
 from tests.readers.tables import FORMS, SOURCES, Converted, convert_tables

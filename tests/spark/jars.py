@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from delvec.spark.session.session import iceberg_coordinate
+from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 from tests.repository import ROOT
 
 __all__ = ["DELTA_SPARK", "SQLITE", "resolved", "resolved_jars"]
@@ -30,6 +30,7 @@ import sys
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 conf = SparkConf().set("spark.jars.packages", sys.argv[1])
+conf.set("spark.jars.excludes", sys.argv[2])
 print(launch_gateway(conf).jvm.java.lang.System.getProperty("spark.jars"))
 """
 
@@ -40,7 +41,7 @@ def resolved_jars() -> list[str]:
     return resolved(DELTA_SPARK, SQLITE, iceberg_coordinate())
 
 
-def resolved(*coordinates: str) -> list[str]:
+def resolved(*coordinates: str, excludes: str = "") -> list[str]:
     """Give the paths of jars, without those that Spark brings itself."""
     wanted = ",".join(coordinates)
     _FILE.parent.mkdir(exist_ok=True)
@@ -48,13 +49,13 @@ def resolved(*coordinates: str) -> list[str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known: dict[str, list[str]] = json.loads(_FILE.read_text()) if _FILE.exists() else {}
         if wanted not in known or not all(Path(jar).exists() for jar in known[wanted]):
-            known[wanted] = _resolve(wanted)
+            known[wanted] = _resolve(wanted, excludes)
             _FILE.write_text(json.dumps(known, indent=1))
     return known[wanted]
 
 
-def _resolve(wanted: str) -> list[str]:
-    command = [sys.executable, "-c", _RESOLVE, wanted]
+def _resolve(wanted: str, excludes: str) -> list[str]:
+    command = [sys.executable, "-c", _RESOLVE, wanted, excludes]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [jar.removeprefix("file://") for jar in done.stdout.split()[-1].split(",")]

@@ -12,7 +12,7 @@ import pytest
 
 from delvec.errors import UnsupportedFeatureError
 from delvec.spark import jvm
-from delvec.spark.session.session import iceberg_coordinate
+from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 from delvec.spark.storage import open_storage
 from delvec.storage import Storage
 from delvec.vector import Bitmap, decode_frame, encode_frame

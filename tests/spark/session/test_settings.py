@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import delvec
-from delvec.errors import UnsupportedFeatureError
+from delvec.errors import MissingDependencyError, UnsupportedFeatureError
 from delvec.spark import jvm
-from delvec.spark.session.session import iceberg_coordinate
+from delvec.spark.session import iceberg_runtime
+from delvec.spark.session.iceberg_runtime import iceberg_coordinate, with_iceberg
 from delvec.spark.session.settings import setting
 
 RUNTIME = iceberg_coordinate()
@@ -44,11 +45,38 @@ def test_the_runtime_is_chosen_by_the_version_of_spark(spark: str, coordinate: s
 
 @pytest.mark.parametrize("spark", ["3.5.1", "4.2.0", "4.3.0", "5.0.0"])
 def test_a_spark_without_a_runtime_is_named_with_a_way_on(spark: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=f"no runtime for Spark {spark}") as failure:
+    with pytest.raises(MissingDependencyError, match=f"no runtime for Spark {spark}") as failure:
         iceberg_coordinate(spark)
-    assert failure.value.feature == "iceberg"
+    assert failure.value.dependency == "pyspark~=4.1.0"
     assert failure.value.hint is not None
-    assert "iceberg=False" in failure.value.hint
+    assert "pip install 'delvec[spark]'" in failure.value.hint
+
+
+@pytest.mark.parametrize(("iceberg", "expected"), [(None, False), (True, True), (False, False)])
+def test_a_spark_without_a_runtime_goes_without_unless_iceberg_is_asked_for(
+    iceberg: bool | None,  # noqa: FBT001
+    expected: bool,  # noqa: FBT001
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    iceberg_runtime._warn.cache_clear()
+    for _ in range(2):
+        found = with_iceberg(SparkSession.builder, iceberg=iceberg, spark_version="4.3.0")
+        assert found == expected
+    told = [record.message for record in caplog.records]
+    assert len(told) == (iceberg is None)  # once
+    if told:
+        assert told[0].startswith("Iceberg has no runtime for Spark 4.3.0: this session is for")
+        assert "pip install 'delvec[spark]'" in told[0]
+
+
+def test_a_runtime_of_the_users_own_is_taken_on_any_spark() -> None:
+    own = "org.apache.iceberg:iceberg-spark-runtime-4.3_2.13:2.0.0"
+    packages = SparkSession.builder.config("spark.jars.packages", own)
+    assert with_iceberg(packages, iceberg=None, spark_version="4.3.0")
+    there = with_iceberg(SparkSession.builder, iceberg=None, packages=[own], spark_version="4.3.0")
+    assert there
+    added = options(delvec.configure(SparkSession.builder, packages=[own]))
+    assert added["spark.jars.packages"] == own
 
 
 def test_an_empty_builder_gets_runtime_extension_and_catalog(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
-from delvec.spark.session.session import iceberg_coordinate
+from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

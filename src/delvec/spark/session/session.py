@@ -9,29 +9,27 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyspark
 from pyspark.sql import SparkSession
 
 from delvec.calls import explained_call
-from delvec.errors import (
-    InvalidArgumentError,
-    MissingDependencyError,
-    UnsupportedFeatureError,
-)
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.session.data_source import register
+from delvec.spark.session.iceberg_runtime import (
+    ICEBERG_CATALOG,
+    has_runtime,
+    iceberg_coordinate,
+    require_iceberg,
+    with_iceberg,
+)
 from delvec.spark.session.settings import PACKAGES, listed, setting, submit_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["configure", "iceberg_coordinate", "session"]
+__all__ = ["configure", "session"]
 
-# One runtime jar per Spark version: https://iceberg.apache.org/multi-engine-support/
-_ICEBERG_BY_SPARK: Final = {"4.0": "1.11.0", "4.1": "1.12.0"}
-_ICEBERG_RUNTIME: Final = "iceberg-spark-runtime"
 _ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-_ICEBERG_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _EXTENSIONS: Final = "spark.sql.extensions"
 _HAS_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
@@ -43,14 +41,16 @@ def session(
     app_name: str | None = None,
     master: str | None = None,
     catalog: str = "lake",
-    iceberg: bool = True,
+    iceberg: bool | None = None,
     packages: Sequence[str] = (),
     conf: Mapping[str, str] | None = None,
     quiet: bool = True,
 ) -> SparkSession:
     """Start Spark, or return the running session, ready for Delta and Iceberg tables.
 
-    The first start downloads the Iceberg runtime jar (about 50 MB) into Ivy's cache.
+    The first start downloads the Iceberg runtime jar (about 50 MB) into Ivy's cache. Where Iceberg
+    has none for the installed Spark, the session starts without it, which is logged once; calls on
+    Iceberg tables then fail with the versions that work together.
 
         spark = delvec.session(warehouse="warehouse")
         spark.sql("CREATE TABLE lake.db.orders (id BIGINT) USING iceberg")
@@ -61,14 +61,16 @@ def session(
         app_name: The name that Spark's UI shows; by default `delvec`, unless one is configured.
         master: Where to run; by default on all cores of this machine, unless one is configured.
         catalog: The name of the Iceberg catalog (of Hadoop type) in the warehouse.
-        iceberg: False starts without any jar, for work on Delta tables only.
+        iceberg: False starts without any jar, for work on Delta tables only; True fails where
+            Iceberg has no runtime for this Spark; None takes one if there is one.
         packages: More Maven coordinates.
         conf: More Spark settings; they override those of delvec.
         quiet: Hold back what the JVM prints while it starts, and log errors only.
 
     Raises:
-        UnsupportedFeatureError: Iceberg has no runtime for this Spark.
-        MissingDependencyError: A JVM is running, without the Iceberg runtime.
+        MissingDependencyError: A JVM is running, without the Iceberg runtime; or `iceberg=True` and
+            Iceberg has no runtime for this Spark.
+        UnsupportedFeatureError: The session would be one of Spark Connect.
         InvalidArgumentError: The catalog is configured already, with a different warehouse.
     """
     builder = SparkSession.builder
@@ -76,6 +78,7 @@ def session(
         builder = builder.config(key, value)
     if not jvm.has_context():
         builder = _with_context(builder, app_name, master, quiet=quiet)
+    iceberg = with_iceberg(builder, iceberg=iceberg, packages=packages)
     if iceberg and warehouse is not None:
         _require_no_other_warehouse(builder, catalog, os.fspath(warehouse))
     builder = configure(
@@ -88,7 +91,7 @@ def session(
     options = builder._options  # noqa: SLF001
     with nullcontext() if jvm.is_running() else jvm.started(options, quiet=quiet):
         if iceberg:
-            _require_iceberg()
+            require_iceberg()
         spark = builder.getOrCreate()
     register(spark)
     return spark
@@ -112,19 +115,6 @@ def _with_context(
         # Workers must run the Python that has delvec; PySpark would run any `python3` of the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
-
-
-def _require_iceberg() -> None:
-    """Refuse a JVM without the Iceberg runtime: packages are added only when one starts."""
-    if jvm.class_exists(_ICEBERG_CATALOG):
-        return
-    coordinate = iceberg_coordinate()
-    raise MissingDependencyError(
-        "the JVM of this process runs already, and without the Iceberg runtime",
-        dependency=coordinate,
-        hint="begin with delvec.session() in a new Python process (restart the kernel), or pass"
-        f" iceberg=False; under spark-submit add --packages {coordinate}",
-    )
 
 
 def _require_no_other_warehouse(
@@ -152,7 +142,7 @@ def configure(
     *,
     warehouse: str | os.PathLike[str] | None = None,
     catalog: str = "lake",
-    iceberg: bool = True,
+    iceberg: bool | None = None,
     packages: Sequence[str] = (),
 ) -> SparkSession.Builder:
     """Add what delvec needs to a builder; keep everything that is set already.
@@ -168,12 +158,13 @@ def configure(
         builder: As from `SparkSession.builder`.
         warehouse: The folder or URI of an Iceberg catalog of Hadoop type; None adds no catalog.
         catalog: The name of that catalog.
-        iceberg: False adds no jar, for work on Delta tables only.
+        iceberg: False adds no jar, for work on Delta tables only; True fails where Iceberg has no
+            runtime for this Spark; None adds one if there is one.
         packages: More Maven coordinates.
 
     Raises:
-        UnsupportedFeatureError: Iceberg has no runtime for this Spark, or the builder is one of
-            Spark Connect, whose server has the jars.
+        MissingDependencyError: `iceberg=True`, and Iceberg has no runtime for this Spark.
+        UnsupportedFeatureError: The builder is one of Spark Connect, whose server has the jars.
     """
     if setting(builder, "spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UnsupportedFeatureError(
@@ -184,9 +175,8 @@ def configure(
     settings: dict[str, str] = {}
     wanted_packages = _joined(listed(builder, PACKAGES), packages)
     extensions = listed(builder, _EXTENSIONS)
-    if iceberg:
-        jars = [*wanted_packages, *listed(builder, "spark.jars")]
-        if not any(_ICEBERG_RUNTIME in jar for jar in jars):
+    if with_iceberg(builder, iceberg=iceberg, packages=packages):
+        if not has_runtime(builder, packages):
             wanted_packages = _joined(wanted_packages, [iceberg_coordinate()])
         extensions = _joined(extensions, [_ICEBERG_EXTENSIONS])
         if warehouse is not None and not setting(builder, f"spark.sql.catalog.{catalog}"):
@@ -202,27 +192,9 @@ def configure(
     return builder
 
 
-def iceberg_coordinate(spark_version: str = pyspark.__version__) -> str:
-    """Return the Maven coordinate of the Iceberg runtime for a Spark version.
-
-    >>> iceberg_coordinate("4.1.4")
-    'org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0'
-    """
-    minor = ".".join(spark_version.split(".")[:2])
-    if minor not in _ICEBERG_BY_SPARK:
-        known = " and ".join(_ICEBERG_BY_SPARK)
-        raise UnsupportedFeatureError(
-            f"Iceberg has no runtime for Spark {spark_version}; delvec knows those for {known}",
-            feature="iceberg",
-            needed_by=f"Spark {spark_version}",
-            hint="install pyspark~=4.1.0, or pass iceberg=False: Delta tables need no jar",
-        )
-    return f"org.apache.iceberg:{_ICEBERG_RUNTIME}-{minor}_2.13:{_ICEBERG_BY_SPARK[minor]}"
-
-
 def _hadoop_catalog(name: str, warehouse: str) -> dict[str, str]:
     return {
-        f"spark.sql.catalog.{name}": _ICEBERG_CATALOG,
+        f"spark.sql.catalog.{name}": ICEBERG_CATALOG,
         f"spark.sql.catalog.{name}.type": "hadoop",
         f"spark.sql.catalog.{name}.warehouse": _absolute(warehouse),
     }

@@ -1,0 +1,114 @@
+"""Iceberg's runtime jar: which one fits a Spark, and whether a session gets one."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import pyspark
+
+from delvec.errors import MissingDependencyError
+from delvec.spark import jvm
+from delvec.spark.session.settings import PACKAGES, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "ICEBERG_CATALOG",
+    "has_runtime",
+    "iceberg_coordinate",
+    "require_iceberg",
+    "with_iceberg",
+]
+
+ICEBERG_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+
+# One runtime jar per Spark version: https://iceberg.apache.org/multi-engine-support/
+_VERSIONS: Final = {"4.0": "1.11.0", "4.1": "1.12.0"}
+_RUNTIME: Final = "iceberg-spark-runtime"
+_INSTALL: Final = "pip install 'delvec[spark]'"
+
+_LOG: Final = logging.getLogger("delvec")
+
+
+def iceberg_coordinate(spark_version: str = pyspark.__version__) -> str:
+    """Return the Maven coordinate of the Iceberg runtime for a Spark version.
+
+    >>> iceberg_coordinate("4.1.4")
+    'org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0'
+
+    Raises:
+        MissingDependencyError: There is none.
+    """
+    minor = _minor(spark_version)
+    if minor not in _VERSIONS:
+        raise MissingDependencyError(
+            f"Iceberg has no runtime for Spark {spark_version}; delvec knows those for"
+            f" {' and '.join(_VERSIONS)}",
+            dependency="pyspark~=4.1.0",
+            hint=f"install what works together: {_INSTALL}; Delta tables need no jar, and work in"
+            " a session with iceberg=False",
+        )
+    return f"org.apache.iceberg:{_RUNTIME}-{minor}_2.13:{_VERSIONS[minor]}"
+
+
+def with_iceberg(
+    builder: SparkSession.Builder,
+    *,
+    iceberg: bool | None,
+    packages: Iterable[str] = (),
+    spark_version: str = pyspark.__version__,
+) -> bool:
+    """Whether a session gets Iceberg; None means that it does if there is a runtime for it.
+
+    A session that goes without for want of a runtime is logged, once per process.
+    """
+    if iceberg is not None:
+        return iceberg
+    if _minor(spark_version) in _VERSIONS or has_runtime(builder, packages):
+        return True
+    _warn(spark_version)
+    return False
+
+
+def has_runtime(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> bool:
+    """Whether the running JVM, or the one that would start, has a runtime without our doing."""
+    if jvm.is_running():
+        return jvm.class_exists(ICEBERG_CATALOG)
+    jars = [*packages, *listed(builder, PACKAGES), *listed(builder, "spark.jars")]
+    return any(_RUNTIME in jar for jar in jars)
+
+
+def require_iceberg() -> None:
+    """Refuse a JVM without the Iceberg runtime: packages are added only when one starts.
+
+    Raises:
+        MissingDependencyError: It has none.
+    """
+    if jvm.class_exists(ICEBERG_CATALOG):
+        return
+    coordinate = iceberg_coordinate()
+    raise MissingDependencyError(
+        "the JVM of this process runs already, and without the Iceberg runtime",
+        dependency=coordinate,
+        hint="begin with delvec.session() in a new Python process (restart the kernel), or pass"
+        f" iceberg=False; under spark-submit add --packages {coordinate}",
+    )
+
+
+def _minor(spark_version: str) -> str:
+    return ".".join(spark_version.split(".")[:2])
+
+
+@cache
+def _warn(spark_version: str) -> None:
+    _LOG.warning(
+        "Iceberg has no runtime for Spark %s: this session is for Delta tables only."
+        " With Iceberg: %s, which gets pyspark 4.1",
+        spark_version,
+        _INSTALL,
+    )
