@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from tests.s3.server import S3Server
+
 # No deadlines: how fast a machine is must not decide a test. In CI the examples stay the same.
 settings.register_profile(
     "delvec",
@@ -147,6 +149,19 @@ def interpreted_plans(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with settings_of(request.getfixturevalue("spark"), SETTINGS):
         yield
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server on loopback, with an empty bucket `lake`."""
+    from tests.s3.server import MISSING, find_server, running_server  # noqa: PLC0415
+
+    program = find_server()
+    if program is None:
+        pytest.skip(MISSING)
+    with running_server(program, tmp_path_factory.mktemp("s3")) as running:
+        running.create_bucket("lake")
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -18,18 +18,11 @@ from delvec.errors import (
     TruncatedError,
 )
 from delvec.storage import RequestCounts, Storage
-from tests.storage.s3_server import MISSING, find_server, running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.storage.s3_server import S3Server
+    from tests.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
-
-PROGRAM = find_server()
-if PROGRAM is None:
-    pytest.skip(MISSING, allow_module_level=True)
 
 MIB = 1 << 20
 ODD_NAMES = [
@@ -38,24 +31,16 @@ ODD_NAMES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    assert PROGRAM is not None
-    with running_server(PROGRAM, tmp_path_factory.mktemp("s3")) as running:
-        running.create_bucket("lake")
-        yield running
-
-
 @pytest.fixture
-def storage(server: S3Server) -> Storage:
-    return Storage.open(f"s3://lake/{uuid4().hex}/my table/", server.storage_options)
+def storage(s3: S3Server) -> Storage:
+    return Storage.open(f"s3://lake/{uuid4().hex}/my table/", s3.storage_options)
 
 
 def keys(storage: Storage, folder: str = "", **options: str | bool) -> list[str]:
     return [info.key for info in storage.list(folder, **options)]  # type: ignore[arg-type]
 
 
-def test_what_is_written_is_read_back(storage: Storage, server: S3Server) -> None:
+def test_what_is_written_is_read_back(storage: Storage, s3: S3Server) -> None:
     storage.write("a/1.bin", b"old")
     storage.write("a/1.bin", bytearray(b"0123456789"))
     assert storage.read("a/1.bin") == b"0123456789"
@@ -63,7 +48,7 @@ def test_what_is_written_is_read_back(storage: Storage, server: S3Server) -> Non
     assert storage.size("a/1.bin") == 10
     assert storage.exists("a/1.bin")
     assert not storage.exists("a")
-    path = server.folder / storage.uri_of("a/1.bin").removeprefix("s3://")
+    path = s3.folder / storage.uri_of("a/1.bin").removeprefix("s3://")
     assert path.read_bytes() == b"0123456789"
 
 
@@ -106,24 +91,24 @@ def test_an_empty_object_is_an_object(storage: Storage) -> None:
     assert storage.read_range("empty", 0, 0) == b""
 
 
-def test_a_large_object_goes_up_in_parts(storage: Storage, server: S3Server) -> None:
+def test_a_large_object_goes_up_in_parts(storage: Storage, s3: S3Server) -> None:
     data = bytes(range(256)) * (33 * MIB // 256)
-    before = server.requests()
+    before = s3.requests()
     storage.write("large", data)
     assert storage.read("large") == data
-    done = server.requests() - before
+    done = s3.requests() - before
     assert done["s3_UploadPart"] == 3
     assert storage.requests.puts == 5 == sum(done.values()) - done["s3_GetObject"]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_names_are_literal(storage: Storage, server: S3Server, name: str) -> None:
+def test_names_are_literal(storage: Storage, s3: S3Server, name: str) -> None:
     storage.write_if_absent(name, name.encode())
     assert storage.read(name) == name.encode()
     assert storage.exists(name)
     assert keys(storage, recursive=True) == [name]
     assert keys(storage, start_from=name, recursive=True) == [name]
-    folder = server.folder / storage.root.removeprefix("s3://")
+    folder = s3.folder / storage.root.removeprefix("s3://")
     assert [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()] == [name]
     storage.delete([name])
     assert keys(storage, recursive=True) == []
@@ -166,9 +151,7 @@ def test_the_loser_of_a_put_if_absent_changes_nothing(storage: Storage) -> None:
     assert storage.read("f") == b"first"
 
 
-def test_close_ranges_share_a_request_and_far_ones_do_not(
-    storage: Storage, server: S3Server
-) -> None:
+def test_close_ranges_share_a_request_and_far_ones_do_not(storage: Storage, s3: S3Server) -> None:
     data = bytes(i % 251 for i in range(4 * MIB))
     storage.write("f", data)
     for ranges, gets in [
@@ -178,10 +161,10 @@ def test_close_ranges_share_a_request_and_far_ones_do_not(
         ([(5, 0)], 0),
         ([], 0),
     ]:
-        before, seen = storage.requests, server.requests()
+        before, seen = storage.requests, s3.requests()
         assert storage.read_ranges("f", ranges) == tuple(data[s : s + n] for s, n in ranges)
         assert (storage.requests - before).gets == gets
-        assert (server.requests() - seen)["s3_GetObject"] == gets
+        assert (s3.requests() - seen)["s3_GetObject"] == gets
 
 
 @pytest.mark.parametrize(
@@ -221,7 +204,7 @@ def test_a_folder_is_listed_in_order_and_without_what_is_below(storage: Storage)
 
 
 def test_listing_from_a_name_includes_it_and_leaps_over_folders(
-    storage: Storage, server: S3Server
+    storage: Storage, s3: S3Server
 ) -> None:
     log = [f"_delta_log/{version:020}.json" for version in range(12)]
     sidecars = [f"_delta_log/_sidecars/{number}" for number in range(30)]
@@ -229,9 +212,9 @@ def test_listing_from_a_name_includes_it_and_leaps_over_folders(
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda key: storage.write(key, b"x"), [*log, *sidecars, *rest]))
     tail = [*log[10:], "_delta_log/_last_checkpoint", "_delta_log/z"]
-    before = server.requests()
+    before = s3.requests()
     assert keys(storage, "_delta_log", start_from=f"{10:020}.json") == tail
-    assert (server.requests() - before)["s3_ListObjectsV2"] == storage.requests.lists == 3
+    assert (s3.requests() - before)["s3_ListObjectsV2"] == storage.requests.lists == 3
     assert keys(storage, "_delta_log", start_from=f"{10:020}.") == tail
     assert keys(storage, "_delta_log", start_from=f"{9:020}.jsonx") == tail
     assert keys(storage, "_delta_log", start_from="zz") == []
@@ -268,8 +251,8 @@ def test_what_is_absent_is_not_found(storage: Storage) -> None:
         assert caught.value.uri == storage.uri_of("none")
 
 
-def test_requests_are_counted_as_the_server_counts_them(storage: Storage, server: S3Server) -> None:
-    before = server.requests()
+def test_requests_are_counted_as_the_server_counts_them(storage: Storage, s3: S3Server) -> None:
+    before = s3.requests()
     storage.write("a", b"12345")
     storage.write_if_absent("b", b"1")
     storage.read("a")
@@ -278,7 +261,7 @@ def test_requests_are_counted_as_the_server_counts_them(storage: Storage, server
     keys(storage)
     keys(storage, recursive=True)
     storage.delete(["a", "b"])
-    assert server.requests() - before == Counter(
+    assert s3.requests() - before == Counter(
         s3_PutObject=2, s3_GetObject=2, s3_HeadObject=1, s3_ListObjectsV2=2, s3_DeleteObjects=1
     )
     assert storage.requests == RequestCounts(
@@ -287,8 +270,8 @@ def test_requests_are_counted_as_the_server_counts_them(storage: Storage, server
 
 
 @pytest.mark.parametrize("wrong", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
-def test_wrong_credentials_are_named_as_such(server: S3Server, wrong: str) -> None:
-    options = {**server.storage_options, wrong: "something-else"}
+def test_wrong_credentials_are_named_as_such(s3: S3Server, wrong: str) -> None:
+    options = {**s3.storage_options, wrong: "something-else"}
     storage = Storage.open("s3://lake/t", options)
     for attempt in (
         lambda: storage.read("f"),
@@ -304,31 +287,31 @@ def test_wrong_credentials_are_named_as_such(server: S3Server, wrong: str) -> No
         assert "something-else" not in str(caught.value)
 
 
-def test_an_absent_bucket_is_not_an_absent_object(server: S3Server) -> None:
-    storage = Storage.open("s3://no-such-bucket/t", server.storage_options)
+def test_an_absent_bucket_is_not_an_absent_object(s3: S3Server) -> None:
+    storage = Storage.open("s3://no-such-bucket/t", s3.storage_options)
     with pytest.raises(StorageError, match="bucket does not exist") as caught:
         storage.read("f")
     assert not isinstance(caught.value, ObjectNotFoundError)
 
 
-def test_an_endpoint_without_tls_must_be_allowed(server: S3Server) -> None:
-    options = {**server.storage_options, "AWS_ALLOW_HTTP": "false"}
+def test_an_endpoint_without_tls_must_be_allowed(s3: S3Server) -> None:
+    options = {**s3.storage_options, "AWS_ALLOW_HTTP": "false"}
     with pytest.raises(StorageError, match="Hint: for an endpoint without TLS set allow_http"):
         Storage.open("s3://lake/t", options).read("f")
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
-def test_a_hadoop_configuration_gives_a_working_connection(server: S3Server, scheme: str) -> None:
-    conf = server.hadoop_configuration
+def test_a_hadoop_configuration_gives_a_working_connection(s3: S3Server, scheme: str) -> None:
+    conf = s3.hadoop_configuration
     storage = Storage.open(f"{scheme}://lake/hadoop", hadoop=conf.get)
     storage.write(scheme, b"1")
     assert storage.read(scheme) == b"1"
     assert storage.uri_of("f") == f"{scheme}://lake/hadoop/f"
 
 
-def test_explicit_options_win_over_those_of_hadoop(server: S3Server) -> None:
-    conf = server.hadoop_configuration
-    good = {"access_key_id": server.access_key, "aws_secret_access_key": server.secret_key}
+def test_explicit_options_win_over_those_of_hadoop(s3: S3Server) -> None:
+    conf = s3.hadoop_configuration
+    good = {"access_key_id": s3.access_key, "aws_secret_access_key": s3.secret_key}
     wrong = {**conf, "fs.s3a.access.key": "x", "fs.s3a.session.token": "x"}
     Storage.open("s3a://lake/explicit", good, hadoop=wrong.get).write("f", b"")
     bad = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
@@ -345,9 +328,9 @@ def test_a_pickled_copy_works_and_counts_for_itself(storage: Storage) -> None:
     assert storage.requests.gets == 0
 
 
-def test_the_root_of_a_bucket_can_be_the_root(server: S3Server) -> None:
-    server.create_bucket("whole")
-    storage = Storage.open("s3://whole", server.storage_options)
+def test_the_root_of_a_bucket_can_be_the_root(s3: S3Server) -> None:
+    s3.create_bucket("whole")
+    storage = Storage.open("s3://whole", s3.storage_options)
     storage.write("a", b"1")
     storage.write("b/c", b"2")
     assert storage.uri_of("a") == "s3://whole/a"

@@ -39,12 +39,12 @@ from delvec.vector.blobs import DeletionVector
 from delvec.vector.frame import encode_frame
 from delvec.vector.puffin import encode, read_blob, read_footer, reader_of
 from tests.delta.builder import TableBuilder
-from tests.storage.s3_server import MISSING, find_server, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delvec.delta.log.file_set import FileSet
+    from tests.s3.server import S3Server
 
     Action = dict[str, Any]
 
@@ -592,50 +592,40 @@ def test_results_come_in_order_and_failures_stop_the_rest() -> None:
 
 
 @pytest.mark.s3
-def test_vectors_travel_between_folders_of_a_bucket(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    program = find_server()
-    if program is None:
-        pytest.skip(MISSING)
+def test_vectors_travel_between_folders_of_a_bucket(tmp_path: Path, s3: S3Server) -> None:
     table = builder(tmp_path)
     many = 600_000  # goes through a file
     vectors = [*table.write_vectors([0, 9], range(0, 2 * many, 2)), inline(Bitmap([7, 8]))]
     table.create()
     table.commit(*({"add": add(f"part-{n}", v, 2 * many)} for n, v in enumerate(vectors)))
-    with running_server(program, tmp_path_factory.mktemp("s3")) as server:
-        server.create_bucket("lake")
-        storage = Storage.open("s3a://lake/delta", server.storage_options)
-        for path in table.root.rglob("*"):
-            if path.is_file():
-                storage.write(str(path.relative_to(table.root)), path.read_bytes())
-        snapshot = DeltaTable.for_path(None, storage.root, server.storage_options).snapshot()
-        target = Storage.open("s3a://lake/iceberg", server.storage_options)
-        names = pc.binary_join_element_wise(storage.root, snapshot.files.paths, "/")
-        places = (snapshot.storage, target, "data", UncommittedFiles(target))
-        ids = vector_ids(snapshot.files.vectors)
+    storage = s3.upload(table.root, "s3a://lake/delta")
+    snapshot = DeltaTable.for_path(None, storage.root, s3.storage_options).snapshot()
+    target = Storage.open("s3a://lake/iceberg", s3.storage_options)
+    names = pc.binary_join_element_wise(storage.root, snapshot.files.paths, "/")
+    places = (snapshot.storage, target, "data", UncommittedFiles(target))
+    ids = vector_ids(snapshot.files.vectors)
 
-        stored = repack(snapshot.files, names, *places)
-        assert stored.paths[0].as_py().startswith("s3a://lake/iceberg/data/")
-        kinds = formats(*["PUFFIN"] * 3)
-        assert stored_ids(stored.paths, pa.array(stored.offsets), kinds, target).equals(ids)
-        key = stored.paths[0].as_py().removeprefix(f"{target.root}/")
-        read = deletion_vectors_from_puffin_file(PuffinFile(target.read(key)))
-        loaded = load_vectors(snapshot.storage, snapshot.files.data_files())
-        expected = dict(zip(names.to_pylist(), loaded, strict=True))
-        found = {v.referenced_data_file: Bitmap(v.to_vector().to_numpy()) for v in read}
-        assert found == expected
+    stored = repack(snapshot.files, names, *places)
+    assert stored.paths[0].as_py().startswith("s3a://lake/iceberg/data/")
+    kinds = formats(*["PUFFIN"] * 3)
+    assert stored_ids(stored.paths, pa.array(stored.offsets), kinds, target).equals(ids)
+    key = stored.paths[0].as_py().removeprefix(f"{target.root}/")
+    read = deletion_vectors_from_puffin_file(PuffinFile(target.read(key)))
+    loaded = load_vectors(snapshot.storage, snapshot.files.data_files())
+    expected = dict(zip(names.to_pylist(), loaded, strict=True))
+    found = {v.referenced_data_file: Bitmap(v.to_vector().to_numpy()) for v in read}
+    assert found == expected
 
-        stored = write_position_deletes(snapshot.files, names, *places)
-        for path, bitmap in zip(stored.paths.to_pylist(), loaded, strict=True):
-            data = target.read(path.removeprefix(f"{target.root}/"))
-            positions = pq.read_table(pa.BufferReader(data)).column("pos").to_numpy()
-            assert Bitmap(positions) == bitmap
+    stored = write_position_deletes(snapshot.files, names, *places)
+    for path, bitmap in zip(stored.paths.to_pylist(), loaded, strict=True):
+        data = target.read(path.removeprefix(f"{target.root}/"))
+        positions = pq.read_table(pa.BufferReader(data)).column("pos").to_numpy()
+        assert Bitmap(positions) == bitmap
 
-        on_disk = snapshot.files.select(np.array([True, True, False]))
-        placed = reference(on_disk, snapshot.storage)
-        assert set(placed.paths.to_pylist()) == {f"{storage.root}/{table.vector_path().name}"}
-        assert placed.sizes.tolist() == [table.vector_path().stat().st_size] * 2
+    on_disk = snapshot.files.select(np.array([True, True, False]))
+    placed = reference(on_disk, snapshot.storage)
+    assert set(placed.paths.to_pylist()) == {f"{storage.root}/{table.vector_path().name}"}
+    assert placed.sizes.tolist() == [table.vector_path().stat().st_size] * 2
 
 
 MEASURE = """

@@ -7,43 +7,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delvec import DeltaTable
-from delvec.storage import Storage
 from tests.delta.builder import small_table
 from tests.delta.maintain.checks import INLINE, found, table_with
-from tests.storage.s3_server import MISSING, find_server, running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.storage.s3_server import S3Server
+    from tests.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
 
-PROGRAM = find_server()
-if PROGRAM is None:
-    pytest.skip(MISSING, allow_module_level=True)
+
+def uploaded(root: Path, uri: str, s3: S3Server) -> DeltaTable:
+    s3.upload(root, uri)
+    return DeltaTable.for_path(None, uri, s3.storage_options)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    assert PROGRAM is not None
-    with running_server(PROGRAM, tmp_path_factory.mktemp("s3")) as running:
-        running.create_bucket("lake")
-        yield running
-
-
-def uploaded(root: Path, uri: str, server: S3Server) -> DeltaTable:
-    storage = Storage.open(uri, server.storage_options)
-    for path in root.rglob("*"):
-        if path.is_file():
-            storage.write(str(path.relative_to(root)), path.read_bytes())
-    return DeltaTable.for_path(None, uri, server.storage_options)
-
-
-def test_files_that_are_gone_or_cut_short(tmp_path: Path, server: S3Server) -> None:
+def test_files_that_are_gone_or_cut_short(tmp_path: Path, s3: S3Server) -> None:
     small_table(tmp_path)
-    table = uploaded(tmp_path, "s3://lake/orders", server)
+    table = uploaded(tmp_path, "s3://lake/orders", s3)
     before = table.storage.requests
     report = table.check(sample=0)
     used = table.storage.requests - before
@@ -59,9 +41,9 @@ def test_files_that_are_gone_or_cut_short(tmp_path: Path, server: S3Server) -> N
     ]
 
 
-def test_a_vector_in_the_log_is_stored_anew(tmp_path: Path, server: S3Server) -> None:
+def test_a_vector_in_the_log_is_stored_anew(tmp_path: Path, s3: S3Server) -> None:
     table_with(tmp_path, INLINE)
-    table = uploaded(tmp_path, "s3://lake/inline", server)
+    table = uploaded(tmp_path, "s3://lake/inline", s3)
     report = table.check(repair=True)
     assert (report.findings, report.repaired_version, report.vector_files) == ((), 3, 1)
     assert sorted(table.to_arrow().column("id").to_pylist()) == [0, 1, 2, 4, 5, 6, 7, 8, 9]

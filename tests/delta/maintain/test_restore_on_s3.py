@@ -15,41 +15,19 @@ from delvec.delta.maintain import available_files
 from delvec.errors import ObjectNotFoundError
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder, removed
-from tests.storage.s3_server import MISSING, find_server, running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.storage.s3_server import S3Server
+    from tests.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
-
-PROGRAM = find_server()
-if PROGRAM is None:
-    pytest.skip(MISSING, allow_module_level=True)
 
 FILES = 30
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    assert PROGRAM is not None
-    with running_server(PROGRAM, tmp_path_factory.mktemp("s3")) as running:
-        running.create_bucket("lake")
-        yield running
-
-
-def upload(root: Path, uri: str, options: dict[str, str]) -> DeltaTable:
-    storage = Storage.open(uri, options)
-    for file in root.rglob("*"):
-        if file.is_file():
-            storage.write(str(file.relative_to(root)), file.read_bytes())
-    return DeltaTable.for_path(None, uri, options)
-
-
 @pytest.fixture
-def table(server: S3Server, tmp_path: Path) -> DeltaTable:
+def table(s3: S3Server, tmp_path: Path) -> DeltaTable:
     """Thirty files; version 2 has vectors for all of them, in one file, version 3 has no files."""
     builder = TableBuilder(tmp_path / "t")
     builder.create()
@@ -72,7 +50,8 @@ def table(server: S3Server, tmp_path: Path) -> DeltaTable:
     )
     builder.commit(*({"remove": removed(add) | now} for add in marked))
     uri = f"s3://lake/{tmp_path.name}/orders"
-    return upload(builder.root, uri, server.storage_options)
+    s3.upload(builder.root, uri)
+    return DeltaTable.for_path(None, uri, s3.storage_options)
 
 
 @pytest.mark.parametrize("by_listing", [False, True])
@@ -101,11 +80,11 @@ def test_statistics_are_computed_from_live_rows(table: DeltaTable) -> None:
     assert report.requests.gets < FILES + 20
 
 
-def test_a_clone_refers_to_files_of_its_source(table: DeltaTable, server: S3Server) -> None:
+def test_a_clone_refers_to_files_of_its_source(table: DeltaTable, s3: S3Server) -> None:
     table.restore(2)
     uri = table.storage.root.replace("orders", "copies/orders")
     table.clone(uri)
-    clone = DeltaTable.for_path(None, uri, server.storage_options)
+    clone = DeltaTable.for_path(None, uri, s3.storage_options)
     assert sorted(clone.to_arrow()["id"].to_pylist()) == sorted(table.to_arrow()["id"].to_pylist())
     paths = clone.snapshot().files.paths.to_pylist()
     assert all(path.startswith(f"{table.storage.root}/a b/") for path in paths)
@@ -113,15 +92,15 @@ def test_a_clone_refers_to_files_of_its_source(table: DeltaTable, server: S3Serv
     assert keys == ["_delta_log/00000000000000000000.json"]
 
 
-def test_a_folder_becomes_a_table(server: S3Server, tmp_path: Path) -> None:
+def test_a_folder_becomes_a_table(s3: S3Server, tmp_path: Path) -> None:
     uri, storage = f"s3://lake/{tmp_path.name}/folder", None
-    storage = Storage.open(uri, server.storage_options)
+    storage = Storage.open(uri, s3.storage_options)
     for number in range(20):
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table({"id": [number]}), sink)
         storage.write(f"day=2026-01-{number + 1:02}/a b.parquet", sink.getvalue())
     storage.write("day=2026-02-01", b"")  # a marker of Hadoop
-    DeltaTable.convert_to_delta(None, uri, storage_options=server.storage_options)
-    table = DeltaTable.for_path(None, uri, server.storage_options)
+    DeltaTable.convert_to_delta(None, uri, storage_options=s3.storage_options)
+    table = DeltaTable.for_path(None, uri, s3.storage_options)
     assert table.to_arrow([("day", ">", "2026-01-18")])["id"].to_pylist() == [18, 19]
     assert table.count() == 20

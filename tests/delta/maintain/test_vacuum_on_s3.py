@@ -12,46 +12,29 @@ import pytest
 from pyarrow.fs import S3FileSystem
 
 from delvec import DeltaTable
-from delvec.storage import Storage
 from tests.delta.builder import TableBuilder, small_table
 from tests.delta.maintain.aging import DAY, tombstone
-from tests.storage.s3_server import MISSING, find_server, running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.storage.s3_server import S3Server
+    from delvec.storage import Storage
+    from tests.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
 
-PROGRAM = find_server()
-if PROGRAM is None:
-    pytest.skip(MISSING, allow_module_level=True)
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    assert PROGRAM is not None
-    with running_server(PROGRAM, tmp_path_factory.mktemp("s3")) as running:
-        running.create_bucket("lake")
-        yield running
-
-
-def uploaded(server: S3Server, table: TableBuilder, uri: str) -> Storage:
+def uploaded(s3: S3Server, table: TableBuilder, uri: str) -> Storage:
     """Copy a table into the bucket, with files that are a month old."""
-    storage = Storage.open(uri, server.storage_options)
-    for path in table.root.rglob("*"):
-        if path.is_file():
-            storage.write(str(path.relative_to(table.root)), path.read_bytes())
-    age(server, storage)
+    storage = s3.upload(table.root, uri)
+    age(s3, storage)
     return storage
 
 
-def age(server: S3Server, storage: Storage) -> None:
+def age(s3: S3Server, storage: Storage) -> None:
     """Date the server's files back: it tells their times."""
     moment = time.time() - 30 * DAY
-    folder = server.folder / "lake" / storage.root.removeprefix("s3://lake/")
+    folder = s3.folder / "lake" / storage.root.removeprefix("s3://lake/")
     for path in folder.rglob("*"):
         os.utime(path, (moment, moment))
 
@@ -61,7 +44,7 @@ def keys(storage: Storage) -> set[str]:
     return {key for key in found if not key.startswith("_delta_log")}
 
 
-def test_a_flat_table(server: S3Server, tmp_path: Path) -> None:
+def test_a_flat_table(s3: S3Server, tmp_path: Path) -> None:
     uri = "s3://lake/some/orders"
     table, live = small_table(tmp_path / "t")
     [vector] = table.write_vectors([1])
@@ -72,8 +55,8 @@ def test_a_flat_table(server: S3Server, tmp_path: Path) -> None:
     for orphan in ("orphan.parquet", "a/b/orphan.parquet", "_hidden/x"):
         (table.root / orphan).parent.mkdir(parents=True, exist_ok=True)
         (table.root / orphan).write_bytes(b"x")
-    storage = uploaded(server, table, uri)
-    handle = DeltaTable.for_path(None, uri, server.storage_options)
+    storage = uploaded(s3, table, uri)
+    handle = DeltaTable.for_path(None, uri, s3.storage_options)
     before = sorted(handle.to_arrow().column("id").to_pylist())
     report = handle.vacuum()
     assert sorted(report.files["path"].to_pylist()) == ["a/b/orphan.parquet", "orphan.parquet"]
@@ -89,7 +72,7 @@ def table_vector(add: dict[str, object]) -> str:
     return str(Descriptor.from_json(add["deletionVector"]).file_path)  # type: ignore[arg-type]
 
 
-def test_partitions_are_listed_side_by_side(server: S3Server, tmp_path: Path) -> None:
+def test_partitions_are_listed_side_by_side(s3: S3Server, tmp_path: Path) -> None:
     uri = "s3://lake/days"
     table = TableBuilder(
         tmp_path / "t", fields={"id": "long", "day": "long"}, partition_columns=["day"]
@@ -101,42 +84,42 @@ def test_partitions_are_listed_side_by_side(server: S3Server, tmp_path: Path) ->
         (table.root / f"day={day}/orphan.parquet").write_bytes(b"x")
     table.commit(*({"add": add} for add in adds))
     table.commit(tombstone(adds[0], 8))
-    storage = uploaded(server, table, uri)
-    handle = DeltaTable.for_path(None, uri, server.storage_options)
+    storage = uploaded(s3, table, uri)
+    handle = DeltaTable.for_path(None, uri, s3.storage_options)
     report = handle.vacuum()
     assert (report.files_deleted, report.files_kept) == (71, 69)
     assert keys(storage) == {f"day={day}/1.parquet" for day in range(1, 70)}
     assert handle.vacuum(dry_run=True, lite=True).files.num_rows == 0
 
 
-def test_markers_of_folders_are_no_files(server: S3Server, tmp_path: Path) -> None:
+def test_markers_of_folders_are_no_files(s3: S3Server, tmp_path: Path) -> None:
     uri = "s3://lake/marked"
     table, _ = small_table(tmp_path / "t")
-    storage = uploaded(server, table, uri)
+    storage = uploaded(s3, table, uri)
     arrow = S3FileSystem(
-        access_key=server.access_key,
-        secret_key=server.secret_key,
-        endpoint_override=server.endpoint.removeprefix("http://"),
+        access_key=s3.access_key,
+        secret_key=s3.secret_key,
+        endpoint_override=s3.endpoint.removeprefix("http://"),
         scheme="http",
         region="us-east-1",
     )
     arrow.create_dir("lake/marked/x")  # puts the object `x/`, as Hadoop does
-    age(server, storage)
+    age(s3, storage)
     assert "x" in {info.key for info in storage.list(recursive=True)}
-    handle = DeltaTable.for_path(None, uri, server.storage_options)
+    handle = DeltaTable.for_path(None, uri, s3.storage_options)
     assert handle.vacuum(dry_run=True).files.num_rows == 0
 
 
-def test_the_log_is_cleaned(server: S3Server, tmp_path: Path) -> None:
+def test_the_log_is_cleaned(s3: S3Server, tmp_path: Path) -> None:
     uri = "s3://lake/logged"
     table = TableBuilder(tmp_path / "t")
     table.create()
     for number in range(5):
         table.commit({"add": table.write_file(f"{number}.parquet", {"id": [number]})})
     DeltaTable.for_path(None, table.root).checkpoint()
-    storage = uploaded(server, table, uri)
+    storage = uploaded(s3, table, uri)
     properties = {"delta.logRetentionDuration": "interval 1 day"}
-    handle = DeltaTable.for_path(None, uri, server.storage_options)
+    handle = DeltaTable.for_path(None, uri, s3.storage_options)
     handle.set_properties(properties)
     assert handle.clean_log().files == {"commit": 5}
     assert sorted(handle.to_arrow().column("id").to_pylist()) == list(range(5))

@@ -10,34 +10,18 @@ from delvec import DeltaTable
 from delvec.errors import ObjectNotFoundError
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder
-from tests.storage.s3_server import MISSING, find_server, running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.storage.s3_server import S3Server
+    from tests.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
-
-PROGRAM = find_server()
-if PROGRAM is None:
-    pytest.skip(MISSING, allow_module_level=True)
 
 FILES = 20
 URI = "s3://lake/some/orders"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    assert PROGRAM is not None
-    with running_server(PROGRAM, tmp_path_factory.mktemp("s3")) as running:
-        running.create_bucket("lake")
-        yield running
-
-
-@pytest.fixture(scope="module")
-def table(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+def table(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """Twenty files with vectors, of which ten share a `.bin` file; version 1 has no vectors."""
     root = tmp_path_factory.mktemp("local") / "t"
     builder = TableBuilder(root)
@@ -60,14 +44,8 @@ def table(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> DeltaTa
         for entry, vector in zip(adds, vectors, strict=True)
     ]
     builder.commit(*removed, *marked)
-    upload(root, Storage.open(URI, server.storage_options))
-    return DeltaTable.for_path(None, URI, server.storage_options)
-
-
-def upload(root: Path, storage: Storage) -> None:
-    for path in root.rglob("*"):
-        if path.is_file():
-            storage.write(str(path.relative_to(root)), path.read_bytes())
+    s3.upload(root, URI)
+    return DeltaTable.for_path(None, URI, s3.storage_options)
 
 
 def test_the_same_rows_come_from_a_bucket(table: DeltaTable) -> None:
@@ -94,8 +72,8 @@ def test_a_vector_costs_at_most_one_request(table: DeltaTable) -> None:
     assert with_vectors - without == 11
 
 
-def test_a_vector_that_is_gone(table: DeltaTable, server: S3Server) -> None:
-    storage = Storage.open(URI, server.storage_options)
+def test_a_vector_that_is_gone(table: DeltaTable, s3: S3Server) -> None:
+    storage = Storage.open(URI, s3.storage_options)
     [*_, vector] = [info.key for info in storage.list() if info.key.endswith(".bin")]
     data = storage.read(vector)
     storage.delete([vector])

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from delvec.storage import Storage
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
@@ -57,6 +58,14 @@ class S3Server:
 
     def create_bucket(self, name: str) -> None:
         (self.folder / name).mkdir()
+
+    def upload(self, folder: Path, uri: str) -> Storage:
+        """Copy all files of a folder to a URI."""
+        storage = Storage.open(uri, self.storage_options)
+        for path in folder.rglob("*"):
+            if path.is_file():
+                storage.write(str(path.relative_to(folder)), path.read_bytes())
+        return storage
 
     def requests(self) -> Counter[str]:
         """Count the requests that the server has answered, by operation (`s3_GetObject`, ...)."""
