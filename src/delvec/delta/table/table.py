@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from delvec.delta.table.alterations import TableAlterations
 from delvec.delta.table.checking import TableCheck
 from delvec.delta.table.compacting import TableCompaction
+from delvec.delta.table.detail import detail_of
 from delvec.delta.table.erasing import TableErasure
+from delvec.delta.table.handle import TableHandle
+from delvec.delta.table.inspecting import TableInspection
 from delvec.delta.table.maintenance import TableMaintenance
+from delvec.delta.table.opening import opened
 from delvec.delta.table.reads import TableReads
 from delvec.delta.table.restoring import TableRestore
 from delvec.delta.table.vacuuming import TableVacuum
 from delvec.delta.table.writes import TableWrites
+from delvec.errors import InvalidArgumentError
+from delvec.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
 
 __all__ = ["DeltaTable"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class DeltaTable(
     TableReads,
     TableWrites,
@@ -27,6 +40,7 @@ class DeltaTable(
     TableVacuum,
     TableCheck,
     TableErasure,
+    TableInspection,
     TableMaintenance,
 ):
     """A handle on a Delta table; each call sees the newest version, unless it names another.
@@ -45,4 +59,46 @@ class DeltaTable(
 
         t = delvec.DeltaTable.for_path(None, "/lake/orders")    # no JVM
         t.to_arrow([("id", "=", 17)], columns=["amount"])
+
+    `DeltaTable(path)` is `for_path` with the session of this process, or without one if there is
+    none: it starts no JVM.
     """
+
+    def __init__(
+        self,
+        table: str | os.PathLike[str] | SparkSession | Storage | None,
+        path: str | os.PathLike[str] | SparkSession | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        *,
+        version: int | None = None,
+    ) -> None:
+        """Open a table: `DeltaTable(path)`, or `DeltaTable(spark, path)`.
+
+        Args:
+            table: The path, or the session; None for none.
+            path: The path, behind a session.
+            storage_options: See `for_path`.
+            version: Not taken: a table has all of its versions.
+
+        Raises:
+            TableNotFoundError: There is no Delta table.
+            UnsupportedFeatureError: The table needs a reader feature that delvec does not support.
+        """
+        if version is not None:
+            raise InvalidArgumentError(
+                f"DeltaTable(..., version={version!r}): a table is opened with all of its versions",
+                hint=f"name it where you read: to_arrow(version={version!r})",
+            )
+        storage, spark = opened(table, path, storage_options)
+        TableHandle.__init__(self, storage, spark)
+        if not isinstance(table, Storage):
+            self._require_table(table if isinstance(table, str | os.PathLike) else path)  # type: ignore[arg-type]
+
+    def _repr_html_(self) -> str:
+        snapshot = self.snapshot()
+        columns = snapshot.metadata.schema._repr_html_()
+        return f"{detail_of(snapshot)._repr_html_()}{columns}"
+
+    def __repr__(self) -> str:
+        session = "" if self.spark is None else ", with Spark"
+        return f"DeltaTable({self.storage.root!r}{session})"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
     from delvec.storage import Storage
 
-__all__ = ["after_commit"]
+__all__ = ["after_commit", "checkpoint_interval"]
 
 _CHECKPOINT_INTERVAL: Final = 10
 
@@ -24,10 +24,8 @@ def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[st
 
     The commit is valid whatever happens here, so a failure is noted and not raised.
     """
-    value = metadata.configuration.get(CHECKPOINT_INTERVAL, "")
-    interval = int(value) if value.isdecimal() and int(value) else _CHECKPOINT_INTERVAL
     notes = []
-    due = version > 0 and version % interval == 0
+    due = version > 0 and version % checkpoint_interval(metadata) == 0
     for wanted, what, write in (
         (due, "the checkpoint", write_checkpoint),
         (metadata.is_on(SYMLINK_MANIFEST), "the symlink manifest", write_manifests),
@@ -40,3 +38,9 @@ def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[st
             reason = error.describe() if isinstance(error, DelvecError) else repr(error)
             notes.append(f"{what} of version {version} was not written: {reason}")
     return tuple(notes)
+
+
+def checkpoint_interval(metadata: Metadata) -> int:
+    """Return after how many commits a table wants a checkpoint."""
+    value = metadata.configuration.get(CHECKPOINT_INTERVAL, "")
+    return int(value) if value.isdecimal() and int(value) else _CHECKPOINT_INTERVAL

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot
+    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
     from delvec.report.rendered import Line
 
-__all__ = ["IcebergDetail", "detail_of"]
+__all__ = ["IcebergDetail", "detail_of", "partition_fields"]
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def detail_of(table: LoadedTable, snapshot: IcebergSnapshot | None) -> IcebergDe
         metadata.format_version,
         None if snapshot is None else snapshot.id,
         None if snapshot is None else snapshot.timestamp_ms,
-        tuple(_partition_field(each, names) for each in metadata.spec["fields"]),
+        partition_fields(metadata),
         tuple(names[each] for each in metadata.schema.get("identifier-field-ids", ())),
         dict(metadata.properties),
         tuple(sorted(name for name, ref in metadata.refs.items() if ref.is_branch)),
@@ -160,6 +160,12 @@ def _counts(
         sums = (F.count("*"), F.sum("rows"), F.sum("bytes"))
         rows = files.groupBy("content").agg(*sums).collect()
     return counts | {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def partition_fields(metadata: TableMetadata) -> tuple[str, ...]:
+    """Return the fields of the default partition spec, such as `day(ts)`."""
+    names = column_names(metadata)
+    return tuple(_partition_field(each, names) for each in metadata.spec["fields"])
 
 
 def _partition_field(field: Mapping[str, Any], names: Mapping[int, str]) -> str:

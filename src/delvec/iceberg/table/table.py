@@ -8,6 +8,7 @@ from html import escape
 from delvec.iceberg.commits.marks import staging_branches
 from delvec.iceberg.table.branches import TableBranches
 from delvec.iceberg.table.deletes import TableDeletes
+from delvec.iceberg.table.inspecting import TableInspection
 from delvec.iceberg.table.maintenance import TableMaintenance
 from delvec.iceberg.table.reads import TableReads
 from delvec.iceberg.table.resolving import TableResolving
@@ -20,7 +21,13 @@ __all__ = ["IcebergTable"]
 
 @dataclass(frozen=True, repr=False)
 class IcebergTable(
-    TableReads, TableWrites, TableDeletes, TableBranches, TableResolving, TableMaintenance
+    TableReads,
+    TableWrites,
+    TableDeletes,
+    TableBranches,
+    TableResolving,
+    TableInspection,
+    TableMaintenance,
 ):
     """A handle on an Iceberg table; each call sees its newest metadata.
 

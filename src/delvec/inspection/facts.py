@@ -1,0 +1,161 @@
+"""The facts of a report in words, the same ones in the text and on the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delvec.inspection.moments import elapsed, moment
+from delvec.report.figures import counted, percent, size
+
+if TYPE_CHECKING:
+    from delvec.inspection.report import InspectReport
+
+__all__ = ["facts", "headline", "place", "rows_deleted"]
+
+_KINDS: Final = {"u": "in files", "p": "by absolute path", "i": "inline", "puffin": "in Puffin"}
+
+
+def headline(report: InspectReport) -> str:
+    """Return what the table is, in one line."""
+    return f"{report.table}: {'Delta' if report.format == 'delta' else 'Iceberg'}, {place(report)}"
+
+
+def place(report: InspectReport) -> str:
+    """Return the version or the snapshot, with its branch."""
+    if report.format == "delta":
+        return f"version {report.version:,}"
+    if report.snapshot_id is None:
+        return "no snapshot"
+    branch = f" of {report.branch}" if report.branch else ""
+    return f"snapshot {report.snapshot_id}{branch}"
+
+
+def facts(report: InspectReport) -> dict[str, str]:
+    """Return the facts by what they are about; what does not apply is empty."""
+    return {
+        "committed": _committed(report),
+        "protocol": report.protocol,
+        "rows": _rows(report),
+        "files": _files(report),
+        "vectors": _vectors(report),
+        "positions": counted(report.position_delete_files, "position delete file")
+        if report.position_delete_files
+        else "",
+        "equality": _equality(report),
+        "staging": _staging(report),
+        "log" if report.format == "delta" else "snapshots": _log(report),
+        "purge" if report.format == "delta" else "compact": _purge(report),
+        "vacuum" if report.format == "delta" else "expire": _vacuum(report),
+    }
+
+
+def _committed(report: InspectReport) -> str:
+    if report.committed_ms is None:
+        return ""
+    age = elapsed(report.committed_ms, report.inspected_ms)
+    return f"{moment(report.committed_ms)}, {age} ago"
+
+
+def rows_deleted(report: InspectReport) -> str:
+    """Return how many rows are deleted, with their share if it is known."""
+    deleted = report.vectors.rows
+    if report.rows is None:
+        return f"{deleted:,} deleted"
+    return f"{deleted:,} deleted ({percent(deleted, report.rows)})"
+
+
+def _rows(report: InspectReport) -> str:
+    if report.live_rows is not None:
+        return f"{report.live_rows:,} live, {rows_deleted(report)}"
+    if report.rows is None:
+        return f"{rows_deleted(report)}; the log does not say of how many"
+    return (
+        f"{report.rows:,} in data files, {rows_deleted(report)} by vectors, more by other deletes"
+    )
+
+
+def _files(report: InspectReport) -> str:
+    found = f"{counted(report.files, 'data file')}, {size(report.bytes)}"
+    small = report.small_files
+    if small.count:
+        found += f"; {small.count:,} smaller than {size(small.below)}"
+    return found
+
+
+def _vectors(report: InspectReport) -> str:
+    vectors = report.vectors
+    if not vectors.count:
+        return "none"
+    kinds = ", ".join(
+        f"{count:,} {_KINDS.get(kind, kind)}"
+        + (f" ({kind})" if kind in _KINDS and kind != "puffin" else "")
+        for kind, count in vectors.kinds.items()
+    )
+    held = f" of {counted(vectors.stored_in, 'file')}" if vectors.stored_in else ""
+    return f"{vectors.count:,}, {size(vectors.bytes)}: {kinds}{held}{_age(report)}"
+
+
+def _age(report: InspectReport) -> str:
+    vectors, now = report.vectors, report.inspected_ms
+    newest = "" if vectors.newest_ms is None else elapsed(vectors.newest_ms, now)
+    if vectors.oldest_ms is None:
+        return f"; newest {newest} old" if newest else ""
+    oldest = elapsed(vectors.oldest_ms, now)
+    return f"; {oldest} old" if oldest == newest else f"; {newest} to {oldest} old"
+
+
+def _equality(report: InspectReport) -> str:
+    waiting = report.equality
+    if not (waiting.files or waiting.vectors):
+        return "no equality deletes wait" if report.format == "iceberg" else ""
+    parts = [counted(waiting.files, "file")] if waiting.files else []
+    if waiting.vectors:
+        parts.append(counted(waiting.vectors, "equality delete vector"))
+    by = "; ".join(", ".join(names) for names in waiting.columns)
+    old = (
+        ""
+        if waiting.oldest_ms is None
+        else f", {elapsed(waiting.oldest_ms, report.inspected_ms)} old at most"
+    )
+    what = f"{' and '.join(parts)} with {counted(waiting.keys, 'key')}"
+    return f"{what} wait, {size(waiting.bytes)}, by {by}{old}"
+
+
+def _staging(report: InspectReport) -> str:
+    return "; ".join(
+        f"{each.name}: {counted(each.snapshots, 'snapshot')} beside main"
+        + (f", {counted(each.keys, 'key')} of equality deletes" if each.keys else "")
+        for each in report.equality.staging
+    )
+
+
+def _log(report: InspectReport) -> str:
+    log = report.log
+    if report.format == "iceberg":
+        since = f", the oldest of {moment(log.oldest_ms)}" if log.oldest_ms else ""
+        return f"{log.versions:,} retained{since}" if log.versions else ""
+    if log.checkpoint is None:
+        return f"{counted(log.since_checkpoint, 'commit')}, no checkpoint"
+    since = counted(log.since_checkpoint, "commit")
+    return f"{since} since the checkpoint of version {log.checkpoint:,}"
+
+
+def _purge(report: InspectReport) -> str:
+    if not report.vectors.count:
+        return ""
+    frees = report.freed.purge
+    return f"would free about {size(frees)} of {size(report.bytes)}"
+
+
+def _vacuum(report: InspectReport) -> str:
+    freed = report.freed
+    if freed.vacuum is None:
+        return f"not looked for: {freed.why_unknown}" if freed.why_unknown else ""
+    if report.format == "iceberg":
+        files = counted(freed.vacuum_files, "file")
+        return f"up to {size(freed.vacuum)} in {files} that older snapshots alone have"
+    now = f"would free {size(freed.vacuum)} in {counted(freed.vacuum_files, 'file')} now"
+    if not freed.later:
+        return now
+    hours = f"{freed.retention_hours:,g} hours"
+    return f"{now}, {size(freed.later)} more when the retention of {hours} is over"
