@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prepare what the targets of the Makefile run on.
 #
-#   scripts/setup.sh [--java] [test|dev|lowest|readers]
+#   scripts/setup.sh [--java] [test|dev|docs|lowest|readers]
 #
 # Makes .venv with delvec and that extra in it; `lowest` is .venv-lowest, with the oldest Python there is and
 # the lowest versions of all dependencies, `readers` is .venv-readers. With --java it also finds Java 17 or 21 and prints its
@@ -24,6 +24,7 @@ case $extra in
   "") covers="base" ;;
   test) covers="base test" ;;
   dev) covers="base test dev" ;;
+  docs) covers="base docs" ;;
   lowest)
     covers="lowest"
     venv=.venv-lowest
@@ -35,7 +36,7 @@ case $extra in
     covers="readers"
     venv=.venv-readers
     ;;
-  *) echo "usage: scripts/setup.sh [--java] [test|dev|lowest|readers]" >&2; exit 2 ;;
+  *) echo "usage: scripts/setup.sh [--java] [test|dev|docs|lowest|readers]" >&2; exit 2 ;;
 esac
 
 log=.cache/setup.log

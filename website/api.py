@@ -1,0 +1,170 @@
+"""The reference of the Python interface, from `__all__`, signatures and docstrings."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import delvec
+from delvec.conversion.options import Choices
+from delvec.delta.write.options import WriteOptions
+from website.docstrings import first_line, markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["api_pages"]
+
+_WIDTH: Final = 88
+_SOURCE: Final = Path(delvec.__file__).parent
+
+
+def api_pages() -> dict[str, str]:
+    """Return the pages by their names."""
+    tables = [delvec.DeltaTable, delvec.IcebergTable]
+    functions = [name for name in delvec.__all__ if inspect.isfunction(getattr(delvec, name))]
+    pages = {
+        "delvec": _page("delvec", markdown(delvec), _items(delvec, functions)),
+        "delta-table": _class_page(delvec.DeltaTable, [WriteOptions]),
+        "iceberg-table": _class_page(delvec.IcebergTable, []),
+        "reports": _page(
+            "Reports, plans and details",
+            "What calls return. All print as text; programs use their fields.",
+            (_class(each, 2) for each in _returned([*tables, *_values(delvec, functions)])),
+        ),
+        **{
+            name: _page(f"delvec.{name}", markdown(module), _items(module, module.__all__))
+            for name in ("vector", "storage", "errors")
+            if (module := getattr(delvec, name))
+        },
+    }
+    pages["delvec"] += "\n" + _class(Choices, 2)
+    return pages
+
+
+def _page(title: str, text: str, items: Iterator[str]) -> str:
+    return "\n\n".join([f"# {title}", text, *items]) + "\n"
+
+
+def _values(owner: object, names: list[str]) -> list[Any]:
+    return [getattr(owner, name) for name in names]
+
+
+def _items(module: object, names: list[str]) -> Iterator[str]:
+    for name in names:
+        value = getattr(module, name)
+        if inspect.isclass(value):
+            yield _class(value, 2)
+        elif inspect.isfunction(value):
+            yield _function(name, value, 2)
+        elif inspect.ismodule(value):
+            yield f"## {name}\n\n{markdown(value)}"
+            yield from _items(value, list(getattr(value, "__all__", [])))
+        else:
+            yield f"## {name}\n\n`{value!r}`"
+
+
+def _class_page(value: type, options: list[type]) -> str:
+    """Return the page of a table: its methods by the class that defines them, with its purpose."""
+    parts = [f"# {value.__name__}", markdown(value)]
+    for owner in value.__mro__:
+        names = [name for name in vars(owner) if not name.startswith("_")]
+        methods = [_member(owner, name, 3) for name in names]
+        if found := [text for text in methods if text]:
+            title = first_line(owner).removesuffix(".") if owner is not value else "Members"
+            parts += [f"## {title.replace('`', '')}", *found]
+    parts += [_class(each, 2) for each in options]
+    return "\n\n".join(parts) + "\n"
+
+
+def _class(value: type, level: int) -> str:
+    parts = [f"{'#' * level} {value.__name__}", markdown(value)]
+    if "**Attributes**" not in parts[1]:
+        parts.append(_fields(value))
+    names = [name for name in vars(value) if not name.startswith("_")]
+    parts += [_member(value, name, level + 1) for name in names]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _fields(value: type) -> str:
+    if dataclasses.is_dataclass(value):
+        pairs = [(each.name, each.type) for each in dataclasses.fields(value)]
+    else:
+        pairs = list(vars(value).get("__annotations__", {}).items())
+    shown = [f"- `{name}`: `{_text(kind)}`" for name, kind in pairs if not name.startswith("_")]
+    return "**Fields**\n\n" + "\n".join(shown) if shown else ""
+
+
+def _member(owner: type, name: str, level: int) -> str:
+    value = inspect.getattr_static(owner, name)
+    if isinstance(value, classmethod | staticmethod) or inspect.isfunction(value):
+        return _function(name, getattr(owner, name), level)
+    if isinstance(value, property) or hasattr(value, "func"):
+        return f"{'#' * level} {name}\n\n{markdown(value)}"
+    return ""
+
+
+def _function(name: str, value: Any, level: int) -> str:  # noqa: ANN401
+    return f"{'#' * level} {name}\n\n```python\n{_signature(name, value)}\n```\n\n{markdown(value)}"
+
+
+def _signature(name: str, value: Any) -> str:  # noqa: ANN401
+    """Return a call with its parameters, one in a line if they do not fit into one."""
+    signature = inspect.signature(value)
+    parameters = [each for each in signature.parameters.values() if each.name != "self"]
+    result = signature.return_annotation
+    arrow = "" if result is inspect.Signature.empty else f" -> {_text(result)}"
+    shown: list[str] = []
+    for each in parameters:
+        only = each.kind is inspect.Parameter.KEYWORD_ONLY
+        if only and "*" not in shown and not any(text.startswith("*") for text in shown):
+            shown.append("*")
+        shown.append(str(each).replace("'", '"') if "Literal" in str(each) else _text(each))
+    line = f"{name}({', '.join(shown)}){arrow}"
+    if len(line) <= _WIDTH:
+        return line
+    return f"{name}(\n" + "".join(f"    {each},\n" for each in shown) + f"){arrow}"
+
+
+def _text(value: object) -> str:
+    text = value.__name__ if inspect.isclass(value) else str(value)
+    return re.sub(r"'(.*?)'", r"\1", text) if "Literal" not in text else text
+
+
+def _returned(values: list[Any]) -> list[type]:
+    """Return the classes of delvec that the calls of these values return, by their names."""
+    names: set[str] = set()
+    for value in values:
+        calls = (
+            [value]
+            if inspect.isfunction(value)
+            else [found for name, found in inspect.getmembers(value, callable) if name[0] != "_"]
+        )
+        for call in calls:
+            result = inspect.signature(call).return_annotation
+            names.update(re.findall(r"\b[A-Z]\w+\b", str(result)))
+    return [found for name in sorted(names) if (found := _defined(name)) is not None]
+
+
+def _defined(name: str) -> type | None:
+    for module, text in _modules().items():
+        if re.search(rf"^class {name}\b", text, re.MULTILINE):
+            found: type = getattr(import_module(module), name)
+            return (
+                None if found in (delvec.DeltaTable, delvec.IcebergTable, delvec.Bitmap) else found
+            )
+    return None
+
+
+@cache
+def _modules() -> dict[str, str]:
+    paths = sorted(_SOURCE.rglob("*.py"))
+    return {
+        ".".join(["delvec", *path.relative_to(_SOURCE).with_suffix("").parts]): path.read_text()
+        for path in paths
+    }
