@@ -79,7 +79,7 @@ def test_repairs_are_told_before_they_are_made(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["/lake/orders", "--branch", "x"], "--branch is for an Iceberg table"),
-        (["s3://lake/orders", "--snapshot", "7"], "--snapshot is for an Iceberg table"),
+        (["s3://lake/orders", "--snapshot", "7"], "--snapshot-id is for an Iceberg table"),
         (["lake.db.orders", "--repair"], "--repair is for a Delta table"),
         (["lake.db.orders", "--sample", "3"], "--sample is for a Delta table"),
         (["lake.db.orders", "--dry-run"], "--dry-run is for a Delta table"),

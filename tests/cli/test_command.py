@@ -171,11 +171,11 @@ def test_a_large_file_of_another_kind_stays_unread(tmp_path: Path) -> None:
         assert run("inspect", str(tmp_path / "large")).exit_code == ExitCode.DAMAGED
 
 
-def test_a_folder_is_named_as_one(tmp_path: Path) -> None:
-    for name in (str(tmp_path), f"{tmp_path}/", "."):
+def test_a_folder_that_is_no_table_is_named_as_one(tmp_path: Path) -> None:
+    for name in (str(tmp_path), f"{tmp_path}/"):
         result = run("inspect", name)
-        assert result.exit_code == ExitCode.USAGE
-        assert "is a folder" in result.output
+        assert result.exit_code == ExitCode.NOT_FOUND
+        assert "is no Delta table: there is no such folder, or it is empty" in result.output
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_hints_are_shown() -> None:
 
 
 def test_storage_options_are_pairs() -> None:
-    result = run("inspect", "x", "--option", "region")
+    result = run("inspect", "x", "--storage-option", "region")
     assert result.exit_code == ExitCode.USAGE
     assert "KEY=VALUE" in result.output
 

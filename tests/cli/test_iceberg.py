@@ -52,23 +52,23 @@ def ids(spark: SparkSession, name: str, ref: str = "main") -> list[int]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("delete-keys", "lake.db.t", "--keys", "1"), "Missing option '--column'"),
-        (("delete-keys", "lake.db.t", "--column", "id"), "give --keys or --source, one of them"),
+        (("delete-keys", "lake.db.t", "--values", "1"), "Missing option '--key'"),
+        (("delete-keys", "lake.db.t", "--key", "id"), "give --values or --source, one of them"),
         (
-            ("delete-keys", "lake.db.t", "--column", "id", "--keys", "1", "--source", "x.csv"),
-            "give --keys or --source, one of them",
+            ("delete-keys", "lake.db.t", "--key", "id", "--values", "1", "--source", "x.csv"),
+            "give --values or --source, one of them",
         ),
         (
-            ("delete-keys", "lake.db.t", "--column", "a", "--column", "b", "--keys", "1"),
-            "--keys is for one column",
+            ("delete-keys", "lake.db.t", "--key", "a", "--key", "b", "--values", "1"),
+            "--values is for one column",
         ),
-        (("delete-keys", "lake.db.t", "--column", "id", "--keys", "1,,2"), "a value is empty"),
+        (("delete-keys", "lake.db.t", "--key", "id", "--values", "1,,2"), "a value is empty"),
         (
-            ("delete-keys", "lake.db.t", "--column", "id", "--keys", "1", "--partition", "x"),
+            ("delete-keys", "lake.db.t", "--key", "id", "--values", "1", "--partition", "x"),
             "'x' is not of the form KEY=VALUE",
         ),
         (("upsert", "lake.db.t", "x.csv"), "Missing option '--key'"),
-        (("upsert", "lake.db.t", "--key", "id"), "Missing argument 'SOURCE'"),
+        (("upsert", "lake.db.t", "--key", "id"), "give --source PATH"),
         (
             ("upsert", "lake.db.t", "x.csv", "--key", "id", "--txn-version", "1"),
             "--txn-app-id and --txn-version go together",
@@ -85,7 +85,7 @@ def test_wrong_usage_is_told_before_anything_starts(
 
 
 def test_lines_of_standard_input_have_all_columns_of_the_key() -> None:
-    arguments = ("delete-keys", "lake.db.t", "--column", "a", "--column", "b", "--source", "-")
+    arguments = ("delete-keys", "lake.db.t", "--key", "a", "--key", "b", "--source", "-")
     result = run(*arguments, input="1,x\n2\n")
     assert result.exit_code == ExitCode.USAGE
     assert "a key has 2 values (a, b), got 2" in result.output
@@ -127,7 +127,7 @@ def test_a_table_is_described(spark: SparkSession, name: str) -> None:
 
 @pytest.mark.spark
 def test_keys_of_every_source_are_deleted(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    done = run("delete-keys", name, "--column", "id", "--keys", "1, 2")
+    done = run("delete-keys", name, "--key", "id", "--values", "1, 2")
     assert done.exit_code == 0, done.output
     assert f"DELETE KEYS on {name}" in done.output
     assert "2 keys deleted" in done.output
@@ -136,23 +136,23 @@ def test_keys_of_every_source_are_deleted(spark: SparkSession, name: str, tmp_pa
     pq.write_table(pa.table({"note": ["x"], "id": pa.array([3], pa.int64())}), file)
     (tmp_path / "gone.csv").write_text("id,part\n4,0\n5,0\n")
     for arguments in (
-        ("--column", "id", "--source", str(file)),
-        ("--column", "id", "--column", "part", "--source", str(tmp_path / "gone.csv")),
+        ("--key", "id", "--source", str(file)),
+        ("--key", "id", "--key", "part", "--source", str(tmp_path / "gone.csv")),
     ):
         done = run("delete-keys", name, *arguments)
         assert done.exit_code == 0, done.output
     assert ids(spark, name) == [0, 5, 6, 7, 8, 9]
-    done = run("delete-keys", name, "--column", "id", "--source", "-", "--json", input="6\n7\n")
+    done = run("delete-keys", name, "--key", "id", "--source", "-", "--json", input="6\n7\n")
     assert json.loads(done.output)["keys"] == 2
     assert ids(spark, name) == [0, 5, 8, 9]
     [[bucket]] = spark.sql(f"SELECT _partition.id_bucket FROM {name} WHERE id = 9").collect()
     scope = ("--partition", "part=1", "--partition", f"id_bucket={bucket}")
-    done = run("delete-keys", name, "--column", "day", "--keys", "2026-01-31", *scope)
+    done = run("delete-keys", name, "--key", "day", "--values", "2026-01-31", *scope)
     assert done.exit_code == 0, done.output
     left = ids(spark, name)
     assert 9 not in left
     assert {0, 8} <= set(left)
-    wrong = run("delete-keys", name, "--column", "id", "--keys", "x")
+    wrong = run("delete-keys", name, "--key", "id", "--values", "x")
     assert wrong.exit_code == ExitCode.USAGE
     assert "not all values of id are long" in wrong.output
 

@@ -86,12 +86,15 @@ RESOLVED = [(each, "new" if each == 5 else "old") for each in range(10) if each 
         (("resolve", "lake.db.t", "--max-snapshots", "0"), "0 is not in the range"),
         (("resolve",), "Missing argument 'TABLE'"),
         (("compact", "lake.db.t", "--wait", "x"), "'x' is not a duration"),
-        (("compact", "lake.db.t", "--option", "rewrite-all"), "is not of the form KEY=VALUE"),
+        (
+            ("compact", "lake.db.t", "--rewrite-option", "rewrite-all"),
+            "is not of the form KEY=VALUE",
+        ),
         (("compact", "lake.db.t", "-o", "rewrite-all=true"), "No such option"),
         (("convert", "/t", "lake.db.t", "--interval", "soon"), "'soon' is not a duration"),
         (("index", "lake.db.t"), "give --key or --drop, one of them"),
         (("index", "lake.db.t", "--key", "id", "--drop"), "give --key or --drop, one of them"),
-        (("index", "lake.db.t", "--drop", "--target", "x"), "--target goes with --key"),
+        (("index", "lake.db.t", "--drop", "--branch", "x"), "--branch goes with --key"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_starts(
@@ -179,7 +182,7 @@ def test_the_index_is_made_brought_up_to_date_and_dropped(table: IcebergTable) -
 def test_compaction_tells_what_it_did(table: IcebergTable) -> None:
     for number in (10, 11):
         table.spark.sql(f"INSERT INTO {table.name} VALUES ({number}, 'old')")
-    chosen = ("compact", table.name, "--option", "min-input-files=2", "--where", "id >= 0")
+    chosen = ("compact", table.name, "--rewrite-option", "min-input-files=2", "--where", "id >= 0")
     result = run(*chosen, "--dry-run")
     assert result.exit_code == 0, result.output
     assert "main, dry run, nothing was written\n  data files  3 -> 1" in result.output

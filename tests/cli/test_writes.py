@@ -157,8 +157,8 @@ def run(*arguments: str | Path) -> Result:
         (("merge", "t", "--source", "s", "--on", "a", "--when", "then"), "expected NOT MATCHED"),
         (("create", "t"), "--schema"),
         (("create", "t", "--schema", "a int", "--property", "k"), "KEY=VALUE"),
-        (("append", "t"), "--from"),
-        (("changes", "t"), "--from"),
+        (("append", "t"), "--source"),
+        (("changes", "t"), "--start-version"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_starts(
@@ -174,9 +174,9 @@ def test_wrong_usage_is_told_before_anything_starts(
     [
         ("delete", "--all"),
         ("update", "--set", "a=1", "--all"),
-        ("append", "--from", "x.csv"),
+        ("append", "--source", "x.csv"),
         ("merge", "--source", "x.csv", "--on", "a", "--upsert"),
-        ("changes", "--from", "0"),
+        ("changes", "--start-version", "0"),
     ],
 )
 def test_a_table_that_is_not_there_is_told_before_spark_starts(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import source_options, write_options
+from delvec.cli.options import source_options, spark_options, table_argument, write_options
 from delvec.cli.sources import rows_from
 from delvec.cli.spark_tables import opened, show_report
 
@@ -18,10 +18,11 @@ __all__ = ["command"]
 
 
 @delvec_command("append")
-@click.argument("table")
+@table_argument
 @source_options("--from")
 @click.option("--merge-schema", is_flag=True, help="Add columns that the table does not have.")
 @write_options
+@spark_options
 def command(
     output: Output,
     table: str,
@@ -31,13 +32,14 @@ def command(
     merge_schema: bool,
     how: dict[str, Any],
     options: dict[str, str],
+    session: dict[str, Any],
 ) -> None:
     """Add rows to TABLE, the path or URI of a Delta table.
 
     \b
-    delvec append /lake/orders --from new-orders.csv
+    delvec append /lake/orders --source new-orders.csv
     """  # noqa: D301
-    with opened(output, table, options) as (spark, target):
+    with opened(output, table, options, session=session) as (spark, target):
         rows = rows_from(spark, target, source, kind, options)
         report = target.append(rows, merge_schema=merge_schema, **how)
     show_report(output, report)

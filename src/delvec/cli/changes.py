@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import limit_option, storage_options
+from delvec.cli.options import Aliased, limit_option, spark_options, storage_options, table_argument
 from delvec.cli.output import Column, visible
 from delvec.cli.spark_tables import opened
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -25,11 +25,29 @@ _STYLES = {CHANGE_TYPE: "bold", COMMIT_VERSION: "cyan", COMMIT_TIMESTAMP: "dim"}
 
 
 @delvec_command("changes")
-@click.argument("table")
-@click.option("--from", "start", type=click.IntRange(min=0), required=True, help="First version.")
-@click.option("--to", "end", type=click.IntRange(min=0), help="Last version; the newest if absent.")
+@table_argument
+@click.option(
+    "--start-version",
+    "start",
+    cls=Aliased,
+    aliases=["--from"],
+    type=click.IntRange(min=0),
+    required=True,
+    metavar="N",
+    help="The first version.",
+)
+@click.option(
+    "--end-version",
+    "end",
+    cls=Aliased,
+    aliases=["--to"],
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The last version; the newest if absent.",
+)
 @limit_option("Show so many rows, 0 for all.")
 @storage_options
+@spark_options
 def command(
     output: Output,
     table: str,
@@ -38,12 +56,16 @@ def command(
     end: int | None,
     limit: int,
     options: dict[str, str],
+    session: dict[str, Any],
 ) -> None:
     """Show the rows that versions of TABLE, the path or URI of a Delta table, changed.
 
     A row of an update comes twice, as it was and as it is.
-    """
-    with opened(output, table, options) as (_, target):
+
+    \b
+    delvec changes /lake/orders --start-version 3 --end-version 5
+    """  # noqa: D301
+    with opened(output, table, options, session=session) as (_, target):
         found = target.changes(start, end)
         names = found.columns
         rows = _documents(found.orderBy(COMMIT_VERSION), limit)

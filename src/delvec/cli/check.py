@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from delvec.cli.exits import ExitCode
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import catalog_options, dry_run, storage_options
+from delvec.cli.options import Aliased, catalog_options, dry_run, storage_options, table_argument
 from delvec.cli.spark_tables import opened_iceberg, show_report
+from delvec.cli.table_kinds import is_delta, refuse_options
 from delvec.delta.table import DeltaTable
 from delvec.storage import Storage
 
@@ -24,7 +24,7 @@ _SAMPLE = 10
 
 
 @delvec_command("check")
-@click.argument("table")
+@table_argument
 @click.option("--repair", is_flag=True, help="Delta: repair what loses no row for certain.")
 @click.option(
     "--sample",
@@ -34,7 +34,14 @@ _SAMPLE = 10
 )
 @dry_run
 @click.option("--branch", metavar="NAME", help="Iceberg: the branch; main if absent.")
-@click.option("--snapshot", type=int, metavar="ID", help="Iceberg: instead, a snapshot by its id.")
+@click.option(
+    "--snapshot-id",
+    cls=Aliased,
+    aliases=["--snapshot"],
+    type=int,
+    metavar="ID",
+    help="Iceberg: instead, a snapshot by its id.",
+)
 @storage_options
 @catalog_options
 def command(  # noqa: PLR0913 - one for each option
@@ -45,7 +52,7 @@ def command(  # noqa: PLR0913 - one for each option
     sample: int | None,
     dry_run: bool,
     branch: str | None,
-    snapshot: int | None,
+    snapshot_id: int | None,
     options: dict[str, str],
     iceberg: dict[str, Any],
 ) -> None:
@@ -60,8 +67,8 @@ def command(  # noqa: PLR0913 - one for each option
     delvec check /lake/orders --repair --dry-run
     delvec check lake.db.orders --branch changes
     """  # noqa: D301
-    if _is_delta(table):
-        _refuse("an Iceberg table", {"--branch": branch, "--snapshot": snapshot})
+    if is_delta(table):
+        refuse_options("an Iceberg table", {"--branch": branch, "--snapshot-id": snapshot_id})
         target = DeltaTable(Storage.open(table, options))
         with output.progress() as show:
             report: Any = target.check(
@@ -72,23 +79,9 @@ def command(  # noqa: PLR0913 - one for each option
             )
     else:
         given = {"--repair": repair, "--sample": sample, "--dry-run": dry_run, "-o": options}
-        _refuse("a Delta table", given)
+        refuse_options("a Delta table", given)
         with opened_iceberg(output, table, iceberg) as (_, named):
-            report = named.check(branch, snapshot)
+            report = named.check(branch, snapshot_id)
     show_report(output, report)
     if not report.ok:
         sys.exit(ExitCode.DAMAGED)
-
-
-def _is_delta(table: str) -> bool:
-    """Tell a path or URI from the name of a table in a catalog, which has no slash."""
-    return "/" in table or Path(table, "_delta_log").is_dir()
-
-
-def _refuse(kind: str, given: dict[str, Any]) -> None:
-    wrong = [name for name, value in given.items() if value not in (None, False, {})]
-    if wrong:
-        raise click.UsageError(
-            f"{wrong[0]} is for {kind}; a path or URI names a Delta table, a name without a slash"
-            " an Iceberg table"
-        )

@@ -2,61 +2,39 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from delvec.cli.deleted_files import show_files
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import catalog_options, dry_run, limit_option
+from delvec.cli.options import (
+    age,
+    age_or_time,
+    catalog_options,
+    dry_run,
+    limit_option,
+    table_argument,
+)
 from delvec.cli.output import Column, JsonOutput
 from delvec.cli.spark_tables import on_spark
-from delvec.report.figures import shortened
+from delvec.cli.table_kinds import require_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime, timedelta
 
     from delvec.cli.output import Output
 
 __all__ = ["command"]
 
-_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-_AGE: Final = re.compile(rf"(\d+)([{''.join(_UNITS)}])")
 _COLUMNS: Final = [
     Column("kind", "file", "bold", is_unbroken=True),
-    Column("name", "name"),
-    Column("reason", "reason"),
-    Column("modified", "modified", is_unbroken=True),
+    Column("name", "name", name_width=56),
+    Column("reason", "reason", omitted=1),
+    Column("modified", "modified (UTC)", is_unbroken=True, omitted=2),
     Column("size", "size", is_unbroken=True),
 ]
-_NAME_WIDTH: Final = 56
-
-
-def _age(_context: click.Context, _option: click.Parameter, value: str) -> timedelta:
-    """Parse an age such as `7d` or `12h`."""
-    match = _AGE.fullmatch(value)
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not an age such as 7d, 12h or 30m")
-    try:
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError as error:
-        raise click.BadParameter(f"{value!r} is too long, give an age such as 7d") from error
-
-
-def _age_or_time(
-    context: click.Context, option: click.Parameter, value: str | None
-) -> timedelta | datetime | None:
-    """Parse an age, or a point in time in ISO form."""
-    if value is None or _AGE.fullmatch(value):
-        return None if value is None else _age(context, option, value)
-    try:
-        return datetime.fromisoformat(value)
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{value!r} is neither an age such as 7d nor a time such as 2026-01-31T12:00"
-        ) from error
 
 
 @delvec_command(
@@ -64,10 +42,10 @@ def _age_or_time(
     "snapshots may have expired already: run it again, files that are left are orphans then and go"
     " when they are as old as --orphan-age",
 )
-@click.argument("target")
+@table_argument
 @click.option(
     "--older-than",
-    callback=_age_or_time,
+    callback=age_or_time,
     metavar="AGE",
     help="Expire snapshots older than this, such as 7d or 2026-01-31.",
 )
@@ -79,7 +57,7 @@ def _age_or_time(
 )
 @click.option(
     "--orphan-age",
-    callback=_age,
+    callback=age,
     default="3d",
     show_default=True,
     metavar="AGE",
@@ -90,7 +68,7 @@ def _age_or_time(
 @catalog_options
 def command(
     output: Output,
-    target: str,
+    table: str,
     *,
     older_than: timedelta | datetime | None,
     retain_last: int | None,
@@ -99,7 +77,7 @@ def command(
     limit: int,
     iceberg: dict[str, Any],
 ) -> None:
-    """Expire snapshots of TARGET, a converted Iceberg table, and delete files that it alone had.
+    """Expire snapshots of TABLE, a converted Iceberg table, and delete files that it alone had.
 
     Without --older-than and --retain-last no snapshot expires: orphan files and branches of dead
     conversions are removed. Files of the source are never touched.
@@ -109,11 +87,12 @@ def command(
     """  # noqa: D301
     from delvec.conversion.clean_target import clean_target, retention_of  # noqa: PLC0415
 
+    require_name(table)
     retention_of(older_than, retain_last, orphan_age)  # rejected before a JVM starts
-    with on_spark(output, target, iceberg) as spark:
+    with on_spark(output, table, iceberg) as spark:
         report = clean_target(
             spark,
-            target,
+            table,
             older_than=older_than,
             retain_last=retain_last,
             orphan_age=orphan_age,
@@ -127,4 +106,4 @@ def command(
 
 
 def _cells(file: Mapping[str, Any]) -> dict[str, Any]:
-    return {**file, "name": shortened(file["path"].rpartition("/")[2], _NAME_WIDTH)}
+    return {**file, "name": file["path"].rpartition("/")[2]}

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import catalog_options, dry_run, pairs, wait_option
+from delvec.cli.options import (
+    Aliased,
+    catalog_options,
+    dry_run,
+    files_chosen,
+    pairs,
+    table_argument,
+    wait_option,
+)
 from delvec.cli.spark_tables import opened_iceberg, show_report
 
 if TYPE_CHECKING:
@@ -17,11 +25,13 @@ __all__ = ["command"]
 
 
 @delvec_command("compact", "the files are as they were, or rewritten")
-@click.argument("table")
-@click.option("--where", metavar="SQL", help="Only files that may have rows for which it is true.")
+@table_argument
+@files_chosen
 @click.option(
-    "--option",
+    "--rewrite-option",
     "options",
+    cls=Aliased,
+    aliases=["--option"],
     multiple=True,
     metavar="KEY=VALUE",
     callback=pairs,
@@ -46,7 +56,7 @@ def command(
 
     \b
     delvec compact lake.db.orders --dry-run
-    delvec compact lake.db.orders --wait 5m --option delete-file-threshold=1
+    delvec compact lake.db.orders --wait 5m --rewrite-option delete-file-threshold=1
     """  # noqa: D301
     with opened_iceberg(output, table, iceberg) as (_, target):
         report = target.compact(where=where, options=options, wait=wait, dry_run=dry_run)

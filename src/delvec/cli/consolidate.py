@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import branch_option, catalog_options, dry_run
+from delvec.cli.options import branch_option, catalog_options, dry_run, table_argument
 from delvec.cli.spark_tables import opened_iceberg, show_report
 
 if TYPE_CHECKING:
@@ -17,7 +15,7 @@ __all__ = ["command"]
 
 
 @delvec_command("consolidate", "the deletes are as they were, or merged")
-@click.argument("table")
+@table_argument
 @branch_option
 @dry_run
 @catalog_options

@@ -10,6 +10,7 @@ import click
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import (
     catalog_options,
+    complete_folders,
     dry_run,
     interval_option,
     limit_option,
@@ -68,6 +69,7 @@ def _choices(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--start-version",
             type=click.IntRange(min=0),
+            metavar="N",
             help="Where the history of a new target begins.",
         ),
         click.option(
@@ -91,9 +93,14 @@ def _choices(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @delvec_command("convert", "the target is as it was, or holds all that was published to it")
-@click.argument("source")
+@click.argument("source", shell_complete=complete_folders)
 @click.argument("target")
-@click.option("--version", type=click.IntRange(min=0), help="Of the source; the newest if absent.")
+@click.option(
+    "--version",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of the source; the newest if absent.",
+)
 @click.option(
     "--verify",
     type=click.Choice(["counts", "rows", "none"]),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.cli.output import Column, JsonOutput, used_columns
-from delvec.report.figures import counted, percent, shortened, size
+from delvec.report.figures import counted, percent, size
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -30,12 +30,19 @@ _TITLES: Final = {
     "new_vector": "new vector",
     "size": "size",
 }
+_WIDTHS: Final = {"file": 34, "old_vector": 10, "new_vector": 10}
+_OMITTED: Final = {"size": 1, "old_vector": 2}
 _COLUMNS: Final = [
-    Column(key, title, _STYLES.get(key, ""), is_unbroken=key in ("action", "size"))
+    Column(
+        key,
+        title,
+        _STYLES.get(key, ""),
+        is_unbroken=key in ("action", "size", "old_vector", "new_vector"),
+        name_width=_WIDTHS.get(key),
+        omitted=_OMITTED.get(key, 0),
+    )
     for key, title in _TITLES.items()
 ]
-_PATH_WIDTH: Final = 34
-_ID_WIDTH: Final = 10
 
 
 def show_plan(output: Output, plan: ConversionPlan, limit: int) -> None:
@@ -82,16 +89,9 @@ def _row(file: dict[str, Any]) -> dict[str, Any]:
     *folders, name = file["path"].split("/")
     # Of the folders, only those of partitions are shown.
     partition = "/".join(folder for folder in folders if "=" in folder)
-    room = max(_PATH_WIDTH - len(partition), _PATH_WIDTH // 2)
     return {
         **file,
-        "file": f"{shortened(partition, _PATH_WIDTH)}/{shortened(name, room)}".lstrip("/"),
+        "file": f"{partition}/{name}".lstrip("/"),
         "deleted_rows": file["deleted_rows"] or None,
-        "old_vector": _short(file["old_vector"]),
-        "new_vector": _short(file["new_vector"]),
         "size": size(file["bytes"]),
     }
-
-
-def _short(vector: str | None) -> str | None:
-    return shortened(vector, _ID_WIDTH) if vector else None

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import dry_run, pairs, storage_options
+from delvec.cli.options import (
+    dry_run,
+    property_option,
+    spark_options,
+    storage_options,
+    table_argument,
+)
 from delvec.cli.spark_tables import on_spark, show_report
+from delvec.cli.table_kinds import require_path
 from delvec.delta.table import DeltaTable
 from delvec.delta.write.report import WriteReport
 from delvec.errors import InvalidArgumentError
@@ -21,17 +28,10 @@ __all__ = ["command"]
 
 
 @delvec_command("create")
-@click.argument("table")
+@table_argument
 @click.option("--schema", required=True, metavar="DDL", help='As in "id long not null, day date".')
 @click.option("--partition-by", multiple=True, metavar="COLUMN", help="May be repeated.")
-@click.option(
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=pairs,
-    help="A property of the table, such as delta.enableDeletionVectors=false; may be repeated.",
-)
+@property_option
 @click.option(
     "--mode",
     type=click.Choice(["error", "ignore", "replace"]),
@@ -41,7 +41,8 @@ __all__ = ["command"]
 )
 @dry_run
 @storage_options
-def command(
+@spark_options
+def command(  # noqa: PLR0913
     output: Output,
     table: str,
     *,
@@ -51,13 +52,15 @@ def command(
     mode: Literal["error", "ignore", "replace"],
     dry_run: bool,
     options: dict[str, str],
+    session: dict[str, Any],
 ) -> None:
     """Make an empty Delta table at TABLE, a path or URI, with deletion vectors enabled.
 
     \b
     delvec create /lake/orders --schema "id long, day date" --partition-by day
     """  # noqa: D301
-    with on_spark(output, table) as spark, TemporaryDirectory() as scratch:
+    require_path(table)
+    with on_spark(output, table, session=session) as spark, TemporaryDirectory() as scratch:
         exists = DeltaTable.is_delta_table(table, options, spark=spark)
         if exists and mode == "error":
             raise InvalidArgumentError(

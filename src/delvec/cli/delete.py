@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import rows_chosen, write_options
+from delvec.cli.options import rows_chosen, spark_options, table_argument, write_options
 from delvec.cli.spark_tables import opened, show_report
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["command"]
 
 
 @delvec_command("delete")
-@click.argument("table")
+@table_argument
 @rows_chosen
 @click.option(
     "--rewrite-ratio",
@@ -26,6 +26,7 @@ __all__ = ["command"]
     help="Rewrite a file when at least this share of its rows is deleted, such as 0.5.",
 )
 @write_options
+@spark_options
 def command(
     output: Output,
     table: str,
@@ -34,12 +35,13 @@ def command(
     rewrite_ratio: float | None,
     how: dict[str, Any],
     options: dict[str, str],
+    session: dict[str, Any],
 ) -> None:
     """Delete rows of TABLE, the path or URI of a Delta table.
 
     \b
     delvec delete /lake/orders --where "day < '2026-01-01'"
     """  # noqa: D301
-    with opened(output, table, options) as (_, target):
+    with opened(output, table, options, session=session) as (_, target):
         report = target.delete(where, rewrite_ratio=rewrite_ratio, **how)
     show_report(output, report)

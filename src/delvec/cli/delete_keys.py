@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from delvec.cli.key_trials import try_delete_keys
 from delvec.cli.key_values import partition_values, typed_keys, written_keys
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import branch_option, catalog_options, pairs, txn_options
-from delvec.cli.sources import FORMATS, rows_from
+from delvec.cli.options import (
+    Aliased,
+    branch_option,
+    catalog_options,
+    dry_run,
+    key_option,
+    pairs,
+    source_option,
+    table_argument,
+    txn_options,
+)
+from delvec.cli.sources import rows_from
 from delvec.cli.spark_tables import opened_iceberg, show_report
 
 if TYPE_CHECKING:
@@ -19,27 +30,19 @@ __all__ = ["command"]
 
 
 @delvec_command("delete-keys", "the table is as it was, or all keys are deleted")
-@click.argument("table")
+@table_argument
+@key_option("A column of the key; may be repeated.", "--column", required=True)
 @click.option(
-    "--column",
-    "columns",
-    multiple=True,
-    required=True,
-    metavar="NAME",
-    help="A column of the key; may be repeated.",
+    "--values",
+    cls=Aliased,
+    aliases=["--keys"],
+    metavar="VALUES",
+    help="The keys: values of one column, such as 1,2,3.",
 )
-@click.option("--keys", metavar="VALUES", help="The values of one column, such as 1,2,3.")
-@click.option(
-    "--source",
-    metavar="PATH",
-    help="A file or folder that has the keys, or a table; - for standard input: lines of CSV, the"
+@source_option(
+    "A file or folder that has the keys, or a Delta table; - for standard input: lines of CSV, the"
     " columns in the order given, without a header.",
-)
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(FORMATS),
-    help="What the source is; if not given, its name tells, or its being a Delta table.",
+    required=False,
 )
 @click.option(
     "--partition",
@@ -50,18 +53,20 @@ __all__ = ["command"]
 )
 @branch_option
 @txn_options
+@dry_run
 @catalog_options
 def command(  # noqa: PLR0913
     output: Output,
     table: str,
     *,
-    columns: tuple[str, ...],
-    keys: str | None,
+    keys: tuple[str, ...],
+    values: str | None,
     source: str | None,
     kind: str | None,
     partition: dict[str, str],
     branch: str,
     txn: dict[str, Any],
+    dry_run: bool,
     iceberg: dict[str, Any],
 ) -> None:
     """Delete the rows of TABLE, an Iceberg table, that have some keys.
@@ -69,19 +74,22 @@ def command(  # noqa: PLR0913
     The table is not read: the keys themselves are written down, in one commit.
 
     \b
-    delvec delete-keys lake.db.orders --column id --keys 17,18,19
-    delvec delete-keys lake.db.orders --column id --source gone.parquet --branch changes
+    delvec delete-keys lake.db.orders --key id --values 17,18,19
+    delvec delete-keys lake.db.orders --key id --source gone.parquet --branch changes
     """  # noqa: D301
-    if (keys is None) == (source is None):
-        raise click.UsageError("which keys? give --keys or --source, one of them")
-    written = None if source not in (None, "-") else written_keys(keys, columns)
+    if (values is None) == (source is None):
+        raise click.UsageError("which keys? give --values or --source, one of them")
+    written = None if source not in (None, "-") else written_keys(values, keys)
     with opened_iceberg(output, table, iceberg) as (spark, target):
         if written is not None:
-            given: Any = typed_keys(target, columns, written)
+            given: Any = typed_keys(target, keys, written)
         else:
             given = rows_from(spark, target, str(source), kind, {})
         scope = partition_values(target, partition) if partition else None
+        if dry_run:
+            try_delete_keys(output, target, given, keys, branch, scope)
+            return
         report = target.delete_keys(
-            given, columns=list(columns), branch=branch, partition=scope, **txn
+            given, columns=list(keys), branch=branch, partition=scope, **txn
         )
     show_report(output, report)

@@ -7,27 +7,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import write_options
-from delvec.cli.spark_tables import opened, show_report
-from delvec.delta.table import DeltaTable
+from delvec.cli.options import spark_options, table_argument, write_options
+from delvec.cli.spark_tables import delta_table, opened, show_report
 from delvec.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delvec.cli.output import Output
+    from delvec.delta.table import DeltaTable
 
 __all__ = ["command"]
 
 
 @delvec_command("downgrade")
-@click.argument("table")
+@table_argument
 @click.option(
     "--truncate-history",
     is_flag=True,
     help="Delete older versions that need vectors, once they are old enough, for a lower protocol.",
 )
 @write_options
+@spark_options
 def command(
     output: Output,
     table: str,
@@ -35,6 +36,7 @@ def command(
     truncate_history: bool,
     how: dict[str, Any],
     options: dict[str, str],
+    session: dict[str, Any],
 ) -> None:
     """Turn TABLE into one that readers without deletion vectors open.
 
@@ -50,7 +52,7 @@ def command(
     if plain is not None:
         report = plain.drop_deletion_vectors(truncate_history=truncate_history, **how)
     else:
-        with opened(output, table, options) as (_, target):
+        with opened(output, table, options, session=session) as (_, target):
             report = target.drop_deletion_vectors(truncate_history=truncate_history, **how)
     show_report(output, report)
 
@@ -58,7 +60,7 @@ def command(
 def _without_spark(table: str, options: Mapping[str, str], *, dry_run: bool) -> DeltaTable | None:
     """Open a table that Spark has nothing to do for; None if it may have."""
     try:
-        found = DeltaTable.for_path(None, table, options)
+        found = delta_table(table, options)
         return found if dry_run or not found.snapshot().files.has_vector.any() else None
     except StorageError:
         if "://" in table:

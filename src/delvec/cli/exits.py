@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from enum import IntEnum
+from typing import NoReturn
 
 from delvec.errors import (
     ConflictError,
@@ -15,11 +18,11 @@ from delvec.errors import (
     VerificationError,
 )
 
-__all__ = ["CommandInterruptedError", "ExitCode", "exit_code"]
+__all__ = ["CommandInterruptedError", "ExitCode", "end_without_reader", "exit_code"]
 
 
 class ExitCode(IntEnum):
-    """Exit codes; 2 is also click's for an invalid command line, 130 the shell's for Ctrl-C."""
+    """Exit codes; 2 is also click's for wrong usage, 130 and 141 the shell's for two signals."""
 
     OK = 0
     FAILED = 1
@@ -31,6 +34,7 @@ class ExitCode(IntEnum):
     DIFFERENT = 7
     TRACES = 8
     INTERRUPTED = 130
+    NO_READER = 141
 
 
 class CommandInterruptedError(DelvecError):
@@ -52,3 +56,11 @@ _BY_ERROR: tuple[tuple[type[DelvecError], ExitCode], ...] = (
 def exit_code(error: DelvecError) -> ExitCode:
     """Return the exit code for an error."""
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)
+
+
+def end_without_reader() -> NoReturn:
+    """End quietly, as a process does that a closed pipe kills: `delvec files t | head -1`."""
+    # Python flushes standard output once more when it ends, which would fail again.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    sys.exit(ExitCode.NO_READER)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import click
 import numpy as np
 import pyarrow.compute as pc
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import limit_option, storage_options
+from delvec.cli.options import limit_option, storage_options, table_argument, version_options
 from delvec.cli.output import Column, JsonOutput, used_columns, visible
+from delvec.cli.spark_tables import delta_storage
 from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.files_table import files_table
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.report.figures import bar, counted, percent, shortened, size
-from delvec.storage import Storage
+from delvec.report.figures import bar, counted, percent, size
 from delvec.storage.listed_files import is_absolute
 
 if TYPE_CHECKING:
@@ -26,28 +25,26 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _COLUMNS: Final = [
-    Column("path", "file"),
-    Column("partition", "partition", "cyan"),
+    Column("path", "file", name_width=40),
+    Column("partition", "partition", "cyan", name_width=32),
     Column("row_count", "rows"),
     Column("deleted_rows", "deleted", "bold"),
-    Column("share", "share", "red", is_unbroken=True),
-    Column("vector", "vector", is_unbroken=True),
-    Column("size", "size", is_unbroken=True),
+    Column("share", "share", "red", is_unbroken=True, omitted=1),
+    Column("vector", "vector", is_unbroken=True, omitted=3),
+    Column("size", "size", is_unbroken=True, omitted=2),
 ]
 _WHERE: Final = {"u": "file", "p": "absolute", "i": "inline"}
-_PATH_WIDTH: Final = 40
-_PARTITION_WIDTH: Final = 32
 
 
 @delvec_command("files")
-@click.argument("table")
-@click.option("--version", type=click.IntRange(min=0), help="As of this version.")
-@click.option("--timestamp", help="As of this time, such as 2024-01-31 10:00; UTC unless it says.")
+@table_argument
+@version_options
 @limit_option("Show so many files, 0 for all. JSON holds all of them.")
 @storage_options
 def command(
     output: Output,
     table: str,
+    *,
     version: int | None,
     timestamp: str | None,
     limit: int,
@@ -56,13 +53,15 @@ def command(
     """Show the data files of TABLE, those with most deleted rows first.
 
     TABLE is the path or URI of a Delta table. The log alone is read.
-    """
-    if version is not None and timestamp is not None:
-        raise click.UsageError("give --version or --timestamp, not both")
-    storage = Storage.open(table, options)
-    if timestamp is not None:
-        version = version_at(storage, timestamp)
-    snapshot = open_snapshot(storage, version)
+
+    \b
+    delvec files /lake/orders --limit 0
+    delvec files /lake/orders --version 3 --json
+    """  # noqa: D301
+    with delta_storage(table, options) as storage:
+        if timestamp is not None:
+            version = version_at(storage, timestamp)
+        snapshot = open_snapshot(storage, version)
     files = snapshot.files
     order = np.lexsort((np.arange(len(files)), -files.deleted_rows))
     total = _total(files)
@@ -133,8 +132,8 @@ def _row(file: dict[str, Any]) -> dict[str, Any]:
     # The folder repeats the partition, and takes space from the file name.
     name = path.rpartition("/")[2] if partition and not is_absolute(path) else path
     return {
-        "path": shortened(name, _PATH_WIDTH),
-        "partition": shortened(partition, _PARTITION_WIDTH),
+        "path": name,
+        "partition": partition,
         "row_count": rows,
         "deleted_rows": deleted or None,
         "share": f"{bar(deleted, rows)} {percent(deleted, rows):>7}" if deleted and rows else None,

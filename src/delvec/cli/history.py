@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import storage_options
+from delvec.cli.options import storage_options, table_argument
 from delvec.cli.output import Column, used_columns, visible
+from delvec.cli.spark_tables import delta_storage
 from delvec.delta.log.history import history
-from delvec.report.figures import counted, shortened
-from delvec.storage import Storage
+from delvec.report.figures import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +26,10 @@ _COLUMNS: Final = [
     Column("version", "version", "bold"),
     Column("when", "when (UTC)", "dim", is_unbroken=True),
     Column("operation", "operation", "cyan"),
-    Column("parameters", "parameters"),
-    Column("rows", "rows"),
+    Column("parameters", "parameters", name_width=44, omitted=2),
+    Column("rows", "rows", omitted=1),
     Column("vectors", "vectors", "bold"),
-    Column("engine", "engine", "dim"),
+    Column("engine", "engine", "dim", name_width=44, omitted=3),
 ]
 _ROWS: Final = {
     "deleted": ("numDeletedRows", "numTargetRowsDeleted"),
@@ -44,20 +44,24 @@ _VECTORS: Final = {
     "removed": ("numDeletionVectorsRemoved", "numTargetDeletionVectorsRemoved"),
 }
 _NOTHING: Final = ("", "[]", "{}", "null", None)
-_WIDTH: Final = 44
 
 
 @delvec_command("history")
-@click.argument("table")
-@click.option("--limit", type=click.IntRange(min=1), help="The newest so many commits.")
+@table_argument
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="The newest so many commits."
+)
 @storage_options
 def command(output: Output, table: str, limit: int | None, options: dict[str, str]) -> None:
     """Show what was done to TABLE: the commits still in its log, newest first.
 
     TABLE is the path or URI of a Delta table.
-    """
-    storage = Storage.open(table, options)
-    commits = [_document(row) for row in history(storage, limit).to_pylist()]
+
+    \b
+    delvec history /lake/orders --limit 20
+    """  # noqa: D301
+    with delta_storage(table, options) as storage:
+        commits = [_document(row) for row in history(storage, limit).to_pylist()]
     _show(output, storage.root, commits, limit)
     output.result({"table": storage.root, "commits": commits})
 
@@ -92,7 +96,7 @@ def _row(commit: dict[str, Any]) -> dict[str, Any]:
         "parameters": _parameters(commit.get("operationParameters", {})),
         "rows": _figures(metrics, _ROWS),
         "vectors": _figures(metrics, _VECTORS),
-        "engine": shortened(commit.get("engineInfo", ""), _WIDTH),
+        "engine": commit.get("engineInfo", ""),
     }
 
 
@@ -107,7 +111,7 @@ def _parameters(parameters: Mapping[str, str | None]) -> str:
     predicate = _predicate(given.pop("predicate", ""))
     shown = [f"where {predicate}"] if predicate else []
     shown += [f"{name}={text}" for name, text in given.items()]
-    return shortened(", ".join(shown), _WIDTH)
+    return ", ".join(shown)
 
 
 def _predicate(text: str) -> str:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from delvec.cli.key_trials import try_drop_index, try_index
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import catalog_options
+from delvec.cli.options import Aliased, catalog_options, dry_run, key_option, table_argument
 from delvec.cli.output import visible
 from delvec.cli.spark_tables import opened_iceberg, show_report
 
@@ -18,28 +19,26 @@ __all__ = ["command"]
 
 
 @delvec_command("index", "the index is as it was, or up to date")
-@click.argument("table")
+@table_argument
+@key_option("A column of the key; may be repeated.")
 @click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    metavar="COLUMN",
-    help="A column of the key; may be repeated.",
-)
-@click.option(
-    "--target",
+    "--branch",
+    cls=Aliased,
+    aliases=["--target"],
     metavar="NAME",
     help="The branch whose files are indexed; main if absent.",
 )
 @click.option("--drop", is_flag=True, help="Drop the index, with its files.")
+@dry_run
 @catalog_options
 def command(
     output: Output,
     table: str,
     *,
     keys: tuple[str, ...],
-    target: str | None,
+    branch: str | None,
     drop: bool,
+    dry_run: bool,
     iceberg: dict[str, Any],
 ) -> None:
     """Make the primary-key index of TABLE, an Iceberg table, or bring it up to date.
@@ -52,13 +51,19 @@ def command(
     """  # noqa: D301
     if drop == bool(keys):
         raise click.UsageError("give --key or --drop, one of them")
-    if drop and target is not None:
-        raise click.UsageError("--target goes with --key: there is one index of all branches")
+    if drop and branch is not None:
+        raise click.UsageError("--branch goes with --key: there is one index of all branches")
     with opened_iceberg(output, table, iceberg) as (_, found):
+        if dry_run and drop:
+            try_drop_index(output, found)
+            return
+        if dry_run:
+            try_index(output, found, keys, branch or "main")
+            return
         if drop:
             _show_dropped(output, found.name, dropped=found.drop_index())
             return
-        report = found.build_index(list(keys), target=target or "main")
+        report = found.build_index(list(keys), target=branch or "main")
     show_report(output, report)
 
 

@@ -31,7 +31,7 @@ def written_keys(keys: str | None, columns: Sequence[str]) -> list[list[str]]:
     """
     if keys is not None:
         if len(columns) > 1:
-            raise click.UsageError("--keys is for one column; give --source for several")
+            raise click.UsageError("--values is for one column; give --source for several")
         parsed = csv.reader([keys], skipinitialspace=True)
         rows = [[value] for line in parsed for value in line]
     else:

@@ -17,39 +17,64 @@ from delvec.errors import DelvecError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from click.shell_completion import CompletionItem
+
     from delvec.cli.output import Output
 
 __all__ = ["command", "main"]
 
 # The short help of each command is here, so that `delvec --help` imports none of them.
-_COMMANDS: Final = {
-    "append": "Add rows to a table.",
-    "changes": "Show the rows that changed between two versions of a table.",
-    "check": "Compare the files and deletes of a table with its log or manifests; repair some.",
-    "clean-target": "Expire snapshots of a converted table, and delete files it alone had.",
-    "compact": "Rewrite the small data files of an Iceberg table.",
-    "consolidate": "Merge the small equality deletes of an Iceberg table into few.",
-    "convert": "Bring an Iceberg table to what a Delta table holds.",
-    "create": "Make an empty table.",
-    "delete": "Delete rows of a table.",
-    "delete-keys": "Delete the rows of an Iceberg table that have some keys.",
-    "demo": "Show what a deletion vector is, and tables that are read and written with some.",
-    "detail": "Show what an Iceberg table is made of: files, deletes, branches.",
-    "downgrade": "Turn a table into one that readers without deletion vectors open.",
-    "files": "Show the data files of a table and what is deleted in each.",
-    "history": "Show what was done to a table, newest first.",
-    "index": "Make the primary-key index of an Iceberg table, by which resolve finds rows.",
-    "inspect": "Show what is in a file of deletion vectors.",
-    "merge": "Update, delete and insert rows by those of a source.",
-    "optimize": "Put the small files of a table together.",
-    "purge": "Rewrite the files of a table that have deletion vectors.",
-    "resolve": "Turn the equality deletes of an Iceberg table into deletion vectors.",
-    "restore": "Bring a table back to an earlier version.",
-    "traces": "Tell where rows of a table still physically are, and when they will be gone.",
-    "update": "Give rows of a table new values.",
-    "upsert": "Write rows to an Iceberg table in place of those with the same keys.",
-    "vacuum": "Delete the files that a table no longer needs.",
+_SECTIONS: Final = {
+    "Look": {
+        "detail": "Show what a table is made of: files, deletes, protocol, branches.",
+        "schema": "Show the columns of a table.",
+        "properties": "Show the properties of a table; set or unset some.",
+        "history": "Show what was done to a table, newest first.",
+        "files": "Show the data files of a table and what is deleted in each.",
+        "changes": "Show the rows that changed between two versions of a table.",
+        "inspect": "Show what is in a file of deletion vectors.",
+        "check": "Compare the files and deletes of a table with its log or manifests; repair some.",
+        "traces": "Tell where rows of a table still physically are, and when they will be gone.",
+    },
+    "Change rows": {
+        "append": "Add rows to a table.",
+        "overwrite": "Replace all rows of a table, or some, by others.",
+        "delete": "Delete rows of a table.",
+        "update": "Give rows of a table new values.",
+        "merge": "Update, delete and insert rows by those of a source.",
+        "restore": "Bring a table back to an earlier version.",
+    },
+    "Make tables": {
+        "create": "Make an empty table.",
+        "clone": "Make a table that shares the data files of another.",
+        "convert-to-delta": "Make a folder of Parquet files a Delta table.",
+        "convert": "Bring an Iceberg table to what a Delta table holds.",
+        "clean-target": "Expire snapshots of a converted table, and delete files it alone had.",
+    },
+    "Maintain Delta tables": {
+        "optimize": "Put the small files of a table together.",
+        "purge": "Rewrite the files of a table that have deletion vectors.",
+        "vacuum": "Delete the files that a table no longer needs.",
+        "clean-log": "Delete old commits and checkpoints of a table.",
+        "checkpoint": "Write a checkpoint of a table.",
+        "recompute-statistics": "Compute the statistics of files that have none, or wide bounds.",
+        "generate-manifest": "Write symlink manifests, for readers that know no Delta.",
+        "downgrade": "Turn a table into one that readers without deletion vectors open.",
+    },
+    "Iceberg tables": {
+        "delete-keys": "Delete the rows of an Iceberg table that have some keys.",
+        "upsert": "Write rows to an Iceberg table in place of those with the same keys.",
+        "resolve": "Turn the equality deletes of an Iceberg table into deletion vectors.",
+        "index": "Make the primary-key index of an Iceberg table, by which resolve finds rows.",
+        "consolidate": "Merge the small equality deletes of an Iceberg table into few.",
+        "compact": "Rewrite the small data files of an Iceberg table.",
+    },
+    "Other": {
+        "completion": "Print the script by which a shell completes commands and paths.",
+        "demo": "Show what a deletion vector is, and tables that are read and written with some.",
+    },
 }
+_COMMANDS: Final = {name: text for each in _SECTIONS.values() for name, text in each.items()}
 
 
 class _LazyGroup(click.Group):
@@ -75,9 +100,35 @@ class _LazyGroup(click.Group):
             click.echo("Error: interrupted, nothing was written", err=True)
             sys.exit(ExitCode.INTERRUPTED)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; the error for one that does not exist names those that are near."""
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches  # noqa: PLC0415
+
+            near = get_close_matches(name.replace("_", "-"), _COMMANDS)
+            hint = f"did you mean {' or '.join(near)}?" if near else "delvec --help lists all."
+            raise click.UsageError(f"no such command {name!r}: {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+        width = max(map(len, _COMMANDS))
+        for title, commands in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command; no command is imported for that."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415
+
+        named = [
+            CompletionItem(name, help=text)
+            for name, text in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -85,8 +136,13 @@ class _LazyGroup(click.Group):
 def main() -> None:
     """Row-level deletes for Delta Lake and Apache Iceberg.
 
-    Every command takes --json. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found,
-    4 damaged, 5 not supported, 6 conflict, 7 different rows, 8 traces left, 130 interrupted.
+    A Delta table is named by its path or URI, an Iceberg table by its name in a catalog, such as
+    lake.db.orders.
+
+    Every command takes --json, every one that changes a table --dry-run, every one that starts
+    Spark --master, --conf and --package. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found,
+    4 damaged, 5 not supported, 6 conflict, 7 different rows, 8 traces left, 130 interrupted, 141
+    nobody reads the output.
     """
 
 
@@ -103,26 +159,38 @@ def command(
     def decorate(function: Callable[..., None]) -> click.Command:
         @wraps(function)
         def run(*args: Any, as_json: bool, **kwargs: Any) -> None:  # noqa: ANN401
-            output = _output(as_json=as_json)
-            with _listed_commits() as commits:
-                try:
-                    function(output, *args, **kwargs)
-                except DelvecError as error:
-                    from delvec.cli.exits import exit_code  # noqa: PLC0415
+            from delvec.cli.output import ClosedPipeError, JsonOutput, TextOutput  # noqa: PLC0415
 
-                    output.error(error)
-                    sys.exit(exit_code(error))
-                except KeyboardInterrupt:
-                    from delvec.cli.exits import CommandInterruptedError, ExitCode  # noqa: PLC0415
+            output = JsonOutput() if as_json else TextOutput()
+            try:
+                _run(lambda: function(output, *args, **kwargs), output, unfinished)
+            except ClosedPipeError:
+                from delvec.cli.exits import end_without_reader  # noqa: PLC0415
 
-                    done = "; ".join(commits) or unfinished
-                    output.error(CommandInterruptedError(f"interrupted, {done}"))
-                    sys.exit(ExitCode.INTERRUPTED)
+                end_without_reader()
 
         option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
         return click.command(name)(option(run))
 
     return decorate
+
+
+def _run(function: Callable[[], None], output: Output, unfinished: str) -> None:
+    """Run a command; its errors become messages and exit codes."""
+    with _listed_commits() as commits:
+        try:
+            function()
+        except DelvecError as error:
+            from delvec.cli.exits import exit_code  # noqa: PLC0415
+
+            output.error(error)
+            sys.exit(exit_code(error))
+        except KeyboardInterrupt:
+            from delvec.cli.exits import CommandInterruptedError, ExitCode  # noqa: PLC0415
+
+            done = "; ".join(commits) or unfinished
+            output.error(CommandInterruptedError(f"interrupted, {done}"))
+            sys.exit(ExitCode.INTERRUPTED)
 
 
 @contextmanager
@@ -146,9 +214,3 @@ def _listed_commits() -> Iterator[list[str]]:
     finally:
         log.removeFilter(listed)
         log.setLevel(level)
-
-
-def _output(*, as_json: bool) -> Output:
-    from delvec.cli.output import JsonOutput, TextOutput  # noqa: PLC0415
-
-    return JsonOutput() if as_json else TextOutput()

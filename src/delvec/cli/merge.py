@@ -9,7 +9,7 @@ import click
 
 from delvec.cli.clauses import UPSERT, parse_clause
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import source_options, write_options
+from delvec.cli.options import source_options, spark_options, table_argument, write_options
 from delvec.cli.sources import rows_from
 from delvec.cli.spark_tables import opened, show_report
 
@@ -20,8 +20,8 @@ __all__ = ["command"]
 
 
 @delvec_command("merge")
-@click.argument("table")
-@source_options("--source")
+@table_argument
+@source_options()
 @click.option("--on", required=True, metavar="SQL", help='Which rows match, as in "t.id = s.id".')
 @click.option(
     "--when",
@@ -37,6 +37,7 @@ __all__ = ["command"]
 )
 @click.option("--merge-schema", is_flag=True, help="Add columns that the table does not have.")
 @write_options
+@spark_options
 def command(  # noqa: PLR0913
     output: Output,
     table: str,
@@ -49,6 +50,7 @@ def command(  # noqa: PLR0913
     merge_schema: bool,
     how: dict[str, Any],
     options: dict[str, str],
+    session: dict[str, Any],
 ) -> None:
     """Change rows of TABLE, the path or URI of a Delta table, by those of a source.
 
@@ -70,7 +72,7 @@ def command(  # noqa: PLR0913
     if bool(clauses) == upsert:
         raise click.UsageError("give --upsert, or one --when or more")
     parsed = UPSERT if upsert else tuple(map(parse_clause, clauses))
-    with opened(output, table, options) as (spark, target):
+    with opened(output, table, options, session=session) as (spark, target):
         rows = rows_from(spark, target, source, kind, options)
         merge = target.merge(rows, on, merge_schema=merge_schema)
         report = reduce(lambda built, clause: clause.add_to(built), parsed, merge).execute(**how)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import file_size, files_chosen, write_options
+from delvec.cli.options import file_size, files_chosen, spark_options, table_argument, write_options
 from delvec.cli.spark_tables import opened, show_report
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["command"]
 
 
 @delvec_command("optimize")
-@click.argument("table")
+@table_argument
 @files_chosen
 @click.option(
     "--target-file-size",
@@ -46,6 +46,7 @@ __all__ = ["command"]
     help="Sort rows by this column, and by others if repeated; rewrites all files.",
 )
 @write_options
+@spark_options
 def command(
     output: Output,
     table: str,
@@ -53,6 +54,7 @@ def command(
     where: str | None,
     how: dict[str, Any],
     options: dict[str, str],
+    session: dict[str, Any],
     **rule: Any,  # noqa: ANN401 - sizes, share and order, as `optimize` names them
 ) -> None:
     """Put small files of TABLE, the path or URI of a Delta table, together.
@@ -63,6 +65,6 @@ def command(
     delvec optimize /lake/orders --where "day = '2026-01-31'"
     delvec optimize /lake/orders --zorder-by customer --zorder-by day
     """  # noqa: D301
-    with opened(output, table, options) as (_, target):
+    with opened(output, table, options, session=session) as (_, target):
         report = target.optimize(where, **rule, **how)
     show_report(output, report)

@@ -7,8 +7,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -17,6 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from delvec.cli.fitting import UNLIMITED, Column, cell, fitted, is_numeric, used_columns
+from delvec.cli.hints import command_hint
 from delvec.report.figures import visible
 
 if TYPE_CHECKING:
@@ -27,24 +28,19 @@ if TYPE_CHECKING:
 
     from delvec.errors import DelvecError
 
-__all__ = ["Column", "JsonOutput", "Output", "TextOutput", "used_columns", "visible"]
-
-_WIDTH_IN_A_PIPE = 200  # lines in a pipe are not wrapped
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: its key in the rows, title and style."""
-
-    key: str
-    title: str
-    style: str = ""
-    is_unbroken: bool = False
+__all__ = [
+    "ClosedPipeError",
+    "Column",
+    "JsonOutput",
+    "Output",
+    "TextOutput",
+    "used_columns",
+    "visible",
+]
 
 
-def used_columns(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Return the columns that have a value in some row."""
-    return [c for c in columns if any(row[c.key] not in (None, "") for row in rows)]
+class ClosedPipeError(Exception):
+    """Nobody reads standard output any more, as after `| head`."""
 
 
 class Output(ABC):
@@ -66,6 +62,10 @@ class Output(ABC):
         """Print something that rich can render."""
 
     @abstractmethod
+    def plain(self, text: str) -> None:
+        """Print text as it is, neither wrapped nor styled."""
+
+    @abstractmethod
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
         """Print rows as a table."""
 
@@ -85,6 +85,14 @@ class Output(ABC):
     def begin_lines(self) -> None:
         """Print each of the following results on a line of its own."""
 
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Show what is done during the block, for work that does not tell how far it is."""
+        with self.progress() as show:
+            if show is not None:
+                show(what, 0, 0)
+            yield
+
 
 class TextOutput(Output):
     """For people: rich on a terminal, plain in a pipe; indented below a heading."""
@@ -95,8 +103,8 @@ class TextOutput(Output):
 
     def heading(self, text: str) -> None:
         """Print the text in bold after an empty line."""
-        self._console.print()
-        self._console.print(Text(text, "bold"))
+        self._indent = 0
+        self.draw(Text(f"\n{text}", "bold"))
         self._indent = 3
 
     def note(self, *parts: str | tuple[str, str]) -> None:
@@ -105,24 +113,37 @@ class TextOutput(Output):
 
     def draw(self, picture: RenderableType) -> None:
         """Print it."""
-        self._console.print(Padding(picture, (0, 0, 0, self._indent), expand=False))
+        with _printing():
+            self._console.print(Padding(picture, (0, 0, 0, self._indent), expand=False))
+
+    def plain(self, text: str) -> None:
+        """Print it."""
+        with _printing():
+            sys.stdout.write(text)
+            sys.stdout.flush()
 
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
-        """Print a table; numbers are right-aligned and never wrapped."""
+        """Print a table that fits the terminal, or a block of lines for each row."""
+        layout = fitted(columns, rows, self._console.width - self._indent)
+        if layout is None:
+            self.draw(_blocks(columns, rows))
+            return
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for column in columns:
-            numeric = all(isinstance(row.get(column.key), int | float | None) for row in rows)
-            justify: Any = "right" if numeric else "left"
+        for column, width in zip(layout.columns, layout.widths, strict=True):
+            justify: Any = "right" if is_numeric(column, rows) else "left"
             table.add_column(
-                column.title,
-                style=column.style,
-                justify=justify,
-                overflow="fold",
-                no_wrap=numeric or column.is_unbroken,
+                column.title, style=column.style, justify=justify, overflow="fold", width=width
             )
         for row in rows:
-            table.add_row(*(Text(_cell(row.get(column.key))) for column in columns))
+            cells = (
+                cell(row.get(column.key), None if column.name_width is None else width)
+                for column, width in zip(layout.columns, layout.widths, strict=True)
+            )
+            table.add_row(*map(Text, cells))
         self.draw(table)
+        if layout.omitted:
+            missing = ", ".join(layout.omitted)
+            self.note((f"No room for: {missing}. Widen the terminal, or add --json.", "dim"))
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int], None] | None]:
@@ -154,7 +175,8 @@ class TextOutput(Output):
         lines = "\n".join(map(visible, error.describe().splitlines()))
         self._errors.print(Text.assemble(("Error: ", "bold red"), lines))
         if error.hint:
-            self._errors.print(Text.assemble(("Hint: ", "bold yellow"), error.hint))
+            hint = command_hint(error.hint)
+            self._errors.print(Text.assemble(("Hint: ", "bold yellow"), hint))
 
 
 class JsonOutput(Output):
@@ -176,6 +198,9 @@ class JsonOutput(Output):
     def draw(self, picture: RenderableType) -> None:
         """Print nothing."""
 
+    def plain(self, text: str) -> None:
+        """Print nothing."""
+
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
         """Print nothing: the rows are part of the result."""
 
@@ -186,30 +211,55 @@ class JsonOutput(Output):
 
     def result(self, value: Mapping[str, Any]) -> None:
         """Print the document."""
-        json.dump(value, sys.stdout, indent=self._indent, default=str)
-        sys.stdout.write("\n")
-        sys.stdout.flush()
+        with _printing():
+            json.dump(value, sys.stdout, indent=self._indent, default=str)
+            sys.stdout.write("\n")
+            sys.stdout.flush()
 
     def error(self, error: DelvecError) -> None:
         """Print a document with the facts of the error."""
         facts = {key: value for key, value in vars(error).items() if value not in (None, (), "")}
+        if error.hint:
+            facts["hint"] = command_hint(error.hint)
         self.result({"error": {"type": type(error).__name__, **facts, "message": error.describe()}})
+
+
+class _Console(Console):
+    """A console that reports a closed pipe, instead of ending the process itself."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise; rich calls this while it handles a BrokenPipeError."""
+        raise ClosedPipeError
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Tell a closed pipe from other pipes that break, such as that to a JVM."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ClosedPipeError from error
 
 
 def _console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")  # characters that a terminal lacks are replaced
-    console = Console(highlight=False, emoji=False, markup=False, stderr=stderr)
+    console = _Console(highlight=False, emoji=False, markup=False, stderr=stderr)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _WIDTH_IN_A_PIPE
+        console.width = UNLIMITED + 100
     return console
 
 
-def _cell(value: object) -> str:
-    """Return a value as a cell: numbers with separators, empty for None."""
-    if value is None:
-        return ""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:,}"
-    return visible(value)
+def _blocks(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows as blocks of lines, title and value, with an empty line between two rows."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for number, row in enumerate(rows):
+        if number:
+            table.add_row("", "")
+        for column in columns:
+            if row.get(column.key) not in (None, ""):
+                table.add_row(column.title, Text(cell(row[column.key]), column.style))
+    return table

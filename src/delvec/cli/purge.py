@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import files_chosen, write_options
+from delvec.cli.options import files_chosen, spark_options, table_argument, write_options
 from delvec.cli.spark_tables import opened, show_report
 
 if TYPE_CHECKING:
@@ -17,9 +15,10 @@ __all__ = ["command"]
 
 
 @delvec_command("purge")
-@click.argument("table")
+@table_argument
 @files_chosen
 @write_options
+@spark_options
 def command(
     output: Output,
     table: str,
@@ -27,6 +26,7 @@ def command(
     where: str | None,
     how: dict[str, Any],
     options: dict[str, str],
+    session: dict[str, Any],
 ) -> None:
     """Rewrite exactly the files of TABLE, a Delta table, that have a deletion vector.
 
@@ -36,6 +36,6 @@ def command(
     \b
     delvec purge /lake/orders --dry-run
     """  # noqa: D301
-    with opened(output, table, options) as (_, target):
+    with opened(output, table, options, session=session) as (_, target):
         report = target.purge(where, **how)
     show_report(output, report)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import catalog_options, dry_run, interval_option, wait_option
+from delvec.cli.options import (
+    catalog_options,
+    dry_run,
+    interval_option,
+    key_option,
+    table_argument,
+    wait_option,
+)
 from delvec.cli.spark_tables import opened_iceberg, show_report
 
 if TYPE_CHECKING:
@@ -20,14 +27,8 @@ _HOST: Final = "127.0.0.1"
 
 
 @delvec_command("resolve", "the target is as it was, or holds all that was published to it")
-@click.argument("table")
-@click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    metavar="COLUMN",
-    help="A column of the key; may be repeated. Needed for the index.",
-)
+@table_argument
+@key_option("A column of the key; may be repeated. Needed for the index.")
 @click.option(
     "--staging", metavar="NAME", help="The branch whose changes are taken over; in place if absent."
 )

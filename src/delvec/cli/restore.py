@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import write_options
-from delvec.cli.spark_tables import show_report
-from delvec.delta.table import DeltaTable
+from delvec.cli.options import table_argument, version_options, write_options
+from delvec.cli.spark_tables import delta_table, show_report
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -18,13 +17,8 @@ __all__ = ["command"]
 
 
 @delvec_command("restore")
-@click.argument("table")
-@click.option("--version", type=click.IntRange(min=0), metavar="N", help="The version.")
-@click.option(
-    "--timestamp",
-    metavar="TIME",
-    help="Instead of a version: a time, in UTC unless it names a zone; what was current then.",
-)
+@table_argument
+@version_options
 @write_options
 def command(
     output: Output,
@@ -43,7 +37,9 @@ def command(
     delvec restore /lake/orders --version 3
     delvec restore /lake/orders --timestamp "2026-01-31 10:00:00" --dry-run
     """  # noqa: D301
-    if (version is None) == (timestamp is None):
+    if version is None and timestamp is None:
         raise click.UsageError("give --version or --timestamp")
-    report = DeltaTable.for_path(None, table, options).restore(version, timestamp, **how)
+    target = delta_table(table, options)
+    with output.working("restoring"):
+        report = target.restore(version, timestamp, **how)
     show_report(output, report)

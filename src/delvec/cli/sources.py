@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
     from delvec.iceberg.table import IcebergTable
 
-__all__ = ["FORMATS", "rows_from"]
-
-FORMATS: Final = ("parquet", "csv", "json", "delta")
-"""What a source can be."""
+__all__ = ["rows_from"]
 
 _NAMED: Final = re.compile(r"\.(parquet|csv|json|jsonl|ndjson)(\.[a-z0-9]+)?/?$", re.IGNORECASE)
 # A value of the wrong type is an error, not a NULL.

@@ -1,11 +1,14 @@
-"""Tables on Spark, for the commands that need it, and the output of reports."""
+"""Tables with and without Spark, for the commands, and the output of reports."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from delvec.cli.table_kinds import require_name, require_path
 from delvec.delta.table import DeltaTable
+from delvec.delta.table.missing import explain_missing
+from delvec.errors import TableNotFoundError
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
@@ -18,15 +21,35 @@ if TYPE_CHECKING:
     from delvec.delta.write.report import WriteReport
     from delvec.iceberg.table import IcebergTable
 
-__all__ = ["on_spark", "opened", "opened_iceberg", "show_report"]
+__all__ = ["delta_storage", "delta_table", "on_spark", "opened", "opened_iceberg", "show_report"]
 
 # A failure is reported once, not also in the logs of tasks.
 _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
 
 
+def delta_table(table: str, options: Mapping[str, str]) -> DeltaTable:
+    """Open a Delta table without Spark."""
+    require_path(table)
+    return DeltaTable.for_path(None, table, options)
+
+
+@contextmanager
+def delta_storage(table: str, options: Mapping[str, str]) -> Iterator[Storage]:
+    """Open the storage of a Delta table, for a block that reads its log alone."""
+    require_path(table)
+    storage = Storage.open(table, options)
+    try:
+        yield storage
+    except TableNotFoundError as error:
+        raise explain_missing(storage, table, error) from None
+
+
 @contextmanager
 def on_spark(
-    output: Output, table: str, iceberg: Mapping[str, Any] | None = None
+    output: Output,
+    table: str,
+    iceberg: Mapping[str, Any] | None = None,
+    session: Mapping[str, Any] | None = None,
 ) -> Iterator[SparkSession]:
     """Start Spark for the block, with its progress shown and its errors as delvec's.
 
@@ -34,17 +57,18 @@ def on_spark(
         output: Where progress is shown.
         table: The table, for errors to name.
         iceberg: Arguments of `delvec.session` for a start with Iceberg; None starts without.
+        session: Arguments of `delvec.session` for a start without Iceberg.
     """
     from delvec.spark.engine import SparkEngine  # noqa: PLC0415
     from delvec.spark.progress import watched  # noqa: PLC0415
-    from delvec.spark.session.session import session  # noqa: PLC0415
+    from delvec.spark.session.session import session as started  # noqa: PLC0415
 
     with output.progress() as show:
         if show is not None:
             show("starting Spark", 0, 0)
-        given = dict(iceberg or {})
+        given = dict(session or {}) if iceberg is None else dict(iceberg)
         conf = {**_SETTINGS, **given.pop("conf", {})}
-        spark = session(iceberg=iceberg is not None, conf=conf, **given)
+        spark = started(iceberg=iceberg is not None, conf=conf, **given)
         with SparkEngine(spark).explained(table):
             if show is None:
                 yield spark
@@ -59,12 +83,14 @@ def opened(
     table: str,
     options: Mapping[str, str],
     iceberg: Mapping[str, Any] | None = None,
+    session: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[SparkSession, DeltaTable]]:
-    """Open a table on Spark; see `on_spark`."""
+    """Open a Delta table on Spark; see `on_spark`."""
+    require_path(table)
     # A missing table is noticed before a JVM starts; but a bucket's keys may be the session's.
     if "://" not in Storage.open(table, options).root:
         DeltaTable.for_path(None, table, options)
-    with on_spark(output, table, iceberg) as spark:
+    with on_spark(output, table, iceberg, session) as spark:
         yield spark, DeltaTable.for_path(spark, table, options)
 
 
@@ -73,6 +99,7 @@ def opened_iceberg(
     output: Output, table: str, iceberg: Mapping[str, Any]
 ) -> Iterator[tuple[SparkSession, IcebergTable]]:
     """Open an Iceberg table by its name; see `on_spark`."""
+    require_name(table)
     with on_spark(output, table, iceberg) as spark:
         from delvec.iceberg.table import IcebergTable  # noqa: PLC0415
 

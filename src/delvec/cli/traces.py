@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from delvec.cli.exits import ExitCode
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import storage_options
-from delvec.cli.spark_tables import opened, show_report
-from delvec.delta.table import DeltaTable
+from delvec.cli.options import spark_options, storage_options, table_argument
+from delvec.cli.spark_tables import delta_table, opened, show_report
+from delvec.cli.table_kinds import require_path
 from delvec.errors import InvalidArgumentError, StorageError
 
 if TYPE_CHECKING:
@@ -30,12 +30,15 @@ _INTEGERS: Final = ("byte", "short", "integer", "long")
 
 
 @delvec_command("traces")
-@click.argument("table")
+@table_argument
 @click.option(
     "--where", required=True, metavar="SQL", help="The rows: those for which this is true."
 )
 @storage_options
-def command(output: Output, table: str, *, where: str, options: dict[str, str]) -> None:
+@spark_options
+def command(
+    output: Output, table: str, *, where: str, options: dict[str, str], session: dict[str, Any]
+) -> None:
     """Tell where rows of TABLE still physically are, and when they will be gone.
 
     TABLE is the path or URI of a Delta table. All files below it are searched: live rows, rows that
@@ -47,7 +50,7 @@ def command(output: Output, table: str, *, where: str, options: dict[str, str]) 
     """  # noqa: D301
     report = _without_spark(table, where, options)
     if report is None:
-        with opened(output, table, options) as (_, target):
+        with opened(output, table, options, session=session) as (_, target):
             report = target.traces(where)
     show_report(output, report)
     if report:
@@ -59,11 +62,12 @@ def _without_spark(table: str, where: str, options: Mapping[str, str]) -> Traces
 
     That is so unless the condition only compares strings and integers with columns of these types.
     """
+    require_path(table)
     comparisons = plain_comparisons(where)
     if comparisons is None:
         return None
     try:
-        target = DeltaTable.for_path(None, table, options)
+        target = delta_table(table, options)
         for name, _, value in comparisons:
             kind = str(target.schema.field(name).type)
             if kind not in (_INTEGERS if isinstance(value, int) else ("string",)):

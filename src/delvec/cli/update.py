@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import rows_chosen, write_options
+from delvec.cli.options import rows_chosen, spark_options, table_argument, write_options
 from delvec.cli.spark_tables import opened, show_report
 from delvec.cli.sql import Cursor, assignments
 
@@ -20,7 +20,7 @@ _HINT: Final = "write --set \"amount = amount * 2, note = 'doubled'\""
 
 
 @delvec_command("update")
-@click.argument("table")
+@table_argument
 @click.option(
     "--set",
     "changes",
@@ -31,6 +31,7 @@ _HINT: Final = "write --set \"amount = amount * 2, note = 'doubled'\""
 )
 @rows_chosen
 @write_options
+@spark_options
 def command(
     output: Output,
     table: str,
@@ -39,6 +40,7 @@ def command(
     where: str | None,
     how: dict[str, Any],
     options: dict[str, str],
+    session: dict[str, Any],
 ) -> None:
     """Give rows of TABLE, the path or URI of a Delta table, new values.
 
@@ -46,6 +48,6 @@ def command(
     delvec update /lake/orders --set "amount = amount * 2" --where "id < 10"
     """  # noqa: D301
     new = assignments(Cursor(", ".join(changes), hint=_HINT))
-    with opened(output, table, options) as (_, target):
+    with opened(output, table, options, session=session) as (_, target):
         report = target.update(new, where, **how)
     show_report(output, report)

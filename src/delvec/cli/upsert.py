@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from delvec.cli.key_trials import try_upsert
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import branch_option, catalog_options, txn_options
-from delvec.cli.sources import FORMATS, rows_from
+from delvec.cli.options import (
+    branch_option,
+    catalog_options,
+    dry_run,
+    key_option,
+    source_options,
+    table_argument,
+    txn_options,
+)
+from delvec.cli.sources import rows_from
 from delvec.cli.spark_tables import opened_iceberg, show_report
 
 if TYPE_CHECKING:
@@ -17,17 +26,19 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
+class _Unshown(click.Argument):
+    """The source as an argument, as it was before `--source`; no help shows it."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return nothing."""
+        return []
+
+
 @delvec_command("upsert", "the table is as it was, or holds all of it")
-@click.argument("table")
-@click.argument("source")
-@click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    required=True,
-    metavar="COLUMN",
-    help="A column of the key; may be repeated.",
-)
+@table_argument
+@click.argument("positional", cls=_Unshown, required=False)
+@source_options(required=False)
+@key_option("A column of the key; may be repeated.", required=True)
 @click.option(
     "--delete-where",
     metavar="SQL",
@@ -41,20 +52,16 @@ __all__ = ["command"]
     help="What to do with a key that the source has twice: refuse, or keep the last row.",
 )
 @click.option("--order-by", metavar="SQL", help="What the last row of a key is the greatest by.")
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(FORMATS),
-    help="What the source is; if not given, its name tells, or its being a Delta table.",
-)
 @branch_option
 @txn_options
+@dry_run
 @catalog_options
 def command(  # noqa: PLR0913
     output: Output,
     table: str,
-    source: str,
+    positional: str | None,
     *,
+    source: str | None,
     keys: tuple[str, ...],
     delete_where: str | None,
     duplicates: Literal["error", "last"],
@@ -62,19 +69,24 @@ def command(  # noqa: PLR0913
     kind: str | None,
     branch: str,
     txn: dict[str, Any],
+    dry_run: bool,
     iceberg: dict[str, Any],
 ) -> None:
-    """Write the rows of SOURCE to TABLE, an Iceberg table, in place of those with the same keys.
+    """Write rows of a source to TABLE, an Iceberg table, in place of those with the same keys.
 
-    SOURCE is a file or folder of Parquet, of CSV with a header or of JSON lines, or a Delta table.
     The table is not read: the keys are deleted, and the rows added, in one commit.
 
     \b
-    delvec upsert lake.db.orders changes.parquet --key id --delete-where "op = 'D'"
+    delvec upsert lake.db.orders --source changes.parquet --key id --delete-where "op = 'D'"
     """  # noqa: D301
+    if (source is None) == (positional is None):
+        raise click.UsageError("which rows? give --source PATH")
     choices: dict[str, Any] = {"delete_where": delete_where, "order_by": order_by}
     with opened_iceberg(output, table, iceberg) as (spark, target):
-        rows = rows_from(spark, target, source, kind, {})
+        rows = rows_from(spark, target, str(source or positional), kind, {})
+        if dry_run:
+            try_upsert(output, target, rows, keys, branch, duplicates=duplicates, **choices)
+            return
         report = target.upsert(
             rows, list(keys), branch=branch, duplicates=duplicates, **choices, **txn
         )

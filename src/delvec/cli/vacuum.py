@@ -10,11 +10,10 @@ import click
 from delvec.cli.deleted_files import show_files
 from delvec.cli.exits import ExitCode
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import dry_run, limit_option, storage_options
+from delvec.cli.options import dry_run, limit_option, storage_options, table_argument
 from delvec.cli.output import Column, JsonOutput
+from delvec.cli.spark_tables import delta_table
 from delvec.delta.maintain.vacuum.candidates import kind_of
-from delvec.delta.table import DeltaTable
-from delvec.report.figures import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,15 +24,14 @@ __all__ = ["command"]
 
 _COLUMNS: Final = [
     Column("kind", "file", "bold", is_unbroken=True),
-    Column("name", "path"),
-    Column("modified", "modified (UTC)", is_unbroken=True),
+    Column("name", "path", name_width=80),
+    Column("modified", "modified (UTC)", is_unbroken=True, omitted=1),
     Column("size", "size", is_unbroken=True),
 ]
-_NAME_WIDTH: Final = 80
 
 
 @delvec_command("vacuum", "files may have been deleted already: run it again for the others")
-@click.argument("table")
+@table_argument
 @click.option(
     "--retention-hours",
     type=click.FloatRange(min=0),
@@ -70,7 +68,7 @@ def command(
     delvec vacuum /lake/orders --dry-run
     delvec vacuum /lake/orders --retention-hours 0 --force
     """  # noqa: D301
-    target = DeltaTable.for_path(None, table, options)
+    target = delta_table(table, options)
     with output.progress() as show:
         report = target.vacuum(
             retention_hours,
@@ -89,4 +87,4 @@ def command(
 
 
 def _cells(file: Mapping[str, Any]) -> dict[str, str]:
-    return {"kind": kind_of(file["path"]), "name": shortened(file["path"], _NAME_WIDTH)}
+    return {"kind": kind_of(file["path"]), "name": file["path"]}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.snapshot import Snapshot
 
-__all__ = ["write_manifests"]
+__all__ = ["require_plain", "write_manifests"]
 
 _FOLDER: Final = "_symlink_format_manifest"
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -39,7 +39,7 @@ def write_manifests(snapshot: Snapshot) -> None:
             manifests would see deleted rows, or no columns.
         StorageError: The store refused or failed.
     """
-    _require_plain(snapshot)
+    require_plain(snapshot)
     storage = snapshot.storage
     wanted = {
         f"{_FOLDER}/{folder}manifest": names for folder, names in _by_folder(snapshot).items()
@@ -54,7 +54,8 @@ def write_manifests(snapshot: Snapshot) -> None:
     storage.delete(stale)
 
 
-def _require_plain(snapshot: Snapshot) -> None:
+def require_plain(snapshot: Snapshot) -> None:
+    """Refuse a version that readers of manifests would read wrong; see `write_manifests`."""
     files = snapshot.files
     vectored = np.flatnonzero(files.has_vector)
     if len(vectored):

@@ -1,0 +1,149 @@
+"""Tables on narrow terminals: figures stay whole, names are shortened, columns are omitted."""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from delvec.cli import (
+    changes,
+    clean_target,
+    convert_plan,
+    files,
+    history,
+    inspect_file,
+    properties,
+    vacuum,
+)
+from delvec.cli.fitting import Column, fitted
+from delvec.cli.output import TextOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME = "part-00000-fae5310a-a37d-4e51-827b-c3d5516560ca-c000.snappy.parquet"
+LONG = {
+    "action": "vector-replace",
+    "bytes": 123_456_789,
+    "cardinality": 1_234_567_890,
+    "deleted_rows": 1_234_567,
+    "engine": "Apache-Spark/4.1.4 Delta-Lake/4.4.0",
+    "error": None,
+    "file": f"day=2026-01-31/{NAME}",
+    "key": "delta.deletedFileRetentionDuration",
+    "kind": "deletion vector file",
+    "max": 12_345_678_901,
+    "min": 0,
+    "modified": "2026-01-31 10:00",
+    "name": f"day=2026-01-31/{NAME}",
+    "new_vector": "ab^-aqEH.-t@S}K{vb[*k^@1",
+    "of": f"s3://lake/orders/{NAME}",
+    "offset": 123_456,
+    "old_vector": "cd^-aqEH.-t@S}K{vb[*k^@1",
+    "operation": "CREATE OR REPLACE TABLE AS SELECT",
+    "parameters": "where (amount > 100 AND day < '2026-01-31'), mode=Overwrite",
+    "partition": "day=2026-01-31 country=Deutschland",
+    "path": NAME,
+    "reason": "no snapshot refers to it",
+    "row_count": 12_345_678,
+    "rows": 12_345_678,
+    "share": "████▊     60.0 %",
+    "size": "123.4 MiB",
+    "type": "deletion-vector-v1",
+    "value": "interval 60 days",
+    "vector": "absolute 40.5 KiB",
+    "vectors": "12,345 added, 4 removed",
+    "version": 123_456,
+    "when": "2026-01-31 10:00:00",
+}
+WHOLE = ("deleted_rows", "size", "when", "version", "cardinality", "max", "row_count", "bytes")
+TABLES = {
+    "clean-target": clean_target._COLUMNS,
+    "convert": convert_plan._COLUMNS,
+    "files": files._COLUMNS,
+    "history": history._COLUMNS,
+    "inspect": inspect_file._COLUMNS,
+    "properties": properties._COLUMNS,
+    "vacuum": vacuum._COLUMNS,
+}
+
+
+def printed(columns: Sequence[Column], rows: list[dict[str, Any]], width: int) -> str:
+    output = TextOutput()
+    output._console = Console(file=io.StringIO(), width=width, highlight=False, emoji=False)
+    output.table(columns, rows)
+    text: str = output._console.file.getvalue()  # type: ignore[attr-defined]
+    return text
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_of_any_command_fits_and_keeps_its_figures(name: str, width: int) -> None:
+    columns = list(TABLES[name])
+    row = {column.key: LONG[column.key] for column in columns}
+    text = printed(columns, [row, row], width)
+    assert max(map(len, text.splitlines())) <= width, text
+    for column in columns:
+        omitted = f"{column.title}" in text.partition("No room for:")[2]
+        if column.key in WHOLE and not omitted:
+            value = row[column.key]
+            shown = f"{value:,}" if isinstance(value, int) else str(value)
+            assert shown in text, text
+
+
+def test_columns_are_omitted_in_their_order_and_named() -> None:
+    columns = [
+        Column("a", "a", is_unbroken=True),
+        Column("b", "b", is_unbroken=True, omitted=2),
+        Column("c", "c", is_unbroken=True, omitted=1),
+    ]
+    rows = [{"a": "x" * 10, "b": "y" * 10, "c": "z" * 10}]
+    found = [fitted(columns, rows, width) for width in (38, 37, 25, 24, 12, 11)]
+    assert [None if each is None else each.omitted for each in found] == [
+        [],
+        ["b"],
+        ["b"],
+        ["b", "c"],
+        ["b", "c"],
+        None,
+    ]
+    shown = " ".join(printed(columns, rows, 37).split())
+    assert "No room for: b. Widen the terminal, or add --json." in shown
+
+
+def test_rows_become_blocks_where_no_table_fits() -> None:
+    columns = [Column("a", "first", is_unbroken=True), Column("b", "second")]
+    rows = [{"a": "x" * 18, "b": 5}, {"a": "y", "b": None}]
+    assert [line.rstrip() for line in printed(columns, rows, 26).splitlines()] == [
+        "first   xxxxxxxxxxxxxxxxxx",
+        "second  5",
+        "",
+        "first   y",
+    ]
+
+
+def test_names_are_shortened_in_the_middle_only_as_far_as_needed() -> None:
+    columns = [Column("path", "file", name_width=40), Column("size", "size", is_unbroken=True)]
+    rows = [{"path": NAME, "size": "1.0 MiB"}]
+    for width, length in ((200, 40), (60, 40), (45, 33), (30, 18)):
+        text = printed(columns, rows, width)
+        [name] = [word for word in text.split() if "…" in word]
+        assert len(name) == length
+        assert name.startswith("part-000")
+        assert name.endswith("y.parquet")
+    assert NAME in printed(columns, rows, 20_000)
+
+
+def test_rows_of_changes_fold() -> None:
+    keys = ("id", "note", changes.CHANGE_TYPE, changes.COMMIT_VERSION, changes.COMMIT_TIMESTAMP)
+    when = datetime(2026, 1, 31, tzinfo=timezone.utc).isoformat()
+    row = dict(
+        zip(keys, (12_345_678, "a long note " * 9, "update_postimage", 7, when), strict=True)
+    )
+    text = printed([Column(key, key) for key in keys], [row], 60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "12,345,678" in text

@@ -1,0 +1,135 @@
+"""Wrong usages: each has a message of its own, a next step, and an exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from delvec.cli import main
+from delvec.cli.exits import ExitCode
+from tests.delta.builder import small_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DELTA = (
+    ("append", "--source", "x.csv"),
+    ("changes", "--start-version", "0"),
+    ("checkpoint",),
+    ("clean-log",),
+    ("clone", "/tmp/target"),  # noqa: S108 - never made
+    ("create", "--schema", "id long"),
+    ("delete", "--all"),
+    ("downgrade",),
+    ("files",),
+    ("generate-manifest",),
+    ("history",),
+    ("merge", "--source", "x.csv", "--on", "a", "--upsert"),
+    ("optimize",),
+    ("overwrite", "--source", "x.csv", "--all"),
+    ("purge",),
+    ("recompute-statistics",),
+    ("restore", "--version", "0"),
+    ("traces", "--where", "id = 1"),
+    ("update", "--set", "a=1", "--all"),
+    ("vacuum",),
+)
+ICEBERG = (
+    ("clean-target",),
+    ("compact",),
+    ("consolidate",),
+    ("delete-keys", "--key", "id", "--values", "1"),
+    ("index", "--key", "id"),
+    ("resolve",),
+    ("upsert", "--source", "x.csv", "--key", "id"),
+)
+
+
+def run(*arguments: str | Path) -> Result:
+    environment = {"COLUMNS": "300", "NO_COLOR": "1"}
+    return CliRunner().invoke(main, list(map(str, arguments)), env=environment)
+
+
+@pytest.mark.parametrize("arguments", DELTA, ids=lambda given: given[0])
+def test_a_catalog_name_instead_of_a_path(arguments: tuple[str, ...]) -> None:
+    result = run(arguments[0], "lake.db.orders", *arguments[1:])
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert "lake.db.orders is the name of a table in a catalog; this command takes" in result.stderr
+    assert "Hint: name its folder" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", ICEBERG, ids=lambda given: given[0])
+def test_a_path_instead_of_a_catalog_name(arguments: tuple[str, ...]) -> None:
+    result = run(arguments[0], "/lake/orders", *arguments[1:])
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert (
+        "/lake/orders is a path; this command takes an Iceberg table by its name" in result.stderr
+    )
+    assert "Hint: name it as catalog.database.table" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["detail", "files", "history", "schema", "properties", "vacuum"])
+def test_a_missing_folder_and_a_folder_of_parquet(name: str, tmp_path: Path) -> None:
+    missing = run(name, tmp_path / "nothing")
+    assert missing.exit_code == ExitCode.NOT_FOUND
+    assert str(tmp_path / "nothing") in missing.stderr
+    assert "Hint: " in missing.stderr
+    (tmp_path / "plain").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "plain" / "part.parquet")
+    plain = run(name, tmp_path / "plain")
+    assert plain.exit_code == ExitCode.NOT_FOUND
+    assert "convert-to-delta" in plain.stderr
+    assert "convert-to-delta" not in missing.stderr
+
+
+def test_a_misspelt_column_is_named_with_those_that_are_near(tmp_path: Path) -> None:
+    table, _ = small_table(tmp_path / "t")
+    assert table.fields == {"id": "long"}
+    result = run("properties", tmp_path / "t", "--set", "delta.enableDeletionVektors=true")
+    assert result.exit_code == ExitCode.USAGE
+    assert "delta.enableDeletionVectors" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("histroy", "t"), "no such command 'histroy': did you mean history?"),
+        (("delete_keys", "t"), "no such command 'delete_keys': did you mean delete-keys"),
+        (("xyzzy",), "no such command 'xyzzy': delvec --help lists all."),
+        (("files", "t", "--limmit", "1"), "--limmit"),
+        (("files", "t", "--limit", "many"), "'many' is not a valid integer"),
+        (("files", "t", "--limit", "-1"), "-1 is not in the range x>=0"),
+        (("files",), "Missing argument 'TABLE'"),
+        (("files", "a", "b"), "unexpected extra argument"),
+        (("files", "t", "--version", "1", "--timestamp", "2026-01-01"), "not both"),
+        (("restore", "t"), "give --version or --timestamp"),
+        (("upsert", "lake.db.t", "--key", "id"), "give --source PATH"),
+        (("properties", "t", "--set", "a=1", "--unset", "b"), "give one of them"),
+        (("properties", "t", "--set", "a"), "'a' is not of the form KEY=VALUE"),
+        (
+            ("convert-to-delta", "t", "--partition-by", "a=date", "--partition-by", "b"),
+            "or of none",
+        ),
+        (("completion", "tcsh"), "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+        (("detail", "./t", "--branch", "x"), "--branch is for an Iceberg table"),
+        (("schema", "lake.db.t", "--version", "1"), "--version is for a Delta table"),
+        (("delete", "t", "--where", "a", "--conf", "x"), "'x' is not of the form KEY=VALUE"),
+    ],
+)
+def test_usage_that_click_or_a_command_refuses(arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert message in " ".join(result.stderr.split())
+    assert result.stdout == ""
+
+
+def test_properties_of_iceberg_tables_are_refused_with_the_statement_that_sets_them() -> None:
+    result = run("properties", "lake.db.t", "--set", "a=1", "--json")
+    assert result.exit_code == ExitCode.UNSUPPORTED
+    error = json.loads(result.stdout)["error"]
+    assert error["hint"] == "run in Spark SQL: ALTER TABLE lake.db.t SET TBLPROPERTIES ('a'='1')"
