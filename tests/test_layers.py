@@ -27,6 +27,7 @@ ROOMS = (
     "errors",
     "_version",
     "identifiers",
+    "spellings",
     "calls",
     "report",
     "inspection",
@@ -75,7 +76,8 @@ ROOMS = (
 # What a room imports of delvec at most, where the order alone allows more.
 ONLY = {
     "identifiers": ("errors",),
-    "calls": ("errors",),
+    "spellings": ("errors",),
+    "calls": ("errors", "spellings"),
     "report": (),
     "inspection": ("errors", "_version", "report"),
     "storage": ("errors", "_version"),
@@ -92,6 +94,7 @@ FOREIGN = {
     "click": ("cli",),
     "rich": ("cli",),
     "pandas": (),
+    "polars": ("delta.table.reads",),
     "typing_extensions": (),
 }
 
@@ -214,10 +217,10 @@ def test_only_one_module_says_jvm() -> None:
     ) == {"spark.jvm"}
 
 
-def test_only_one_module_asks_arrow_for_pandas() -> None:
+def test_arrow_is_asked_for_pandas_where_rows_come_in_and_go_out() -> None:
     assert users_of(
         lambda node: is_call(node, "to_pandas", "to_pandas_dtype", "from_pandas", "toPandas")
-    ) == {"delta.table.reads"}
+    ) == {"delta.table.reads", "iceberg.table.arrow_reads", "spark.given_data"}
 
 
 def test_only_one_module_puts_commits_of_delta() -> None:

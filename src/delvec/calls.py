@@ -1,5 +1,7 @@
 """Calls with keywords and plain values that a function does not take: an error that helps.
 
+Keywords that other libraries have for the same argument are taken.
+
 Python's own error for an unknown keyword does not tell which one was meant, and a string where a
 number belongs fails somewhere else, later, or not at all.
 """
@@ -14,6 +16,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from delvec.errors import InvalidArgumentError
+from delvec.spellings import keyword_meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,28 +29,6 @@ _Class = TypeVar("_Class", bound="type[Any]")
 
 _SHOWN: Final = 60
 _OWN: Final = ("self", "cls")
-# Keywords of delta-spark, deltalake and Spark's writers, in lower case without underscores.
-_SYNONYMS: Final = {
-    "condition": ("where", "on"),
-    "predicate": ("where", "on"),
-    "filter": ("where",),
-    "filters": ("where",),
-    "replacewhere": ("where",),
-    "updates": ("set",),
-    "source": ("df",),
-    "data": ("df",),
-    "usermetadata": ("commit_metadata",),
-    "custommetadata": ("commit_metadata",),
-    "overwriteschema": ("replace_schema",),
-    "partitioncolumns": ("partition_by",),
-    "configuration": ("properties",),
-    "versionasof": ("version",),
-    "timestampasof": ("timestamp",),
-    "startingversion": ("start_version",),
-    "endingversion": ("end_version",),
-    "startingtimestamp": ("start_timestamp",),
-    "endingtimestamp": ("end_timestamp",),
-}
 _MAPPING: Final = (Mapping, "a mapping, such as {'key': 'value'}")
 # Annotations whose values can be checked as they are.
 _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
@@ -68,6 +49,8 @@ def explained_call(
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Return a decorator: a function refuses keywords and plain values that it does not take.
 
+    Keywords that other libraries have for the same are taken, see `spellings`.
+
     Args:
         options: The keywords of `**options`, a typed dictionary.
     """
@@ -83,8 +66,8 @@ def explained_call(
 
         @wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            for keyword in kwargs.keys() - types:
-                _refuse_keyword(name, keyword, list(types))
+            if kwargs.keys() - types:
+                kwargs = _translated(name, kwargs, list(types))  # type: ignore[assignment]
             given: dict[str, Any] = {}
             try:
                 given = signature.bind(*args, **kwargs).arguments
@@ -117,15 +100,24 @@ def explained_calls(options: type[Any] | None = None) -> Callable[[_Class], _Cla
     return decorate
 
 
-def _refuse_keyword(name: str, keyword: str, known: Sequence[str]) -> None:
-    plain = keyword.replace("_", "").lower()
-    meant = [each for each in _SYNONYMS.get(plain, ()) if each in known]
-    meant = meant or [each for each in known if each.replace("_", "") == plain]
-    meant = meant or get_close_matches(keyword, known, 1)
-    raise InvalidArgumentError(
-        f"{name}() has no keyword {keyword!r}, only {', '.join(known)}",
-        hint=f"call {name}({meant[0]}=...)" if meant else None,
-    )
+def _translated(name: str, given: Mapping[str, object], known: Sequence[str]) -> dict[str, object]:
+    """Return keywords under their own names; refuse one that is unknown, or given twice."""
+    keywords: dict[str, object] = {}
+    for keyword, value in given.items():
+        meant = keyword if keyword in known else keyword_meant(keyword, known)
+        if meant is None:
+            near = get_close_matches(keyword, known, 1)
+            raise InvalidArgumentError(
+                f"{name}() has no keyword {keyword!r}, only {', '.join(known)}",
+                hint=f"call {name}({near[0]}=...)" if near else None,
+            )
+        if meant in keywords:
+            raise InvalidArgumentError(
+                f"{name}() got {meant!r} twice, as {keyword!r} too",
+                hint=f"call {name}({meant}=...)",
+            )
+        keywords[meant] = value
+    return keywords
 
 
 def _refuse_arguments(

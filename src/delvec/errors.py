@@ -9,6 +9,7 @@ pickled, because they travel from Spark workers to the driver.
       FormatError (ValueError)              bytes are wrong: .path .offset .expected .found
         ChecksumError  MagicError  TruncatedError
       InvalidArgumentError (ValueError)     the caller's argument is wrong
+      UnknownNameError (AttributeError)     a method that is called otherwise, or is not there
       ConstraintError (ValueError)          rows violate a constraint: .constraint .table
       TableNotFoundError (LookupError)      .table
       StorageError (OSError)                .uri
@@ -48,6 +49,7 @@ __all__ = [
     "StorageError",
     "TableNotFoundError",
     "TruncatedError",
+    "UnknownNameError",
     "UnsupportedFeatureError",
     "VerificationError",
 ]
@@ -134,6 +136,10 @@ class TruncatedError(FormatError):
 
 class InvalidArgumentError(DelvecError, ValueError):
     """An argument that the called function cannot work with."""
+
+
+class UnknownNameError(DelvecError, AttributeError):
+    """A method or attribute that there is not; the hint names the one that was meant."""
 
 
 class _TableError(DelvecError):

@@ -28,6 +28,16 @@ class Rendered(ABC):
     def _lines(self) -> Iterator[Line]:
         """Yield the lines of the report."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
+        """Give each report a short `repr`, which `dataclass` would replace by all fields."""
+        super().__init_subclass__(**kwargs)
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = Rendered.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        headline = next(iter(self._lines()), ("", ""))[0]
+        return f"{type(self).__name__}({headline})"
+
     def __str__(self) -> str:
         return "\n".join(text for text, _ in self._lines())
 

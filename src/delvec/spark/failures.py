@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
@@ -34,6 +35,7 @@ from delvec.errors import (
     InvalidArgumentError,
     StorageError,
 )
+from delvec.identifiers import QUOTED, quote_if_needed, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,6 +65,11 @@ _SQL: Final = re.compile(r"^== SQL.*==\n(.*?)\n-*\^\^\^$", re.MULTILINE | re.DOT
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
 _SUGGESTED: Final = re.compile(r"( Did you mean one of the following\? )\[([^\]]*)\]")
 _INTERNAL: Final = re.compile(r"`(?:__delvec_\w+|_tmp_metadata_row_index)`$")
+_QUOTED_PART: Final = re.compile(QUOTED)
+_NO_COLUMN: Final = re.compile(
+    r"^\[UNRESOLVED_COLUMN\.\w+\] .*? with name (.+?) cannot be resolved\."
+    r"(?: Did you mean one of the following\? \[([^\]]*)\])?"
+)
 _QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 # What Py4J logs, with tracebacks, of calls that end without an answer.
 _OF_PY4J: Final = frozenset(
@@ -230,13 +237,13 @@ def _is_interrupt(error: BaseException | None, outside: BaseException | None) ->
 
 
 def _translated(error: Exception, message: str, table: str) -> DelvecError:
-    if (found := _find_violation(message)) is not None:
-        return _violation_error(found, table)
+    if (violated := _find_violation(message)) is not None:
+        return _violation_error(violated, table)
     cause = _cause(message) or type(error).__name__
     if isinstance(error, ParseException) and (shown := _SQL.search(message)):
         return InvalidArgumentError(f"{cause} in {shown[1][:_SHOWN]!r} (table {table})")
     if isinstance(error, (AnalysisException, ParseException, *_VALUES)):
-        return InvalidArgumentError(f"{cause} (table {table})")
+        return _no_column(cause, table) or InvalidArgumentError(f"{cause} (table {table})")
     for substring, hint in _STORAGE:
         if substring in message:
             return StorageError(
@@ -247,6 +254,25 @@ def _translated(error: Exception, message: str, table: str) -> DelvecError:
         return InvalidArgumentError(f"{cause} (table {table})")
     hint_line = _HINT.search(message)
     return EngineError(f"{cause} (table {table})", hint=hint_line[1] if hint_line else None)
+
+
+def _no_column(cause: str, table: str) -> InvalidArgumentError | None:
+    """Return the error for a column that there is not, with the near names that Spark knows."""
+    found = _NO_COLUMN.match(cause)
+    if found is None:
+        return None
+    written = _unquoted(found[1])
+    names = [_unquoted(each) for each in (found[2] or "").split(", ") if each]
+    near = get_close_matches(written, names, 2) or names
+    return InvalidArgumentError(
+        f"there is no column {written} (table {table})",
+        hint=f"did you mean {' or '.join(near)}?" if near else None,
+    )
+
+
+def _unquoted(name: str) -> str:
+    """Return a name as users write it: `` `t`.`id` `` as `t.id`."""
+    return ".".join(quote_if_needed(unquote(part)) for part in _QUOTED_PART.findall(name)) or name
 
 
 def _find_violation(message: str) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec.errors import EngineError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark.console import QuietStart
@@ -19,10 +19,9 @@ from delvec.spark.console import QuietStart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
-
 __all__ = [
     "activate",
+    "active_session",
     "allow_calls_back",
     "array_of",
     "cache",
@@ -55,6 +54,13 @@ def is_running() -> bool:
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001
         SparkContext._ensure_initialized()  # noqa: SLF001
     return SparkContext._gateway is not None  # noqa: SLF001
+
+
+def active_session() -> SparkSession | None:
+    """Return the session of this thread, else that of the process; None if none runs."""
+    if SparkContext._active_spark_context is None:  # noqa: SLF001
+        return None
+    return SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001
 
 
 def has_context() -> bool:

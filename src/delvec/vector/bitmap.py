@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Bitmap"]
 
 _LIMIT: Final = 2**63
+_PARTS: Final = 60  # of the range, in the picture of a notebook
+_BARS: Final = " ▁▂▃▄▅▆▇█"
 _WIDEST: Final = 1 << 24  # the widest window of numbers that `batches` decodes at once
 
 
@@ -238,6 +241,20 @@ class Bitmap:
         return (
             f"Bitmap({self.cardinality:,} {values} in {self.min}..{self.max}, {self.byte_size:,} B)"
         )
+
+    def _repr_html_(self) -> str:
+        """Show where the values are: the share of each of 60 equal parts of their range."""
+        if not self._bits:
+            return f"<pre>{self!r}</pre>"
+        first, width = self.min or 0, (self.max or 0) - (self.min or 0) + 1
+        edges = [first + width * part // _PARTS for part in range(_PARTS + 1)]
+        ranks = [self._bits.rank(edge - 1) if edge else 0 for edge in edges]
+        shares = (
+            (after - before) / (high - low) if high > low else 0.0
+            for before, after, low, high in zip(ranks, ranks[1:], edges, edges[1:], strict=False)
+        )
+        bars = "".join(_BARS[min(math.ceil(share * 8), 8)] for share in shares)
+        return f"<pre>{self!r}\n{first} {bars} {self.max}</pre>"
 
 
 def _wrap(bits: BitMap64) -> Bitmap:

@@ -24,20 +24,23 @@ SCHEMA: Final = pa.schema(
     [
         ("version", pa.int64()),
         ("timestamp", pa.timestamp("us", "UTC")),
-        ("userId", pa.string()),
-        ("userName", pa.string()),
         ("operation", pa.string()),
         ("operationParameters", STRING_MAP),
-        ("clusterId", pa.string()),
-        ("readVersion", pa.int64()),
-        ("isolationLevel", pa.string()),
-        ("isBlindAppend", pa.bool_()),
         ("operationMetrics", STRING_MAP),
         ("userMetadata", pa.string()),
         ("engineInfo", pa.string()),
+        ("readVersion", pa.int64()),
+        ("isolationLevel", pa.string()),
+        ("isBlindAppend", pa.bool_()),
+        ("userId", pa.string()),
+        ("userName", pa.string()),
+        ("clusterId", pa.string()),
     ]
 )
-"""The columns of a history, named as delta-spark's DESCRIBE HISTORY names them."""
+"""The columns of a history, named as DESCRIBE HISTORY of delta-spark names them.
+
+What people look for comes first; what is empty outside of Databricks comes last.
+"""
 
 
 def history(storage: Storage, limit: int | None = None) -> pa.Table:

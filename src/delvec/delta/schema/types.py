@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from html import escape
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from delvec.errors import InvalidArgumentError
@@ -162,8 +163,21 @@ class StructType:
     def __str__(self) -> str:
         return f"struct<{','.join(f'{each.name}:{each.type}' for each in self.fields)}>"
 
+    def _repr_html_(self) -> str:
+        heads = "".join(f"<th>{head}</th>" for head in ("column", "type", "nullable", "comment"))
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in _cells(each))}</tr>"
+            for each in self.fields
+        )
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+
 
 DataType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType
+
+
+def _cells(each: Field) -> tuple[str, ...]:
+    comment = str(each.metadata.get("comment", ""))
+    return each.name, str(each.type), "yes" if each.nullable else "no", comment
 
 
 def _field_to_json(each: Field) -> dict[str, Any]:

@@ -98,6 +98,35 @@ class TableAlterations(TableHandle):
             table.run("CREATE OR REPLACE TABLE", operations.replace_table(wanted), {})
         return table
 
+    @classmethod
+    def create_if_not_exists(
+        cls,
+        spark: SparkSession | None,
+        path: str | os.PathLike[str],
+        schema: Any,  # noqa: ANN401
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Open a table, or create it if there is none: `create` with the mode `ignore`.
+
+        A table that exists stays as it is, whatever the other arguments say.
+        """
+        return cls.create(
+            spark,
+            path,
+            schema,
+            partition_by,
+            properties,
+            mode="ignore",
+            name=name,
+            description=description,
+            storage_options=storage_options,
+        )
+
     def set_properties(
         self, properties: Mapping[str, Any], **options: Unpack[WriteOptions]
     ) -> WriteReport:

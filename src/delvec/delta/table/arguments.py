@@ -8,19 +8,22 @@ from collections.abc import Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Final
+from typing import Final, TypeVar
 
 from delvec.calls import shown
 from delvec.errors import InvalidArgumentError
 
 __all__ = [
+    "in_order",
     "require_condition",
+    "require_keys",
     "require_on",
     "require_session",
-    "require_source",
     "require_values",
 ]
 
+_T = TypeVar("_T")
+_C = TypeVar("_C")
 _EXAMPLE: Final = '"id < 10"'
 _OF_CONDITION: Final = re.compile(r"(, )?(\w+=)?\{\}")
 # What `functions.lit` takes, and what is of NumPy.
@@ -76,6 +79,8 @@ def require_condition(call: str, value: object, *, tuples: bool = False) -> None
             hint = f"for all rows call {_OF_CONDITION.sub('', call)} without a condition"
     elif isinstance(value, DataFrame):
         hint = "rows that another DataFrame names: merge(df, 't.id = s.id')"
+        if call.startswith("delete"):
+            hint = 'the rows of these keys: call delete(keys=df, on=["id"])'
     elif (sql := _as_sql(value)) is not None:
         hint = f"tuples are for to_arrow(); call {call.format(repr(sql))}"
     name = call.partition("(")[0]
@@ -98,6 +103,30 @@ def require_on(value: object) -> None:
         )
 
 
+def require_keys(where: object, keys: object, on: object) -> None:
+    """Check the keys of rows to delete: none would be all rows.
+
+    Raises:
+        InvalidArgumentError: Keys or their columns are missing, or there is a condition as well.
+    """
+    hint = 'call delete(keys=[1, 2], on="id")'
+    if where is not None:
+        raise InvalidArgumentError(
+            "delete() takes a condition or keys, not both",
+            hint="delete by keys first, then by the condition; or join them in a merge",
+        )
+    if keys is None:
+        raise InvalidArgumentError(
+            f"delete(on={on!r}) needs keys, not None; nothing was deleted", hint=hint
+        )
+    names = [on] if isinstance(on, str) else on
+    is_list = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
+    if not names or not is_list:
+        raise InvalidArgumentError(
+            f"delete(keys=...) needs the columns of the keys, not on={shown(on)}", hint=hint
+        )
+
+
 def _as_sql(filters: object) -> str | None:
     """Return tuples such as `[("id", "<", 10)]` as SQL; None if they are something else."""
     parts = []
@@ -110,7 +139,17 @@ def _as_sql(filters: object) -> str | None:
     return " AND ".join(parts) or None
 
 
-def require_values(call: str, values: object, where: object = None) -> None:
+def in_order(values: _T, condition: _C) -> tuple[_T, _C]:
+    """Return values and a condition as they are, or swapped if they came in delta-spark's order.
+
+    delta-spark calls `update(condition, set)`; here the values come first.
+    """
+    if isinstance(condition, Mapping) and not isinstance(values, Mapping):
+        return condition, values  # type: ignore[return-value]
+    return values, condition
+
+
+def require_values(call: str, values: object) -> None:
     """Check that new values are a mapping from columns.
 
     Raises:
@@ -123,8 +162,6 @@ def require_values(call: str, values: object, where: object = None) -> None:
             return
         raise InvalidArgumentError(f"{call}() needs at least one column to set")
     hint = f'call {call}({{"amount": "amount * 2"}}, "id < 10")'
-    if isinstance(where, Mapping):
-        hint = f"the values come first: call {call}({dict(where)!r}, {values!r})"
     raise InvalidArgumentError(
         f"the new values of {call}() are a mapping from columns to SQL or Columns of Spark, not"
         f" {shown(values)}",
@@ -146,28 +183,3 @@ def _require_value(call: str, name: str, value: object) -> None:
         if hasattr(value, "sparkSession")
         else None,
     )
-
-
-def require_source(call: str, source: object) -> None:
-    """Check that rows to be written are a batch DataFrame of a classic session that is running.
-
-    Raises:
-        InvalidArgumentError: They are something else, a stream, or their session was stopped.
-        UnsupportedFeatureError: They are of a Spark Connect session.
-    """
-    from pyspark.sql import DataFrame  # noqa: PLC0415
-
-    if not isinstance(source, DataFrame):
-        raise InvalidArgumentError(
-            f"{call}() takes a DataFrame of Spark, not {shown(source)}",
-            hint=f"call {call}(spark.createDataFrame(rows)), which takes pandas, Arrow and lists",
-        )
-    from delvec.spark.jvm import require_running  # noqa: PLC0415
-
-    require_running(source.sparkSession, f"{call}()")
-    if source.isStreaming:
-        raise InvalidArgumentError(
-            f"{call}() writes the rows of a batch, and this DataFrame is a stream",
-            hint="write each batch: df.writeStream.foreachBatch(lambda batch, number:"
-            f" table.{call}(batch, ..., txn_app_id='my-stream', txn_version=number)).start()",
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from dataclasses import dataclass, field
 from threading import Lock
@@ -13,12 +12,15 @@ from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.table.arguments import require_session
+from delvec.delta.table.missing import explain_missing
+from delvec.delta.table.opening import open_storage
 from delvec.delta.write.engine import NoEngine
 from delvec.delta.write.options import CheckedOptions, WriteOptions
 from delvec.errors import InvalidArgumentError, TableNotFoundError
-from delvec.storage import Storage
+from delvec.spellings import Explained, explain_name
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from delvec.delta.write.engine import Engine
     from delvec.delta.write.report import WriteReport
     from delvec.delta.write.transaction import Attempt, Outcome
+    from delvec.storage import Storage
 
 __all__ = ["TableHandle"]
 
@@ -40,7 +43,7 @@ _KEPT: Final = 1000
 
 @explained_calls(WriteOptions)
 @dataclass(frozen=True)
-class TableHandle:
+class TableHandle(metaclass=Explained):
     """The base of all commands: the storage of a table, and the session if there is one."""
 
     storage: Storage
@@ -52,19 +55,10 @@ class TableHandle:
         default_factory=lambda: deque(maxlen=_KEPT), repr=False, compare=False
     )
 
-    def __post_init__(self) -> None:
-        """Refuse anything but a storage, such as the path of a table."""
-        given: tuple[object, ...] = (self.storage, self.spark)
-        if isinstance(given[0], Storage):
-            return
-        name = type(self).__name__
-        paths = [repr(os.fspath(each)) for each in given if isinstance(each, str | os.PathLike)]
-        path = paths[0] if paths else "path"
-        raise InvalidArgumentError(
-            f"{name}(...) does not open a table",
-            hint=f"call {name}.for_path(spark, {path}), with None for the session to read without"
-            " Spark",
-        )
+    if not TYPE_CHECKING:  # to a type checker these names do not exist
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            raise explain_name(type(self), name)
 
     @classmethod
     def for_path(
@@ -86,7 +80,7 @@ class TableHandle:
             UnsupportedFeatureError: The table needs a reader feature that delvec does not support.
         """
         table = cls._at(spark, path, storage_options)
-        table.snapshot()
+        table._require_table(path)  # noqa: SLF001
         return table
 
     @classmethod
@@ -98,11 +92,14 @@ class TableHandle:
     ) -> Self:
         """Return a handle without checking that there is a table."""
         require_session(spark, path)
-        if spark is None:
-            return cls(Storage.open(path, storage_options))
-        from delvec.spark.storage import open_storage  # noqa: PLC0415
-
         return cls(open_storage(spark, path, storage_options), spark)
+
+    def _require_table(self, path: str | os.PathLike[str]) -> None:
+        """Refuse a path without a table, and say what is there instead."""
+        try:
+            self.snapshot()
+        except TableNotFoundError as error:
+            raise explain_missing(self.storage, path, error) from None
 
     @classmethod
     def for_name(cls, spark: SparkSession, identifier: str) -> Self:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from delvec.calls import explained_calls
-from delvec.delta.table.arguments import require_condition, require_values
+from delvec.delta.table.arguments import in_order, require_condition, require_values
 from delvec.delta.write.options import WriteOptions
+from delvec.spellings import Explained, explain_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,13 +28,14 @@ __all__ = ["MergeBuilder"]
 
 @explained_calls(WriteOptions)
 @dataclass(frozen=True)
-class MergeBuilder:
+class MergeBuilder(metaclass=Explained):
     """A MERGE to be run: each method returns a builder with one more clause, `execute` runs it.
 
     Each row is handled by the first clause of its kind whose condition holds, and left as it is
     if there is none. Conditions and values are SQL or columns of Spark; they refer to the table
     and the source by their aliases, which assigned columns may have as well: `{"t.v": "s.w"}`. The
-    value `DEFAULT` is the column's default; values are cast to its type as in ANSI mode.
+    value `DEFAULT` is the column's default; values are cast to its type as in ANSI mode. Condition
+    and values may change places, as delta-spark has them.
     """
 
     _table: TableHandle
@@ -43,6 +45,11 @@ class MergeBuilder:
     merge_schema: bool = False
     clauses: tuple[Clause, ...] = ()
     _by_name: Callable[[Any], Any] = field(default=lambda value: value, repr=False)
+
+    if not TYPE_CHECKING:  # to a type checker these names do not exist
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            raise explain_name(type(self), name)
 
     def when_matched_update(self, set: Values, condition: Condition = None) -> MergeBuilder:  # noqa: A002
         """Set columns of a row of the table that matches a row of the source."""
@@ -127,10 +134,12 @@ class MergeBuilder:
         from delvec.spark.delta.write.clauses import Clause  # noqa: PLC0415
 
         call = f"when_{when}_{action}"
+        if values is not None:
+            values, condition = in_order(values, condition)
         first = {"update": "set, ", "insert": "values, "}.get(action, "") if values else ""
         require_condition(f"{call}({first}condition={{}})", condition)
         if values is not None:
-            require_values(call, values, condition)
+            require_values(call, values)
             values = {name: self._by_name(value) for name, value in values.items()}
         clause = Clause(when, action, self._by_name(condition), values)
         return replace(self, clauses=(*self.clauses, clause))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from delvec.calls import explained_calls
 from delvec.delta.log.files_table import files_table
@@ -18,6 +18,7 @@ from delvec.delta.read.snapshot_reader import (
     read_batches,
 )
 from delvec.delta.table.arguments import require_condition
+from delvec.delta.table.detail import detail_of
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.table.named_columns import by_name
 from delvec.delta.write.options import WriteOptions
@@ -25,66 +26,23 @@ from delvec.errors import InvalidArgumentError, MissingDependencyError
 from delvec.identifiers import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from typing import TypeAlias
 
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.pruning.predicate import Predicate
+    from delvec.delta.table.detail import TableDetail
 
     # SQL or a column of Spark; or tuples as pyarrow and deltalake accept them, without Spark.
     Where: TypeAlias = str | Column | Sequence[object]
 
-__all__ = ["TableDetail", "TableReads"]
-
-
-@dataclass(frozen=True)
-class TableDetail:
-    """The facts of one version of a table.
-
-    Attributes:
-        location: The path or URI of the table.
-        id: The id in its metadata.
-        name: Its name, if it has one.
-        description: Its description, if it has one.
-        version: The version that is described.
-        created_ms: When the table was created, in milliseconds since 1970.
-        partition_columns: The partition columns, in order.
-        properties: The table properties.
-        min_reader_version: The reader version of the protocol.
-        min_writer_version: The writer version of the protocol.
-        features: The table features that the protocol lists, sorted.
-        files: The number of data files.
-        bytes: The size of the data files.
-        rows: The number of live rows; None if a file has no row count in the log.
-        deleted_rows: The number of rows that deletion vectors delete.
-        files_with_vectors: The number of data files that have a deletion vector.
-    """
-
-    location: str
-    id: str | None
-    name: str | None
-    description: str | None
-    version: int
-    created_ms: int | None
-    partition_columns: tuple[str, ...]
-    properties: Mapping[str, str]
-    min_reader_version: int
-    min_writer_version: int
-    features: tuple[str, ...]
-    files: int
-    bytes: int
-    rows: int | None
-    deleted_rows: int
-    files_with_vectors: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts as a dictionary that `json.dumps` accepts."""
-        return asdict(self)
+__all__ = ["TableReads"]
 
 
 @explained_calls(WriteOptions)
@@ -96,28 +54,7 @@ class TableReads(TableHandle):
         self, version: int | None = None, timestamp: datetime | str | None = None
     ) -> TableDetail:
         """Return size, protocol and properties of a version; reads the log only."""
-        snapshot = self.snapshot(version, timestamp)
-        files, metadata, protocol = snapshot.files, snapshot.metadata, snapshot.protocol
-        deleted = int(files.deleted_rows.sum())
-        known = not files.row_counts.null_count
-        return TableDetail(
-            location=snapshot.table,
-            id=metadata.id,
-            name=metadata.name,
-            description=metadata.description,
-            version=snapshot.version,
-            created_ms=metadata.created_ms,
-            partition_columns=metadata.partition_columns,
-            properties=dict(metadata.configuration),
-            min_reader_version=protocol.min_reader_version,
-            min_writer_version=protocol.min_writer_version,
-            features=tuple(sorted(protocol.features)),
-            files=len(files),
-            bytes=int(files.sizes.sum()),
-            rows=int(files.live_rows.to_numpy().sum()) if known else None,
-            deleted_rows=deleted,
-            files_with_vectors=int(files.has_vector.sum()),
-        )
+        return detail_of(self.snapshot(version, timestamp))
 
     def arrow_history(self, limit: int | None = None) -> pa.Table:
         """Return the commits that are still in the log as an Arrow table, newest first."""
@@ -165,7 +102,7 @@ class TableReads(TableHandle):
                 full path of a row's file, and the row's position in it.
         """
         from delvec.spark.delta.scan.bound_columns import attributes_of  # noqa: PLC0415
-        from delvec.spark.delta.scan.conditions import predicate_of  # noqa: PLC0415
+        from delvec.spark.delta.scan.conditions import aliased, predicate_of  # noqa: PLC0415
         from delvec.spark.delta.scan.scan import scan  # noqa: PLC0415
         from delvec.spark.failures import explained  # noqa: PLC0415
 
@@ -184,7 +121,8 @@ class TableReads(TableHandle):
         with explained(snapshot.table):
             predicate = predicate_of(session, snapshot.metadata.schema, where)
             files = snapshot.files.prune(predicate, self.time_zone)
-            found = scan(session, snapshot, [*own, *added], files, follows=follows).where(where)
+            rows = scan(session, snapshot, [*own, *added], files, follows=follows)
+            found = aliased(rows, snapshot.metadata.schema).where(where)
             self._given.append(attributes_of(found))
             return found if columns is None else found.select(*map(quote, columns))
 
@@ -247,6 +185,35 @@ class TableReads(TableHandle):
                 dependency="pandas",
                 hint="pip install pandas, or use to_arrow()",
             ) from error
+
+    def to_polars(
+        self,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pl.DataFrame:
+        """Read a version into a DataFrame of polars; see `to_batches`."""
+        rows = self.to_batches(where, columns, version=version, timestamp=timestamp)
+        try:
+            import polars as pl  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(
+                "to_polars() needs polars",
+                dependency="polars",
+                hint="pip install polars, or use to_arrow()",
+            ) from error
+        return pl.DataFrame(rows)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Stream the newest version to other libraries: DuckDB, polars, pandas and pyarrow.
+
+        duckdb.sql("SELECT sum(amount) FROM t")
+        polars.DataFrame(t)
+        pyarrow.table(t)
+        """
+        return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def count(
         self,

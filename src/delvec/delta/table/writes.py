@@ -8,24 +8,30 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from delvec.calls import explained_calls
 from delvec.delta.table.arguments import (
+    in_order,
     require_condition,
+    require_keys,
     require_on,
-    require_source,
     require_values,
 )
 from delvec.delta.table.handle import TableHandle
+from delvec.delta.table.key_deletes import delete_keys
 from delvec.delta.table.merge import MergeBuilder
 from delvec.delta.table.named_columns import by_name
 from delvec.delta.write.options import WriteOptions
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import TypeAlias
 
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
     from delvec.delta.write.report import WriteReport
+
+    # A DataFrame of Spark, pandas or polars, Arrow, or anything with `__arrow_c_stream__`.
+    Rows: TypeAlias = DataFrame | Any
 
 __all__ = ["TableWrites"]
 
@@ -35,6 +41,11 @@ __all__ = ["TableWrites"]
 class TableWrites(TableHandle):
     """The commands that change rows; each call is one commit.
 
+    Rows come as a DataFrame of Spark, pandas or polars, or as a table, batch or reader of Arrow or
+    anything else with `__arrow_c_stream__`. All but Spark's are read into the memory of the driver.
+    Missing values of pandas are NULL, NaN in its columns of NumPy among them. A timestamp without a
+    time zone is stored in a column of type `timestamp` as a time of the session's zone.
+
     All of them take the keywords of `WriteOptions`: `dry_run=True` (plan only), `max_retries` (how
     often to start again after a conflict, 10 by default), `commit_metadata` (a string for the
     history), and `txn_app_id` with `txn_version`: if the application has committed this version or
@@ -42,7 +53,7 @@ class TableWrites(TableHandle):
     """
 
     def append(
-        self, df: DataFrame, *, merge_schema: bool = False, **options: Unpack[WriteOptions]
+        self, df: Rows, *, merge_schema: bool = False, **options: Unpack[WriteOptions]
     ) -> WriteReport:
         """Append rows; columns are matched by name.
 
@@ -57,12 +68,12 @@ class TableWrites(TableHandle):
         """
         from delvec.spark.delta.write.append import append  # noqa: PLC0415
 
-        require_source("append", df)
-        return self.run("WRITE", append(df, "merge" if merge_schema else "none"), options)
+        rows = self._rows("append", df)
+        return self.run("WRITE", append(rows, "merge" if merge_schema else "none"), options)
 
     def overwrite(
         self,
-        df: DataFrame,
+        df: Rows,
         where: str | Column | None = None,
         *,
         partitions: Literal["static", "dynamic"] = "static",
@@ -84,7 +95,6 @@ class TableWrites(TableHandle):
         """
         from delvec.spark.delta.write.append import overwrite  # noqa: PLC0415
 
-        require_source("overwrite", df)
         require_condition("overwrite(df, where={})", where)
         if merge_schema and replace_schema:
             raise InvalidArgumentError("merge_schema and replace_schema: choose one of them")
@@ -95,17 +105,20 @@ class TableWrites(TableHandle):
             )
         by_partition = partitions == "dynamic"
         evolution = "replace" if replace_schema else "merge" if merge_schema else "none"
-        prepare = overwrite(df, by_name(self, where), evolution, by_partition=by_partition)  # type: ignore[arg-type]
+        rows = self._rows("overwrite", df)
+        prepare = overwrite(rows, by_name(self, where), evolution, by_partition=by_partition)  # type: ignore[arg-type]
         return self.run("WRITE", prepare, options)
 
     def delete(
         self,
         where: str | Column | None = None,
         *,
+        keys: Any = None,  # noqa: ANN401
+        on: str | Sequence[str] | None = None,
         rewrite_ratio: float | None = None,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
-        """Delete the rows that match a condition; all rows without one.
+        """Delete the rows that match a condition, or have one of some keys; all without either.
 
         Partition values and statistics in the log decide which files match as a whole and are
         removed unread, and which cannot match. The other files are scanned once. Their deleted
@@ -113,13 +126,26 @@ class TableWrites(TableHandle):
         left are written to new files.
 
             t.delete("amount < 0")
+            t.delete(keys=[17, 42], on="id")
+            t.delete(keys=df, on=["day", "id"])
 
         Args:
-            where: The condition; rows for which it is NULL stay.
+            where: The condition; rows for which it is NULL stay. It may call the table `t`.
+            keys: Instead: keys of the rows to delete. A list, range or array for one column, a list
+                of tuples or dicts for several, or a table or DataFrame of Spark, Arrow, pandas or
+                polars that has the columns of `on`. A key that is NULL matches no row.
+            on: The key columns.
             rewrite_ratio: Rewrite a file, instead of giving it a deletion vector, when the vector
                 would delete at least this share of its rows, earlier deletes included.
             options: See the class.
+
+        Raises:
+            InvalidArgumentError: A condition or a column is wrong, or a key is not a value of its
+                column's type.
         """
+        if keys is not None or on is not None:
+            require_keys(where, keys, on)
+            return delete_keys(self, keys, on or (), rewrite_ratio, options)
         from delvec.spark.delta.write.delete import delete  # noqa: PLC0415
 
         require_condition("delete({})", where)
@@ -141,21 +167,23 @@ class TableWrites(TableHandle):
             set: New values by column: SQL, columns of Spark, or plain values other than strings,
                 which are taken as SQL; `a.b` is a field of the struct `a`. `DEFAULT` is the
                 column's default. They are cast to the column's type as in ANSI mode.
-            where: The condition; it is evaluated once.
+            where: The condition; it is evaluated once. It and the values may call the table `t`.
+                Condition and values may change places, as in delta-spark's `update`.
             rewrite_ratio: Rewrite a file, instead of giving it a deletion vector, when the vector
                 would delete at least this share of its rows, earlier deletes included.
             options: See the class.
         """
         from delvec.spark.delta.write.update import update  # noqa: PLC0415
 
-        require_values("update", set, where)
-        require_condition("update(set, where={})", where)
-        values = {name: by_name(self, value) for name, value in set.items()}
-        return self.run("UPDATE", update(values, by_name(self, where), rewrite_ratio), options)
+        given, condition = in_order(set, where)
+        require_values("update", given)
+        require_condition("update(set, where={})", condition)
+        values = {name: by_name(self, value) for name, value in given.items()}
+        return self.run("UPDATE", update(values, by_name(self, condition), rewrite_ratio), options)
 
     def merge(
         self,
-        source: DataFrame,
+        source: Rows,
         on: str | Column,
         *,
         source_alias: str = "s",
@@ -175,10 +203,16 @@ class TableWrites(TableHandle):
             merge_schema: Add columns and fields that clauses assign and only the source has.
         """
         self._engine()
-        require_source("merge", source)
         require_on(on)
         if source_alias.lower() == target_alias.lower():
             raise InvalidArgumentError(f"both sides of a merge are called {source_alias!r}")
+        rows = self._rows("merge", source)
         aliases = (target_alias, source_alias)
-        named = partial(by_name, self, target_alias=target_alias, source=(source_alias, source))
-        return MergeBuilder(self, source, named(on), aliases, merge_schema, _by_name=named)
+        named = partial(by_name, self, target_alias=target_alias, source=(source_alias, rows))
+        return MergeBuilder(self, rows, named(on), aliases, merge_schema, _by_name=named)
+
+    def _rows(self, call: str, rows: Rows) -> DataFrame:
+        """Return rows to be written as a DataFrame of Spark."""
+        from delvec.spark.given_rows import given_rows  # noqa: PLC0415
+
+        return given_rows(self._session(f"{call}()"), rows, call)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from delvec.report.figures import counted, listed, size, sizes, visible
 from delvec.report.rendered import ChangeReport, Summary
+from delvec.spellings import explain_name
 from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
@@ -75,6 +76,11 @@ class WriteReport(ChangeReport):
     attempts: int = 1
     reconciled: int = 0
     scans: int = 0
+
+    if not TYPE_CHECKING:  # to a type checker these names do not exist
+
+        def __getattr__(self, name: str) -> object:
+            raise explain_name(type(self), name)
 
     def _lines(self) -> Iterator[Line]:
         return Summary(

@@ -9,7 +9,6 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as spark_types
 
@@ -18,10 +17,9 @@ from delvec.iceberg.client.chosen_files import write_key_files
 from delvec.iceberg.deletes.key_columns import arrow_type
 from delvec.iceberg.deletes.key_values import from_arrow
 from delvec.iceberg.deletes.keys import Keys
-from delvec.identifiers import quote
-from delvec.spark import jvm
 from delvec.spark.conf import bytes_setting
 from delvec.spark.failures import explained, misfit
+from delvec.spark.given_keys import exact_cast, key_column
 from delvec.spark.staging import staged
 
 if TYPE_CHECKING:
@@ -50,7 +48,6 @@ _TYPES: Final[dict[str, spark_types.DataType]] = {
     "uuid": spark_types.StringType(),
     "binary": spark_types.BinaryType(),
 }
-_EXACT_FLOAT: Final = float(1 << 53)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,47 +143,26 @@ def _field(column: KeyColumn) -> dict[str, Any]:
 
 def _cast(df: DataFrame, column: KeyColumn) -> Column:
     """Return the key column of a DataFrame in its type; a value that does not fit fails the job."""
-    found, have = _found(df, column)
     wanted = _spark_type(column)
+    found, have = key_column(df, column.name)
     if have.simpleString() == wanted.simpleString():
         return _checked(found, column)
-    if not _can_store(df, have, wanted) or column.type == "uuid":
+    if column.type == "uuid":
         raise InvalidArgumentError(
-            f"column {column.name} is {column.type}, and the keys are {have.simpleString()}",
-            hint=f"cast them to {wanted.simpleString()} first",
+            f"column {column.name} is uuid, and the keys are {have.simpleString()}",
+            hint="cast them to string first",
         )
-    value = found.try_cast(wanted)
-    if isinstance(have, spark_types.NullType):
-        return value
-    changed = value.isNull() | ~value.cast(have).eqNullSafe(found)
-    if isinstance(have, spark_types.FloatType | spark_types.DoubleType):
-        changed |= functions.abs(found) > _EXACT_FLOAT
-    return _refused(found, found.isNotNull() & changed, value, column)
+    return exact_cast(df, column.name, wanted, column.type)
 
 
 def _checked(found: Column, column: KeyColumn) -> Column:
     kind = arrow_type(column.type)
     if column.type == "uuid" or not pa.types.is_fixed_size_binary(kind):
         return found
-    return _refused(found, functions.octet_length(found) != kind.byte_width, found, column)
-
-
-def _refused(found: Column, is_wrong: Column, value: Column, column: KeyColumn) -> Column:
     message = f"a key is not a value of column {column.name}, which is {column.type}"
     failure = misfit(column.name, message, found).cast(_spark_type(column))
-    return functions.when(is_wrong, failure).otherwise(value)
-
-
-def _found(df: DataFrame, column: KeyColumn) -> tuple[Column, spark_types.DataType]:
-    """Return a column by its name, and its type."""
-    try:
-        name = quote(column.name)
-        return functions.col(name), df.select(name).schema[0].dataType
-    except AnalysisException as error:
-        raise InvalidArgumentError(
-            f"the keys have no column {column.name}, or more than one",
-            hint=f"their columns are {', '.join(df.columns)}",
-        ) from error
+    is_wrong = functions.octet_length(found) != kind.byte_width
+    return functions.when(is_wrong, failure).otherwise(found)
 
 
 def _spark_type(column: KeyColumn) -> spark_types.DataType:
@@ -202,13 +178,6 @@ def _spark_type(column: KeyColumn) -> spark_types.DataType:
         feature=f"keys of type {column.type} in a DataFrame",
         hint="pass the keys in a list or an Arrow array",
     )
-
-
-def _can_store(df: DataFrame, have: spark_types.DataType, wanted: spark_types.DataType) -> bool:
-    view = jvm.view_of(df.sparkSession)
-    of_json = view.org.apache.spark.sql.types.DataType.fromJson
-    cast = view.org.apache.spark.sql.catalyst.expressions.Cast
-    return bool(cast.canANSIStoreAssign(of_json(have.json()), of_json(wanted.json())))
 
 
 def _measured(rows: DataFrame, columns: Sequence[KeyColumn]) -> tuple[int, int, int]:

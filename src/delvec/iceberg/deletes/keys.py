@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +11,8 @@ import pyarrow.compute as pc
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.deletes.key_values import from_arrow, from_python
+from delvec.spark.given_data import as_array, as_table
+from delvec.spark.given_keys import key_parts, listed_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,19 +98,19 @@ def _arrays(keys: Any, columns: tuple[KeyColumn, ...]) -> list[pa.ChunkedArray]:
     """Return a column of Arrow for each key column, in its type."""
     if isinstance(keys, range) and len(columns) == 1:
         return [from_arrow(pa.chunked_array([_of_range(keys, columns[0])]), columns[0])]
-    table = _table(keys)
+    table = as_table(keys)
     if table is not None:
         return [from_arrow(_of_table(table, each), each) for each in columns]
     if isinstance(keys, np.ndarray) and keys.ndim == 2:
         _require_width(keys.shape[1], columns)
         return [_of_numpy(keys[:, place], each) for place, each in enumerate(columns)]
-    one = _array(keys)
+    one = as_array(keys)
     if one is not None:
         _require_width(1, columns)
         if isinstance(one, np.ndarray):
             return [_of_numpy(one, columns[0])]
         return [from_arrow(one, columns[0])]
-    return [pa.chunked_array([each]) for each in _of_python(_listed(keys), columns)]
+    return [pa.chunked_array([each]) for each in _of_python(listed_keys(keys), columns)]
 
 
 def _of_range(keys: range, column: KeyColumn) -> pa.Array:
@@ -123,36 +124,6 @@ def _of_range(keys: range, column: KeyColumn) -> pa.Array:
             hint="delete by a condition instead, or pass a DataFrame of Spark",
         )
     return pa.array(np.arange(keys.start, keys.stop, keys.step, dtype=np.int64))
-
-
-def _table(keys: Any) -> pa.Table | None:  # noqa: ANN401
-    """Return what is a table, of whatever library; None if it is not."""
-    if isinstance(keys, pa.StructArray):
-        keys = pa.RecordBatch.from_struct_array(keys)
-    if isinstance(keys, pa.RecordBatch):
-        return pa.Table.from_batches([keys])
-    if isinstance(keys, pa.Table):
-        return keys
-    if isinstance(keys, pa.ChunkedArray) or not hasattr(keys, "__arrow_c_stream__"):
-        return None
-    try:
-        return pa.RecordBatchReader.from_stream(keys).read_all()
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return None  # a single column
-
-
-def _array(keys: Any) -> pa.ChunkedArray | NDArray[Any] | None:  # noqa: ANN401
-    """Return what is a single column, of whatever library; None if it is not."""
-    if isinstance(keys, pa.ChunkedArray | np.ndarray):
-        return keys
-    try:
-        if hasattr(keys, "__arrow_c_stream__"):
-            return pa.chunked_array(keys)
-        if hasattr(keys, "__arrow_c_array__") or hasattr(keys, "to_numpy"):
-            return pa.chunked_array([pa.array(keys)])
-    except pa.ArrowException:
-        pass  # a column of Python objects that Arrow has no type for
-    return None
 
 
 def _of_table(table: pa.Table, column: KeyColumn) -> pa.ChunkedArray:
@@ -190,43 +161,17 @@ def _of_numpy(values: NDArray[Any], column: KeyColumn) -> pa.ChunkedArray:
     return from_arrow(pa.chunked_array([array]), column)
 
 
-def _listed(keys: Any) -> Sequence[Any]:  # noqa: ANN401
-    single = isinstance(keys, str | bytes | bytearray | memoryview | Mapping)
-    if single or not isinstance(keys, Iterable):
-        raise InvalidArgumentError(
-            f"keys come in a collection, got {type(keys).__name__}", hint=_HINT
-        )
-    return keys if isinstance(keys, list | tuple) else list(keys)
-
-
 def _of_python(rows: Sequence[Any], columns: tuple[KeyColumn, ...]) -> list[pa.Array]:
     """Return the columns of values, tuples or dicts."""
     kinds = set(map(type, rows))
     if len(columns) == 1 and not any(issubclass(kind, tuple | list | dict) for kind in kinds):
         return [from_python(rows, columns[0])]
-    split = [_parts(row, columns) for row in rows]
+    names = [column.name for column in columns]
+    split = [key_parts(row, names) for row in rows]
     return [
         from_python([parts[place] for parts in split], column)
         for place, column in enumerate(columns)
     ]
-
-
-def _parts(row: Any, columns: tuple[KeyColumn, ...]) -> Sequence[Any]:  # noqa: ANN401
-    names = [column.name for column in columns]
-    if hasattr(row, "asDict"):  # a Row of Spark
-        row = row.asDict()
-    if isinstance(row, dict):
-        if set(row) != set(names):
-            raise InvalidArgumentError(
-                f"a key has the columns {', '.join(map(str, row))}, expected {', '.join(names)}"
-            )
-        return [row[name] for name in names]
-    if not isinstance(row, tuple | list) or len(row) != len(columns):
-        raise InvalidArgumentError(
-            f"{row!r} is not a key of the columns {', '.join(names)}",
-            hint="write a key of several columns as a tuple in their order, or as a dict",
-        )
-    return row
 
 
 def _require_width(found: int, columns: tuple[KeyColumn, ...]) -> None:

@@ -24,6 +24,7 @@ from delvec.iceberg.client.named_snapshots import near, snapshot_of
 from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
 from delvec.spark.conf import time_zone
+from delvec.spellings import Explained, explain_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,11 +41,16 @@ __all__ = ["TableHandle"]
 
 @explained_calls()
 @dataclass(frozen=True)
-class TableHandle:
+class TableHandle(metaclass=Explained):
     """The base of all commands: a session, and the name of a table in one of its catalogs."""
 
     spark: SparkSession
     identifier: TableName
+
+    if not TYPE_CHECKING:  # to a type checker these names do not exist
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            raise explain_name(type(self), name)
 
     def __post_init__(self) -> None:
         """Refuse anything but a parsed name."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from html import escape
 
 from delvec.iceberg.commits.marks import staging_branches
+from delvec.iceberg.table.arrow_reads import TableArrowReads
 from delvec.iceberg.table.branches import TableBranches
 from delvec.iceberg.table.deletes import TableDeletes
 from delvec.iceberg.table.inspecting import TableInspection
 from delvec.iceberg.table.maintenance import TableMaintenance
-from delvec.iceberg.table.reads import TableReads
 from delvec.iceberg.table.resolving import TableResolving
 from delvec.iceberg.table.writes import TableWrites
 from delvec.report.figures import counted
@@ -21,7 +21,7 @@ __all__ = ["IcebergTable"]
 
 @dataclass(frozen=True, repr=False)
 class IcebergTable(
-    TableReads,
+    TableArrowReads,
     TableWrites,
     TableDeletes,
     TableBranches,

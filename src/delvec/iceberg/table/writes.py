@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark.sql import DataFrame
-
-from delvec.calls import explained_calls, shown
+from delvec.calls import explained_calls
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.commits.branch_commit import Txn
 from delvec.iceberg.deletes.equality import append_rows, delete_keys, upsert_rows
 from delvec.iceberg.table.handle import TableHandle
+from delvec.spark.given_rows import given_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +28,10 @@ __all__ = ["TableWrites", "checked_txn"]
 class TableWrites(TableHandle):
     """The commands that write rows and deletes; each call is one commit.
 
+    Rows come as a DataFrame of Spark, pandas or polars, or as a table, batch or reader of Arrow or
+    anything else with `__arrow_c_stream__`. All but Spark's are read into the memory of the driver.
+    Missing values of pandas are NULL, NaN in its columns of NumPy among them.
+
     All of them take `branch`, which is made from `main` if it does not exist, and `txn_app_id` with
     `txn_version`: if the application has committed this version or a later one to the branch
     already, nothing is written. Others may commit meanwhile: the commit is made again on top.
@@ -36,7 +39,7 @@ class TableWrites(TableHandle):
 
     def append(
         self,
-        df: DataFrame,
+        df: Any,  # noqa: ANN401
         *,
         branch: str = MAIN,
         txn_app_id: str | None = None,
@@ -44,12 +47,18 @@ class TableWrites(TableHandle):
     ) -> KeyDeleteReport:
         """Append rows; columns are matched by name, and values cast, as Spark's `writeTo` does.
 
+        Args:
+            df: The rows, see the class.
+            branch: See the class.
+            txn_app_id: See the class.
+            txn_version: See the class.
+
         Raises:
             EngineError: A column is missing, or has a type that cannot be stored.
         """
-        _require_rows("append", df)
+        rows = given_rows(self.spark, df, "append")
         txn = checked_txn(txn_app_id, txn_version)
-        return append_rows(self._load(), df, branch=branch, txn=txn)
+        return append_rows(self._load(), rows, branch=branch, txn=txn)
 
     def delete_keys(
         self,
@@ -71,7 +80,7 @@ class TableWrites(TableHandle):
         again. A null in a key matches null.
 
         Args:
-            keys: A list, range, set or generator, a numpy array, Arrow or pandas data, or a
+            keys: A list, range, set or generator, a numpy array, Arrow, pandas or polars data, or a
                 DataFrame of Spark. Keys of several columns are tuples or dicts, or have columns of
                 these names. The keys of a large DataFrame stay with the executors.
             column: The key column.
@@ -94,7 +103,7 @@ class TableWrites(TableHandle):
 
     def upsert(
         self,
-        df: DataFrame,
+        df: Any,  # noqa: ANN401
         keys: str | Sequence[str],
         *,
         branch: str = MAIN,
@@ -113,8 +122,8 @@ class TableWrites(TableHandle):
             changes.writeStream.foreachBatch(apply).option("checkpointLocation", ...).start()
 
         Args:
-            df: The rows, with all columns of the table, and those that `delete_where` and
-                `order_by` name.
+            df: The rows, see the class, with all columns of the table, and those that
+                `delete_where` and `order_by` name.
             keys: The key columns.
             branch: See the class.
             delete_where: The rows that are deletes: only their keys count.
@@ -127,7 +136,7 @@ class TableWrites(TableHandle):
             InvalidArgumentError: A column is missing or unknown, or a key is there twice.
             UnsupportedFeatureError: The table is of format version 1.
         """
-        _require_rows("upsert", df)
+        rows = given_rows(self.spark, df, "upsert")
         given: object = duplicates
         if given not in ("error", "last"):
             raise InvalidArgumentError(
@@ -135,7 +144,7 @@ class TableWrites(TableHandle):
             )
         return upsert_rows(
             self._load(),
-            df,
+            rows,
             _key_names(None, [keys] if isinstance(keys, str) else keys),
             branch=branch,
             delete_where=delete_where,
@@ -171,11 +180,3 @@ def _key_names(column: str | None, columns: Sequence[str] | None) -> list[str]:
     if column is not None:
         return [column]
     return [columns] if isinstance(columns, str) else list(columns or ())
-
-
-def _require_rows(method: str, rows: object) -> None:
-    if not isinstance(rows, DataFrame):
-        raise InvalidArgumentError(
-            f"{method} takes a DataFrame of Spark, got {shown(rows)}",
-            hint="make one by spark.createDataFrame(...)",
-        )

@@ -20,7 +20,7 @@ from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.maintain.rewrite_files import rewrite_files
-from delvec.spark.delta.scan.conditions import predicate_of, sql_of
+from delvec.spark.delta.scan.conditions import aliased, predicate_of, sql_of
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.row_tracking import id_names
 
@@ -89,8 +89,10 @@ def chosen_files(attempt: Attempt, where: str | Column | None) -> NDArray[np.boo
     if where is None:
         return np.ones(len(files), dtype=np.bool_)
     # Spark explains a condition that is wrong; to the log it would just say nothing.
-    scan(spark, snapshot, None, files.select(np.zeros(len(files), dtype=np.bool_))).where(where)
-    predicate = predicate_of(spark, snapshot.metadata.schema, where)
+    schema = snapshot.metadata.schema
+    none = scan(spark, snapshot, None, files.select(np.zeros(len(files), dtype=np.bool_)))
+    aliased(none, schema).where(where)
+    predicate = predicate_of(spark, schema, where)
     matching = files.may_match(predicate, time_zone(spark))
     # Tight bounds say nothing of rows that a vector deletes.
     tight = files.statistic(("tightBounds",), pa.bool_())

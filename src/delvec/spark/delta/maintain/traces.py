@@ -15,7 +15,7 @@ from delvec.delta.maintain.traces.plain_files import plain_files
 from delvec.delta.maintain.traces.rows import Reading
 from delvec.delta.pruning.predicate import columns_of
 from delvec.delta.schema.walk import resolve
-from delvec.spark.delta.scan.conditions import no_rows, predicate_of, sql_of
+from delvec.spark.delta.scan.conditions import aliased, no_rows, predicate_of, sql_of
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.failures import explained
 from delvec.spark.jvm import items
@@ -84,5 +84,6 @@ class SqlCondition:
                 chosen,
                 added={NUMBER: "number", POSITION: "position"},
             )
+            rows = aliased(rows, reading.metadata.schema)
             found = find_rows(rows.where(self.where).select(NUMBER, POSITION))
         yield from found.bitmaps.items()

@@ -155,37 +155,37 @@ def _ordered(
 
 
 def _placed(rows: DataFrame, names: Sequence[str], share: float) -> DataFrame:
-    """Return rows with their place on the curve."""
-    count = 1 << _BITS
-    sampled = rows.sample(share, seed=1).agg(
-        *(
-            F.expr(f"sort_array(collect_list({name}))").alias(f"{_BOUNDS}{at}")
-            for at, name in enumerate(names)
-        )
-    )
-    # The names of a lambda's variables would hide columns of the same name.
-    bounds = sampled.selectExpr(
-        *(
-            f"transform(sequence(1, {count - 1}), __delvec_i -> get({_BOUNDS}{at},"
-            f" int(__delvec_i * size({_BOUNDS}{at}) / {count}))) AS {_BOUNDS}{at}"
-            for at in range(len(names))
-        )
-    )
-    steps = ", ".join(str(1 << bit) for bit in reversed(range(_BITS)))
-    numbers = [
-        # A binary search; NULL is in the first range.
-        f"aggregate(array({steps}), 0, (__delvec_at, __delvec_step) ->"
-        f" if(get({_BOUNDS}{at}, __delvec_at + __delvec_step - 1) <= {name},"
-        " __delvec_at + __delvec_step, __delvec_at))"
-        for at, name in enumerate(names)
-    ]
-    numbered = rows.crossJoin(F.broadcast(bounds)).withColumns(
-        {f"{_PLACE}{at}": F.expr(sql) for at, sql in enumerate(numbers)}
-    )
+    """Return rows with their place on the curve.
+
+    The bounds are constants of the query, and each step of the search a column of its own: so Spark
+    compiles it. As a loop over an array it would interpret it, row by row.
+    """
+    numbers = rows
+    for at, name in enumerate(names):
+        bounds = _bounds(rows.sample(share, seed=1), name)
+        numbers = numbers.withColumn(f"{_PLACE}{at}", F.lit(0))
+        for step in (1 << bit for bit in reversed(range(_BITS))):
+            number = F.col(f"{_PLACE}{at}")
+            # NULL is in the first range.
+            is_beyond = F.get(bounds, number + (step - 1)) <= F.expr(name)
+            found = F.when(is_beyond, number + step).otherwise(number)
+            numbers = numbers.withColumn(f"{_PLACE}{at}", found)
     width = len(names)
     place = " | ".join(
         f"shiftleft(bigint(shiftright({_PLACE}{at}, {bit}) & 1), {bit * width + width - 1 - at})"
         for bit in range(_BITS)
         for at in range(width)
     )
-    return numbered.withColumn(_PLACE, F.expr(place))
+    return numbers.withColumn(_PLACE, F.expr(place))
+
+
+def _bounds(sample: DataFrame, name: str) -> Column:
+    """Return the values that cut a sample into ranges of as many rows each, as a subquery."""
+    count = 1 << _BITS
+    values = sample.agg(F.expr(f"sort_array(collect_list({name}))").alias(_BOUNDS))
+    # The name of a lambda's variable would hide a column of the same name.
+    cut = (
+        f"transform(sequence(1, {count - 1}), __delvec_i ->"
+        f" get({_BOUNDS}, int(__delvec_i * size({_BOUNDS}) / {count})))"
+    )
+    return values.select(F.expr(cut)).scalar()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, functions
@@ -23,7 +23,21 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import StructType
     from delvec.delta.write.targets import Targets
 
-__all__ = ["no_rows", "plan_targets", "predicate_of", "sql_of"]
+__all__ = ["ALIAS", "alias_in", "aliased", "no_rows", "plan_targets", "predicate_of", "sql_of"]
+
+ALIAS: Final = "t"
+"""What conditions and values may call the table, as those of a merge do."""
+
+
+def alias_in(schema: StructType) -> str | None:
+    """Return the alias of a table; none if it has a column of that name, whose fields are meant."""
+    return None if ALIAS in {name.lower() for name in schema.names} else ALIAS
+
+
+def aliased(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Return rows of a table under its alias, for a condition or values that follow."""
+    alias = alias_in(schema)
+    return rows if alias is None else rows.alias(alias)
 
 
 def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -> Predicate:
@@ -44,11 +58,14 @@ def predicate_of(spark: SparkSession, schema: StructType, where: str | Column) -
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Return no rows of a table; PySpark would make them of an RDD, in tenfold the time."""
+    """Return no rows of a table, under its alias.
+
+    PySpark would make them of an RDD, in tenfold the time.
+    """
     java_type = jvm.java_class(spark, "org.apache.spark.sql.types.DataType")
     rows = jvm.java_class(spark, "java.util.ArrayList")()
     columns = java_type.fromJson(table_schema(schema.fields).json())
-    return DataFrame(jvm.session_of(spark).createDataFrame(rows, columns), spark)
+    return aliased(DataFrame(jvm.session_of(spark).createDataFrame(rows, columns), spark), schema)
 
 
 def plan_targets(spark: SparkSession, snapshot: Snapshot, where: str | Column | None) -> Targets:

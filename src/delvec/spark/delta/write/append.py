@@ -22,7 +22,7 @@ from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.spark.conf import time_zone
-from delvec.spark.delta.scan.conditions import predicate_of, sql_of
+from delvec.spark.delta.scan.conditions import aliased, predicate_of, sql_of
 from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import store_change_rows
 from delvec.spark.delta.write.conform_rows import checked, conform, guarded, with_generated
@@ -194,7 +194,7 @@ def _replace_where(
             functions.coalesce(_condition(where), functions.lit(False)),
             violation("replace where", f"a row to write does not satisfy {text}", {}),
         )
-        rows = guarded(rows, [rule])
+        rows = guarded(aliased(rows, state.schema), [rule])
         deleted = prepare_delete(attempt, where, None)
         gone = deleted.change or Change("DELETE", reads=_reads(attempt, where))
         if attempt.options.dry_run:

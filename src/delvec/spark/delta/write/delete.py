@@ -1,25 +1,36 @@
-"""DELETE: by the log alone where it says enough, else by vectors, else by rewriting files."""
+"""DELETE: by the log alone where it says enough, else by vectors, else by rewriting files.
+
+Rows are chosen by a condition, or by their keys: those that a semi-join with the keys leaves.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import and_
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 from pyspark.sql import functions
 
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE
 from delvec.delta.write.change import Change, ReadSet
+from delvec.delta.write.targets import Targets, targets_of
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
+from delvec.identifiers import quote, quote_if_needed
 from delvec.spark.conf import time_zone
-from delvec.spark.delta.scan.conditions import plan_targets, sql_of
+from delvec.spark.delta.scan.conditions import aliased, plan_targets, sql_of
 from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
 from delvec.spark.delta.write.file_outcomes import Found, find_outcomes, require_ratio
+from delvec.spark.delta.write.join_keys import JoinKey, is_broadcast, key_ranges
 from delvec.spark.delta.write.rewrite import count_kept, kept_rows, store_rows
 from delvec.spark.positions import NUMBER, POSITION
+from delvec.spark.task_groups import shuffles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,12 +38,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.write.targets import Targets
+    from delvec.delta.schema.types import StructType
+    from delvec.delta.write.change import SourceRead
     from delvec.delta.write.transaction import Attempt
     from delvec.spark.delta.write.file_outcomes import FileOutcomes
+    from delvec.spark.delta.write.join_keys import KeyRanges
     from delvec.vector import Bitmap
 
-__all__ = ["delete", "prepare_delete"]
+__all__ = ["ByKeys", "delete", "delete_keys", "prepare_delete"]
+
+_KEY: Final = "__delvec_key_"
 
 
 def delete(where: str | Column | None, ratio: float | None) -> Callable[[Attempt], Outcome]:
@@ -48,21 +63,105 @@ def delete(where: str | Column | None, ratio: float | None) -> Callable[[Attempt
     return lambda attempt: prepare_delete(attempt, where, ratio)
 
 
+def delete_keys(keys: ByKeys, ratio: float | None) -> Callable[[Attempt], Outcome]:
+    """Prepare a delete of the rows that have one of some keys.
+
+    One job over the keys, for their range, and one scan of the files that may have rows in it.
+    """
+    require_ratio(ratio)
+    return lambda attempt: _Delete(attempt, keys, ratio).prepare()
+
+
 def prepare_delete(attempt: Attempt, where: str | Column | None, ratio: float | None) -> Outcome:
     """Prepare a delete as part of an operation."""
-    return _Delete(attempt, where, ratio).prepare()
+    return _Delete(attempt, _ByCondition(where), ratio).prepare()
+
+
+@dataclass(frozen=True)
+class _ByCondition:
+    """The rows that match a condition; all without one."""
+
+    where: str | Column | None
+
+    def targets(self, attempt: Attempt) -> Targets:
+        return plan_targets(attempt.spark, attempt.snapshot, self.where)
+
+    def chosen(self, rows: DataFrame, schema: StructType) -> DataFrame:
+        return aliased(rows, schema).where(self.where)  # type: ignore[arg-type]
+
+    def in_order(self, _hits: DataFrame) -> bool:
+        return True
+
+    @property
+    def predicate(self) -> list[str]:
+        return [] if self.where is None else [sql_of(self.where)]
+
+
+@dataclass(frozen=True)
+class ByKeys:
+    """The rows that have one of some keys; a null equals none.
+
+    Attributes:
+        keys: With a column for each name, whose values fit into the table's; staged by the caller.
+        names: The key columns.
+        reads: What the keys have read of the table.
+    """
+
+    keys: DataFrame
+    names: tuple[str, ...]
+    reads: tuple[SourceRead, ...] = ()
+
+    @cached_property
+    def ranges(self) -> KeyRanges:
+        """Run one job over the keys: their number, and the range of each column."""
+        columns = [JoinKey(name, functions.col(quote(name))) for name in self.names]
+        return key_ranges(self.keys, columns)
+
+    def targets(self, attempt: Attempt) -> Targets:
+        """Return the files that may have rows in the range of the keys."""
+        attempt.depend_on(self.reads)
+        predicate = self.ranges.predicate
+        found = targets_of(attempt.snapshot, predicate, time_zone(attempt.spark))
+        # Rows in the range need not have one of the keys.
+        either = np.union1d(found.whole, found.open).astype(np.int64)
+        return Targets(predicate, np.empty(0, np.int64), either, found.total)
+
+    def chosen(self, rows: DataFrame, schema: StructType) -> DataFrame:
+        """Return the rows that have one of the keys, once each."""
+        names = [schema.field(name).name for name in self.names]
+        keys = self.keys.toDF(*(f"{_KEY}{place}" for place in range(len(names))))
+        if is_broadcast(keys, self.ranges.rows):
+            keys = functions.broadcast(keys)
+        same = (
+            functions.col(quote(name)) == functions.col(f"{_KEY}{place}")
+            for place, name in enumerate(names)
+        )
+        return self.ranges.narrowed(rows).join(keys, reduce(and_, same), "left_semi")
+
+    def in_order(self, hits: DataFrame) -> bool:
+        """Return whether tasks read files in order, see `positions.find_rows`."""
+        return not shuffles(hits)
+
+    @property
+    def predicate(self) -> list[str]:
+        """What the history shows."""
+        columns = ", ".join(map(quote_if_needed, self.names))
+        listed = columns if len(self.names) == 1 else f"({columns})"
+        return [f"{listed} IN ({self.ranges.rows} keys)"]
 
 
 class _Delete:
-    def __init__(self, attempt: Attempt, where: str | Column | None, ratio: float | None) -> None:
-        self._attempt, self._where, self._ratio = attempt, where, ratio
+    def __init__(
+        self, attempt: Attempt, chosen: _ByCondition | ByKeys, ratio: float | None
+    ) -> None:
+        self._attempt, self._chosen, self._ratio = attempt, chosen, ratio
         self._spark, self._snapshot = attempt.spark, attempt.snapshot
 
     def prepare(self) -> Outcome:
         attempt, snapshot = self._attempt, self._snapshot
         with attempt.phase("plan"):
             require_writable(snapshot, "delete", rewrites=self._ratio is not None)
-            targets = plan_targets(self._spark, snapshot, self._where)
+            targets = self._chosen.targets(attempt)
             # Whole files are removed without a vector, even where the table takes none.
             vectors = bool(len(targets.open)) and writes_vectors(snapshot)
             whole = snapshot.files.entries(targets.whole)
@@ -72,7 +171,14 @@ class _Delete:
         if len(files):
             with attempt.phase("find"):
                 hits = self._hits(files)
-                found = find_outcomes(attempt, files, hits, vectors=vectors, ratio=self._ratio)
+                found = find_outcomes(
+                    attempt,
+                    files,
+                    hits,
+                    vectors=vectors,
+                    ratio=self._ratio,
+                    in_order=self._chosen.in_order(hits),
+                )
         outcomes, rows = found.outcomes, gone + found.rows
         figures = {**targets.figures, "rows_deleted": rows}
         removed = (*whole, *outcomes.removed)
@@ -81,7 +187,7 @@ class _Delete:
         added, copied = self._copied(files, outcomes)
         change = Change(
             "DELETE",
-            parameters={"predicate": [] if self._where is None else [sql_of(self._where)]},
+            parameters={"predicate": self._chosen.predicate},
             metrics={"numDeletedRows": rows, "numCopiedRows": copied},
             reads=ReadSet(targets.predicate, time_zone=time_zone(self._spark)),
             vector_updates=outcomes.vector_updates,
@@ -103,7 +209,8 @@ class _Delete:
     def _hits(self, files: FileSet) -> DataFrame:
         added = {NUMBER: "number", POSITION: "position"}
         rows = scan(self._spark, self._snapshot, None, files, added=added)  # type: ignore[arg-type]
-        hits = rows.where(self._where).select(NUMBER, POSITION)  # type: ignore[arg-type]
+        schema = self._snapshot.metadata.schema
+        hits = self._chosen.chosen(rows, schema).select(NUMBER, POSITION)
         depend_on_source(self._attempt, hits)  # a subquery may read the table
         return hits
 

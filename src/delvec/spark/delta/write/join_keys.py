@@ -12,6 +12,7 @@ from pyspark.sql import Column, functions, types
 from delvec.delta.pruning.predicate import Always, And, Comparison, Never
 from delvec.identifiers import quote
 from delvec.spark import jvm
+from delvec.spark.conf import bytes_setting
 from delvec.spark.jvm import items
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
     from delvec.delta.pruning.predicate import Predicate
 
-__all__ = ["JoinKey", "KeyRanges", "join_keys", "key_ranges"]
+__all__ = ["BROADCAST_LIMIT", "JoinKey", "KeyRanges", "is_broadcast", "join_keys", "key_ranges"]
 
+BROADCAST_LIMIT: Final = "spark.delvec.merge.broadcastLimit"
+_WIDTHS: Final = {"string": 40, "binary": 100}
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _REPLACED: Final = "\ufffd"
 
@@ -89,6 +92,13 @@ def join_keys(
                 keys.append(JoinKey(side.name(), type(on)(utils.column(other))))
                 break
     return keys
+
+
+def is_broadcast(source: DataFrame, rows: int) -> bool:
+    """Return whether so many rows are few enough to be joined by a broadcast."""
+    widths = (_WIDTHS.get(field.dataType.typeName(), 8) for field in source.schema.fields)
+    limit = bytes_setting(source.sparkSession, BROADCAST_LIMIT, "64m")
+    return rows * (16 + sum(widths)) <= limit
 
 
 def key_ranges(source: DataFrame, keys: Sequence[JoinKey]) -> KeyRanges:

@@ -14,7 +14,6 @@ from delvec.delta.schema.expressions import GENERATION, names_in
 from delvec.delta.schema.parse import parse_schema
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
-from delvec.spark.conf import bytes_setting
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import OLD, has_change_feed
 from delvec.spark.delta.write.clauses import (
@@ -28,7 +27,7 @@ from delvec.spark.delta.write.clauses import (
 from delvec.spark.delta.write.conform_rows import Conversion, refuse_twins
 from delvec.spark.delta.write.evolution import assigned_fields
 from delvec.spark.delta.write.identity_values import missing_identities, require_insertable
-from delvec.spark.delta.write.join_keys import join_keys, key_ranges
+from delvec.spark.delta.write.join_keys import is_broadcast, join_keys, key_ranges
 from delvec.spark.delta.write.projection import CLAUSE, clause_number, new_values
 from delvec.spark.delta.write.rewrite import kept_rows, placed_rows
 from delvec.spark.delta.write.row_tracking import id_names, with_ids
@@ -47,10 +46,8 @@ if TYPE_CHECKING:
     from delvec.spark.delta.write.join_keys import KeyRanges
     from delvec.vector import Bitmap
 
-__all__ = ["BROADCAST_LIMIT", "MergePlan"]
+__all__ = ["MergePlan"]
 
-BROADCAST_LIMIT: Final = "spark.delvec.merge.broadcastLimit"
-_WIDTHS: Final = {"string": 40, "binary": 100}
 _FEW_ROWS: Final = 1_000_000
 
 
@@ -194,7 +191,7 @@ class MergePlan:
         # Clauses for rows without a match have no source to refer to.
         changes = [*self.matched, *(bound(self._spark, each, rows) for each in self.by_source)]
         source = self.source
-        if self._is_small(ranges.rows):
+        if is_broadcast(self.source, ranges.rows):
             source = functions.broadcast(source)
         joined = rows.join(
             source, expression(self._request.on), "left" if self.by_source else "inner"
@@ -215,10 +212,6 @@ class MergePlan:
         return new_values(
             self._spark, self.metadata.schema, joined, changes, self._old, kept, self._lacking
         )
-
-    def _is_small(self, rows: int) -> bool:
-        widths = (_WIDTHS.get(field.dataType.typeName(), 8) for field in self.source.schema.fields)
-        return rows * (16 + sum(widths)) <= bytes_setting(self._spark, BROADCAST_LIMIT, "64m")
 
     def inserted_rows(self, changed: DataFrame, source_rows: int) -> DataFrame | None:
         """Return the rows to insert: those of the source that are not among the matches."""

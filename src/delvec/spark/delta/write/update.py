@@ -20,7 +20,7 @@ from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.identifiers import quote
 from delvec.spark.conf import time_zone
-from delvec.spark.delta.scan.conditions import plan_targets, sql_of
+from delvec.spark.delta.scan.conditions import alias_in, aliased, plan_targets, sql_of
 from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import (
     OLD,
@@ -76,7 +76,12 @@ class _Update:
         self._metadata = attempt.snapshot.metadata
         schema = self._metadata.schema
         self._assigned = assigned(
-            clause, 1, schema, lambda name: functions.col(quote(name)), named=schema.names
+            clause,
+            1,
+            schema,
+            lambda name: functions.col(quote(name)),
+            alias=alias_in(schema),
+            named=schema.names,
         )
 
     def prepare(self) -> Outcome:
@@ -134,6 +139,7 @@ class _Update:
     def _rows(self, files: FileSet, where: str | Column | None, *, old: bool) -> DataFrame:
         """Return rows with new values, file and position, and with old values if asked for."""
         rows = placed_rows(self._spark, self._snapshot, files)
+        rows = aliased(rows, self._metadata.schema)
         rows = rows if where is None else rows.where(where)
         rows = with_ids(self._spark, self._metadata, files, rows, changed=True)
         names = [NUMBER, POSITION, *id_names(self._metadata)]
