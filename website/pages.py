@@ -21,6 +21,7 @@ _ENTRY: Final = re.compile(r"^ *- (.+): (\S+\.md)$", re.MULTILINE)
 def write_pages(root: Path, pages: Path) -> None:
     """Copy docs/, and write the pages that are generated."""
     shutil.copytree(root / "docs", pages)
+    shutil.copy(root / "website" / "extra.css", pages)
     # In the repository the changelog links to docs/page.md, on the site it is beside these pages.
     changelog = (root / "CHANGELOG.md").read_text()
     (pages / "changelog.md").write_text(

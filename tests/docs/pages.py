@@ -23,7 +23,7 @@ __all__ = ["PAGES", "blocks", "check_without_spark", "missing_output", "printed_
 PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 # Snapshot ids, times, and sizes, which depend on the version of Arrow.
 _CHANGING: Final = re.compile(
-    r"(?<=snapshot )\d+|\b\d{4}-\d\d-\d\d \d\d:\d\d UTC|\b\d+(\.\d+)? (s|B|KiB)\b"
+    r"(?<=snapshot )\d+|\b\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC|\b\d+(\.\d+)? (s|B|KiB)\b"
 )
 
 
