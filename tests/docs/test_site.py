@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 from website.api import api_pages
 from website.commands import commands_page
@@ -13,6 +14,7 @@ from website.links import broken_links
 from website.pages import navigation
 
 import delvec
+from delvec.cli import main
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
@@ -54,6 +56,11 @@ def test_the_page_of_commands_has_their_help() -> None:
     page = commands_page()
     assert "\n## convert\n" in page
     assert "--dry-run" in page
+
+
+def test_the_overview_names_every_command() -> None:
+    named = set(re.findall(r"`([a-z-]+)`", (ROOT / "docs" / "command.md").read_text()))
+    assert set(main.list_commands(click.Context(main))) <= named | {"completion"}
 
 
 def test_docstrings_become_markdown() -> None:

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 import delvec
 from tests.repository import ROOT
 
@@ -23,7 +21,8 @@ def texts() -> list[str]:
     """All strings of the code; values that are filled in are a NUL."""
     trees = [ast.parse(path.read_text()) for path in Path(delvec.__file__).parent.rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    return [text(node) for node in nodes if isinstance(node, (ast.Constant, ast.JoinedStr))]
+    found = [text(node) for node in nodes if isinstance(node, (ast.Constant, ast.JoinedStr))]
+    return [each for each in found if " " in each]
 
 
 def text(node: ast.expr) -> str:
@@ -32,11 +31,14 @@ def text(node: ast.expr) -> str:
     return str(node.value) if isinstance(node, ast.Constant) else "\0"
 
 
-@pytest.mark.parametrize("message", sorted(set(MESSAGE.findall(OWN))))
-def test_a_message_is_raised_by_the_code(message: str) -> None:
-    parts = [re.escape(part) for part in message.split("…")]
+def is_raised(message: str) -> bool:
+    parts = [re.escape(part) for part in message.strip("… ").split("…")]
     pattern = re.compile(".*".join(parts), re.DOTALL)
-    assert any(pattern.search(each) for each in texts())
+    return any(pattern.search(each) for each in texts())
+
+
+def test_the_messages_are_raised_by_the_code() -> None:
+    assert [message for message in MESSAGE.findall(OWN) if not is_raised(message)] == []
 
 
 def test_the_page_explains_what_users_meet() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import deltalake
 
 import delvec
-from delvec.spark.session.session import iceberg_coordinate
+from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 from tests.interop.conversion_targets import static_table
 from tests.repository import ROOT
 
