@@ -69,8 +69,13 @@ class S3Server:
 
     def requests(self) -> Counter[str]:
         """Count the requests that the server has answered, by operation (`s3_GetObject`, ...)."""
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return Counter(word for line in lines for word in line.split() if word.startswith("s3_"))
+        return requests_of(self.log)
+
+
+def requests_of(log: Path) -> Counter[str]:
+    """Count the requests of a server's log by operation."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return Counter(word for line in lines for word in line.split() if word.startswith("s3_"))
 
 
 def find_server() -> str | None:
