@@ -49,38 +49,6 @@ def test_an_unknown_command_is_wrong_usage() -> None:
     assert run("nonsense").exit_code == ExitCode.USAGE
 
 
-def test_demo_tells_the_story() -> None:
-    result = run("demo", "--no-spark")
-    assert result.exit_code == 0
-    for text in (
-        "Six of 30 rows are deleted",
-        '"sizeInBytes": 44, "cardinality": 6',
-        "d1 d3 39 64",
-        "CRC-32",
-        "PFA1: a Puffin file",
-        "JSON: where the vector is, of which file",
-        '{"blobs":[{"type": "deletion-vector-',
-        "52 bytes of Delta's file, 52 of Puffin's: the same",
-        "rows 3 4 7 11 18 29",
-        "checksum of the vector does not match in deletion_vector_",
-        "5,000,000",
-    ):
-        assert text in result.output
-
-
-def test_demo_as_json_and_with_its_files_kept(tmp_path: Path) -> None:
-    result = run("demo", "--json", "--no-spark", "--folder", str(tmp_path / "demo"))
-    assert result.exit_code == 0
-    document = json.loads(result.output)
-    assert document["same_bytes"] is True
-    assert document["deleted_rows"] == [3, 4, 7, 11, 18, 29]
-    for side in ("delta", "iceberg"):
-        file = tmp_path / "demo" / document[side]["file"]
-        assert file.read_bytes().hex() == document[side]["bytes"]
-        inspected = json.loads(run("inspect", "--json", str(file)).output)
-        assert [entry["cardinality"] for entry in inspected["entries"]] == [6]
-
-
 @pytest.fixture
 def delta_file(tmp_path: Path) -> Path:
     [file] = pack([Bitmap([0, 9]), Bitmap(range(1000))])

@@ -1,83 +1,278 @@
-"""The steps of the demonstration on Spark."""
+"""The demonstration: what it prints is what its tables hold."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import os
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
-from delvec.cli.demo.keys import show_key_deletes
-from delvec.cli.demo.maintain import show_maintenance
-from delvec.cli.demo.resolve import show_resolving
+from delvec import DeltaTable
+from delvec.cli import main
+from delvec.cli.demo import story
+from delvec.cli.demo.convert import TARGET
+from delvec.cli.demo.keys import TABLE
+from delvec.cli.demo.page import show_page
+from delvec.cli.demo.readers import BLIND
+from delvec.cli.demo.stage import Stage, Teller
+from delvec.cli.demo.story import show_steps
+from delvec.cli.exits import ExitCode
 from delvec.cli.output import TextOutput
+from delvec.errors import MissingDependencyError
+from delvec.report.figures import size
+from tests.spark.delta.readers import INTERPRETED, settings_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
+    from click.testing import Result
     from pyspark.sql import SparkSession
 
+PERSON = b"maria.keller"
+
+
+class Told(NamedTuple):
+    """One run of all steps: where, the text in a pipe, and the document."""
+
+    folder: Path
+    text: str
+    found: dict[str, Any]
+
+    def table(self, name: str = "orders") -> DeltaTable:
+        return DeltaTable.for_path(None, self.folder / name)
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    folder = tmp_path_factory.mktemp("demo")
+    text = StringIO()
+    with pytest.MonkeyPatch.context() as patch, settings_of(spark, INTERPRETED):
+        patch.delenv("COLUMNS", raising=False)
+        with redirect_stdout(text):
+            stage = Stage(Teller(TextOutput()), spark, str(folder))
+            found = show_steps(stage)
+            found["page"] = show_page(stage, str(folder / "report.html"))
+    yield Told(folder, text.getvalue(), json.loads(json.dumps(found)))
+    for name in (TABLE, TARGET):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["demo", *arguments])
+
 
 @pytest.mark.spark
-def test_deletes_by_key_are_told_in_80_columns_and_as_json(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_it_begins_with_a_table_and_a_delete_on_which_all_readers_of_the_log_agree(
+    spark: SparkSession, told: Told
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    result: dict[str, Any] = {}
-    show_key_deletes(TextOutput(), spark, result)
-    shown = capsys.readouterr().out
-    show_resolving(TextOutput(), spark, result)
-    resolving = capsys.readouterr().out
-    assert_resolving_is_told(resolving, json.loads(json.dumps(result))["resolve"])
-    assert max(map(len, shown.splitlines())) <= 80
+    found = told.found["delete"]
+    before, after = (told.table().count(version=version) for version in (1, 2))
+    assert before - after == found["report"]["rows_deleted"] > 0
+    *others, blind = found["readers"]
+    assert any(each["reader"].startswith("delta-rs") for each in others)
+    for each in others:
+        assert (each["before"], each["after"], each["agrees"]) == (before, after, "yes")
+    assert blind == {"reader": BLIND, "before": before, "after": before, "agrees": "NO"}
+    by_delta = spark.read.format("delta").option("versionAsOf", 2).load(str(told.folder / "orders"))
+    assert by_delta.count() == after
+    assert f"{after:,}" in told.text
+
+
+@pytest.mark.spark
+def test_the_data_files_are_those_that_were_there_before_the_delete(told: Told) -> None:
+    found = told.found["delete"]
+    assert found["files_unchanged"] is True
+    assert len(found["files"]) == found["report"]["vectors_added"]
+    for name, facts in found["files"].items():
+        file = told.folder / "orders" / name
+        assert sha256(file.read_bytes()).hexdigest() == facts["sha256"]
+        assert file.stat().st_size == facts["size"]
+    assert size(sum(each["size"] for each in found["files"].values())) in told.text
+
+
+@pytest.mark.spark
+def test_update_and_merge_rewrite_no_file_and_their_rows_are_those_of_the_versions(
+    told: Told,
+) -> None:
+    update, merge = told.found["writes"]["commits"]
+    assert (update["operation"], merge["operation"]) == ("UPDATE", "MERGE")
+    assert (update["rewritten"], merge["rewritten"]) == (0, 0)
+    assert [each["rows"] for each in (update, merge)] == [
+        told.table().count(version=version) for version in (3, 4)
+    ]
+    assert merge["rows"] - update["rows"] == merge["inserted"] > 0
+    paid = told.table().to_arrow([("status", "=", "paid")], ["id"], version=3)
+    assert update["updated"] == paid.num_rows > 0
+
+
+@pytest.mark.spark
+def test_staged_upserts_become_vectors_that_stock_iceberg_reads(
+    spark: SparkSession, told: Told
+) -> None:
+    found = told.found["keys"]
+    before, staged, after = found["branches"]
+    assert (staged["edvs"], staged["vectors"], staged["stock"]) == (2, 0, "refuses")
+    assert (after["edvs"], after["vectors"] > 0) == (0, True)
+    assert found["same_as_staged"] is True
+    stock = spark.table(TABLE)
+    assert after["stock"] == f"{stock.count():,}"
+    assert after["rows"] == staged["rows"] == stock.count()
+    assert (
+        after["rows"] - before["rows"]
+        == found["report"]["rows_added"] - (found["report"]["rows_deleted"])
+    )
+    assert stock.where("balance = 200").count() == 1_500
+
+
+@pytest.mark.spark
+def test_stock_iceberg_reads_the_rows_of_the_delta_table_from_its_files(
+    spark: SparkSession, told: Told
+) -> None:
+    found = told.found["conversion"]
+    first, second = found["rows"]
+    assert (first["mode"], second["mode"], second["files"]) == ("full", "incremental", 0)
+    assert (first["same"], second["same"]) == ("yes", "yes")
+    assert second["delta"] == second["iceberg"] == told.table().count()
+    assert spark.table(TARGET).count() == second["iceberg"]
+    files = {row.file_path for row in spark.table(f"{TARGET}.data_files").collect()}
+    assert found["files"] == found["shared_files"] == len(files)
+    assert all(f"{told.folder}/orders/" in each for each in files)
+
+
+@pytest.mark.spark
+def test_the_person_is_in_the_bytes_until_the_vacuum_and_nowhere_after_it(told: Told) -> None:
+    found = told.found["erasing"]
+    table = told.table("customers")
+    rows = found["steps"][0]["live"]
+    assert rows > 0
+    assert [(each["live"], each["deleted"], each["removed"]) for each in found["steps"]] == [
+        (rows, 0, 0),
+        (0, rows, 0),
+        (0, 0, rows),
+        (0, 0, 0),
+    ]
+    assert [each["raw"] > 0 for each in found["steps"]] == [True, True, True, False]
+    files = [each for each in (told.folder / "customers").rglob("*") if each.is_file()]
+    assert not [each for each in files if PERSON in each.read_bytes()]
+    assert table.count() == found["rows"]
+    assert not table.to_arrow([("customer", "=", 7)]).num_rows
+    assert found["traces"]["is_empty"] is True
+    assert "traces finds nothing" in told.text
+
+
+@pytest.mark.spark
+def test_the_page_is_written_last_and_its_place_is_told(told: Told) -> None:
+    file = told.folder / "report.html"
+    assert told.found["page"]["path"] == str(file)
+    assert str(file) in told.text
+    assert file.read_text().startswith("<!doctype html>")
+    assert told.found["page"]["report"]["version"] == told.table().version
+
+
+@pytest.mark.spark
+def test_no_line_is_longer_than_80_columns_and_no_table_wider_than_60(told: Told) -> None:
+    lines = told.text.replace(str(told.folder), "").splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert max(len(line.rstrip()) for line in lines if line.startswith("    ")) <= 60
+    assert len(lines) < 100
+    for number, word in enumerate(("Delete", "Update", "Upserts", "The Delta", "Erase", "What"), 1):
+        assert f"\n{number}. {word}" in told.text
+    assert "\x1b" not in told.text
+
+
+def test_the_bytes_of_a_vector_are_told_by_an_option() -> None:
+    result = run("--bytes")
+    assert result.exit_code == 0
     for text in (
-        "10,000 keys in an Equality Delete Vector",
-        "15 rows added",
-        "keys are compared",
-        "by stock Iceberg",
+        "6 of 30 rows are deleted",
+        "sizeInBytes     44",
+        "d1 d3 39 64",
+        "CRC-32",
+        "PFA1: a Puffin file",
+        "JSON: the place and file of the vector",
+        '{"blobs":[{"type": "deletion-vector-',
+        "52 bytes of Delta's file, 52 of Puffin's: the same",
+        "rows 3 4 7 11 18 29",
+        "checksum of the vector does not match in deletion_vector_",
+        "5,000,000",
     ):
-        assert text in " ".join(shown.split())
-    found = json.loads(json.dumps(result))["keys"]
-    deleted, upserted, staged = found["reports"]
-    assert [deleted["keys"], upserted["keys"], staged["keys"]] == [10_000, 20, 50_000]
-    for report in (deleted, upserted):
-        assert (report["delete_files"], report["key_vectors"]) == (1, 1)
-    assert (staged["delete_files"], staged["key_vectors"]) == (0, 1)
-    assert (found["plan"]["vectors"], found["plan"]["reader"]) == (1, "keys")
-    assert found["rows"] == {"main": 90_005, "stock": 90_005, "same": "yes", "changes": 50_005}
+        assert text in result.output
+    assert max(len(line.rstrip()) for line in result.output.splitlines()) <= 80
 
 
-def assert_resolving_is_told(shown: str, found: dict[str, Any]) -> None:
-    assert max(map(len, shown.splitlines())) <= 80
-    for text in ("RESOLVE on lake.demo.keys", "is not a Parquet file", "equality delete vectors"):
-        assert text in " ".join(shown.split())
-    assert [each["key_vectors"] for each in found["upserts"]] == [1, 1]
-    report = found["report"]
-    assert (report["staging"], report["target"], report["commits"]) == ("changes", "main", 1)
-    assert (report["delete_files"], report["key_vectors"]) == (2, 3)
-    before, after = found["rows"]
-    assert (before["rows"], before["equality"], before["same"]) == (90_005, 2, "yes")
-    # Those above 50,000 with the changes of ids from 95,000 on.
-    assert (after["rows"], after["equality"], after["same"]) == (52_000, 0, "yes")
-    assert after["vectors"] > 0
-    assert found["same_as_staged"]
+def test_bytes_as_json_are_those_of_the_files_that_are_kept(tmp_path: Path) -> None:
+    result = run("--bytes", "--json", "--folder", str(tmp_path / "demo"))
+    assert result.exit_code == 0
+    document = json.loads(result.output)
+    assert document["same_bytes"] is True
+    assert document["deleted_rows"] == [3, 4, 7, 11, 18, 29]
+    for side in ("delta", "iceberg"):
+        file = tmp_path / "demo" / document[side]["file"]
+        assert file.read_bytes().hex() == document[side]["bytes"]
+        inspected = CliRunner().invoke(main, ["inspect", "--json", str(file)])
+        assert [each["cardinality"] for each in json.loads(inspected.output)["entries"]] == [6]
+
+
+def test_without_java_it_says_how_to_get_one_and_shows_what_needs_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = run("--folder", str(tmp_path / "demo"))
+    assert result.exit_code == 0
+    assert "openjdk-17-jre-headless" in result.output
+    table = DeltaTable.for_path(None, tmp_path / "demo" / "orders")
+    assert f"{table.count():,} rows" in result.output
+
+
+def test_a_table_that_is_there_already_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/usr")
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "mine").write_text("mine")
+    result = run("--folder", str(tmp_path))
+    assert result.exit_code == ExitCode.USAGE
+    assert "has a folder orders already" in result.output
+    assert [each.name for each in tmp_path.rglob("*")] == ["orders", "mine"]
 
 
 @pytest.mark.spark
-def test_maintenance_is_told_in_80_columns_and_as_json(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_steps_that_need_iceberg_say_so_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    result: dict[str, Any] = {}
-    show_maintenance(TextOutput(), spark, str(tmp_path / "customers"), result)
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 80
-    assert "nothing is wrong" in shown
-    found = json.loads(json.dumps(result))["maintain"]
-    places = [(each["live"], each["deleted"], each["removed"]) for each in found["steps"]]
-    assert places == [(600, 0, 0), (0, 600, 0), (0, 0, 600), (0, 0, 0)]
-    assert (found["ok"], found["rows"]) == (True, 59_400)
-    assert [each["files"] for each in found["steps"]] == [3, 4, 5, 1]
+    def no_runtime() -> str:
+        raise MissingDependencyError("Iceberg has no runtime for this Spark", dependency="x")
+
+    name = "delvec.spark.session.iceberg_runtime.iceberg_coordinate"
+    monkeypatch.setattr(name, no_runtime)
+    version, missing = story._iceberg()
+    assert version == ""
+    for step in ("show_delete", "show_writes", "show_erasing"):
+        monkeypatch.setattr(story, step, lambda _: {})
+    found = show_steps(Stage(Teller(TextOutput()), spark, "nowhere"), missing)
+    assert set(found) == {"delete", "writes", "erasing"}
+    assert capsys.readouterr().out.count("Iceberg has no runtime for this Spark") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("option", ["--iceberg", "--no-iceberg"])
+def test_the_command_runs_in_a_pipe_and_leaves_only_the_page(tmp_path: Path, option: str) -> None:
+    command = [str(Path(sys.executable).parent / "delvec"), "demo", "--json", option]
+    place = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=place)
+    document = json.loads(done.stdout)
+    assert ("conversion" in document) == (option == "--iceberg")
+    page = Path(document["page"]["path"])
+    assert page.parent == tmp_path
+    assert [each for each in tmp_path.glob("*delvec*") if each != page] == []
+    assert not [each for each in tmp_path.rglob("*") if each.name in ("orders", "customers")]

@@ -1,56 +1,86 @@
-"""The part of the demonstration that converts a Delta table with deletes to Iceberg."""
+"""The step that converts a Delta table with deletion vectors to Iceberg."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.cli.output import Column
+from delvec.cli.demo.delete import NAME
+from delvec.cli.demo.stage import yes_or_no
 from delvec.delta.table import DeltaTable
+from delvec.report.figures import counted, size
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec.cli.output import Output
+    from delvec.cli.demo.stage import Stage
     from delvec.conversion.report import ConversionReport
 
-__all__ = ["show_conversion"]
+__all__ = ["TARGET", "show_conversion"]
 
-_TARGET: Final = "lake.demo.orders"
-_CALL: Final = f'delvec.convert(spark, "written", "{_TARGET}", verify="rows")'
+TARGET: Final = f"lake.demo.{NAME}"
+"""The Iceberg table."""
+
+_MORE: Final = "id % 10 = 8"
 
 
-def show_conversion(output: Output, spark: SparkSession, path: str, result: dict[str, Any]) -> None:
+def show_conversion(stage: Stage) -> dict[str, Any]:
     """Convert a table, delete once more, convert what is new; stock Iceberg reads both."""
     from delvec.conversion.convert import convert  # noqa: PLC0415
+
+    tell = stage.teller
+    tell.begin(
+        "The Delta table as Iceberg: data files shared, vectors copied as bytes.",
+        f'delvec.convert(spark, table, "{TARGET}")',
+        f'table.delete("{_MORE}"); delvec.convert(...)   # what is new',
+        f'spark.table("{TARGET}").count()   # stock Iceberg',
+    )
+    table = DeltaTable.for_path(stage.spark, stage.path(NAME))
+    reports = [convert(stage.spark, table, TARGET)]
+    shown = [_compared(stage, table, reports[0])]
+    table.delete(_MORE)
+    reports.append(convert(stage.spark, table, TARGET))
+    shown.append(_compared(stage, table, reports[1]))
+    titles = {
+        "mode": "conversion",
+        "files": "files",
+        "vectors": "vectors",
+        "delta": "Delta",
+        "iceberg": "Iceberg",
+        "same": "same",
+    }
+    tell.table(titles, shown)
+    shared = _shared(stage, table)
+    tell.fact(
+        f"{shared[0]} of {counted(shared[1], 'data file')} of the Iceberg table are Delta's own;"
+        f" {size(sum(report.vector_bytes for report in reports))} of vectors"
+    )
+    tell.why("One copy of the data for both formats; each conversion costs what changed.")
+    return {
+        "target": TARGET,
+        "reports": [report.to_json() for report in reports],
+        "rows": shown,
+        "shared_files": shared[0],
+        "files": shared[1],
+    }
+
+
+def _compared(stage: Stage, table: DeltaTable, report: ConversionReport) -> dict[str, Any]:
+    """Return what a conversion did, and whether stock Iceberg reads the rows of the source."""
     from delvec.spark.row_sums import row_sums  # noqa: PLC0415
 
-    output.heading("11. To Iceberg: data files are shared, vectors are copied and not decoded.")
-    table = DeltaTable.for_path(spark, path)
-    spark.sql(f"DROP TABLE IF EXISTS {_TARGET}")  # a folder that was kept may hold it
-    reports: list[ConversionReport] = []
-    rows: list[dict[str, Any]] = []
-    for call in (_CALL, f'table.delete("id % 10 = 3"); {_CALL}'):
-        if reports:
-            table.delete("id % 10 = 3")
-        report = convert(spark, table, _TARGET, verify="rows")
-        output.note((f"\n{call}" if reports else call, "dim"))
-        output.note(str(report).replace(table.storage.root, "written"))
-        reports.append(report)
-        target = spark.table(_TARGET)
-        delta, iceberg = (row_sums(side, target.schema) for side in (table.to_df(), target))
-        rows.append(
-            {
-                "version": report.version,
-                "delta": delta[0],
-                "iceberg": iceberg[0],
-                "same": "yes" if delta == iceberg else "no",
-            }
-        )
-    titles = {
-        "version": "version",
-        "delta": "rows of the Delta table",
-        "iceberg": "rows by stock Iceberg",
-        "same": "the same rows",
+    target = stage.spark.table(TARGET)
+    delta, iceberg = (row_sums(side, target.schema) for side in (table.to_df(), target))
+    return {
+        "mode": report.mode,
+        "files": report.files_added,
+        "vectors": report.vectors_added + report.vectors_replaced,
+        "delta": delta[0],
+        "iceberg": iceberg[0],
+        "same": yes_or_no(value=delta == iceberg),
     }
-    output.table([Column(key, title) for key, title in titles.items()], rows)
-    result["conversion"] = {"reports": [report.to_json() for report in reports], "rows": rows}
+
+
+def _shared(stage: Stage, table: DeltaTable) -> tuple[int, int]:
+    """Return how many data files of the target are in the source's folder, and how many it has."""
+    found = stage.spark.table(f"{TARGET}.data_files").select("file_path").collect()
+    own = set(table.arrow_files()["path"].to_pylist())
+    shared = sum(any(row["file_path"].endswith(f"/{NAME}/{path}") for path in own) for row in found)
+    return shared, len(found)

@@ -1,66 +1,69 @@
-"""The part of the demonstration that deletes and upserts rows of an Iceberg table by key."""
+"""The step of staged upserts: keys are written down as they come, and resolved later."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.cli.output import Column
+from delvec.cli.demo.stage import yes_or_no
+from delvec.errors import DelvecError
+from delvec.report.figures import counted, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark.sql import SparkSession
-
-    from delvec.cli.output import Output
-    from delvec.iceberg.deletes.report import KeyDeleteReport
+    from delvec.cli.demo.stage import Stage
     from delvec.iceberg.table import IcebergTable
 
-__all__ = ["TABLE", "show_key_deletes"]
+__all__ = ["TABLE", "show_keys"]
 
-TABLE: Final = "lake.demo.keys"
-"""The table, whose branch `changes` is a staging branch."""
+TABLE: Final = "lake.demo.accounts"
+"""The Iceberg table that upserts go to."""
 
+_BRANCH: Final = "staging"
 _ROWS: Final = 100_000
-_DELETED: Final = range(20_000, 30_000)
-_CHANGES: Final = """
-    SELECT id, 'changed' status, if(id % 4 = 0, 'D', 'U') op FROM range(99990, 100010)
-"""
-_STAGED: Final = range(50_000)
+_CHANGES: Final = (
+    "SELECT id, 100L balance FROM range(95000, 101000)",
+    "SELECT id, 200L balance FROM range(100500, 102000)",
+)
+_CAUSE: Final = "is not a Parquet file"
 
 
-def show_key_deletes(output: Output, spark: SparkSession, result: dict[str, Any]) -> None:
-    """Delete and upsert by key on `main` and on a staging branch; stock Iceberg reads `main`."""
-    from delvec.spark.row_sums import row_sums  # noqa: PLC0415
-
-    output.heading("12. Iceberg deletes by key: the keys are written down, no data is read.")
+def show_keys(stage: Stage) -> dict[str, Any]:
+    """Stage two upserts, resolve the branch onto `main`, and read both by stock Iceberg."""
+    tell, spark = stage.teller, stage.spark
+    tell.begin(
+        "Upserts by key, staged as Equality Delete Vectors (EDVs), then resolved.",
+        f'table.upsert(rows, "id", branch="{_BRANCH}")   # twice',
+        f'table.resolve("id", staging="{_BRANCH}")',
+    )
     table = _new_table(spark)
-    reports: list[KeyDeleteReport] = []
-    for call, run in _steps(spark, table).items():
-        output.note((f"\n{call}" if reports else call, "dim"))
-        reports.append(run())
-        output.note(str(reports[-1]))
-    plan = table.plan_read("changes")
-    output.note(('\ntable.plan_read("changes")', "dim"))
-    output.note(str(plan))
-    stock = spark.table(TABLE)
-    ours, theirs = (row_sums(side, stock.schema) for side in (table.to_df(), stock))
-    rows = {
-        "main": ours[0],
-        "stock": theirs[0],
-        "same": "yes" if ours == theirs else "no",
-        "changes": plan.to_df().count(),
-    }
+    shown = [_state("main before", spark, table, "main")]
+    upserts = [table.upsert(spark.sql(rows), "id", branch=_BRANCH) for rows in _CHANGES]
+    shown.append(_state(_BRANCH, spark, table, _BRANCH))
+    report = table.resolve("id", staging=_BRANCH)
+    shown.append(_state("main after", spark, table, "main"))
     titles = {
-        "main": "rows of main",
-        "stock": "by stock Iceberg",
-        "same": "the same rows",
-        "changes": "rows of changes",
+        "where": "branch",
+        "edvs": "EDVs",
+        "vectors": "vectors",
+        "rows": "delvec",
+        "stock": "stock Iceberg",
     }
-    output.table([Column(key, title) for key, title in titles.items()], [rows])
-    result["keys"] = {
-        "reports": [report.to_json() for report in reports],
-        "plan": plan.to_json(),
-        "rows": rows,
+    tell.table(titles, shown)
+    keys, key_bytes = (sum(getattr(u, n) for u in upserts) for n in ("keys", "vector_bytes"))
+    tell.fact(
+        f"{counted(keys, 'key')} staged in {size(key_bytes)}, no data file read;"
+        f" resolve found {counted(report.rows_deleted, 'old row')}"
+    )
+    same = shown[-1]["sums"] == shown[-2]["sums"]
+    tell.fact("main has the rows of the staging branch: ", (yes_or_no(value=same), "bold green"))
+    tell.why("Writers never wait; readers get vectors, which every Iceberg v3 engine knows.")
+    return {
+        "table": TABLE,
+        "upserts": [each.to_json() for each in upserts],
+        "report": report.to_json(),
+        "branches": [{k: v for k, v in each.items() if k != "sums"} for each in shown],
+        "same_as_staged": same,
     }
 
 
@@ -68,26 +71,41 @@ def _new_table(spark: SparkSession) -> IcebergTable:
     from delvec.iceberg.table import IcebergTable  # noqa: PLC0415
 
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.demo")
-    spark.sql(f"DROP TABLE IF EXISTS {TABLE}")  # a folder that was kept may hold it
     spark.sql(
-        f"CREATE TABLE {TABLE} (id BIGINT, status STRING) USING iceberg TBLPROPERTIES"
+        f"CREATE TABLE {TABLE} (id BIGINT, balance BIGINT) USING iceberg TBLPROPERTIES"
         " ('format-version'='3', 'write.delete.equality-vector.enabled'='true')"
     )
     table = IcebergTable.for_name(spark, TABLE)
-    table.append(spark.range(_ROWS).selectExpr("id", "'open' status").coalesce(2))
+    table.append(spark.range(0, _ROWS, 1, 2).selectExpr("id", "0L balance"))
+    table.create_branch(_BRANCH, staging=True)
     return table
 
 
-def _steps(spark: SparkSession, table: IcebergTable) -> dict[str, Callable[[], KeyDeleteReport]]:
-    def staged() -> KeyDeleteReport:
-        table.create_branch("changes", staging=True)
-        return table.delete_keys(_STAGED, "id", branch="changes")
+def _state(where: str, spark: SparkSession, table: IcebergTable, branch: str) -> dict[str, Any]:
+    """Return what delvec and stock Iceberg say of a branch."""
+    from delvec.spark.row_sums import row_sums  # noqa: PLC0415
 
+    detail = table.detail(branch=branch)
+    ours = table.to_df(branch)
+    stock = spark.read.option("branch", branch).table(TABLE)
     return {
-        f'table.delete_keys({_DELETED}, "id")': lambda: table.delete_keys(_DELETED, "id"),
-        'table.upsert(changes, "id", delete_where="op = \'D\'")': lambda: table.upsert(
-            spark.sql(_CHANGES), "id", delete_where="op = 'D'"
-        ),
-        'table.create_branch("changes", staging=True)\n'
-        f'table.delete_keys({_STAGED}, "id", branch="changes")': staged,
+        "where": where,
+        "edvs": detail.equality_delete_vectors,
+        "vectors": detail.deletion_vectors,
+        "rows": ours.count(),
+        "stock": _answer(stock),
+        "sums": row_sums(ours, stock.schema),
     }
+
+
+def _answer(rows: DataFrame) -> str:
+    """Return how many rows there are, or that the branch is refused: keys are no positions."""
+    from delvec.iceberg.client.failures import explained  # noqa: PLC0415
+
+    try:
+        with explained(TABLE):
+            return f"{rows.count():,}"
+    except DelvecError as error:
+        if _CAUSE not in f"{error} {error.__cause__}":
+            raise
+        return "refuses"

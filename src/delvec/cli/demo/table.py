@@ -1,4 +1,4 @@
-"""A small Delta table with deletion vectors, for the part of the demonstration without Spark."""
+"""A small Delta table with deletion vectors, for the part of the demonstration without a JVM."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
+from delvec.delta.table import DeltaTable
 from delvec.delta.write.base import Base
 from delvec.delta.write.change import Change, ReadSet, VectorUpdate
 from delvec.delta.write.commit import commit
@@ -20,9 +21,10 @@ from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
+    from delvec.cli.demo.stage import Teller
     from delvec.delta.log.snapshot import Snapshot
 
-__all__ = ["DAYS", "write_orders"]
+__all__ = ["DAYS", "show_table", "write_orders"]
 
 DAYS: Final = ("2026-01-29", "2026-01-30", "2026-01-31")
 _ROWS: Final = 10_000
@@ -68,3 +70,30 @@ def _data_file(snapshot: Snapshot, number: int, day: str) -> dict[str, Any]:
         "dataChange": True,
         "stats": statistics_json(file_statistics(snapshot.metadata, footer, tight_bounds=True)),
     }
+
+
+def show_table(tell: Teller, path: str) -> dict[str, Any]:
+    """Write a table if there is none, and read it through its vectors; needs no JVM."""
+    tell.begin(
+        "A Delta table with deletion vectors, read without a JVM.",
+        'delvec.DeltaTable.for_path(None, "orders").to_arrow()',
+    )
+    if not DeltaTable.is_delta_table(path):  # it exists in a folder that was kept
+        write_orders(path)
+    table = DeltaTable.for_path(None, path)
+    files = table.arrow_files().select(["path", "row_count", "deleted_rows", "vector_bytes"])
+    rows = sorted(files.to_pylist(), key=lambda row: str(row["path"]))
+    titles = {
+        "path": "file",
+        "row_count": "rows",
+        "deleted_rows": "deleted",
+        "vector_bytes": "vector, bytes",
+    }
+    tell.table(titles, rows)
+    counts = {"rows": table.to_arrow().num_rows, "rows_before": table.count(version=1)}
+    tell.fact(
+        f"version {table.version}: {counts['rows']:,} rows; version 1:"
+        f" {counts['rows_before']:,} rows"
+    )
+    tell.why("The log says which rows are deleted; no data file was changed.")
+    return {"files": rows, **counts}

@@ -1,64 +1,72 @@
-"""The part of the demonstration that writes: each change is one commit with a report."""
+"""The second step: update and merge write deletion vectors too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from delvec.cli.output import Column
+from delvec.cli.demo.delete import NAME
 from delvec.delta.table import DeltaTable
+from delvec.report.figures import counted, size
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec.cli.output import Output
+    from delvec.cli.demo.stage import Stage
     from delvec.delta.write.report import WriteReport
 
 __all__ = ["show_writes"]
 
-_ROWS = 100_000
+_STATUS: Final = {"status": "'paid'"}
+_PAID: Final = "cents < 500"
+_CHANGED: Final = (199_000, 201_000)
 
 
-def show_writes(output: Output, spark: SparkSession, path: str, result: dict[str, Any]) -> None:
-    """Create a table, delete, update and merge rows by vectors, and show the changes."""
-    output.heading("9. Writing, with plain PySpark and no jar: deletes go into vectors.")
-    table = DeltaTable.create(
-        spark,
-        path,
-        "id long, status string, amount double",
-        properties={"delta.enableChangeDataFeed": "true"},
-        mode="replace",
+def show_writes(stage: Stage) -> dict[str, Any]:
+    """Update some rows, merge others, and show what each of the commits wrote."""
+    tell = stage.teller
+    tell.begin(
+        "Update and merge: replaced rows go into vectors, new ones into a file.",
+        f'table.update({_STATUS!r}, where="{_PAID}")',
+        'table.merge(changes, on="t.id = s.id").when_matched_update_all()'
+        "\n       .when_not_matched_insert_all().execute()",
     )
-    rows = spark.range(_ROWS).selectExpr("id", "'open' status", "id / 100 amount")
-    changed = spark.range(99_990, 100_010).selectExpr("id", "'merged' status", "-1.0D amount")
-    steps: dict[str, WriteReport] = {
-        "table.append(rows)": table.append(rows.coalesce(2)),
-        'table.delete("id % 7 = 0")': table.delete("id % 7 = 0"),
-        'table.update({"status": "\'closed\'"}, where="id < 1000")': table.update(
-            {"status": "'closed'"}, where="id < 1000"
-        ),
-        'table.merge(rows, on="t.id = s.id").when_matched_update_all()'
-        ".when_not_matched_insert_all().execute()": table.merge(changed, on="t.id = s.id")
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .execute(),
+    table = DeltaTable.for_path(stage.spark, stage.path(NAME))
+    changes = stage.spark.range(*_CHANGED).selectExpr("id", "'sent' status", "id cents")
+    merging = table.merge(changes, on="t.id = s.id").when_matched_update_all()
+    reports = [
+        table.update(_STATUS, where=_PAID),
+        merging.when_not_matched_insert_all().execute(),
+    ]
+    shown = [_line(table, report) for report in reports]
+    titles = {
+        "operation": "commit",
+        "updated": "updated",
+        "inserted": "inserted",
+        "written": "written",
+        "rows": "rows",
     }
-    for call, report in steps.items():
-        output.note(("\n" + call, "dim"))
-        output.note(str(report).replace(table.storage.root, "written"))
-    output.note(("\ntable.changes(2).groupBy(...).count()", "dim"))
-    counts = (
-        table.changes(2)
-        .groupBy("_commit_version", "_change_type")
-        .count()
-        .orderBy("_commit_version", "_change_type")
-        .collect()
+    tell.table(titles, [{**each, "written": size(each["written"])} for each in shown])
+    first = next(
+        version for version in range(table.version + 1) if table.count(version=version) > 0
     )
-    titles = {"_commit_version": "version", "_change_type": "change", "count": "rows"}
-    columns = [Column(key, title) for key, title in titles.items()]
-    changes = [row.asDict() for row in counts]
-    output.table(columns, changes)
-    result["writes"] = {
-        "reports": [report.to_json() for report in steps.values()],
-        "changes": changes,
+    rewritten = sum(each["rewritten"] for each in shown)
+    files = len(table.arrow_files())
+    tell.fact(f"data files rewritten: {rewritten}; the table has {counted(files, 'file')} now")
+    tell.why(
+        f"One atomic commit each, and time travel: version {first} still has"
+        f" {table.count(version=first):,} rows."
+    )
+    return {
+        "reports": [report.to_json() for report in reports],
+        "commits": shown,
         "rows": table.count(),
+    }
+
+
+def _line(table: DeltaTable, report: WriteReport) -> dict[str, Any]:
+    return {
+        "operation": report.operation,
+        "updated": report.rows_updated,
+        "inserted": report.rows_inserted,
+        "rewritten": report.files_removed,
+        "written": report.bytes_added + report.vector_bytes,
+        "rows": table.count(version=report.version),
     }
