@@ -399,7 +399,7 @@ def test_times_of_partitions_without_a_zone_are_not_guessed(tmp_path: Path) -> N
         if "add" in json.loads(line)
     }
     commit.write_text(written.replace(f'"at":"{value}"', '"at":"2026-07-01 10:00:00"'))
-    with pytest.raises(delvec.errors.InvalidArgumentError, match="has values without a zone"):
+    with pytest.raises(delvec.errors.InvalidArgumentError, match="timestamps without a zone"):
         values(path)
     assert values(path, columns="id") == [(1,)]
     assert values(path, timeZone="UTC", columns="at") == [(moment,)]
@@ -421,17 +421,6 @@ def test_what_a_plan_refuses_is_not_taken_for_no_partitions(
     assert not isinstance(caught.value, NotImplementedError)
     with pytest.raises(AssertionError):
         reader.read(None)  # type: ignore[arg-type]
-
-
-def test_streams_and_writes_are_refused(spark: SparkSession, orders: Path, tmp_path: Path) -> None:
-    stream = spark.readStream.format("delvec").load(str(orders))
-    with pytest.raises(PySparkException, match=r"(?s)cannot be streamed.*changes") as caught:
-        stream.writeStream.format("noop").option(
-            "checkpointLocation", str(tmp_path)
-        ).start().processAllAvailable()
-    assert "UnsupportedFeatureError" in str(caught.value)
-    with pytest.raises(PySparkException, match=r"(?s)reads only.*DeltaTable\.for_path"):
-        spark.range(1).write.format("delvec").mode("append").save(str(tmp_path))
 
 
 @pytest.mark.slow

@@ -10,14 +10,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from delvec.datasource.filters import parse_json_filters
-from delvec.datasource.options import names_zone
+from delvec.datasource.options import require_batch, require_stream
 from delvec.datasource.rows import RowsReader
+from delvec.datasource.session_zone import ZONE_HINT, lacks_zone
+from delvec.datasource.stream_reader import StreamReader
 from delvec.datasource.views import VIEWS, ViewReader
 from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.read.change_feed_schema import FEED_COLUMNS
 from delvec.delta.read.scan import FILE_COLUMN, POSITION_COLUMN
 from delvec.delta.read.snapshot_reader import arrow_scan
-from delvec.delta.schema.partition_values import is_null_text
+from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
 from delvec.errors import InvalidArgumentError
 from delvec.spark.types import table_schema
 from delvec.storage import Storage
@@ -25,13 +28,14 @@ from delvec.storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import DataType
 
     from delvec.datasource.options import ReadOptions
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.pruning.predicate import Predicate
     from delvec.delta.read.scan import Scan
+    from delvec.delta.schema.types import Field
 
 __all__ = ["Opened"]
 
@@ -68,26 +72,85 @@ class Opened:
         Raises:
             InvalidArgumentError: The table has no such column, or not of that type.
         """
+        require_batch(self.options)
+        names = self._names(schema)
+        if self.options.view != "rows":
+            return ViewReader(self.snapshot, self.options, names, schema.names)
+        scan = self._scan(names, self._predicate)
+        needs_zone = self.options.time_zone is None and self._has_open_zones(scan)
+        if needs_zone and self.options.filters is not None:
+            raise InvalidArgumentError(
+                f"a partition column of {self.snapshot.table} has timestamps without a zone, and"
+                " the session's is not known where filters choose files",
+                hint=ZONE_HINT,
+            )
+        return RowsReader(
+            self.snapshot, self.options, scan, names, schema.names, needs_zone=needs_zone
+        )
+
+    def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a stream of the columns of a schema.
+
+        Raises:
+            InvalidArgumentError: The table has no such column, or options are for batches, or the
+                table does not record its changes.
+        """
+        require_stream(self.options)
+        self._require_feed()
+        names = self._names(schema)
+        own = [name for name in names if name not in self._feed_columns]
+        scan = self._scan(own, None)
+        times = self._partition_times(scan) if self.options.time_zone is None else ()
+        zoned = [field.physical_name for field in times]
+        return StreamReader(self.snapshot, self.options, scan, names, schema.names, zoned=zoned)
+
+    def _require_feed(self) -> None:
+        stream, metadata = self.options.stream, self.snapshot.metadata
+        if not stream.change_feed:
+            return
+        if not metadata.is_on(ENABLE_CHANGE_DATA_FEED):
+            raise InvalidArgumentError(
+                f"{self.snapshot.table} does not record its changes:"
+                f" {ENABLE_CHANGE_DATA_FEED} is not true",
+                hint="delvec.DeltaTable.for_path(spark, path).set_properties("
+                f'{{"{ENABLE_CHANGE_DATA_FEED}": "true"}}) records those that follow',
+            )
+        if twins := set(FEED_COLUMNS.names) & set(metadata.schema.names):
+            raise InvalidArgumentError(
+                f"{self.snapshot.table} has a column {twins.pop()}, as the change feed has",
+                hint="rename the column",
+            )
+        if stream.skip_changes or stream.ignore_deletes:
+            raise InvalidArgumentError(
+                "readChangeFeed returns every change: skipChangeCommits and ignoreDeletes do not"
+                " go with it"
+            )
+
+    def _names(self, schema: StructType) -> list[str]:
         columns = [self._column(field.name) for field in schema.fields]
         for wanted, own in zip(schema.fields, columns, strict=True):
             _require_type(wanted, own)
-        names = [field.name for field in columns]
-        if self.options.view != "rows":
-            return ViewReader(self.snapshot, self.options, names, schema.names)
-        scan = arrow_scan(
+        return [field.name for field in columns]
+
+    def _scan(self, names: Sequence[str], predicate: Predicate | None) -> Scan:
+        return arrow_scan(
             self.snapshot,
             columns=names,
-            predicate=self._predicate,
+            predicate=predicate,
             time_zone=self.options.time_zone or "UTC",
         )
-        if self.options.time_zone is None:
-            self._require_zones(scan)
-        return RowsReader(self.snapshot, self.options, scan, names, schema.names)
+
+    @property
+    def _feed_columns(self) -> Sequence[str]:
+        return FEED_COLUMNS.names if self.options.stream.change_feed else ()
 
     @cached_property
     def _all_columns(self) -> StructType:
         if self.options.view == "rows":
-            return table_schema(self.snapshot.metadata.schema.fields)
+            own = table_schema(self.snapshot.metadata.schema.fields)
+            if not self._feed_columns:
+                return own
+            return StructType([*own.fields, *from_arrow_schema(FEED_COLUMNS).fields])
         return from_arrow_schema(VIEWS[self.options.view])
 
     @property
@@ -107,24 +170,23 @@ class Opened:
         names = ", ".join(self._all_columns.names)
         raise InvalidArgumentError(f"view={self.options.view} has no column {name!r}, only {names}")
 
-    def _require_zones(self, scan: Scan) -> None:
-        """Reject partition values without a time zone, which Spark reads in the session's."""
+    def _partition_times(self, scan: Scan) -> list[Field]:
         read = {field.name for field in scan.needed_fields}
-        for field in self.snapshot.metadata.partition_fields:
-            if field.name not in read or str(field.type) != "timestamp":
-                continue
-            values = self.snapshot.files.partition_strings(field.physical_name).unique().to_pylist()
-            zoneless: Sequence[str] = [
-                value
-                for value in values
-                if value and not is_null_text(value, field.type) and not names_zone(value)
-            ]
-            if zoneless:
-                raise InvalidArgumentError(
-                    f"column {field.name} of {self.snapshot.table} has values without a zone, such"
-                    f" as {zoneless[0]!r}, and the session's zone is not known here",
-                    hint='set the option timeZone to spark.conf.get("spark.sql.session.timeZone")',
-                )
+        return [
+            field
+            for field in self.snapshot.metadata.partition_fields
+            if field.name in read and str(field.type) == "timestamp"
+        ]
+
+    def _has_open_zones(self, scan: Scan) -> bool:
+        """Return whether partition values name no zone; Spark reads them in the session's."""
+        return any(
+            lacks_zone(value)
+            for field in self._partition_times(scan)
+            for value in self.snapshot.files.partition_strings(field.physical_name)
+            .unique()
+            .to_pylist()
+        )
 
 
 def _require_type(wanted: StructField, own: StructField) -> None:

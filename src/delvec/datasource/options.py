@@ -8,12 +8,21 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast, get_args
 
+from delvec.datasource.stream_options import STREAM_NAMES, StreamOptions, parse_stream_options
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["FOLLOWS", "ReadOptions", "View", "names_zone", "parse_options"]
+__all__ = [
+    "FOLLOWS",
+    "ReadOptions",
+    "View",
+    "names_zone",
+    "parse_options",
+    "require_batch",
+    "require_stream",
+]
 
 View = Literal["rows", "files", "vectors", "positions", "history"]
 
@@ -55,6 +64,7 @@ class ReadOptions:
     time_zone: str | None = None
     only_vectored: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    stream: StreamOptions = StreamOptions()  # noqa: RUF009 - frozen as well
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -66,7 +76,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     Raises:
         InvalidArgumentError: An option is unknown, or its value is invalid.
     """
-    known = {name.lower(): name for name in (*_NAMES, _FILES, FOLLOWS)}
+    known = {name.lower(): name for name in (*_NAMES, *STREAM_NAMES, _FILES, FOLLOWS)}
     given: dict[str, str] = {}
     storage_options = {}
     for name, value in options.items():
@@ -88,6 +98,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
             given.get("timeZone"),
             _one_of(_FILES, given.get(_FILES, "all"), ("all", "vectored")) == "vectored",
             storage_options,
+            parse_stream_options(given),
         )
     )
 
@@ -113,14 +124,54 @@ def _checked(options: ReadOptions) -> ReadOptions:
             f"filters are for rows of the table, not for view={options.view}",
             hint="use .where(...) on the DataFrame",
         )
-    zone_is_open = options.timestamp is not None and not names_zone(options.timestamp)
-    if zone_is_open and options.time_zone is None:
-        raise InvalidArgumentError(
-            f"timestampAsOf={options.timestamp!r} names no zone, and none is known here",
-            hint="write 2026-01-31T10:00:00+01:00 or 2026-01-31T09:00:00Z, or set the option"
-            ' timeZone to spark.conf.get("spark.sql.session.timeZone")',
-        )
+    for name, moment in (
+        ("timestampAsOf", options.timestamp),
+        ("startingTimestamp", options.stream.start_timestamp),
+    ):
+        if moment is not None and not names_zone(moment) and options.time_zone is None:
+            _refuse_open_zone(name, moment)
     return options
+
+
+def require_batch(options: ReadOptions) -> None:
+    """Refuse options of streams in a batch.
+
+    Raises:
+        InvalidArgumentError: There is one.
+    """
+    if options.stream != StreamOptions():
+        raise InvalidArgumentError(
+            "startingVersion, skipChangeCommits, readChangeFeed and the like are for streams",
+            hint='use spark.readStream.format("delvec"), or'
+            " delvec.DeltaTable.for_path(spark, path).changes(start_version)",
+        )
+
+
+def require_stream(options: ReadOptions) -> None:
+    """Refuse options of batches in a stream.
+
+    Raises:
+        InvalidArgumentError: There is one.
+    """
+    given = {
+        "versionAsOf": options.version is not None,
+        "timestampAsOf": options.timestamp is not None,
+        "filters": options.filters is not None,
+        "view": options.view != "rows",
+    }
+    for name in (name for name, is_given in given.items() if is_given):
+        raise InvalidArgumentError(
+            f"the option {name} is for batches, not for streams",
+            hint='use spark.read.format("delvec"), or .where(...) on the stream',
+        )
+
+
+def _refuse_open_zone(name: str, moment: str) -> NoReturn:
+    raise InvalidArgumentError(
+        f"{name}={moment!r} names no zone, and none is known here",
+        hint="write 2026-01-31T10:00:00+01:00 or 2026-01-31T09:00:00Z, or set the option"
+        ' timeZone to spark.conf.get("spark.sql.session.timeZone")',
+    )
 
 
 def _path(given: Mapping[str, str]) -> str:
@@ -191,7 +242,7 @@ def _refuse_option(name: str) -> NoReturn:
             feature="CREATE TABLE USING delvec",
             hint="CREATE TEMPORARY VIEW orders USING delvec OPTIONS (path '/lake/orders')",
         )
-    lower = {known.lower(): known for known in _NAMES}
+    lower = {known.lower(): known for known in (*_NAMES, *STREAM_NAMES)}
     near = get_close_matches(name.lower(), lower, 1)
     raise InvalidArgumentError(
         f'format("delvec") has no option {name!r}, only {", ".join(_NAMES)} and storage.*',

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from delvec.datasource.session_zone import zone_of_task
 from delvec.datasource.splits import plan_splits
 from delvec.delta.read.file_reader import read_file
 from delvec.delta.read.load_vectors import load_vectors
@@ -43,8 +44,11 @@ class RowsReader(DataSourceReader):
         scan: Scan,
         columns: Sequence[str],
         names: Sequence[str],
+        *,
+        needs_zone: bool = False,
     ) -> None:
         self._snapshot: Snapshot | None = snapshot
+        self._needs_zone = needs_zone
         self._options = options
         self._storage = snapshot.storage
         self._scan = scan
@@ -79,6 +83,9 @@ class RowsReader(DataSourceReader):
         return self._batches(partition.pieces)
 
     def _batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        scan = self._scan
+        if self._needs_zone:
+            scan = replace(scan, time_zone=zone_of_task(self._storage.root))
         for start in range(0, len(pieces), _VECTORS_AT_ONCE):
             window = pieces[start : start + _VECTORS_AT_ONCE]
             vectors = load_vectors(self._storage, [piece.file for piece in window])
@@ -86,7 +93,7 @@ class RowsReader(DataSourceReader):
                 batches = read_file(
                     self._storage,
                     piece.file,
-                    self._scan,
+                    scan,
                     vector=vector,
                     row_groups=piece.row_groups,
                 )

@@ -1,7 +1,8 @@
-"""The class that Spark instantiates for each `spark.read.format("delvec")`.
+"""The class that Spark instantiates for each read and write with `format("delvec")`.
 
 Spark calls it in Python processes of its own, on the driver's machine: one creates it and asks for
-the schema, another plans the read. They have no session: everything they need comes as options.
+the schema, another plans the read or the write. They have no session: everything they need comes as
+options.
 
 It has no `pushFilters`, on purpose. Up to Spark 4.3 the plan of a read belongs to the relation, not
 to the query: after `df.where("id < 3").count()` a plain `df.count()` would count 3 rows, and of two
@@ -11,14 +12,17 @@ is safe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from delvec.errors import UnsupportedFeatureError
-
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
     from delvec.datasource.opened import Opened
@@ -27,30 +31,58 @@ __all__ = ["DelvecDataSource"]
 
 
 class DelvecDataSource(DataSource):
-    """A Delta table, without its deleted rows.
+    """A Delta table: its rows without the deleted ones, appends, and streams of both.
 
         spark.read.format("delvec").option("versionAsOf", 3).load("/lake/orders")
         spark.sql("CREATE TEMPORARY VIEW orders USING delvec OPTIONS (path '/lake/orders')")
+        df.write.format("delvec").mode("append").save("/lake/orders")
+        spark.readStream.format("delvec").option("readChangeFeed", "true").load("/lake/orders")
+        stream.writeStream.format("delvec").option("checkpointLocation", c).start("/lake/copy")
 
     A DataFrame or view stays at the version that was the newest when it was made.
 
-    Options (case-insensitive):
+    Options of all reads (case-insensitive):
         path: The table.
-        versionAsOf: The version; the newest by default.
-        timestampAsOf: Or the version that was current at that time, ISO 8601.
         columns: Comma-separated names, or a JSON list. `_file` and `_pos` are the full
             name of a row's file and its position there.
+        splitBytes: How much of the table a task reads, such as `64m`; at most 128 MiB by default,
+            less for small tables.
+        timeZone: Of times that name none: in timestampAsOf and startingTimestamp, and in values of
+            partitions. For the latter the session's zone is taken by itself, if the session sets
+            spark.sql.session.timeZone; `delvec.session` does. Where the former are resolved, Spark
+            4 does not tell it.
+        storage.*: Keys and endpoints of the object store, such as `storage.aws_region`; others are
+            taken from the environment. The session's Hadoop configuration is not accessible
+            here.
+
+    Options of batches:
+        versionAsOf: The version; the newest by default.
+        timestampAsOf: Or the version that was current at that time, ISO 8601.
         filters: A JSON list such as `[["day", "=", "2026-01-31"], ["id", "in", [1, 2]]]`, all of
             which must hold, or a list of such lists, one of which must. Files and row groups that
             cannot match are not read.
         view: `rows` by default; `files`, `vectors` (one row for each file with a vector),
             `positions` (every deleted row) or `history`.
-        splitBytes: How much of the table a task reads, such as `64m`; at most 128 MiB by default,
-            less for small tables.
-        timeZone: Of times that name none: in timestampAsOf, and in values of partitions.
-        storage.*: Keys and endpoints of the object store, such as `storage.aws_region`; others are
-            taken from the environment. The session's Hadoop configuration is not accessible
-            here.
+
+    Options of streams, as Delta names them. A stream returns all rows of the table, then those that
+    commits append; it fails at a commit that deletes or updates rows:
+        startingVersion: Return what commits append from this version on, or after `latest`.
+        startingTimestamp: Or from the first version that was committed then or later.
+        skipChangeCommits: Pass over commits that delete or update rows.
+        ignoreDeletes: Pass over commits that only remove whole files.
+        readChangeFeed: Return all changes, with `_change_type`, `_commit_version` and
+            `_commit_timestamp`.
+
+    Options of writes:
+        partitionBy: The partition columns of a table that is created; Spark does not hand over
+            `.partitionBy(...)`.
+        delta.*: Properties of a table that is created.
+        txnAppId, txnVersion: A batch that the table holds already is not written again. Streams
+            do this by themselves.
+        userMetadata: A string for the history.
+
+    Tables with CHECK constraints, generated or identity columns, char or variant columns are
+    written by `delvec.DeltaTable` only.
     """
 
     # The version that schema() opened; pickled with the object, so that the read plans the same.
@@ -83,27 +115,21 @@ class DelvecDataSource(DataSource):
         self._version = opened.snapshot.version
         return opened
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
-        """Refuse to write."""
-        raise UnsupportedFeatureError(
-            'format("delvec") reads only',
-            feature="writing through the data source API",
-            hint="write through delvec.DeltaTable.for_path(spark, path)",
-        )
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return the reader of a stream."""
+        return self._opened().stream_reader(schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: FBT001, N802
-        """Refuse to write."""
-        self.writer(schema, overwrite)
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        """Return the writer of a DataFrame."""
+        from delvec.datasource.write_options import parse_write_options  # noqa: PLC0415
+        from delvec.datasource.writers import BatchWriter  # noqa: PLC0415
 
-    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802
-        """Refuse to stream."""
-        raise UnsupportedFeatureError(
-            'format("delvec") cannot be streamed: a stream would miss rows that vectors delete',
-            feature="streaming reads",
-            hint='read in batches with spark.read.format("delvec"), or what has changed between two'
-            " versions with delvec.DeltaTable.for_path(spark, path).changes(start_version)",
-        )
+        return BatchWriter(parse_write_options(self.options), schema, overwrite=overwrite)
 
-    def simpleStreamReader(self, schema: StructType) -> Any:  # noqa: ANN401, N802
-        """Refuse to stream."""
-        self.streamReader(schema)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        """Return the writer of the batches of a stream."""
+        from delvec.datasource.write_options import parse_write_options  # noqa: PLC0415
+        from delvec.datasource.writers import StreamWriter  # noqa: PLC0415
+
+        writer = StreamWriter(parse_write_options(self.options), schema, overwrite=overwrite)
+        return writer.plan()

@@ -23,6 +23,7 @@ __all__ = [
     "COMMIT_TIMESTAMP",
     "COMMIT_VERSION",
     "FEED_COLUMNS",
+    "readable_as",
     "require_recorded",
 ]
 
@@ -53,7 +54,7 @@ def require_recorded(
                 f" {ENABLE_CHANGE_DATA_FEED} was not true",
                 hint="start at a version after the property was set; `delvec history` shows when",
             )
-        if metadata.partition_columns != last.metadata.partition_columns or not _reads(
+        if metadata.partition_columns != last.metadata.partition_columns or not readable_as(
             metadata.schema, last.metadata.schema
         ):
             raise InvalidArgumentError(
@@ -72,7 +73,7 @@ def _metadata_of(first: Snapshot, commits: Sequence[JsonActions]) -> Iterator[tu
                     yield version, Metadata.from_json(value)
 
 
-def _reads(old: DataType, new: DataType) -> bool:
+def readable_as(old: DataType, new: DataType) -> bool:
     """Tell whether files of one type can be read as another: the same, apart from new fields."""
     if isinstance(old, StructType) and isinstance(new, StructType):
         by_name = {field.name: field for field in new.fields}
@@ -80,11 +81,11 @@ def _reads(old: DataType, new: DataType) -> bool:
             (other := by_name.get(field.name)) is not None
             and other.physical_name == field.physical_name
             and (other.nullable or not field.nullable)
-            and _reads(field.type, other.type)
+            and readable_as(field.type, other.type)
             for field in old.fields
         )
     if isinstance(old, ArrayType) and isinstance(new, ArrayType):
-        return _reads(old.element, new.element)
+        return readable_as(old.element, new.element)
     if isinstance(old, MapType) and isinstance(new, MapType):
-        return _reads(old.key, new.key) and _reads(old.value, new.value)
+        return readable_as(old.key, new.key) and readable_as(old.value, new.value)
     return old == new

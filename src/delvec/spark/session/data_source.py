@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
+_ZONE: Final = "spark.sql.session.timeZone"
 
 
 def register(spark: SparkSession) -> None:
     """Register the data source, for workers that cannot import `pyspark_delvec` by themselves."""
+    # Tasks learn the settings that a session sets, not the defaults of others.
+    spark.conf.set(_ZONE, str(spark.conf.get(_ZONE)))
     try:
         spark.dataSource.register(DelvecDataSource)
     except AnalysisException as error:

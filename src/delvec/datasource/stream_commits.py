@@ -1,0 +1,205 @@
+"""The commits of a batch of a stream: all of them, with columns that the stream can return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.delta.log.action_columns import from_json
+from delvec.delta.log.commit_times import info_of
+from delvec.delta.log.commits import read_log_files
+from delvec.delta.log.segment import list_commits
+from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.read.change_feed_actions import FeedCommit, changed_files_of
+from delvec.delta.read.change_feed_parts import PartBuilder
+from delvec.delta.read.change_feed_schema import COMMIT_VERSION, readable_as
+from delvec.delta.schema.metadata import Metadata
+from delvec.delta.schema.protocol import Protocol
+from delvec.errors import InvalidArgumentError, located
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from delvec.datasource.stream_options import StreamOptions
+    from delvec.delta.log.file_set import DataFile
+    from delvec.delta.log.json_actions import JsonActions
+    from delvec.delta.log.snapshot import Snapshot
+
+__all__ = ["appended_files", "read_commits", "require_columns", "require_same_table"]
+
+_WAYS_OUT: Final = (
+    "set skipChangeCommits=true to pass over such commits, or readChangeFeed=true to get every"
+    " change (the table needs delta.enableChangeDataFeed)"
+)
+
+
+def require_same_table(snapshot: Snapshot, table: str | None) -> None:
+    """Refuse to go on with a table that has replaced the one that the stream began with.
+
+    Raises:
+        InvalidArgumentError: It is another one.
+    """
+    if table is not None and table != snapshot.metadata.id:
+        raise InvalidArgumentError(
+            f"{snapshot.table} is another table than the one that this stream has read: its id was"
+            f" {table} and is {snapshot.metadata.id}",
+            hint="begin anew with another checkpointLocation",
+        )
+
+
+def read_commits(
+    snapshot: Snapshot, first: int, last: int, *, follows: bool
+) -> list[tuple[int, JsonActions]]:
+    """Read the commits of versions, both ends included.
+
+    Args:
+        snapshot: The version whose columns the stream returns.
+        first: The first version.
+        last: The last one.
+        follows: Whether the columns of the version before the first are checked already.
+
+    Raises:
+        InvalidArgumentError: Commits are gone, or their columns are not those of the stream.
+    """
+    storage = snapshot.storage
+    found = {file.first: file for file in list_commits(storage, first) if file.first <= last}
+    missing = sorted(set(range(first, last + 1)) - found.keys())
+    if missing:
+        raise InvalidArgumentError(
+            f"the stream has to read versions {first} to {last} of {storage.root}, and the commits"
+            f" of {_listed(missing)} are gone, with the rows that they added",
+            hint="begin anew with another checkpointLocation; a longer"
+            " delta.logRetentionDuration keeps commits longer",
+        )
+    keys = [found[version].key for version in range(first, last + 1)]
+    commits = list(zip(range(first, last + 1), read_log_files(storage, keys), strict=True))
+    if not follows:
+        require_columns(snapshot, first, open_snapshot(storage, first).metadata)
+    for version, actions in commits:
+        for metadata in _definitions(snapshot.table, actions):
+            require_columns(snapshot, version, metadata)
+    return commits
+
+
+def _listed(versions: Sequence[int]) -> str:
+    shown = ", ".join(map(str, versions[:5]))
+    return f"{shown} and {len(versions) - 5} more" if len(versions) > 5 else shown
+
+
+def _definitions(table: str, actions: JsonActions) -> Iterator[Metadata]:
+    """Yield the new definition of the table that a commit has, if any."""
+    for action in actions.others():
+        with located(actions.uri):
+            if isinstance(value := action.get("protocol"), dict):
+                Protocol.from_json(value).require_readable(table)
+            if isinstance(value := action.get("metaData"), dict):
+                yield Metadata.from_json(value)
+
+
+def require_columns(snapshot: Snapshot, version: int, metadata: Metadata) -> None:
+    """Refuse a version that replaced the table, or whose columns the stream cannot return.
+
+    Raises:
+        InvalidArgumentError: With the version, and what to do.
+    """
+    own = snapshot.metadata
+    if metadata.id != own.id:
+        raise InvalidArgumentError(
+            f"version {version} of {snapshot.table} replaced the table by another one",
+            hint="begin anew with another checkpointLocation",
+        )
+    same = metadata.partition_columns == own.partition_columns
+    if same and readable_as(metadata.schema, own.schema):
+        return
+    restart = version > snapshot.version
+    raise InvalidArgumentError(
+        f"version {version} of {snapshot.table} has other columns than the stream:"
+        f" {metadata.schema}, and the stream returns {own.schema}",
+        hint="start the query again: it will return the new columns"
+        if restart
+        else f"begin at a version after {version} with another checkpointLocation",
+    )
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """What a commit does to rows.
+
+    Attributes:
+        adds: Whether it adds files with new rows.
+        removes: Whether it removes files, or gives them other vectors.
+    """
+
+    version: int
+    actions: JsonActions
+    adds: bool
+    removes: bool
+
+
+def appended_files(
+    snapshot: Snapshot, commits: Sequence[tuple[int, JsonActions]], options: StreamOptions
+) -> list[DataFile]:
+    """Return the files that commits append, without those of commits that are passed over.
+
+    Commits that change no row, such as those of OPTIMIZE, have none.
+
+    Raises:
+        InvalidArgumentError: A commit deletes or updates rows; it names the ways out.
+    """
+    kept = []
+    for version, actions in commits:
+        commit = _seen(snapshot, version, actions)
+        if commit.removes and not options.skip_changes:
+            if commit.adds or not options.ignore_deletes:
+                raise _changed(snapshot, commit)
+        elif commit.adds and not commit.removes:
+            kept.append(FeedCommit(actions, version, 0, changes_rows=True))
+    if not kept:
+        return []
+    adds = changed_files_of(kept, "add", snapshot)
+    _require_new(snapshot, adds, options)
+    builder = PartBuilder(snapshot)
+    builder.add(adds, None)
+    return builder.part().files.data_files()
+
+
+def _seen(snapshot: Snapshot, version: int, actions: JsonActions) -> _Commit:
+    def changing(kind: Any) -> bool:  # noqa: ANN401
+        found = from_json(actions, kind, snapshot.partition_names)[0]
+        flags = pc.fill_null(pc.struct_field(found, "dataChange"), True)
+        return bool(pc.any(flags).as_py())
+
+    return _Commit(version, actions, changing("add"), changing("remove"))
+
+
+def _changed(snapshot: Snapshot, commit: _Commit) -> InvalidArgumentError:
+    operation = info_of(commit.actions).get("operation", "unknown operation")
+    what = "deletes or updates rows" if commit.adds else "deletes rows"
+    more = "" if commit.adds else "; ignoreDeletes=true passes over commits that only delete"
+    return InvalidArgumentError(
+        f"version {commit.version} of {snapshot.table} ({operation}) {what}, and a stream of"
+        " appended rows cannot say so",
+        hint=f"{_WAYS_OUT}{more}",
+    )
+
+
+def _require_new(snapshot: Snapshot, adds: pa.Table, options: StreamOptions) -> None:
+    """Refuse a vector that came to an existing file without a remove, which is a delete."""
+    marked = adds.filter(adds["deletionVector"].combine_chunks().is_valid())
+    for version in np.unique(marked[COMMIT_VERSION].to_numpy()).tolist():
+        if version == 0:
+            continue
+        before = open_snapshot(snapshot.storage, version - 1).files.paths
+        paths = marked.filter(pc.equal(marked[COMMIT_VERSION], version))["path"]
+        if pc.any(pc.is_in(paths.combine_chunks(), value_set=before)).as_py():
+            raise InvalidArgumentError(
+                f"version {version} of {snapshot.table} gives a file that it had before another"
+                " deletion vector, and does not say that it removes the old entry"
+                + (" (skipChangeCommits knows changes by that)" if options.skip_changes else ""),
+                hint="set readChangeFeed=true, or begin at a later version with another"
+                " checkpointLocation",
+            )

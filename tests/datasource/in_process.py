@@ -1,0 +1,53 @@
+"""What Spark does with the data source, done in this process: no JVM, the same objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from delvec.datasource import DelvecDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamReader
+
+__all__ = ["pickled", "rows_between", "stream_of", "write"]
+
+_SERIALIZER = CloudPickleSerializer()  # type: ignore[no-untyped-call]
+
+
+def pickled(value: Any) -> Any:  # noqa: ANN401
+    """Return an object as a worker gets it."""
+    return _SERIALIZER.loads(_SERIALIZER.dumps(value))  # type: ignore[no-untyped-call]
+
+
+def write(path: Path, *tasks: pa.Table, mode: str = "append", **options: str) -> None:
+    """Write as Spark does, each table by a task of its own."""
+    source = DelvecDataSource({"path": str(path), **options})
+    schema = from_arrow_schema(tasks[0].schema, prefer_timestamp_ntz=True)
+    writer = source.writer(schema, mode == "overwrite")
+    written = [pickled(writer).write(iter(task.to_batches())) for task in tasks]
+    pickled(writer).commit([pickled(message) for message in written])
+
+
+def stream_of(path: Path, **options: str) -> DataSourceStreamReader:
+    """Return the reader of a new stream."""
+    source = DelvecDataSource({"path": str(path), **options})
+    schema = source.schema()
+    return pickled(source).streamReader(schema)  # type: ignore[no-any-return]
+
+
+def rows_between(
+    reader: DataSourceStreamReader, start: dict[str, Any], end: dict[str, Any]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a batch, sorted."""
+    tasks = reader.partitions(start, end)
+    found: Sequence[pa.RecordBatch] = [
+        batch for task in tasks for batch in pickled(reader).read(pickled(task))
+    ]
+    return sorted(tuple(row.values()) for batch in found for row in batch.to_pylist())

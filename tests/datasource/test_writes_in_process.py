@@ -1,0 +1,388 @@
+"""What `df.write.format("delvec")` writes, refuses and leaves behind; without a JVM."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from delvec import DeltaTable
+from delvec.datasource import DelvecDataSource
+from delvec.datasource.writers import BatchWriter
+from delvec.errors import (
+    ConflictError,
+    ConstraintError,
+    InvalidArgumentError,
+    UnsupportedFeatureError,
+)
+from tests.datasource.in_process import pickled, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Kind = spark_types.DataType
+STRING, LONG = StringType(), LongType()
+IDS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+
+
+def create(path: Path, *, partition_by: tuple[str, ...] = (), **columns: Kind) -> None:
+    """Create a table; names that end in `_` are NOT NULL."""
+    fields = [
+        StructField(name.rstrip("_"), kind, not name.endswith("_"))
+        for name, kind in columns.items()
+    ]
+    DeltaTable.create(None, path, StructType(fields), partition_by)
+
+
+def numbers(*values: int | None) -> pa.Table:
+    return pa.table({"id": pa.array(values, pa.int64())})
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Read the rows as deltalake does, which knows nothing of delvec."""
+    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(path))
+    found = pa.table(builder.execute("select * from t order by 1").read_all())
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
+
+
+def actions(path: Path, version: int) -> list[dict[str, Any]]:
+    text = (path / f"_delta_log/{version:020}.json").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def files(path: Path) -> set[str]:
+    return {file.name for file in path.glob("*.parquet")}
+
+
+def test_a_new_table_is_one_commit_with_vectors_on(tmp_path: Path) -> None:
+    write(tmp_path, numbers(1, 2), numbers(3), userMetadata="first load")
+    table = DeltaTable.for_path(None, tmp_path)
+    assert table.version == 0
+    assert table.properties["delta.enableDeletionVectors"] == "true"
+    assert [row["id"] for row in read(tmp_path)] == [1, 2, 3]
+    [info] = [each["commitInfo"] for each in actions(tmp_path, 0) if "commitInfo" in each]
+    assert info["operation"] == "WRITE"
+    assert info["operationMetrics"]["numOutputRows"] == "3"
+    assert info["userMetadata"] == "first load"
+
+
+def test_partitions_become_files_of_their_own(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "id": pa.array(range(6), pa.int64()),
+            "day": pa.array([date(2026, 1, 1), None, date(2026, 1, 2)] * 2),
+            "name": ["a b/ü", "", "__HIVE_DEFAULT_PARTITION__", "x", None, "x"],
+            "at": pa.array([datetime(2026, 1, 1, 10, 30, tzinfo=timezone.utc)] * 6),
+            "price": pa.array([Decimal("1.50")] * 6, pa.decimal128(8, 2)),
+            "local": pa.array([1_767_263_400_500_000] * 6, pa.timestamp("us")),
+            "yes": [True] * 6,
+        }
+    )
+    write(tmp_path, rows, partitionBy="day,name,at,price,local,yes")
+    adds = [each["add"] for each in actions(tmp_path, 0) if "add" in each]
+    values = [add["partitionValues"] for add in adds]
+    assert {value["name"] for value in values} == {"a b/ü", None, "x"}
+    assert {value["day"] for value in values} == {"2026-01-01", None, "2026-01-02"}
+    assert {value["at"] for value in values} == {"2026-01-01T10:30:00.000000Z"}
+    assert {value["local"] for value in values} == {"2026-01-01 10:30:00.5"}
+    assert {value["price"] for value in values} == {"1.50"}
+    assert {value["yes"] for value in values} == {"true"}
+    # An empty string, Hive's name for null and null itself are one value, as for delta-spark.
+    assert len(adds) == len({tuple(value.items()) for value in values}) == 5
+    assert sorted(row["id"] for row in read(tmp_path)) == list(range(6))
+
+
+def test_statistics_know_nan_and_long_strings(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "d": pa.array([1.0, nan, -0.0], pa.float64()),
+            "s": ["a" * 40, "z" * 40, None],
+            "t": pa.array([datetime(2026, 1, 1, 0, 0, 0, 1500, tzinfo=timezone.utc)] * 3),
+        }
+    )
+    write(tmp_path, rows)
+    [add] = [each["add"] for each in actions(tmp_path, 0) if "add" in each]
+    stats = json.loads(add["stats"])
+    assert stats["numRecords"] == 3
+    assert stats["tightBounds"] is True
+    assert stats["nullCount"] == {"d": 0, "s": 1, "t": 0}
+    assert stats["minValues"]["s"] == "a" * 32
+    assert stats["maxValues"]["s"] > "z" * 32
+    assert "d" not in stats["maxValues"]  # Delta's maximum would be the NaN
+    assert stats["maxValues"]["t"] == "2026-01-01T00:00:00.001Z"  # readers add a millisecond
+
+
+def test_large_partitions_are_written_before_the_task_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delvec.datasource.data_files._FILE_BYTES", 2000)
+    monkeypatch.setattr("delvec.datasource.data_files._TASK_BYTES", 3000)
+    source = DelvecDataSource({"path": str(tmp_path), "partitionBy": "p"})
+    schema = StructType([StructField("id", LongType()), StructField("p", LongType())])
+    writer = source.writer(schema, False)
+    batches = [
+        pa.record_batch({"id": list(range(i, i + 100)), "p": [j % 3 for j in range(100)]})
+        for i in range(0, 1000, 100)
+    ]
+    message = writer.write(iter(batches))
+    writer.commit([message])
+    assert len(files(tmp_path)) > 3
+    assert sorted(row["id"] for row in read(tmp_path)) == list(range(1000))
+
+
+def test_columns_are_found_by_name_and_missing_ones_are_null(tmp_path: Path) -> None:
+    create(tmp_path, id=LONG, name=STRING, n=spark_types.IntegerType(), d=spark_types.DoubleType())
+    write(tmp_path, pa.table({"N": pa.array([1], pa.int16()), "ID": pa.array([7], pa.int64())}))
+    assert read(tmp_path) == [{"id": 7, "name": None, "n": 1, "d": None}]
+
+
+def test_mapped_columns_have_physical_names_and_ids(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("s", pa.struct([("a", pa.int64()), ("l", pa.list_(pa.struct([("b", pa.string())])))])),
+            ("m", pa.map_(pa.string(), pa.struct([("c", pa.int64())]))),
+        ]
+    )
+    DeltaTable.create(
+        None,
+        tmp_path,
+        from_arrow_schema(schema),
+        properties={"delta.columnMapping.mode": "name"},
+    )
+    row = {"id": 1, "s": {"a": 2, "l": [{"b": "x"}]}, "m": [("k", {"c": 3})]}
+    empty = {"id": 2, "s": None, "m": None}
+    write(tmp_path, pa.Table.from_pylist([row, empty, row], schema).slice(0, 2))
+    table = DeltaTable.for_path(None, tmp_path)
+    assert table.to_arrow().to_pylist() == [row, empty]
+    [name] = files(tmp_path)
+    stored = pq.read_schema(tmp_path / name)
+    assert all(each.name.startswith("col-") for each in stored)
+    assert all(b"PARQUET:field_id" in each.metadata for each in stored)
+
+
+def test_overwriting_removes_all_rows_and_keeps_the_history(tmp_path: Path) -> None:
+    write(tmp_path, numbers(1, 2))
+    write(tmp_path, numbers(3), mode="overwrite")
+    assert [row["id"] for row in read(tmp_path)] == [3]
+    assert [
+        row["id"] for row in DeltaTable.for_path(None, tmp_path).to_arrow(version=0).to_pylist()
+    ] == [
+        1,
+        2,
+    ]
+
+
+def test_an_append_goes_on_top_of_other_commits(tmp_path: Path) -> None:
+    write(tmp_path, numbers(1))
+    late = planned(tmp_path)
+    message = late.write(iter(numbers(2).to_batches()))
+    write(tmp_path, numbers(3))
+    late.commit([message])
+    assert [row["id"] for row in read(tmp_path)] == [1, 2, 3]
+
+
+def planned(path: Path, mode: str = "append") -> BatchWriter:
+    source = DelvecDataSource({"path": str(path)})
+    found = source.writer(StructType([StructField("id", LongType())]), mode == "overwrite")
+    assert isinstance(found, BatchWriter)
+    return found
+
+
+def test_an_overwrite_does_not_lose_a_concurrent_append(tmp_path: Path) -> None:
+    write(tmp_path, numbers(1))
+    late = planned(tmp_path, mode="overwrite")
+    message = late.write(iter(numbers(2).to_batches()))
+    before = files(tmp_path)
+    write(tmp_path, numbers(3))
+    with pytest.raises(ConflictError, match="added rows"):
+        pickled(late).commit([message])
+    late.abort([message])
+    assert [row["id"] for row in read(tmp_path)] == [1, 3]
+    assert len(files(tmp_path)) == len(before)  # the file of the overwrite is gone
+
+
+def test_of_two_that_create_a_table_one_wins(tmp_path: Path) -> None:
+    late = planned(tmp_path)
+    message = late.write(iter(numbers(2).to_batches()))
+    create(tmp_path, id=LONG)
+    with pytest.raises(ConflictError, match="just created"):
+        late.commit([message])
+    assert files(tmp_path) == set()
+
+
+def test_a_failed_job_leaves_no_files(tmp_path: Path) -> None:
+    write(tmp_path, numbers(1))
+    before = files(tmp_path)
+    writer = planned(tmp_path)
+    message = writer.write(iter(numbers(2).to_batches()))
+    assert len(files(tmp_path)) == 2
+    writer.abort([message, None])
+    assert files(tmp_path) == before
+
+
+def test_an_abort_after_a_commit_that_is_in_deletes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, numbers(1))
+    writer = planned(tmp_path)
+    message = writer.write(iter(numbers(2).to_batches()))
+    writer.commit([message])
+    writer.abort([message])
+    assert [row["id"] for row in read(tmp_path)] == [1, 2]
+
+
+def test_a_task_that_fails_leaves_no_files(tmp_path: Path) -> None:
+    def broken() -> Any:  # noqa: ANN401
+        yield from numbers(1).to_batches()
+        raise OSError("the executor is lost")
+
+    with pytest.raises(OSError, match="lost"):
+        planned(tmp_path).write(broken())
+    assert files(tmp_path) == set()
+
+
+def test_messages_of_attempts_that_spark_dropped_are_not_committed(tmp_path: Path) -> None:
+    writer = planned(tmp_path)
+    first, again = (writer.write(iter(numbers(1).to_batches())) for _ in range(2))
+    assert first != again
+    writer.commit([again])
+    assert [row["id"] for row in read(tmp_path)] == [1]
+
+
+def test_a_batch_of_an_application_is_written_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        write(tmp_path, numbers(1), txnAppId="loader", txnVersion="7")
+    assert [row["id"] for row in read(tmp_path)] == [1]
+    assert len(files(tmp_path)) == 1
+
+
+REFUSED: dict[str, tuple[Kind, str]] = {
+    "char": (spark_types.CharType(3), r"char\(3\) of x"),
+    "varchar": (spark_types.ArrayType(spark_types.VarcharType(3)), r"varchar\(3\)"),
+    "nested": (StructType([StructField("a", LONG, False)]), "NOT NULL inside of x"),
+    "variant": (spark_types.VariantType(), "the variant of x"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_only_spark_writes_is_refused(tmp_path: Path, name: str) -> None:
+    kind, match = REFUSED[name]
+    create(tmp_path, id=LONG, x=kind)
+    with pytest.raises(UnsupportedFeatureError, match=f"(?s){match}.*DeltaTable"):
+        write(tmp_path, IDS)
+
+
+def test_check_constraints_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=r"(?s)the constraint positive.*append\(df\)"):
+        write(tmp_path, IDS, **{"delta.constraints.positive": "id > 0"})
+    assert not list(tmp_path.iterdir())
+
+
+GENERATED = '{"delta.generationExpression": "id + 1"}'
+DEFAULT = '{"CURRENT_DEFAULT": "7"}'
+IDENTITY = '{"delta.identity.start": 1, "delta.identity.step": 1}'
+
+
+@pytest.mark.parametrize(
+    ("metadata", "match"),
+    [
+        (GENERATED, "the generated column x"),
+        (DEFAULT, "the default of x"),
+        (IDENTITY, "the identity column x"),
+        (
+            '{"delta.invariants": "{\\"expression\\":{\\"expression\\":\\"x > 0\\"}}"}',
+            "invariant of x",
+        ),
+    ],
+    ids=["generated", "default", "identity", "invariant"],
+)
+def test_columns_with_expressions_are_refused(tmp_path: Path, metadata: str, match: str) -> None:
+    create(tmp_path, id=LONG, x=LONG)
+    commit = tmp_path / f"_delta_log/{0:020}.json"
+    plain = r"\"name\":\"x\",\"type\":\"long\",\"nullable\":true,\"metadata\":{}"
+    text = commit.read_text()
+    assert plain in text
+    changed = json.dumps(plain.replace("\\", "").replace("{}", metadata))[1:-1]
+    commit.write_text(text.replace(plain, changed))
+    with pytest.raises(UnsupportedFeatureError, match=match):
+        write(tmp_path, IDS)
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        (pa.table({"id": [1], "nmae": ["x"]}), "has no column nmae.*\n?.*did you mean name"),
+        (pa.table({"id": ["1"], "name": ["x"]}), "id of .* is long, and string"),
+        (pa.table({"id": [1], "ID": [2]}), "more than one column"),
+        (pa.table({"name": ["x"]}), "lack column id"),
+    ],
+    ids=["extra", "type", "twice", "missing"],
+)
+def test_rows_that_do_not_fit_are_refused(tmp_path: Path, rows: pa.Table, match: str) -> None:
+    create(tmp_path, id_=LONG, name=STRING)
+    with pytest.raises(InvalidArgumentError, match=match):
+        write(tmp_path, rows)
+
+
+def test_a_null_in_a_column_that_takes_none_fails_the_write(tmp_path: Path) -> None:
+    create(tmp_path, id_=LONG, p_=STRING, partition_by=("p",))
+    with pytest.raises(ConstraintError, match="column id takes no NULL"):
+        write(tmp_path, pa.table({"id": pa.array([1, None], pa.int64()), "p": ["a", "b"]}))
+    with pytest.raises(ConstraintError, match="column p takes no NULL"):
+        write(tmp_path, pa.table({"id": pa.array([1], pa.int64()), "p": [""]}))
+    assert files(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"mergeSchema": "true"}, r"merge_schema=True"),
+        ({"overwriteSchema": "true"}, r"overwrite_schema=True"),
+        ({"replaceWhere": "id > 1"}, r"where="),
+        ({"partitionOverwriteMode": "dynamic"}, r"dynamic"),
+        ({"partitonBy": "id"}, r"did you mean 'partitionBy'"),
+        ({"partitionBy": "id"}, r"partitioned by nothing"),
+        ({"delta.appendOnly": "true"}, r"set_properties"),
+        ({"txnAppId": "a"}, r"go together"),
+        ({"txnAppId": "a", "txnVersion": "x"}, r"is a number"),
+    ],
+    ids=str,
+)
+def test_options_are_carried_out_or_refused(
+    tmp_path: Path, options: dict[str, str], match: str
+) -> None:
+    write(tmp_path, IDS, mergeSchema="false", checkpointLocation="elsewhere")
+    with pytest.raises((InvalidArgumentError, UnsupportedFeatureError), match=match):
+        write(tmp_path, IDS, **options)
+
+
+def test_an_append_only_table_takes_appends_alone(tmp_path: Path) -> None:
+    write(tmp_path, IDS, **{"delta.appendOnly": "true"})
+    write(tmp_path, IDS)
+    with pytest.raises(UnsupportedFeatureError, match="append-only"):
+        write(tmp_path, IDS, mode="overwrite")
+
+
+def test_a_folder_with_other_files_is_no_place_for_a_table(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InvalidArgumentError, match=r"(?s)notes\.txt.*choose another folder"):
+        write(tmp_path, IDS)
+
+
+def test_row_ids_and_the_change_feed_go_on(tmp_path: Path) -> None:
+    on = {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"}
+    write(tmp_path, numbers(1, 2), **on)
+    write(tmp_path, numbers(3))
+    [add] = [each["add"] for each in actions(tmp_path, 1) if "add" in each]
+    assert add["baseRowId"] == 2
+    assert not [each for each in actions(tmp_path, 1) if "cdc" in each]
