@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["api_pages"]
 
 _WIDTH: Final = 88
+_NAME: Final = re.compile(r"\b[A-Z]\w+\b")
 _SOURCE: Final = Path(delvec.__file__).parent
 
 
 def api_pages() -> dict[str, str]:
     """Return the pages by their names."""
-    tables = [delvec.DeltaTable, delvec.IcebergTable]
-    functions = [name for name in delvec.__all__ if inspect.isfunction(getattr(delvec, name))]
+    functions = _functions()
     pages = {
         "delvec": _page("delvec", markdown(delvec), _items(delvec, functions)),
         "delta-table": _class_page(delvec.DeltaTable, [WriteOptions]),
@@ -35,7 +35,7 @@ def api_pages() -> dict[str, str]:
         "reports": _page(
             "Reports, plans and details",
             "What calls return. All print as text; programs use their fields.",
-            (_class(each, 2) for each in _returned([*tables, *_values(delvec, functions)])),
+            (_class(each, 2) for each in _reports().values()),
         ),
         **{
             name: _page(f"delvec.{name}", markdown(module), _items(module, module.__all__))
@@ -47,12 +47,12 @@ def api_pages() -> dict[str, str]:
     return pages
 
 
+def _functions() -> list[str]:
+    return [name for name in delvec.__all__ if inspect.isfunction(getattr(delvec, name))]
+
+
 def _page(title: str, text: str, items: Iterator[str]) -> str:
     return "\n\n".join([f"# {title}", text, *items]) + "\n"
-
-
-def _values(owner: object, names: list[str]) -> list[Any]:
-    return [getattr(owner, name) for name in names]
 
 
 def _items(module: object, names: list[str]) -> Iterator[str]:
@@ -110,7 +110,12 @@ def _member(owner: type, name: str, level: int) -> str:
 
 
 def _function(name: str, value: Any, level: int) -> str:  # noqa: ANN401
-    return f"{'#' * level} {name}\n\n```python\n{_signature(name, value)}\n```\n\n{markdown(value)}"
+    parts = [f"{'#' * level} {name}", f"```python\n{_signature(name, value)}\n```", markdown(value)]
+    result = str(inspect.signature(value).return_annotation)
+    if shown := [each for each in _NAME.findall(result) if each in _reports()]:
+        links = " or ".join(f"[{each}](reports.md#{each.lower()})" for each in shown)
+        parts.append(f"Returns {links}.")
+    return "\n\n".join(part for part in parts if part)
 
 
 def _signature(name: str, value: Any) -> str:  # noqa: ANN401
@@ -136,10 +141,12 @@ def _text(value: object) -> str:
     return re.sub(r"'(.*?)'", r"\1", text) if "Literal" not in text else text
 
 
-def _returned(values: list[Any]) -> list[type]:
-    """Return the classes of delvec that the calls of these values return, by their names."""
+@cache
+def _reports() -> dict[str, type]:
+    """Return the classes of delvec that public calls return, by their names."""
     names: set[str] = set()
-    for value in values:
+    tables = [delvec.DeltaTable, delvec.IcebergTable]
+    for value in [*tables, *(getattr(delvec, name) for name in _functions())]:
         calls = (
             [value]
             if inspect.isfunction(value)
@@ -147,8 +154,8 @@ def _returned(values: list[Any]) -> list[type]:
         )
         for call in calls:
             result = inspect.signature(call).return_annotation
-            names.update(re.findall(r"\b[A-Z]\w+\b", str(result)))
-    return [found for name in sorted(names) if (found := _defined(name)) is not None]
+            names.update(_NAME.findall(str(result)))
+    return {name: found for name in sorted(names) if (found := _defined(name)) is not None}
 
 
 def _defined(name: str) -> type | None:
