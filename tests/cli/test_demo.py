@@ -197,7 +197,7 @@ def test_the_bytes_of_a_vector_are_told_by_an_option() -> None:
         "d1 d3 39 64",
         "CRC-32",
         "PFA1: a Puffin file",
-        "JSON: the place and file of the vector",
+        "JSON: place and file of a vector",
         '{"blobs":[{"type": "deletion-vector-',
         "52 bytes of Delta's file, 52 of Puffin's: the same",
         "rows 3 4 7 11 18 29",

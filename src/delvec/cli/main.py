@@ -71,7 +71,7 @@ _SECTIONS: Final = {
     },
     "Other": {
         "completion": "Print the script by which a shell completes commands and paths.",
-        "demo": "Show what a deletion vector is, and tables that are read and written with some.",
+        "demo": "Show what delvec does, step by step.",
     },
 }
 _COMMANDS: Final = {name: text for each in _SECTIONS.values() for name, text in each.items()}

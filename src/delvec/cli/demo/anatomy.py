@@ -59,7 +59,7 @@ def puffin_parts(data: bytes, frame: bytes) -> Iterator[LabelledBytes]:
     yield from frame_parts(data[4:footer])
     yield LabelledBytes(data[footer : footer + 4], "PFA1: here the footer begins", "blue")
     yield LabelledBytes(
-        data[footer + 4 : -12], "JSON: the place and file of the vector", "white", is_text=True
+        data[footer + 4 : -12], "JSON: place and file of a vector", "white", is_text=True
     )
     yield LabelledBytes(data[-12:-8], f"length of the JSON: {len(data) - footer - 16}", "blue")
     yield LabelledBytes(data[-8:-4], "flags: not compressed", "blue")

@@ -7,7 +7,7 @@ import shutil
 import time
 from contextlib import ExitStack
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _NO_JAVA: Final = (
-    "Spark needs Java 17 or 21, and there is none here: `apt install openjdk-17-jre-headless` or"
-    " `brew install openjdk@17`, and JAVA_HOME set to it. This needs none:"
+    "Spark needs Java 17 or 21, and there is none here. Get one by `apt install\n"
+    "openjdk-17-jre-headless` or `brew install openjdk@17`. This needs none:"
 )
 
 
@@ -44,7 +44,15 @@ def command(
     begun = time.monotonic()
     with ExitStack() as stack:
         storage = Storage.open(folder or stack.enter_context(TemporaryDirectory()))
-        result = _shown(output, storage, folder, as_bytes, on_spark, iceberg)
+        tell = Teller(output)
+        if as_bytes:
+            result = show_bytes(tell, storage)
+        elif on_spark and _has_java():
+            result = show_story(tell, storage, is_kept=folder is not None, iceberg=iceberg)
+        else:
+            if on_spark:
+                output.note((_NO_JAVA, "yellow"))
+            result = {"table": show_table(tell, f"{storage.root}/orders")}
     output.result(result)
     output.heading(f"Done in {time.monotonic() - begun:.0f} s.")
     output.note(f"The files are in {folder}." if folder else "--folder demo keeps the tables.")
@@ -52,24 +60,6 @@ def command(
         output.note("delvec inspect FILE shows what is in a file of vectors.")
     else:
         output.note("--bytes shows a deletion vector, byte by byte.")
-
-
-def _shown(
-    output: Output,
-    storage: Storage,
-    folder: str | None,
-    as_bytes: bool,  # noqa: FBT001
-    on_spark: bool,  # noqa: FBT001
-    iceberg: bool,  # noqa: FBT001
-) -> dict[str, Any]:
-    tell = Teller(output)
-    if as_bytes:
-        return show_bytes(tell, storage)
-    if on_spark and _has_java():
-        return show_story(tell, storage, is_kept=folder is not None, iceberg=iceberg)
-    if on_spark:
-        output.note((_NO_JAVA, "yellow"))
-    return {"table": show_table(tell, f"{storage.root}/orders")}
 
 
 def _has_java() -> bool:
