@@ -11,7 +11,7 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal
 setup = scripts/setup.sh $(1)
 setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
 
-.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak s3-server lint format docs compatibility-table bench clean
+.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak s3-server lint format docs compatibility-table snapshots bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -70,6 +70,9 @@ docs: ## Build the site of the docs in build/site, with the reference of all cal
 
 compatibility-table: ## Write the table of engines in docs/compatibility.md anew
 	@$(call setup_java,test) && DELVEC_MATRIX=write $(PY) -m pytest -n 0 tests/interop/test_matrix.py
+
+snapshots: ## Write the snapshots of the command's help and output anew
+	@$(call setup_java,test) && DELVEC_WRITE_SNAPSHOTS=1 $(PY) -m pytest -n 0 tests/cli/test_help.py tests/cli/test_snapshots.py
 
 bench: ## Run the benchmarks (NAME: one of them; ARGS: options)
 	@$(call setup_java,test) && $(PY) -m benchmarks $(NAME) $(ARGS)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import tempfile
+import time
 from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -209,3 +212,42 @@ def start() -> Contest:
         ],
         rounds=15,
     )
+
+
+def limit(seconds: float) -> Peer:
+    """Return a peer that takes so long: a command has to be faster."""
+    return Peer(f"{seconds:g} s", lambda: time.sleep(seconds), 1.0)
+
+
+def command(*arguments: str) -> Callable[[], object]:
+    """Return a function that runs the command in a process of its own."""
+    path = str(Path(sys.executable).with_name("delvec"))
+    return lambda: subprocess.run([path, *arguments], check=True, capture_output=True)
+
+
+@benchmark("command/help")
+def show_help() -> Contest:
+    """`delvec --help`, against 0.3 s."""
+    return Contest(command("--help"), [limit(0.3)], rounds=15)
+
+
+@benchmark("command/history")
+def show_history() -> Contest:
+    """`delvec history` of a table with 100 versions, against 1 s."""
+    folder = Path(tempfile.mkdtemp(prefix="delvec-bench-"))
+    log = folder / "_delta_log"
+    log.mkdir()
+    schema = {"type": "struct", "fields": []}
+    metadata = {
+        "id": "0",
+        "format": {"provider": "parquet"},
+        "schemaString": json.dumps(schema),
+        "partitionColumns": [],
+        "configuration": {},
+    }
+    first = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
+    for version in range(100):
+        info = {"commitInfo": {"timestamp": version, "operation": "WRITE"}}
+        lines = [info, *(first if version == 0 else ())]
+        (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, lines)))
+    return Contest(command("history", str(folder)), [limit(1.0)], rounds=9)
