@@ -305,7 +305,7 @@ def test_all_public_names_exist_and_nothing_else_is_offered() -> None:
 
 
 TESTS = Path(__file__).parent
-WITHOUT_JVM = ("vector", "storage", "parquet", "report", "delta")
+WITHOUT_JVM = ("vector", "storage", "parquet", "report", "inspection", "delta")
 TESTS_WITHOUT_JVM = [file for name in WITHOUT_JVM for file in sorted((TESTS / name).rglob("*.py"))]
 
 

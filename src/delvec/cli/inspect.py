@@ -1,152 +1,123 @@
-"""`delvec inspect`: the contents of a file of deletion vectors, verified."""
+"""`delvec inspect`: a table at a glance with what to run next, or a file of deletion vectors."""
 
 from __future__ import annotations
 
-import os
-import sys
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delvec.cli.exits import ExitCode
+from delvec.cli.inspect_file import show_file
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import storage_options
-from delvec.cli.output import Column, visible
-from delvec.errors import FormatError, InvalidArgumentError, located
+from delvec.cli.options import storage_options, version_options
+from delvec.cli.session_options import catalog_options
+from delvec.cli.spark_tables import delta_table, opened_iceberg
+from delvec.cli.table_kinds import is_delta, refuse_options
+from delvec.errors import InvalidArgumentError
 from delvec.storage import Storage
-from delvec.vector import Bitmap, delta_file, puffin
-from delvec.vector.blobs import (
-    DELETION_VECTOR,
-    EQUALITY_DELETE_VECTOR,
-    DeletionVector,
-    EqualityDeleteVector,
-)
-from delvec.vector.frame import decode_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from delvec.cli.output import Output
 
 __all__ = ["command"]
 
-_COLUMNS = [
-    Column("offset", "offset", "dim"),
-    Column("bytes", "bytes"),
-    Column("type", "type"),
-    Column("cardinality", "values", "bold"),
-    Column("min", "first"),
-    Column("max", "last"),
-    Column("of", "of"),
-    Column("error", "error", "red"),
-]
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """One vector or other blob of a file."""
-
-    offset: int
-    bytes: int
-    type: str
-    of: str | None = None
-    cardinality: int | None = None
-    min: int | None = None
-    max: int | None = None
-    error: str | None = None
+_FILES: Final = (".bin", ".puffin", ".stats")
+_HISTORY: Final = 100
 
 
 @delvec_command("inspect")
-@click.argument("file")
+@click.argument("table", metavar="TABLE|FILE")
+@click.option(
+    "--html", type=click.Path(), metavar="PATH", help="Write a page with charts to this file too."
+)
+@version_options
+@click.option("--branch", metavar="NAME", help="Iceberg: the branch; main if absent.")
+@click.option("--snapshot-id", type=int, metavar="ID", help="Iceberg: instead, a snapshot.")
+@click.option(
+    "--history",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help=f"Look at so many of the newest commits; {_HISTORY} if absent.",
+)
+@click.option(
+    "--listing/--no-listing",
+    default=None,
+    help="Look for what a vacuum, or expired snapshots, would free. By default where that takes"
+    " little: up to 100,000 live files, or 100 snapshots.",
+)
 @storage_options
-def command(output: Output, file: str, options: dict[str, str]) -> None:
-    """Show what is in FILE, a Delta `.bin` or an Iceberg Puffin file, and check it.
+@catalog_options
+def command(  # noqa: PLR0913 - one for each option
+    output: Output,
+    table: str,
+    *,
+    html: str | None,
+    version: int | None,
+    timestamp: str | None,
+    branch: str | None,
+    snapshot_id: int | None,
+    history: int | None,
+    listing: bool | None,
+    options: dict[str, str],
+    iceberg: dict[str, Any],
+) -> None:
+    """Show TABLE at a glance, and what to run next and why; or what is in FILE.
 
-    FILE is a path or a URI. Every vector is decoded and held against its checksum and what the
-    file says of it. Exit code 4 if one is damaged.
-    """
-    if os.path.isdir(file):  # noqa: PTH112  (also for URIs)
-        raise InvalidArgumentError(f"{file} is a folder", hint="name a .bin or .puffin file in it")
-    storage, key = Storage.open_file(file, options)
-    size = storage.size(key)
-    head = storage.read_range(key, 0, min(4, size))
-    with located(file):
-        kind, entries = _read(storage, key, size, head)
-    _show(output, file, kind, size, entries)
-    if any(entry.error for entry in entries):
-        sys.exit(ExitCode.DAMAGED)
+    TABLE is the path or URI of a Delta table, or the name of an Iceberg table in a catalog. Rows
+    live and deleted, deletion vectors and their ages, equality deletes that wait, the files with
+    the most deleted rows, and the bytes that maintenance would free. Metadata alone is read.
 
+    FILE is a Delta `.bin` or an Iceberg Puffin file. Every vector is decoded and held against its
+    checksum and what the file says of it. Exit code 4 if one is damaged.
 
-def _read(storage: Storage, key: str, size: int, head: bytes) -> tuple[str, list[_Entry]]:
-    """Return kind and entries of a file; a file of another kind is not read beyond its magic."""
-    if head == b"PFA1":
-        return "Puffin file", list(_puffin(storage, key, size))
-    if head[:1] == b"\x01" and size <= delta_file.MAX_FILE_SIZE:
-        return "Delta deletion vector file", list(_delta(storage.read(key)))
-    known = {b"PAR1": "a Parquet file", b"": "an empty file"}
-    raise FormatError(
-        "not a file of deletion vectors",
-        offset=0,
-        expected="version 1 of Delta's, or PFA1",
-        found=known.get(head, head.hex(" ")),
-        hint="name a .bin file that a Delta log points to, or a Puffin file of Iceberg",
-    )
-
-
-def _show(output: Output, file: str, kind: str, size: int, entries: list[_Entry]) -> None:
-    count = "1 entry" if len(entries) == 1 else f"{len(entries):,} entries"
-    output.note((visible(file), "bold"), f": {kind}, {size:,} bytes, {count}")
-    rows = [asdict(entry) for entry in entries]
-    used = [column for column in _COLUMNS if any(row[column.key] is not None for row in rows)]
-    if rows:
-        output.table(used, rows)
-    damaged = sum(entry.error is not None for entry in entries)
-    total = sum(entry.cardinality or 0 for entry in entries)
-    state = (f"{damaged} damaged", "bold red") if damaged else ("all sound", "green")
-    output.note(f"{total:,} values; ", state)
-    output.result(
-        {
-            "file": file,
-            "kind": kind,
-            "bytes": size,
-            "damaged": damaged,
-            "entries": [{k: v for k, v in row.items() if v is not None} for row in rows],
-        }
-    )
-
-
-def _delta(data: bytes) -> Iterator[_Entry]:
-    for offset, length in delta_file.frame_ranges(data):
-        try:
-            with located(offset=offset):
-                bitmap = decode_frame(data[offset : offset + length], allow_native=True)
-        except FormatError as error:  # noqa: PERF203  (the next vector may be valid)
-            yield _Entry(offset, length, "vector", error=error.describe())
-        else:
-            yield _entry(offset, length, "vector", None, bitmap)
+    \b
+    delvec inspect /lake/orders --html report.html
+    delvec inspect lake.db.orders --warehouse /warehouse --branch changes
+    delvec inspect /lake/orders/deletion_vector_4c….bin
+    """  # noqa: D301
+    of_iceberg = {"--branch": branch, "--snapshot-id": snapshot_id}
+    of_tables = {"--html": html, "--version": version, "--timestamp": timestamp, **of_iceberg}
+    if _is_file(table, options):
+        _refuse_for_files(of_tables | {"--history": history})
+        show_file(output, table, options)
+        return
+    limit = _HISTORY if history is None else history
+    if is_delta(table):
+        refuse_options("an Iceberg table", of_iceberg)
+        target = delta_table(table, options)
+        with output.progress() as show:
+            report = target.inspect(
+                version, timestamp, history=limit, listing=listing, on_progress=show
+            )
+    else:
+        refuse_options("a Delta table", {"--version": version, "--storage-option": options})
+        with opened_iceberg(output, table, iceberg) as (_, named):
+            report = named.inspect(
+                snapshot_id, timestamp, branch=branch, history=limit, listing=listing
+            )
+    output.draw(report)
+    page = None if html is None else report.write_html(html)
+    if page is not None:
+        output.note(("Page: ", "bold"), str(page))
+    output.result(report.to_json() | ({} if page is None else {"html": str(page)}))
 
 
-def _puffin(storage: Storage, key: str, size: int) -> Iterator[_Entry]:
-    def read(start: int, length: int) -> bytes:
-        return storage.read_range(key, start, length)
-
-    for blob in puffin.read_footer(read, size).blobs:
-        try:
-            if blob.type == DELETION_VECTOR:
-                vector = DeletionVector.from_blob(blob, puffin.read_blob(read, blob))
-                of, bitmap = vector.data_file, vector.positions
-            elif blob.type == EQUALITY_DELETE_VECTOR:
-                keys = EqualityDeleteVector.from_blob(blob, puffin.read_blob(read, blob))
-                of, bitmap = f"field {keys.field_id}", keys.keys
-            else:
-                yield _Entry(blob.offset, blob.length, blob.type)
-                continue
-        except FormatError as error:
-            yield _Entry(blob.offset, blob.length, blob.type, error=error.describe())
-        else:
-            yield _entry(blob.offset, blob.length, blob.type, of, bitmap)
+def _is_file(name: str, options: Mapping[str, str]) -> bool:
+    """Return whether a file is named: one that is there, or whose name says that it is one."""
+    is_named = name.endswith(_FILES)
+    try:
+        storage, key = Storage.open_file(name, options)
+    except InvalidArgumentError:  # a folder, with a slash at its end
+        return False
+    if "://" in storage.root:
+        return is_named
+    path = Path(storage.root, key)
+    return path.is_file() or (is_named and not path.is_dir())
 
 
-def _entry(offset: int, length: int, kind: str, of: str | None, bitmap: Bitmap) -> _Entry:
-    return _Entry(offset, length, kind, of, bitmap.cardinality, bitmap.min, bitmap.max)
+def _refuse_for_files(given: Mapping[str, object]) -> None:
+    wrong = [name for name, value in given.items() if value is not None]
+    if wrong:
+        raise click.UsageError(f"{wrong[0]} is for a table, and this is a file")

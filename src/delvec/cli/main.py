@@ -32,7 +32,7 @@ _SECTIONS: Final = {
         "history": "Show what was done to a table, newest first.",
         "files": "Show the data files of a table and what is deleted in each.",
         "changes": "Show the rows that changed between two versions of a table.",
-        "inspect": "Show what is in a file of deletion vectors.",
+        "inspect": "Show a table at a glance and what to run next, or a file of vectors.",
         "check": "Compare the files and deletes of a table with its log or manifests; repair some.",
         "traces": "Tell where rows of a table still physically are, and when they will be gone.",
     },

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Series", "bar", "bar_table", "columns", "ranking_table", "shown", "table"]
 
-_NAME: Final = 60
-_FEWEST: Final = 16  # columns of a chart that has fewer are not wider than these would be
+_NAME: Final = 46
+_FEW: Final = 8  # columns of a chart with fewer are narrow
 _NUMBER: Final = ' class="number"'
 _LEAST: Final = 0.6  # percent of a bar's width: what is there is seen
 
@@ -99,25 +99,27 @@ def ranking_table(ranking: Ranking, noun: str, most: int | None = None) -> str:
     if most is None and ranking.rest is not None:
         label = f"all {counted(ranking.others, f'other {noun}')}"
         rows.append(_share_row(ranking.rest, label, "is-rest"))
-    return bar_table((noun, "deleted share", "deleted rows"), rows)
+    return bar_table((noun, "deleted share", "deleted"), rows)
 
 
 def _share_row(share: Share, label: str, style: str = "") -> tuple[str, str, str, str]:
-    of = "of a number that is not known" if share.rows is None else f"of {share.rows:,}"
-    part = "" if share.rows is None else f" · {percent(share.deleted, share.rows)}"
-    drawn = bar(share.ratio, 1)
     kind = f' class="{style}"' if style else ""
-    last = f"{share.deleted:,}{part}<small>{of}</small>"
-    return f'{kind} data-files="{share.files}"', label, drawn, last
+    if share.rows is None:
+        last = f"{share.deleted:,}<small>of a number that is not known</small>"
+    else:
+        part = percent(share.deleted, share.rows)
+        last = f"{part}<small>{share.deleted:,} of {share.rows:,}</small>"
+    return f'{kind} data-files="{share.files}"', label, bar(share.ratio, 1), last
 
 
 def columns(series: Series, moments: Sequence[Moment], noun: str) -> str:
     """Return a number over versions or snapshots, one column for each."""
     values = [series.value(each) or 0 for each in moments]
     most = max(values, default=0)
-    width = max(len(values), _FEWEST)
+    width = 0.8 if len(values) >= _FEW else 0.3
     drawn = "".join(
-        _column(place, value, most, series, each, noun)
+        f'<rect class="{series.style}" x="{place + (1 - width) / 2:.2f}" width="{width}"'
+        f"{_height(value, most)}><title>{shown(_title(each, noun, value))}</title></rect>"
         for place, (value, each) in enumerate(zip(values, moments, strict=True))
     )
     ends = [moments[0], moments[-1]] if len(moments) > 1 else list(moments)
@@ -125,23 +127,23 @@ def columns(series: Series, moments: Sequence[Moment], noun: str) -> str:
     label = f"{series.title}: {values[0]:,} at first, {values[-1]:,} at last, {most:,} at most"
     return (
         f'<div class="plot"><h3>{shown(series.title)}<span>at most {most:,}</span></h3>'
-        f'<svg class="columns" viewBox="0 0 {width} 100" preserveAspectRatio="none" role="img"'
-        f' aria-label="{shown(label)}">{drawn}</svg><div class="axis">{axis}</div></div>'
+        f'<svg class="columns" viewBox="0 0 {len(values)} 100" preserveAspectRatio="none"'
+        f' role="img" aria-label="{shown(label)}">{drawn}</svg><div class="axis">{axis}</div></div>'
     )
 
 
-def _column(place: int, value: int, most: int, series: Series, each: Moment, noun: str) -> str:
+def _height(value: int, most: int) -> str:
     height = max(100 * value / most, 1.5) if value else 0.0
-    title = f"{noun} {each.at}, {each.operation}, {moment(each.time_ms)}: {value:,}"
-    return (
-        f'<rect class="{series.style}" x="{place + 0.1:.1f}" y="{100 - height:.2f}" width="0.8"'
-        f' height="{height:.2f}"><title>{shown(title)}</title></rect>'
-    )
+    return f' y="{100 - height:.2f}" height="{height:.2f}"'
+
+
+def _title(each: Moment, noun: str, value: int) -> str:
+    return f"{noun} {each.at}, {each.operation}, {moment(each.time_ms)}: {value:,}"
 
 
 def _place(each: Moment, noun: str) -> str:
-    at = f"{noun} {each.at:,}, " if noun == "version" else ""
-    return f"{at}{moment(each.time_ms)}"
+    day = moment(each.time_ms)[:10]
+    return f"{noun} {each.at:,} · {day}" if noun == "version" else day
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -68,12 +68,7 @@ def fragment(report: InspectReport) -> str:
 def _parts(report: InspectReport) -> Iterator[str]:
     yield from _overview(report)
     yield from _files(report)
-    yield '<div class="pair">'
-    yield from _partitions(report)
-    yield from _sizes(report)
-    yield from _ages(report)
-    yield from _equality(report)
-    yield "</div>"
+    yield from _pair([*_partitions(report), *_equality(report)], [*_sizes(report), *_ages(report)])
     yield from _history(report)
     yield from _facts(report)
     yield from (f'<p class="note">{shown(note)}</p>' for note in report.notes)
@@ -124,7 +119,7 @@ def _cards(report: InspectReport) -> Iterator[tuple[str, str, str, str]]:
         else ("Live rows", "unknown", "only reading tells", "")
     )
     style = "is-dead" if vectors.rows else ""
-    part = "" if report.rows is None else f"{percent(vectors.rows, report.rows)} of all rows"
+    part = "" if report.rows is None else f"{percent(vectors.rows, report.rows)} of all"
     yield "Deleted rows", f"{vectors.rows:,}", part, style
     yield "Deletion vectors", f"{vectors.count:,}", size(vectors.bytes), ""
     if not is_delta:
@@ -157,6 +152,13 @@ def _next(report: InspectReport) -> Iterator[str]:
         for each in report.advice
     )
     yield f'<div class="next"><h2>What to run next</h2><ol>{items}</ol></div>'
+
+
+def _pair(left: list[str], right: list[str]) -> Iterator[str]:
+    """Yield sections in two columns; those of an empty one are shared out."""
+    if not left:
+        left, right = right[:1], right[1:]
+    yield f'<div class="pair"><div>{"".join(left)}</div><div>{"".join(right)}</div></div>'
 
 
 def _section(key: str, title: str, about: str, inner: str) -> str:

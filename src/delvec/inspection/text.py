@@ -71,7 +71,7 @@ def _advice(report: InspectReport) -> Iterator[Line]:
     if not report.advice:
         yield "  nothing: no limit is passed", "green"
     for number, each in enumerate(report.advice, 1):
-        yield from _folded(f"  {number}. {each.action}: ", visible(each.why), "", 5)
+        yield from _folded(f"  {number}. {visible(each.action)}: ", visible(each.why), "", 5)
         yield f"     {visible(each.command or each.call)}", "cyan"
 
 

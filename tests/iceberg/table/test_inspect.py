@@ -1,0 +1,130 @@
+"""The inspection of Iceberg tables: what it says is what the table's metadata and rows say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from delvec import IcebergTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NAME = "lake.db.inspected"
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession) -> Iterator[IcebergTable]:
+    """A table of two partitions and four files: vectors, then equality deletes on two branches."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
+    spark.sql(
+        f"CREATE TABLE {NAME} (id BIGINT, day STRING) USING iceberg PARTITIONED BY (day)"
+        " TBLPROPERTIES ('format-version' = '3', 'write.delete.mode' = 'merge-on-read')"
+    )
+    found = IcebergTable.for_name(spark, NAME)
+    for start in (0, 100):
+        days = "CASE WHEN id % 2 = 0 THEN 'a' ELSE '<b>' END AS day"
+        rows = spark.range(start, start + 100, 1, 1).selectExpr("id", days)
+        rows.writeTo(NAME).append()
+    spark.sql(f"DELETE FROM {NAME} WHERE id < 50 AND id % 2 = 0")
+    yield found
+    spark.sql(f"DROP TABLE {NAME} PURGE")
+
+
+def live(spark: SparkSession, branch: str = "main") -> int:
+    return spark.table(f"{NAME}.branch_{branch}").count()
+
+
+def test_an_iceberg_table_is_inspected_step_by_step(
+    spark: SparkSession, table: IcebergTable
+) -> None:
+    report = table.inspect()
+    assert (report.format, report.files, report.rows) == ("iceberg", 4, 200)
+    assert report.live_rows == live(spark) == 175
+    assert (report.vectors.count, report.vectors.rows) == (1, 25)
+    assert report.vectors.kinds == {"puffin": 1}
+    assert [(each.label, each.vectors) for each in report.vectors.ages] == [("under a day", 1)]
+    assert [each.deleted for each in report.most_deleted.shown] == [25, 0, 0, 0]
+    assert [(each.name, each.rows, each.deleted) for each in report.partitions.shown] == [
+        ("day=a", 100, 25),
+        ("day=<b>", 100, 0),
+    ]
+    assert [each.action for each in report.advice] == ["compact"]
+    assert [(each.files, each.deleted) for each in report.moments] == [(2, 0), (4, 0), (4, 25)]
+    assert report.freed.vacuum == 0
+    files = {row["path"]: row["bytes"] for row in table.files().collect()}
+    assert report.bytes == sum(size for path, size in files.items() if path.endswith("parquet"))
+
+    table.delete_keys([1, 3, 5], "id")
+    waiting = table.inspect()
+    assert (waiting.equality.files, waiting.equality.keys) == (1, 3)
+    assert waiting.equality.columns == (("id",),)
+    assert waiting.live_rows is None
+    assert waiting.moments[-1].keys == 3
+    assert [each.action for each in waiting.advice] == ["resolve"]
+    assert "1 file with 3 keys wait" in str(waiting)
+
+    table.resolve("id")
+    resolved = table.inspect()
+    assert not resolved.equality.keys
+    assert resolved.live_rows == live(spark) == 172
+    assert (resolved.vectors.count, resolved.vectors.rows) == (2, 28)
+    assert resolved.freed.vacuum is not None
+    assert resolved.freed.vacuum > 0  # the equality delete, which older snapshots alone have
+    assert table.inspect(listing=False).freed.vacuum is None
+
+    older = table.inspect(waiting.snapshot_id)
+    assert (older.equality.keys, older.is_newest, older.advice) == (3, False, ())
+    json.dumps(resolved.to_json())
+    assert "&lt;b&gt;" in resolved.to_html()
+
+
+def test_what_waits_on_a_staging_branch_is_named(spark: SparkSession, table: IcebergTable) -> None:
+    table.create_branch("changes", staging=True)
+    table.delete_keys([7, 9], "id", branch="changes")
+    main = table.inspect()
+    [staged] = main.equality.staging
+    assert (staged.name, staged.snapshots) == ("changes", 2)
+    assert f"delvec resolve {NAME} --staging changes" in [each.command for each in main.advice]
+    branch = table.inspect(branch="changes")
+    assert branch.equality.vectors + branch.equality.files == 1
+    assert branch.equality.keys == 2
+    assert branch.advice[0].command == f"delvec resolve {NAME} --staging changes"
+    table.resolve("id", staging="changes", restart_staging=True)
+    after = table.inspect()
+    assert after.live_rows == live(spark)
+    assert "resolve" not in [each.action for each in after.advice]
+
+
+def test_a_table_without_snapshots_and_position_deletes_of_format_2(spark: SparkSession) -> None:
+    name = "lake.db.inspected_v2"
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '2',"
+        " 'write.delete.mode' = 'merge-on-read')"
+    )
+    table = IcebergTable.for_name(spark, name)
+    empty = table.inspect()
+    assert (empty.snapshot_id, empty.files, empty.live_rows, empty.advice) == (None, 0, 0, ())
+    assert "no snapshot" in str(empty) + empty.to_html()
+    spark.range(0, 10, 1, 1).writeTo(name).append()
+    spark.sql(f"DELETE FROM {name} WHERE id = 3")
+    report = table.inspect()
+    assert (report.position_delete_files, report.live_rows) == (1, None)
+    assert "1 position delete file" in report.notes[0]
+    spark.sql(f"DROP TABLE {name} PURGE")
+
+
+def test_files_of_others_are_not_to_be_rewritten(spark: SparkSession, table: IcebergTable) -> None:
+    properties: dict[str, Any] = {"gc.enabled": "false"}
+    [(key, value)] = properties.items()
+    spark.sql(f"ALTER TABLE {NAME} SET TBLPROPERTIES ('{key}' = '{value}')")
+    report = table.inspect()
+    assert not {"compact", "expire snapshots"} & {each.action for each in report.advice}
+    assert "gc.enabled=false" in report.notes[0]
+    spark.sql(f"ALTER TABLE {NAME} UNSET TBLPROPERTIES ('{key}')")

@@ -1,0 +1,138 @@
+"""What to run next: each rule at its limit, just below and just above."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from delvec.inspection.advice import (
+    DELETED_SHARE,
+    FEWER_FILES,
+    FILE_DELETED_SHARE,
+    FREED_SHARE,
+    LONG_LOG,
+    MANY_EQUALITY_DELETES,
+    advice_for,
+)
+from delvec.inspection.figures import (
+    EqualityFigures,
+    Freed,
+    LogFigures,
+    Ranking,
+    Share,
+    SmallFiles,
+    StagingBranch,
+    VectorFigures,
+)
+from delvec.inspection.report import InspectReport
+
+DELTA = InspectReport(
+    table="/lake/orders", format="delta", location="/lake/orders", version=3, rows=1000, bytes=1000
+)
+ICEBERG = replace(DELTA, table="lake.db.orders", format="iceberg", branch="main", inspected_ms=100)
+
+
+def actions(report: InspectReport) -> list[str]:
+    return [each.action for each in advice_for(report)]
+
+
+def test_a_table_without_deletes_needs_nothing() -> None:
+    assert not advice_for(DELTA)
+    assert not advice_for(ICEBERG)
+
+
+@pytest.mark.parametrize(("table", "action"), [(DELTA, "purge"), (ICEBERG, "compact")])
+def test_many_deleted_rows_are_rewritten(table: InspectReport, action: str) -> None:
+    limit = int(1000 * DELETED_SHARE)
+    assert not actions(replace(table, vectors=VectorFigures(count=1, rows=limit)))
+    assert actions(replace(table, vectors=VectorFigures(count=1, rows=limit + 1))) == [action]
+
+
+def test_a_file_with_many_deleted_rows_is_rewritten_if_the_table_has_some() -> None:
+    over = Share("a", 1, 100, int(100 * FILE_DELETED_SHARE) + 1, 10)
+    report = replace(DELTA, vectors=VectorFigures(count=1, rows=31), most_deleted=Ranking((over,)))
+    assert actions(report) == ["purge"]
+    assert not actions(replace(report, rows=100_000))
+    at_limit = replace(over, deleted=int(100 * FILE_DELETED_SHARE))
+    assert not actions(replace(report, most_deleted=Ranking((at_limit,))))
+
+
+@pytest.mark.parametrize(("table", "action"), [(DELTA, "optimize"), (ICEBERG, "compact")])
+def test_small_files_are_put_together_if_much_fewer_are_left(
+    table: InspectReport, action: str
+) -> None:
+    def small(before: int, after: int) -> InspectReport:
+        return replace(table, small_files=SmallFiles(before, 100, before, after))
+
+    assert actions(small(FEWER_FILES + 1, 1)) == [action]
+    assert not actions(small(FEWER_FILES, 1))
+    assert not actions(small(100, 50))
+    assert actions(small(100, 49)) == [action]
+
+
+def test_a_long_log_wants_a_checkpoint() -> None:
+    log = LogFigures(checkpoint=1, since_checkpoint=LONG_LOG * 10, interval=10)
+    [found] = advice_for(replace(DELTA, log=log))
+    assert found.command == "delvec checkpoint /lake/orders"
+    assert "30 commits are read to open the table" in found.why
+    assert not actions(replace(DELTA, log=replace(log, since_checkpoint=LONG_LOG * 10 - 1)))
+
+
+def test_a_vacuum_is_worth_it_if_it_frees_enough() -> None:
+    limit = int(1000 * FREED_SHARE)
+    assert actions(replace(DELTA, freed=Freed(vacuum=limit + 1, vacuum_files=1))) == ["vacuum"]
+    assert not actions(replace(DELTA, freed=Freed(vacuum=limit)))
+    assert not actions(replace(DELTA, freed=Freed(vacuum=None)))
+    empty = replace(DELTA, bytes=0, freed=Freed(vacuum=1, vacuum_files=1))
+    assert actions(empty) == ["vacuum"]
+
+
+def test_snapshots_expire_if_they_keep_much_and_are_old() -> None:
+    freed = Freed(vacuum=500, vacuum_files=2)
+    old = replace(ICEBERG, freed=freed, log=LogFigures(oldest_ms=0, max_age_ms=99))
+    assert actions(old) == ["expire snapshots"]
+    assert not actions(replace(old, log=LogFigures(oldest_ms=0, max_age_ms=100)))
+    assert not actions(replace(old, owns_files=False))
+
+
+def test_equality_deletes_are_resolved_before_anything_is_rewritten() -> None:
+    waiting = EqualityFigures(files=1, keys=7, columns=(("id",),))
+    report = replace(ICEBERG, equality=waiting, vectors=VectorFigures(count=1, rows=900))
+    [found] = advice_for(report)
+    assert found.command == "delvec resolve lake.db.orders"
+    assert "1 equality delete with 7 keys" in found.why
+    many = replace(waiting, files=MANY_EQUALITY_DELETES - 1)
+    assert actions(replace(report, equality=many)) == ["resolve"]
+    both = replace(many, vectors=1)
+    assert actions(replace(report, equality=both)) == ["resolve", "consolidate"]
+
+
+def test_deletes_of_a_branch_are_resolved_there() -> None:
+    waiting = EqualityFigures(files=1, keys=7)
+    [found] = advice_for(replace(ICEBERG, branch="audit", equality=waiting))
+    assert found.command == "delvec resolve lake.db.orders --target audit"
+    staging = replace(waiting, staging=(StagingBranch("my changes", 3, 7),))
+    [found] = advice_for(replace(ICEBERG, branch="my changes", equality=staging))
+    assert found.command == "delvec resolve lake.db.orders --staging 'my changes'"
+    assert found.call == "t.resolve(staging='my changes')"
+
+
+def test_a_staging_branch_that_main_has_not_taken_over_is_named() -> None:
+    waiting = EqualityFigures(staging=(StagingBranch("changes", 3, 7),))
+    [found] = advice_for(replace(ICEBERG, equality=waiting))
+    assert found.why.startswith("the staging branch changes has 3 snapshots")
+    assert not advice_for(
+        replace(ICEBERG, equality=EqualityFigures(staging=(StagingBranch("changes", 0, None),)))
+    )
+
+
+def test_files_of_others_are_not_rewritten() -> None:
+    report = replace(ICEBERG, vectors=VectorFigures(count=1, rows=900), owns_files=False)
+    assert not advice_for(report)
+
+
+def test_a_path_is_quoted_for_the_shell() -> None:
+    report = replace(DELTA, table="/lake/$(rm x)'s", vectors=VectorFigures(count=1, rows=900))
+    [found] = advice_for(report)
+    assert found.command == """delvec purge '/lake/$(rm x)'"'"'s'"""

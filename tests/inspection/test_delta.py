@@ -1,0 +1,231 @@
+"""The inspection of Delta tables: what it says is what the log and the folder say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from delvec import DeltaTable
+from delvec.cli import main
+from delvec.cli.exits import ExitCode
+from delvec.errors import InvalidArgumentError
+from tests.delta.builder import TableBuilder, removed, small_table
+from tests.inspection.tables import partitioned_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from delvec.inspection.report import InspectReport
+
+
+def inspect(root: Path, **arguments: Any) -> InspectReport:  # noqa: ANN401
+    return DeltaTable.for_path(None, root).inspect(**arguments)
+
+
+def run(*arguments: str | Path) -> Any:  # noqa: ANN401
+    environment = {"COLUMNS": "80", "NO_COLOR": "1"}
+    return CliRunner().invoke(main, list(map(str, arguments)), env=environment)
+
+
+def test_figures_are_those_of_the_table(tmp_path: Path) -> None:
+    _, adds = partitioned_table(tmp_path)
+    report = inspect(tmp_path)
+    detail = DeltaTable.for_path(None, tmp_path).detail()
+    assert (report.files, report.bytes) == (detail.files, detail.bytes)
+    assert (report.live_rows, report.vectors.rows) == (detail.rows, detail.deleted_rows)
+    assert report.rows == 1200
+    assert report.vectors.count == detail.files_with_vectors == 6
+    assert report.vectors.kinds == {"u": 6}
+    assert report.vectors.stored_in == 6
+    vectors = [each["deletionVector"] for each in adds if "deletionVector" in each]
+    assert report.vectors.bytes == sum(each["sizeInBytes"] for each in vectors)
+    assert [(each.label, each.vectors) for each in report.vectors.ages] == [("under a day", 6)]
+    assert report.version == detail.version
+    assert (report.log.checkpoint, report.log.since_checkpoint) == (None, detail.version + 1)
+    assert sum(each.files for each in report.sizes) == report.files
+    assert not report.notes
+
+
+def test_files_with_the_most_deleted_rows_come_first(tmp_path: Path) -> None:
+    partitioned_table(tmp_path)
+    ranking = inspect(tmp_path).most_deleted
+    assert [each.deleted for each in ranking.shown] == [30] * 3 + [10] * 3 + [0] * 6
+    assert {each.name for each in ranking.shown[:3]} == {
+        f"day={place}/part-{place}-3.parquet" for place in range(3)
+    }
+    assert (ranking.rest, ranking.others) == (None, 0)
+
+
+def test_more_files_than_are_shown_are_summed_up(tmp_path: Path) -> None:
+    partitioned_table(tmp_path, days=("a", "b", "c"), files=8)
+    report = inspect(tmp_path)
+    ranking = report.most_deleted
+    assert ranking.rest is not None
+    assert len(ranking.shown) + ranking.rest.files == report.files == 24
+    assert sum(each.deleted for each in ranking.shown) + ranking.rest.deleted == 3 * 160
+    rows = [each.rows or 0 for each in ranking.shown]
+    assert sum(rows) + (ranking.rest.rows or 0) == report.rows
+
+
+def test_partitions_are_told_apart(tmp_path: Path) -> None:
+    partitioned_table(tmp_path, days=("null", None, "x"))
+    shown = inspect(tmp_path).partitions.shown
+    assert {each.name for each in shown} == {"day='null'", "day=null", "day=x"}
+    assert {(each.files, each.rows, each.deleted) for each in shown} == {(4, 400, 40)}
+
+
+def test_each_version_has_the_vectors_that_its_snapshot_has(tmp_path: Path) -> None:
+    table, adds = partitioned_table(tmp_path)
+    table.commit({"remove": removed(adds[1])})  # with its vector
+    again = adds[3] | {"dataChange": False, "tags": {"a": "b"}}
+    table.commit({"add": again})  # live already, as a recomputation of statistics leaves it
+    table.checkpoint([each for each in adds if each is not adds[1]])
+    table.commit({"add": adds[1]})  # back again, as a restore brings it
+    target = DeltaTable.for_path(None, tmp_path)
+    for limit in (100, 4, 2, 1):
+        moments = target.inspect(history=limit).moments
+        assert [each.at for each in moments] == list(range(table.version + 1))[-limit:]
+        for each in moments:
+            files = target.snapshot(each.at).files
+            expected = (len(files), files.has_vector.sum(), files.deleted_rows.sum())
+            assert (each.files, each.vectors, each.deleted) == expected
+
+
+def test_a_vector_is_as_old_as_the_commit_that_brought_it(tmp_path: Path) -> None:
+    partitioned_table(tmp_path)
+    report = inspect(tmp_path, history=2)
+    ages = {each.label: each.vectors for each in report.vectors.ages}
+    assert ages == {"under a day": 2, "before the history that was read": 4}
+    assert report.vectors.oldest_ms is None
+    assert report.vectors.newest_ms == report.moments[-1].time_ms
+    none = inspect(tmp_path, history=0)
+    assert not none.moments
+    assert none.vectors.newest_ms is None
+
+
+def test_commits_that_were_cleaned_up_end_the_history(tmp_path: Path) -> None:
+    table, adds = partitioned_table(tmp_path)
+    table.checkpoint(adds)
+    table.drop_commits(0, 1, 2, 3, 4)
+    assert [each.at for each in inspect(tmp_path).moments] == [5, 6, 7, 8, 9]
+
+
+def test_a_vacuum_would_free_what_its_dry_run_lists(tmp_path: Path) -> None:
+    partitioned_table(tmp_path)
+    freed = inspect(tmp_path).freed
+    plan = DeltaTable.for_path(None, tmp_path).vacuum(dry_run=True)
+    assert (freed.vacuum, freed.vacuum_files) == (plan.bytes, plan.files.num_rows) == (1000, 1)
+    unlisted = inspect(tmp_path, listing=False).freed
+    assert unlisted.vacuum is None
+    assert unlisted.why_unknown == "the folder was not to be listed"
+
+
+def test_files_that_are_still_retained_are_freed_later(tmp_path: Path) -> None:
+    table, adds = partitioned_table(tmp_path)
+    now = 4_000_000_000_000
+    gone = removed(adds[0]) | {"deletionTimestamp": now, "size": adds[0]["size"]}
+    table.commit({"remove": gone})
+    freed = inspect(tmp_path).freed
+    assert freed.later == adds[0]["size"]
+    assert freed.retention_hours == 168
+
+
+def test_a_table_that_delvec_does_not_write_is_inspected_all_the_same(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    table.protocol["writerFeatures"] = ["deletionVectors", "featureOfTheFuture"]
+    table.create()
+    report = inspect(tmp_path)
+    assert report.freed.vacuum is None
+    assert "featureOfTheFuture" in (report.freed.why_unknown or "")
+
+
+def test_files_without_statistics_are_not_guessed(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    table.create()
+    add = table.write_file("a.parquet", {"id": [1, 2, 3]})
+    del add["stats"]
+    [vector] = table.write_vectors([0])
+    table.commit({"add": add | {"deletionVector": vector}})
+    report = inspect(tmp_path)
+    assert (report.rows, report.live_rows, report.vectors.rows) == (None, None, 1)
+    assert "no row count of 1 file" in report.notes[0]
+    assert "1 deleted, of a number that is not known" in str(report)
+    assert "of a number that is not known" in report.to_html()
+
+
+def test_an_older_version_is_described_and_gets_no_advice(tmp_path: Path) -> None:
+    partitioned_table(tmp_path)
+    report = inspect(tmp_path, version=3)
+    assert (report.version, report.is_newest, report.vectors.count) == (3, False, 0)
+    assert not report.advice
+    assert "What to run next" not in str(report) + report.to_html()
+    newest = inspect(tmp_path, version=9)
+    assert newest.is_newest
+    assert newest.advice
+
+
+def test_an_empty_table_has_a_report(tmp_path: Path) -> None:
+    TableBuilder(tmp_path).create()
+    report = inspect(tmp_path)
+    assert "0 live, 0 deleted (0.0 %)" in str(report)
+    assert "nothing: no limit is passed" in str(report)
+    assert "Nothing to run" in report.to_html()
+
+
+def test_a_negative_history_is_refused(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="history is a number of commits"):
+        inspect(tmp_path, history=-1)
+
+
+def test_the_command_shows_a_page_of_text(tmp_path: Path) -> None:
+    partitioned_table(tmp_path / "orders")
+    result = run("inspect", tmp_path / "orders", "--html", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    for text in (
+        "1,080 live, 120 deleted (10.0 %)",
+        "12 data files",
+        "6 in files (u) of 6 files",
+        "part-0-3.parquet                      ████▊             30.0 %  30",
+        "… and 6 files more",
+        "1. purge: 10.0 % of the rows are deleted, more than 5 %",
+        "delvec purge ",
+        "page.html",
+    ):
+        assert text in result.output
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    too_long = [line for line in result.output.splitlines() if len(line) > 80]
+    assert all(str(tmp_path) in line for line in too_long)
+
+
+def test_the_command_gives_the_report_to_programs(tmp_path: Path) -> None:
+    partitioned_table(tmp_path)
+    result = run("inspect", tmp_path, "--json", "--version", "3", "--no-listing", "--history", "2")
+    document = json.loads(result.output)
+    assert document["version"] == 3
+    assert [each["at"] for each in document["moments"]] == [2, 3]
+    assert document["freed"]["vacuum"] is None
+    assert "html" not in document
+
+
+def test_the_command_refuses_what_does_not_go_together(tmp_path: Path) -> None:
+    partitioned_table(tmp_path)
+    refused = run("inspect", tmp_path, "--snapshot-id", "5")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "--snapshot-id is for an Iceberg table" in refused.output
+    vector = next(tmp_path.glob("*.bin"))
+    refused = run("inspect", vector, "--html", "x.html")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "--html is for a table, and this is a file" in refused.output
+    nowhere = run("inspect", tmp_path, "--html", tmp_path / "none" / "page.html")
+    assert nowhere.exit_code == ExitCode.USAGE
+    assert "cannot be written" in nowhere.output
+
+
+def test_a_folder_without_a_table_is_named(tmp_path: Path) -> None:
+    result = run("inspect", tmp_path)
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert "is no Delta table" in " ".join(result.output.split())
