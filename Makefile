@@ -11,7 +11,7 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal
 setup = scripts/setup.sh $(1)
 setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
 
-.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak s3-server lint format docs compatibility-table snapshots bench clean
+.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak s3-server dist lint format docs compatibility-table snapshots bench clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -54,6 +54,9 @@ soak: ## Resolve beside a stream and readers for a while (SECONDS=300), in one t
 s3-server: ## Build the server that the S3 tests run against, with Go (minutes, once)
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
+dist: ## Build the wheel and the sdist into dist
+	@$(call setup,test) && $(PY) -m hatchling build -d dist
+
 lint: ## Check style, formatting and types
 	@$(call setup,dev)
 	$(PY) -m ruff check
@@ -72,7 +75,7 @@ compatibility-table: ## Write the table of engines in docs/compatibility.md anew
 	@$(call setup_java,test) && DELVEC_MATRIX=write $(PY) -m pytest -n 0 tests/interop/test_matrix.py
 
 snapshots: ## Write the snapshots of the command's help and output anew
-	@$(call setup_java,test) && DELVEC_WRITE_SNAPSHOTS=1 $(PY) -m pytest -n 0 tests/cli/test_help.py tests/cli/test_snapshots.py
+	@$(call setup_java,test) && DELVEC_WRITE_SNAPSHOTS=1 $(PY) -m pytest -n 0 tests/cli/test_help.py tests/cli/test_snapshots.py tests/cli/test_spark_snapshots.py
 
 bench: ## Run the benchmarks (NAME: one of them; ARGS: options)
 	@$(call setup_java,test) && $(PY) -m benchmarks $(NAME) $(ARGS)

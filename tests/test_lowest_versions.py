@@ -10,7 +10,7 @@ from packaging.version import Version
 from tests.repository import ROOT
 
 PROJECT = (ROOT / "pyproject.toml").read_text()
-TOOLS = {"hatchling", "ruff", "mypy"}  # of which only the newest are used
+TOOLS = {"hatchling", "hatch-fancy-pypi-readme", "ruff", "mypy"}  # of which only the newest are used
 
 
 def allowed() -> dict[str, Version]:

@@ -1,0 +1,99 @@
+"""The wheel in clean environments: one command installs it, and then it works.
+
+Each environment is some 500 MB, which pip takes from its cache from the second time on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.repository import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+LIVE = sorted({*range(100)} - {*range(0, 100, 7)} | {*range(90, 110)})
+BARE = "delvec"  # which gets the newest Spark
+MATRIX = [
+    ("3.10", BARE, ()),
+    ("3.10", BARE, ("pyspark~=4.0.0",)),
+    ("3.11", BARE, ("pyspark~=4.2.0",)),
+    ("3.12", "delvec[spark]", ()),
+    ("3.13", BARE, ()),
+    ("3.13", "delvec[spark]", ()),
+]
+
+
+def python_of(version: str) -> str:
+    """Find a Python; that of these tests if it is of that version."""
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        return sys.executable
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = [
+        shutil.which(f"python{version}"),
+        *map(str, versions.glob(f"{version}.*/bin/python")),
+    ]
+    for candidate in filter(None, candidates):
+        if (
+            subprocess.run([candidate, "--version"], capture_output=True, check=False).returncode
+            == 0
+        ):
+            return candidate
+    pytest.skip(f"there is no Python {version} here")
+
+
+def run(command: list[str], folder: Path) -> str:
+    hidden = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
+    environment = {key: value for key, value in os.environ.items() if key not in hidden}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=folder, env=environment, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("python", "name", "pins"), MATRIX, ids=lambda value: "+".join(value) if value else "newest"
+)
+def test_one_command_installs_what_works(
+    python: str, name: str, pins: tuple[str, ...], wheel: Path, tmp_path: Path
+) -> None:
+    environment = tmp_path / "environment"
+    run([python_of(python), "-m", "venv", str(environment)], tmp_path)
+    bin_ = environment / "bin"
+    requirement = name.replace("delvec", str(wheel)) if "[" in name else str(wheel)
+    run([str(bin_ / "python"), "-m", "pip", "install", "-q", requirement, *pins], tmp_path)
+
+    assert "delete" in run([str(bin_ / "delvec"), "--help"], tmp_path)
+    script = str(ROOT / "tests" / "packaging" / "first_steps.py")
+    found = json.loads(
+        run([str(bin_ / "python"), script, str(tmp_path)], tmp_path).splitlines()[-1]
+    )
+
+    assert found["delvec"].startswith(str(environment))
+    assert found["deleted"] == 15
+    assert found["rows"] == found["by_source"] == found["arrow"] == LIVE
+    if found["spark"].startswith(("4.0.", "4.1.")):
+        assert found["iceberg"] == LIVE
+        assert "missing" not in found
+        assert found["told"] == []
+    else:  # it has no Iceberg runtime
+        [message, dependency] = found["missing"]
+        assert f"Iceberg has no runtime for Spark {found['spark']}" in message
+        assert "pip install 'delvec[spark]'" in message
+        assert dependency == "pyspark~=4.1.0"
+        [told] = found["told"]
+        assert told.startswith(f"Iceberg has no runtime for Spark {found['spark']}")
+    if name == "delvec[spark]":
+        assert found["spark"].startswith("4.1.")
+    # The command alike: on Delta tables, with an exit code, and as JSON.
+    told = run(
+        [str(bin_ / "delvec"), "delete", "orders", "--where", "id >= 100", "--json"], tmp_path
+    )
+    assert json.loads(told)["rows_deleted"] == 10
