@@ -147,7 +147,7 @@ class TextOutput(Output):
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int], None] | None]:
-        """Show a progress line on standard error during the block, if that is a terminal."""
+        """Show a progress line during the block, if standard error is a terminal."""
         if not self._errors.is_terminal:
             yield None
             return
@@ -155,7 +155,8 @@ class TextOutput(Output):
         with Progress(
             *columns,
             MofNCompleteColumn(),
-            console=self._errors,
+            # A console knows of its own progress line only, and prints above it.
+            console=self._console if self._console.is_terminal else self._errors,
             transient=True,
             redirect_stdout=self._console.is_terminal,  # a pipe keeps its own standard output
         ) as line:

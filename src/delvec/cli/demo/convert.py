@@ -52,7 +52,7 @@ def show_conversion(stage: Stage) -> dict[str, Any]:
         f"{shared[0]} of {counted(shared[1], 'data file')} of the Iceberg table are Delta's own;"
         f" {size(sum(report.vector_bytes for report in reports))} of vectors"
     )
-    tell.why("One copy of the data for both formats; each conversion costs what changed.")
+    tell.why("One copy of the data for both formats; a conversion costs what changed.")
     return {
         "target": TARGET,
         "reports": [report.to_json() for report in reports],

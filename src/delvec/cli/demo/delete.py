@@ -6,7 +6,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.cli.demo.readers import has_delta_rs, readers
-from delvec.cli.demo.stage import yes_or_no
 from delvec.delta.table import DeltaTable
 from delvec.report.figures import counted, size
 
@@ -49,7 +48,7 @@ def show_delete(stage: Stage) -> dict[str, Any]:
             "reader": name,
             "before": before[name][0],
             "after": after[name][0],
-            "agrees": yes_or_no(value=after[name] == next(iter(after.values()))),
+            "agrees": _agreement(after[name], next(iter(after.values()))),
         }
         for name in found
     ]
@@ -60,7 +59,7 @@ def show_delete(stage: Stage) -> dict[str, Any]:
     tell.fact(f"{counted(len(files), 'data file')}: ", (compared, "bold green"))
     tell.fact(
         f"written: {counted(report.vectors_added, 'deletion vector')},"
-        f" {size(report.vector_bytes)}; copying the files anew would be {size(data)}"
+        f" {size(report.vector_bytes)}, instead of {size(data)} of new files"
     )
     if not has_delta_rs():
         tell.fact(("delta-rs would agree as well, but is not here: pip install deltalake", "dim"))
@@ -72,6 +71,11 @@ def show_delete(stage: Stage) -> dict[str, Any]:
         "files": files,
         "files_unchanged": same_files,
     }
+
+
+def _agreement(rows: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    """Return whether rows are those expected, by their number and sums; else how many too many."""
+    return "yes" if rows == expected else f"no, {rows[0] - expected[0]:+,}"
 
 
 def _data_files(table: DeltaTable) -> dict[str, Mapping[str, Any]]:

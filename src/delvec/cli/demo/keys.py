@@ -57,7 +57,7 @@ def show_keys(stage: Stage) -> dict[str, Any]:
     )
     same = shown[-1]["sums"] == shown[-2]["sums"]
     tell.fact("main has the rows of the staging branch: ", (yes_or_no(value=same), "bold green"))
-    tell.why("Writers never wait; readers get vectors, which every Iceberg v3 engine knows.")
+    tell.why("Writers never wait, and every Iceberg v3 engine reads the result.")
     return {
         "table": TABLE,
         "upserts": [each.to_json() for each in upserts],

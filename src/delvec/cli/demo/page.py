@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.cli.demo.delete import NAME
 from delvec.delta.table import DeltaTable
-from delvec.report.figures import bar, counted, percent, shortened, size
+from delvec.report.figures import bar, counted, percent, size
 
 if TYPE_CHECKING:
     from delvec.cli.demo.stage import Stage
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["show_page"]
 
 _FILES: Final = 4
-_NAME_WIDTH: Final = 16
+_NAME_WIDTH: Final = len("part-00000")
 
 
 def show_page(stage: Stage, file: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def show_page(stage: Stage, file: str) -> dict[str, Any]:
 def _line(share: Share) -> dict[str, Any]:
     rows = share.rows or 0
     return {
-        "name": shortened(share.name.rpartition("/")[2], _NAME_WIDTH),
+        "name": share.name.rpartition("/")[2][:_NAME_WIDTH],  # the rest is a UUID
         "rows": share.rows,
         "deleted": share.deleted,
         "share": f"{bar(share.deleted, rows)} {percent(share.deleted, rows)}",

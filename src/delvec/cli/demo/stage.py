@@ -69,4 +69,4 @@ def yes_or_no(*, value: bool) -> str:
     >>> yes_or_no(value=True)
     'yes'
     """
-    return "yes" if value else "NO"
+    return "yes" if value else "no"

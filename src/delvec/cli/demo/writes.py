@@ -51,7 +51,7 @@ def show_writes(stage: Stage) -> dict[str, Any]:
     files = len(table.arrow_files())
     tell.fact(f"data files rewritten: {rewritten}; the table has {counted(files, 'file')} now")
     tell.why(
-        f"One atomic commit each, and time travel: version {first} still has"
+        f"One atomic commit each; version {first} can still be read, with"
         f" {table.count(version=first):,} rows."
     )
     return {
