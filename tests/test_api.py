@@ -29,6 +29,7 @@ from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
 from delvec.iceberg.resolve.report import ResolveReport
 from delvec.iceberg.search.index_report import IndexReport
 from delvec.iceberg.table import IcebergDetail
+from delvec.inspection.report import InspectReport
 from delvec.spark.delta.scan.explain import ReadReport
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def public_api() -> str:
         ExpireReport,
         IcebergDetail,
         IndexReport,
+        InspectReport,
         MergeBuilder,
         OrphanReport,
         ReadReport,

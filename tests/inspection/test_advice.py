@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
+import click
 import pytest
 
+from delvec import DeltaTable, IcebergTable
+from delvec.cli import main
 from delvec.inspection.advice import (
     DELETED_SHARE,
     FEWER_FILES,
@@ -130,6 +134,34 @@ def test_a_staging_branch_that_main_has_not_taken_over_is_named() -> None:
 def test_files_of_others_are_not_rewritten() -> None:
     report = replace(ICEBERG, vectors=VectorFigures(count=1, rows=900), owns_files=False)
     assert not advice_for(report)
+
+
+def test_every_command_that_is_advised_exists() -> None:
+    waiting = EqualityFigures(files=200, keys=7, staging=(StagingBranch("changes", 3, 7),))
+    dead, small = VectorFigures(count=1, rows=900), SmallFiles(100, 100, 100, 1)
+    freed, log = Freed(vacuum=900, vacuum_files=1), LogFigures(since_checkpoint=99, interval=10)
+    reports = [
+        replace(DELTA, vectors=dead, small_files=small, freed=freed, log=log),
+        replace(ICEBERG, equality=waiting),
+        *(replace(ICEBERG, equality=waiting, branch=name) for name in ("changes", "audit")),
+        replace(ICEBERG, vectors=dead),
+        replace(ICEBERG, small_files=small),
+        replace(ICEBERG, freed=freed, log=LogFigures(oldest_ms=0, max_age_ms=1)),
+    ]
+    found = [each for report in reports for each in advice_for(report)]
+    assert {each.action for each in found} == {
+        *("purge", "optimize", "checkpoint", "vacuum"),
+        *("resolve", "consolidate", "compact", "expire snapshots"),
+    }
+    for each in found:
+        if each.command:
+            program, name, *arguments = shlex.split(each.command)
+            assert program == "delvec"
+            command = main.get_command(click.Context(main), name)
+            assert command is not None
+            command.make_context(name, arguments)
+        method = each.call.removeprefix("t.").partition("(")[0]
+        assert hasattr(DeltaTable, method) or hasattr(IcebergTable, method)
 
 
 def test_a_path_is_quoted_for_the_shell() -> None:

@@ -111,7 +111,7 @@ def _rewrite(report: InspectReport) -> Advice | None:
     return Advice(
         "compact",
         why,
-        f"{_command(report, 'compact')} --option delete-file-threshold=1",
+        f"{_command(report, 'compact')} --rewrite-option delete-file-threshold=1",
         't.compact(options={"delete-file-threshold": 1})',
     )
 

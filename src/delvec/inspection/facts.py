@@ -151,10 +151,11 @@ def _vacuum(report: InspectReport) -> str:
     freed = report.freed
     if freed.vacuum is None:
         return f"not looked for: {freed.why_unknown}" if freed.why_unknown else ""
+    files = f"{size(freed.vacuum)} in {counted(freed.vacuum_files, 'file')}"
     if report.format == "iceberg":
-        files = counted(freed.vacuum_files, "file")
-        return f"up to {size(freed.vacuum)} in {files} that older snapshots alone have"
-    now = f"would free {size(freed.vacuum)} in {counted(freed.vacuum_files, 'file')} now"
+        kept = f"would free up to {files}" if freed.vacuum_files else "would free nothing"
+        return f"{kept}: what older snapshots alone have"
+    now = f"would free {files} now" if freed.vacuum_files else "would free nothing now"
     if not freed.later:
         return now
     hours = f"{freed.retention_hours:,g} hours"

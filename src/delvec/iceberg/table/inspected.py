@@ -86,7 +86,7 @@ def inspected(
         freed = (
             superseded_files(table, listing=listing)
             if branch
-            else Freed(why_unknown="it is about a branch")
+            else Freed(why_unknown="it is about the newest snapshots")
         )
     of = {content: files.filter(pc.equal(files.column("content"), content)) for content in CONTENTS}
     data, vectors = of[_DATA], of[_VECTOR]
