@@ -27,7 +27,7 @@ from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
 from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.paths import canonical
 from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, hinted_version, list_log
-from delvec.delta.schema.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION, interval_ms
+from delvec.delta.schema.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION, retention_ms
 from delvec.errors import FormatError, ObjectExistsError
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["write_checkpoint", "write_hint"]
 
-_WEEK: Final = "interval 1 week"
 _DIFFERENT: Final = re.compile(
     r"\.(path|stats|size|modificationTime|baseRowId)$|\.m(in|ax)Values\."
 )
@@ -252,8 +251,7 @@ class _File:
 
 
 def _unexpired(snapshot: Snapshot, *, by_path: bool) -> Iterator[pa.StructArray]:
-    text = snapshot.metadata.configuration.get(DELETED_FILE_RETENTION, _WEEK)
-    retention = interval_ms(text)
+    retention = retention_ms(snapshot.metadata.configuration, DELETED_FILE_RETENTION)
     # An interval that cannot be parsed keeps all: too many tombstones do no harm.
     oldest = -1 if retention is None else int(time() * 1000) - retention
     for removes in snapshot.tombstones():

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from delvec.delta.log.paths import canonical
 from delvec.delta.log.replay import vector_ids
-from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms
+from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms, retention_text
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
 from delvec.storage.listed_files import is_absolute, open_listed_file
 from delvec.storage.parallel import gather
@@ -36,7 +36,6 @@ __all__ = ["add_again", "file_keys", "missing_files", "require_files", "require_
 _SINGLY: Final = 1000
 _SHARE: Final = 20
 _DAY: Final = 86_400_000
-_WEEK: Final = "interval 1 week"
 
 
 def require_files(
@@ -130,7 +129,7 @@ def require_kept(newest: Snapshot, wanted: Snapshot, added: NDArray[np.int64]) -
         InvalidArgumentError: It names one of them.
     """
     files, live = wanted.files.select(added), newest.files
-    text = newest.metadata.configuration.get(DELETED_FILE_RETENTION, _WEEK)
+    text = retention_text(newest.metadata.configuration, DELETED_FILE_RETENTION)
     limit, now = interval_ms(text), int(time.time() * 1000)
     since = now - (7 * _DAY if limit is None else limit)
     homes = _vector_homes(files.vectors)

@@ -255,9 +255,7 @@ class _Downgrade:
             snapshot = self.opened()
         allowed = old_enough_at(snapshot, last)
         if allowed is not None and allowed <= _now():
-            before = _now() - property_ms(
-                snapshot, TRUNCATED_HISTORY_RETENTION, "interval 24 hours"
-            )
+            before = _now() - property_ms(snapshot, TRUNCATED_HISTORY_RETENTION)
             deleted = clean_log(snapshot, before_ms=before)
             self._deleted += sum(deleted.files.values())
             last = last_to_delete(self.opened())

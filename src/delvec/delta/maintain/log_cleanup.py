@@ -80,7 +80,7 @@ def log_cutoff(snapshot: Snapshot) -> int:
 
     As in delta-spark a whole day at a time expires, at midnight UTC.
     """
-    retention = property_ms(snapshot, LOG_RETENTION, "interval 30 days")
+    retention = property_ms(snapshot, LOG_RETENTION)
     return (int(time.time() * 1000) - retention) // _DAY * _DAY
 
 

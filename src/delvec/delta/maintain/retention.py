@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms
+from delvec.delta.schema.properties import DELETED_FILE_RETENTION, retention_ms
 from delvec.errors import FormatError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def retention_of(
         InvalidArgumentError: It is shorter than the table's, and not forced.
         FormatError: The table's is no interval.
     """
-    length = property_ms(snapshot, DELETED_FILE_RETENTION, "interval 1 week")
+    length = property_ms(snapshot, DELETED_FILE_RETENTION)
     if hours is not None and not (isfinite(hours) and hours >= 0):
         raise InvalidArgumentError(f"retention_hours is 0 or more, got {hours}")
     given = None if hours is None else round(hours * HOUR_MS)
@@ -67,20 +67,20 @@ def retention_of(
     return Retention(length, given, int(time.time() * 1000))
 
 
-def property_ms(snapshot: Snapshot, name: str, default: str) -> int:
-    """Return a property of a table that is an interval, in milliseconds.
+def property_ms(snapshot: Snapshot, name: str) -> int:
+    """Return a retention of a table in milliseconds, see `retention_ms`.
 
     Raises:
         FormatError: It is no interval of fixed length.
     """
-    text = snapshot.metadata.configuration.get(name, default)
-    length = interval_ms(text)
+    properties = snapshot.metadata.configuration
+    length = retention_ms(properties, name)
     if length is None or length < 0:
         raise FormatError(
             f"{name} is no interval",
             path=snapshot.table,
-            expected=f"an interval such as `{default}`",
-            found=repr(text),
+            expected="an interval such as `interval 1 week`",
+            found=repr(properties.get(name)),
             hint=f"set {name} to one",
         )
     return length

@@ -160,5 +160,5 @@ def old_enough_at(snapshot: Snapshot, last: int) -> int | None:
     ]
     if not times:
         return None
-    retention = property_ms(snapshot, TRUNCATED_HISTORY_RETENTION, "interval 24 hours")
+    retention = property_ms(snapshot, TRUNCATED_HISTORY_RETENTION)
     return -(-(times[0] + retention) // _MINUTE) * _MINUTE

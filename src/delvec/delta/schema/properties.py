@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "APPEND_ONLY",
@@ -42,6 +45,8 @@ __all__ = [
     "TARGET_FILE_SIZE",
     "TRUNCATED_HISTORY_RETENTION",
     "interval_ms",
+    "retention_ms",
+    "retention_text",
 ]
 
 APPEND_ONLY: Final = "delta.appendOnly"
@@ -80,6 +85,11 @@ SYMLINK_MANIFEST: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 TARGET_FILE_SIZE: Final = "delta.targetFileSize"
 TRUNCATED_HISTORY_RETENTION: Final = "delta.dropFeatureTruncateHistory.retentionDuration"
 
+_DEFAULTS: Final = {
+    DELETED_FILE_RETENTION: "interval 1 week",
+    LOG_RETENTION: "interval 30 days",
+    TRUNCATED_HISTORY_RETENTION: "interval 24 hours",
+}
 _UNITS: Final = {
     "week": 604_800_000,
     "day": 86_400_000,
@@ -91,6 +101,24 @@ _UNITS: Final = {
     "nanosecond": 0.000001,
 }
 _PART: Final = re.compile(rf"([+-]?\d+(?:\.\d+)?)\s+({'|'.join(_UNITS)})s?(?:\s+|$)")
+
+
+def retention_ms(properties: Mapping[str, str], name: str) -> int | None:
+    """Return how long a table keeps what is old, by a property of it or by Delta's default.
+
+    Args:
+        properties: The table properties.
+        name: A property that names a retention, such as `DELETED_FILE_RETENTION`.
+
+    Returns:
+        Milliseconds; None if the property is no interval of fixed length.
+    """
+    return interval_ms(retention_text(properties, name))
+
+
+def retention_text(properties: Mapping[str, str], name: str) -> str:
+    """Return a retention as the table has it written, or Delta's default."""
+    return properties.get(name, _DEFAULTS[name])
 
 
 def interval_ms(text: str) -> int | None:

@@ -17,7 +17,7 @@ from delvec.delta.maintain.check.report import LOG_DAMAGE, log_damage
 from delvec.delta.maintain.recent_commits import commits_since, read_commits
 from delvec.delta.maintain.references import KeySet, commit_references, references
 from delvec.delta.maintain.vacuum.candidates import NameRules, kind_of, table_of
-from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms
+from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms, retention_text
 from delvec.report.figures import counted, size
 from delvec.report.findings import Finding
 
@@ -39,8 +39,7 @@ _BATCH: Final = 10_000
 
 def retention_ms(snapshot: Snapshot) -> int:
     """Return how long removed files are kept; a week if the table's property is no interval."""
-    text = snapshot.metadata.configuration.get(DELETED_FILE_RETENTION, "")
-    length = interval_ms(text)
+    length = interval_ms(retention_text(snapshot.metadata.configuration, DELETED_FILE_RETENTION))
     return _WEEK if length is None or length < 0 else length
 
 

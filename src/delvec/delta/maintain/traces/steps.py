@@ -23,7 +23,7 @@ from delvec.delta.schema.properties import (
     DELETED_FILE_RETENTION,
     ENABLE_DELETION_VECTORS,
     LOG_RETENTION,
-    interval_ms,
+    retention_ms,
 )
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Schedule", "schedule_of"]
 
-_WEEK: Final = "interval 1 week"
-_MONTH: Final = "interval 30 days"
 _DAY: Final = 86_400_000
 
 
@@ -160,8 +158,8 @@ def schedule_of(snapshot: Snapshot) -> Schedule:
     properties = snapshot.metadata.configuration
     return Schedule(
         int(time.time() * 1000),
-        interval_ms(properties.get(DELETED_FILE_RETENTION, _WEEK)),
-        interval_ms(properties.get(LOG_RETENTION, _MONTH)),
+        retention_ms(properties, DELETED_FILE_RETENTION),
+        retention_ms(properties, LOG_RETENTION),
         snapshot.protocol.has_vectors and snapshot.metadata.is_on(ENABLE_DELETION_VECTORS),
         snapshot.version,
         {version: file.modified_ms for version, file in listing.commits.items()},
