@@ -32,13 +32,6 @@ _HINT: Final = (
     "pass a list, a range, a numpy array, a column or table of Arrow, pandas or polars, or a"
     " DataFrame of Spark"
 )
-# Spark stores anything as a string: a key 5 would stand for "5", and not for "05".
-_STRINGS: Final = (
-    spark_types.StringType,
-    spark_types.CharType,
-    spark_types.VarcharType,
-    spark_types.NullType,
-)
 _EXACT_FLOAT: Final = float(1 << 53)  # beyond it floats skip integers
 
 
@@ -159,8 +152,7 @@ def exact_cast(
     if have.simpleString() == wanted.simpleString():
         return found
     shown = shown or wanted.simpleString()
-    is_string = isinstance(wanted, spark_types.StringType)
-    if (is_string and not isinstance(have, _STRINGS)) or not _can_store(df, have, wanted):
+    if not _can_store(df, have, wanted):
         raise InvalidArgumentError(
             f"column {name} is {shown}, and the keys are {have.simpleString()}",
             hint=f"cast them to {wanted.simpleString()} first",

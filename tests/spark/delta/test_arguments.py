@@ -41,22 +41,67 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
     "delete by rows": (
         lambda t, df: t.delete(df),  # type: ignore[arg-type]
         r"not a DataFrame of pyspark",
-        r"merge\(df",
+        r"call delete\(keys=df, on=\[\"id\"\]\)",
     ),
-    "delete by delta-spark's name": (
-        lambda t, _: t.delete(condition="id < 10"),  # type: ignore[call-arg]
-        r"delete\(\) has no keyword 'condition', only where, rewrite_ratio, dry_run",
+    "a condition under two names": (
+        lambda t, _: t.delete(condition="id < 10", predicate="id < 20"),  # type: ignore[call-arg]
+        r"delete\(\) got 'where' twice, as 'predicate' too",
         r"call delete\(where=",
     ),
-    "update by deltalake's name": (
-        lambda t, _: t.update({"v": "1"}, predicate="id < 10"),  # type: ignore[call-arg]
-        "has no keyword 'predicate'",
-        r"call update\(where=",
+    "a misspelt keyword": (
+        lambda t, _: t.delete(wher="id < 10"),  # type: ignore[call-arg]
+        r"delete\(\) has no keyword 'wher', only where, keys, on, rewrite_ratio, dry_run",
+        r"call delete\(where=",
+    ),
+    "keys and a condition": (
+        lambda t, _: t.delete("id < 10", keys=[1], on="id"),
+        "a condition or keys, not both",
+        "delete by keys first",
+    ),
+    "no keys": (
+        lambda t, _: t.delete(keys=None, on="id"),
+        "needs keys, not None; nothing was deleted",
+        r"delete\(keys=\[1, 2\]",
+    ),
+    "keys of no column": (
+        lambda t, _: t.delete(keys=[1]),
+        "needs the columns of the keys, not on=None",
+        r"on=\"id\"",
+    ),
+    "keys of a misspelt column": (
+        lambda t, _: t.delete(keys=[1], on="idd"),
+        "there is no column 'idd', only id, v",
+        "did you mean id",
+    ),
+    "keys of another type": (
+        lambda t, _: t.delete(keys=["one"], on="id"),
+        "column id is bigint, and the keys are string",
+        "cast them to bigint",
+    ),
+    "a key that is no value of its column": (
+        lambda t, _: t.delete(keys=[1, 1.5], on="id"),
+        "a key is not a value of column id, which is bigint, found a row with id = 1.5",
+        "",
+    ),
+    "keys that lack a column": (
+        lambda t, df: t.delete(keys=df, on=["id", "v"]),
+        "the keys have no column v",
+        "their columns are id",
+    ),
+    "a table instead of its rows": (
+        lambda t, _: t.append(t),
+        "takes rows, not a DeltaTable",
+        r"append\(table.to_df\(\)\)",
+    ),
+    "a column of pandas": (
+        lambda t, _: t.append(ROWS.to_pandas()["id"]),
+        "pandas or polars, or Arrow, not a Series of pandas",
+        "createDataFrame",
     ),
     "a ratio without its name": (
         lambda t, _: t.delete("id < 1", 0.5),  # type: ignore[call-arg]
         r"delete\(\) takes only where without a name, got 2",
-        r"^name the others: rewrite_ratio=\.\.\., dry_run=",
+        r"^name the others: keys=\.\.\., on=\.\.\., rewrite_ratio=\.\.\., dry_run=",
     ),
     "a ratio of update without its name": (
         lambda t, _: t.update({"v": "1"}, "id < 1", 0.5),  # type: ignore[call-arg]
@@ -128,31 +173,16 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         "is a list of strings",
         "",
     ),
-    "update the other way round": (
-        lambda t, _: t.update("id < 10", {"v": "1"}),  # type: ignore[arg-type]
-        r"mapping from columns to SQL .* not 'id < 10'",
-        r"values come first: call update\(\{'v': '1'\}, 'id < 10'\)",
-    ),
     "update of nothing": (lambda t, _: t.update({}), "at least one column", ""),
     "update of a number": (
         lambda t, _: t.update({1: "1"}),  # type: ignore[dict-item]
         "mapping from columns",
         r"call update\(",
     ),
-    "merge by delta-spark's name": (
-        lambda t, df: t.merge(df, condition="t.id = s.id"),  # type: ignore[call-arg]
-        "has no keyword 'condition'",
-        r"call merge\(on=",
-    ),
     "merge without a condition": (
         lambda t, df: t.merge(df),  # type: ignore[call-arg]
         "missing a required argument: 'on'",
         r"call merge\(source, on\)",
-    ),
-    "merge of an Arrow table": (
-        lambda t, _: t.merge(ROWS, "t.id = s.id"),
-        "a DataFrame of Spark, not a Table of pyarrow",
-        r"call merge\(spark.createDataFrame\(rows\)",
     ),
     "clause with a string": (
         lambda t, df: t.merge(df, "t.id = s.id").when_matched_update("v = s.v"),  # type: ignore[arg-type]
@@ -164,13 +194,8 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         "not True",
         r"when_matched_delete\(\) without",
     ),
-    "append of pandas": (
-        lambda t, _: t.append(ROWS.to_pandas()),
-        "not a DataFrame of pandas",
-        r"append\(spark.createDataFrame",
-    ),
     "append of a list": (
-        lambda t, _: t.append([(1, 2)]),  # type: ignore[arg-type]
+        lambda t, _: t.append([(1, 2)]),
         r"not \[\(1, 2\)\]",
         "createDataFrame",
     ),
@@ -213,21 +238,6 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         lambda t, _: t.delete(rewrite_ratio="half"),  # type: ignore[arg-type]
         "rewrite_ratio .* is a number, not 'half'",
         "",
-    ),
-    "schema": (
-        lambda t, df: t.append(df, mergeSchema=True),  # type: ignore[call-arg]
-        "no keyword 'mergeSchema'",
-        r"call append\(merge_schema=",
-    ),
-    "metadata": (
-        lambda t, df: t.append(df, user_metadata="x"),  # type: ignore[call-arg]
-        "no keyword 'user_metadata'",
-        r"call append\(commit_metadata=",
-    ),
-    "a version to read": (
-        lambda t, _: t.to_df(versionAsOf=1),  # type: ignore[call-arg]
-        "no keyword 'versionAsOf'",
-        r"call to_df\(version=",
     ),
     "a version as a string": (lambda t, _: t.to_df("1"), "version .* whole number", ""),  # type: ignore[arg-type]
     "tuples to Spark": (
@@ -285,10 +295,17 @@ def assert_matches(pattern: str, text: str | None) -> None:
 
 
 OPENED: dict[str, tuple[Callable[[Any], object], str]] = {
-    "a path": (lambda _: DeltaTable("/lake/t"), r"call DeltaTable.for_path\(spark, '/lake/t'\)"),  # type: ignore[arg-type]
-    "a session and a path": (
-        lambda spark: DeltaTable(spark, "/lake/t"),  # type: ignore[arg-type]
-        r"for_path\(spark, '/lake/t'\)",
+    "a session that is none": (
+        lambda spark: DeltaTable(spark, "/lake/t"),
+        r"delvec.session\(\)",
+    ),
+    "a path and a session": (
+        lambda spark: DeltaTable("/lake/t", spark),
+        r"call DeltaTable\(spark, path\)",
+    ),
+    "a version": (
+        lambda _: DeltaTable("/lake/t", version=3),
+        r"to_arrow\(version=3\)",
     ),
     "for_path of a path": (lambda _: DeltaTable.for_path("/lake/t"), r"for_path\(spark, path\)"),  # type: ignore[call-arg, arg-type]
     "for_path the other way round": (
@@ -314,7 +331,7 @@ OPENED: dict[str, tuple[Callable[[Any], object], str]] = {
         r"delvec.session\(\)",
     ),
     "session with a misspelt keyword": (
-        lambda _: delvec.session(ware_house="w"),  # type: ignore[call-arg]
+        lambda _: delvec.session(warehous="w"),  # type: ignore[call-arg]
         r"call session\(warehouse=",
     ),
     "explain of a number": (lambda _: delvec.explain(3), r"call explain\("),  # type: ignore[arg-type]
@@ -327,7 +344,7 @@ OPENED: dict[str, tuple[Callable[[Any], object], str]] = {
         "",
     ),
     "create": (
-        lambda _: DeltaTable.create(None, "t", "id long", partitionBy=["id"]),  # type: ignore[call-arg]
+        lambda _: DeltaTable.create(None, "t", "id long", partition=["id"]),  # type: ignore[call-arg]
         r"call create\(partition_by=",
     ),
 }
@@ -396,6 +413,12 @@ MISSPELT: dict[str, Callable[[DeltaTable, DataFrame], object]] = {
     "to_df": lambda t, _: t.to_df(where="idd < 3"),
     "overwrite": lambda t, df: t.overwrite(df.selectExpr("id", "id AS v"), "idd < 3"),
     "constraint": lambda t, _: t.add_constraint("positive", "idd > 0"),
+    "optimize": lambda t, _: t.optimize("idd < 3"),
+    "purge": lambda t, _: t.purge("t.idd < 3"),
+    "count": lambda t, _: t.count("idd < 3"),
+    "keys": lambda t, _: t.delete(keys=[1], on="idd"),
+    "columns": lambda t, _: t.to_df(columns=["idd"]),
+    "assigned": lambda t, _: t.update({"t.idd": "1"}),
 }
 
 
@@ -404,8 +427,9 @@ MISSPELT: dict[str, Callable[[DeltaTable, DataFrame], object]] = {
 def test_a_misspelt_column_is_one_error_that_names_columns_of_the_table(
     spark: SparkSession, table: DeltaTable, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"`(s`\.`)?(idd|vv)`|idd") as caught:
+    with pytest.raises(InvalidArgumentError, match=r"there is no column .*(idd|vv)") as caught:
         MISSPELT[name](table, spark.range(1))
+    assert_matches(r"^did you mean (t\.|s\.)?(id|v)( or .*)?\?$", caught.value.hint)
     assert "delvec_" not in str(caught.value)
     assert "_tmp_metadata" not in str(caught.value)
     assert len(str(caught.value)) < 400
@@ -452,9 +476,21 @@ def test_a_table_is_not_created_for_a_session_that_could_not_write_to_it(
     builder.create()
     table = DeltaTable.for_path(remote, tmp_path / "t")
     assert table.to_arrow().num_rows == 0, "reading needs no JVM"
-    for write in (table.delete, table.enable_deletion_vectors, lambda: table.merge(None, "true")):  # type: ignore[arg-type]
-        with pytest.raises(UnsupportedFeatureError, match="Spark Connect"):
+    for write in (
+        table.delete,
+        table.enable_deletion_vectors,
+        table.optimize,
+        table.purge,
+        lambda: table.merge(ROWS, "true"),
+        lambda: table.append(ROWS),
+        lambda: table.overwrite(ROWS),
+        lambda: table.update({"id": "1"}),
+        lambda: table.delete(keys=[1], on="id"),
+        table.to_df,
+    ):
+        with pytest.raises(UnsupportedFeatureError, match="Spark Connect") as caught:
             write()
+        assert caught.value.hint
     assert newest_version(tmp_path / "t") == 0
 
 

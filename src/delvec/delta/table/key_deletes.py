@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.schema.types import PrimitiveType
 from delvec.errors import InvalidArgumentError
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from delvec.delta.write.report import WriteReport
 
 __all__ = ["delete_keys"]
+
+_STRINGS: Final = ("string", "char", "varchar", "void")
 
 
 def delete_keys(
@@ -33,7 +35,7 @@ def delete_keys(
     from delvec.spark.delta.scan.read_versions import reads_of  # noqa: PLC0415
     from delvec.spark.delta.write.delete import ByKeys, delete_keys  # noqa: PLC0415
     from delvec.spark.engine import SparkEngine  # noqa: PLC0415
-    from delvec.spark.given_keys import exact_cast, given_keys  # noqa: PLC0415
+    from delvec.spark.given_keys import exact_cast, given_keys, key_column  # noqa: PLC0415
     from delvec.spark.staging import staged  # noqa: PLC0415
     from delvec.spark.types import spark_type  # noqa: PLC0415
 
@@ -44,6 +46,8 @@ def delete_keys(
     names = tuple(field.name for field in fields)
     with SparkEngine(session).explained(root):
         given = given_keys(session, keys, names, "delete")
+        for each in fields:
+            _require_strings(each, key_column(given, each.name)[1].simpleString())
         columns = (exact_cast(given, each.name, spark_type(each.type)) for each in fields)
         wanted = given.select(
             *(column.alias(name) for column, name in zip(columns, names, strict=True))
@@ -61,3 +65,12 @@ def _key_field(field: Field) -> Field:
         f"column {field.name} is of type {field.type}, and cannot be a key",
         hint="name columns of plain types, or delete by a merge",
     )
+
+
+def _require_strings(field: Field, have: str) -> None:
+    """Refuse other keys of strings: 5 would stand for "5", and not for "05"."""
+    if str(field.type) == "string" and not have.startswith(_STRINGS):
+        raise InvalidArgumentError(
+            f"column {field.name} is string, and the keys are {have}",
+            hint="cast them to string first",
+        )

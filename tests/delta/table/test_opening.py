@@ -1,0 +1,121 @@
+"""`DeltaTable(path)`, and paths where there is no Delta table; without a JVM."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from delvec import DeltaTable
+from delvec.delta.schema.types import Field, PrimitiveType, StructType
+from delvec.errors import InvalidArgumentError, TableNotFoundError
+from tests.delta.builder import TableBuilder, small_table
+from tests.repository import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLUMNS = StructType((Field("id", PrimitiveType("long")),))
+
+
+def test_a_table_is_opened_by_its_path_alone(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    for table in (
+        DeltaTable(str(tmp_path)),
+        DeltaTable(tmp_path),
+        DeltaTable(tmp_path, storage_options={}),
+        DeltaTable(None, tmp_path),
+    ):
+        assert table == DeltaTable.for_path(None, tmp_path)
+        assert table.spark is None
+        assert repr(table) == f"DeltaTable({str(tmp_path)!r})"
+
+
+def test_a_path_alone_starts_no_jvm_and_imports_no_spark(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    code = (
+        "import sys, delvec, pyarrow; t = delvec.DeltaTable(sys.argv[1]); pyarrow.table(t);"
+        " assert 'pyspark' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=ROOT)
+
+
+def test_a_missing_folder_says_how_to_make_a_table(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(
+            TableNotFoundError, match="there is no such folder, or it is empty"
+        ) as e:
+            DeltaTable(path)
+        assert f"DeltaTable.create(spark, '{path}', schema)" in str(e.value.hint)
+
+
+def test_a_folder_of_parquet_files_says_how_to_convert_it(tmp_path: Path) -> None:
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "day=1" / "part.parquet")
+    with pytest.raises(TableNotFoundError, match="holds Parquet files and no _delta_log") as caught:
+        DeltaTable.for_path(None, tmp_path)
+    assert f"DeltaTable.convert_to_delta(None, '{tmp_path}')" in str(caught.value.hint)
+    DeltaTable.convert_to_delta(None, tmp_path)
+    assert DeltaTable(tmp_path).count() == 1
+
+
+def test_the_folder_of_an_iceberg_table_says_how_to_open_it(tmp_path: Path) -> None:
+    for name in ("metadata/v1.metadata.json", "data/part.parquet"):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_bytes(b"{}")
+    with pytest.raises(TableNotFoundError, match="is the folder of an Iceberg table") as caught:
+        DeltaTable(tmp_path)
+    assert "IcebergTable.for_name(spark, " in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["db.orders", "spark_catalog.db.orders"])
+def test_a_name_in_the_place_of_a_path_says_how_to_open_it(name: str) -> None:
+    with pytest.raises(TableNotFoundError, match="looks like the name of a table") as caught:
+        DeltaTable(name)
+    assert f"DeltaTable.for_name(spark, {name!r})" in str(caught.value.hint)
+
+
+def test_a_folder_of_other_files_is_named_as_before(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(TableNotFoundError, match="it has no commits in _delta_log"):
+        DeltaTable(tmp_path)
+
+
+def test_a_version_belongs_to_the_read(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="opened with all of its versions") as caught:
+        DeltaTable(tmp_path, version=0)
+    assert caught.value.hint == "name it where you read: to_arrow(version=0)"
+
+
+def test_create_if_not_exists_keeps_a_table_that_exists(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = DeltaTable.create_if_not_exists(None, path, COLUMNS, description="orders")
+    assert (table.version, table.detail().description) == (0, "orders")
+    again = DeltaTable.create_if_not_exists(None, path, StructType(()), description="others")
+    assert (again.version, again.schema, again.detail().description) == (0, COLUMNS, "orders")
+
+
+def test_html_of_a_table_shows_facts_and_columns_and_escapes_them(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "<b>", fields={"<script>alert(1)</script>": "long"})
+    builder.create()
+    table = DeltaTable(builder.root)
+    for html in (table._repr_html_(), table.detail()._repr_html_(), table.schema._repr_html_()):
+        assert "<script>" not in html
+        assert "<b>" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in table._repr_html_()
+    assert "0 files, 0 B, 0 live rows" in table._repr_html_()
+
+
+def test_a_detail_is_short_in_a_prompt_and_a_page_in_print(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    detail = DeltaTable(tmp_path).detail()
+    assert repr(detail) == f"TableDetail({tmp_path}: version {detail.version})"
+    assert f"{detail.deleted_rows} row" in str(detail)
+    assert os.linesep not in repr(detail)

@@ -1,0 +1,64 @@
+"""Rows and keys of pandas, polars and Arrow for an Iceberg table; stock Iceberg reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from delvec import IcebergTable
+from delvec.errors import InvalidArgumentError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NAME = "lake.given.t"
+ROWS = pa.table({"id": [1, 2], "v": ["a", None]})
+GIVEN: dict[str, Callable[[pa.Table], Any]] = {
+    "Arrow": lambda rows: rows,
+    "pandas": lambda rows: rows.to_pandas(),
+    "polars": lambda rows: pytest.importorskip("polars").DataFrame(rows),
+}
+
+
+@pytest.fixture
+def table(spark: SparkSession) -> IcebergTable:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.given")
+    spark.sql(f"DROP TABLE IF EXISTS {NAME}")
+    spark.sql(
+        f"CREATE TABLE {NAME} (id BIGINT, v STRING) USING iceberg"
+        " TBLPROPERTIES ('format-version' = '3')"
+    )
+    return IcebergTable.for_name(spark, NAME)
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_rows_and_keys_of_other_libraries_are_taken(
+    spark: SparkSession, table: IcebergTable, name: str
+) -> None:
+    given = GIVEN[name]
+    table.append(given(ROWS))
+    table.upsert(given(pa.table({"id": [2, 3, 4], "v": ["x", "y", "z"]})), keys="id")
+    table.delete_keys(given(pa.table({"id": [4], "other": [0]})), "id")
+    rows = spark.table(NAME).collect()
+    assert sorted(map(tuple, rows)) == [(1, "a"), (2, "x"), (3, "y")]
+
+
+def test_what_is_no_table_is_refused(table: IcebergTable) -> None:
+    with pytest.raises(InvalidArgumentError, match="pandas or polars, or Arrow") as caught:
+        table.append([1])
+    assert "createDataFrame" in str(caught.value.hint)
+    with pytest.raises(InvalidArgumentError, match=r"upsert\(\) takes a DataFrame of Spark"):
+        table.upsert([1], keys="id")
+
+
+def test_names_of_pyiceberg_are_explained(table: IcebergTable) -> None:
+    for name, hint in (("scan", "to_df"), ("refresh", "not needed"), ("vacuum", "expire_snap")):
+        with pytest.raises(UnknownNameError, match=f"IcebergTable has no {name}") as caught:
+            getattr(table, name)
+        assert hint in str(caught.value.hint)

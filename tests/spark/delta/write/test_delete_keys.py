@@ -1,0 +1,163 @@
+"""`delete(keys=...)`: the rows of these keys are gone, and no others; delta-spark is the judge."""
+
+from __future__ import annotations
+
+from datetime import date
+from shutil import copytree
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from delvec import DeltaTable
+from delvec.errors import ConflictError, InvalidArgumentError
+from tests.spark.delta import spark_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four files of five rows; ids 0 to 19, some null; row 3 is gone."""
+    path = tmp_path_factory.mktemp("keys") / "t"
+    spark_tables.create(spark, path, "id BIGINT, v STRING, d DATE", properties=FEED)
+    rows = (
+        "SELECT IF(id = 17, NULL, id), concat('v', id % 4),"
+        " date_add(DATE'2026-01-01', INT(id)) FROM range({}, {}, 1, 1)"
+    )
+    inserts = [f"INSERT INTO {{T}} {rows.format(at, at + 5)}" for at in (0, 5, 10, 15)]
+    spark_tables.sql(spark, path, *inserts, "DELETE FROM {T} WHERE id = 3")
+    return path
+
+
+@pytest.fixture
+def table(spark: SparkSession, original: Path, tmp_path: Path) -> DeltaTable:
+    return DeltaTable.for_path(spark, copytree(original, tmp_path / "t"))
+
+
+def rows_of(spark: SparkSession, table: DeltaTable) -> list[tuple[Any, ...]]:
+    df = spark_tables.as_delta_spark_reads(spark, table.storage.root)  # type: ignore[arg-type]
+    return sorted(map(tuple, spark_tables.collected(df)), key=repr)
+
+
+Keys = Any
+# The keys, their columns, and the same as a condition.
+CASES: dict[str, tuple[Callable[[SparkSession], Keys], str | list[str], str]] = {
+    "a list": (lambda _: [1, 2, 2, None, 6, 99], "id", "id IN (1, 2, 6)"),
+    "a range": (lambda _: range(4, 8), "id", "id BETWEEN 4 AND 7"),
+    "a set": (lambda _: {4, 5}, ["id"], "id IN (4, 5)"),
+    "numpy": (lambda _: np.array([1, 15], np.int32), "id", "id IN (1, 15)"),
+    "floats that are whole": (lambda _: [4.0, 5.0], "ID", "id IN (4, 5)"),
+    "a column of Arrow": (lambda _: pa.array([1, 19], pa.uint8()), "id", "id IN (1, 19)"),
+    "a column of pandas": (lambda _: pa.array([1, 19]).to_pandas(), "id", "id IN (1, 19)"),
+    "strings": (lambda _: ["v1", "nope"], "v", "v = 'v1'"),
+    "dates": (lambda _: [date(2026, 1, 3), date(1, 1, 1)], "d", "d = DATE'2026-01-03'"),
+    "tuples": (lambda _: [(1, "v1"), (2, "v1"), (6, None)], ["id", "v"], "id = 1"),
+    "dicts": (lambda _: [{"v": "v2", "id": 6}], ["id", "v"], "id = 6"),
+    "a table of Arrow": (
+        lambda _: pa.table({"more": [0, 0], "v": ["v1", "v3"], "id": [5, 7]}),
+        ["id", "v"],
+        "id IN (5, 7)",
+    ),
+    "a DataFrame": (lambda spark: spark.range(8, 12), ["id"], "id BETWEEN 8 AND 11"),
+    "none": (lambda _: [], "id", "false"),
+    "only null": (lambda _: [None], "id", "false"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_rows_of_keys_are_gone_and_no_others(
+    spark: SparkSession, table: DeltaTable, name: str
+) -> None:
+    keys, on, condition = CASES[name]
+    expected = [row for row in rows_of(spark, table) if row not in _matching(table, condition)]
+    count = table.count() - len(expected)
+    report = table.delete(keys=keys(spark), on=on)
+    assert rows_of(spark, table) == expected
+    assert (report.operation, report.rows_deleted, report.files_added) == ("DELETE", count, 0)
+    assert report.version == (6 if count else None)
+
+
+def _matching(table: DeltaTable, condition: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in table.to_df(where=condition).collect()]
+
+
+def test_files_out_of_the_range_of_the_keys_are_not_read(table: DeltaTable) -> None:
+    report = table.delete(keys=[6, 8], on="id")
+    assert (report.files_scanned, report.files_pruned, report.vectors_added) == (1, 3, 1)
+    assert report.scans == 1
+
+
+def test_a_dry_run_counts_and_changes_nothing(table: DeltaTable) -> None:
+    report = table.delete(keys=range(20), on="id", dry_run=True)
+    assert (report.dry_run, report.rows_deleted, report.version) == (True, 18, None)
+    assert table.version == 5
+
+
+def test_the_history_and_the_change_feed_tell_of_the_delete(table: DeltaTable) -> None:
+    table.delete(keys=[(1, "v1"), (2, "v2")], on=["id", "v"], commit_metadata="request 7")
+    [commit] = table.arrow_history(1).to_pylist()
+    assert commit["operation"] == "DELETE"
+    assert dict(commit["operationParameters"]) == {"predicate": '["(id, v) IN (2 keys)"]'}
+    assert dict(commit["operationMetrics"])["numDeletedRows"] == "2"
+    assert commit["userMetadata"] == "request 7"
+    changes = table.changes(start_version=6).select("id", "_change_type").collect()
+    assert sorted(map(tuple, changes)) == [(1, "delete"), (2, "delete")]
+
+
+def test_without_vectors_the_rows_that_are_left_are_rewritten(
+    spark: SparkSession, table: DeltaTable
+) -> None:
+    expected = [row for row in rows_of(spark, table) if row[0] != 6]
+    report = table.delete(keys=[6], on="id", rewrite_ratio=0.1)
+    assert (report.files_removed, report.files_added, report.rows_copied) == (1, 1, 4)
+    assert rows_of(spark, table) == expected
+    [change] = table.changes(start_version=6).collect()
+    assert (change.id, change._change_type) == (6, "delete")
+
+
+def test_keys_that_are_shuffled_are_found_as_well(spark: SparkSession, table: DeltaTable) -> None:
+    spark.conf.set("spark.delvec.merge.broadcastLimit", "1")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        report = table.delete(keys=range(3, 15), on="id")
+    finally:
+        spark.conf.unset("spark.delvec.merge.broadcastLimit")
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+    assert report.rows_deleted == 11
+    assert {row[0] for row in rows_of(spark, table)} == {0, 1, 2, None, 15, 16, 18, 19}
+
+
+def test_keys_that_were_read_from_the_table_are_not_used_after_a_change_of_it(
+    table: DeltaTable,
+) -> None:
+    stale = table.to_df(where="v = 'v1'").select("id")
+    table.update({"v": "'v1'"}, "id = 2")
+    with pytest.raises(ConflictError) as caught:
+        table.delete(keys=stale, on="id")
+    assert not caught.value.retryable
+    assert table.delete(keys=table.to_df(where="v = 'v1'"), on="id").rows_deleted == 5
+
+
+def test_keys_of_other_types_are_refused(table: DeltaTable) -> None:
+    for keys, on, message in (
+        ([1], "v", "column v is string, and the keys are bigint"),
+        (["2026-01-01"], "d", "column d is date, and the keys are string"),
+        ([True], "id", "column id is bigint, and the keys are boolean"),
+        ([1, "a"], "id", "keys of column id are not of one type"),
+        ("a", "v", "keys come in a collection"),
+        ([(1, 2)], "id", "is not a key of the columns id"),
+        (pa.array([1]), ["id", "v"], "one column is not a key of id, v"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            table.delete(keys=keys, on=on)
+    assert table.version == 5

@@ -1,0 +1,131 @@
+"""Names that people bring along from other libraries."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+import deltalake
+import pytest
+from deltalake.table import TableAlterer, TableMerger
+
+from delvec import DeltaTable, IcebergTable, spellings
+from delvec.delta.table.merge import MergeBuilder
+from delvec.delta.write.report import WriteReport
+from delvec.errors import DelvecError, UnknownNameError
+from tests.delta.builder import small_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# The public methods of delta-spark's DeltaTable and its merge builder.
+OF_DELTA_SPARK = {
+    DeltaTable: [
+        *("toDF", "alias", "generate", "delete", "update", "merge", "vacuum", "history", "detail"),
+        *("convertToDelta", "forPath", "forName", "create", "createIfNotExists", "replace"),
+        *("createOrReplace", "isDeltaTable", "upgradeTableProtocol", "addFeatureSupport"),
+        *("dropFeatureSupport", "restoreToVersion", "restoreToTimestamp", "optimize", "clone"),
+    ],
+    MergeBuilder: [
+        *("whenMatchedUpdate", "whenMatchedUpdateAll", "whenMatchedDelete", "execute"),
+        *("whenNotMatchedInsert", "whenNotMatchedInsertAll", "whenNotMatchedBySourceUpdate"),
+        *("whenNotMatchedBySourceDelete", "withSchemaEvolution"),
+    ],
+    WriteReport: ["executeCompaction", "executeZOrderBy", "where"],
+}
+# What has no counterpart: delvec commits by its own methods only.
+NOT_HERE = {
+    "create_write_transaction",
+    "compact_logs",
+    "transaction_version",
+    "set_column_metadata",
+}
+NOT_HERE |= {"drop_column_not_null", "set_table_description", "set_table_name"}
+
+
+def assert_known(kind: type, name: str) -> None:
+    """A name is one of ours, or its error tells what to call."""
+    if name in dir(kind):
+        return
+    error = spellings.explain_name(kind, name)
+    assert isinstance(error, UnknownNameError), name
+    assert error.hint, name
+
+
+def test_all_names_of_delta_spark_are_known() -> None:
+    for kind, names in OF_DELTA_SPARK.items():
+        for name in names:
+            assert_known(kind, name)
+
+
+def test_all_names_of_deltalake_are_known() -> None:
+    of_table = [name for name in dir(deltalake.DeltaTable) if not name.startswith("_")]
+    for name in sorted({*of_table} - NOT_HERE):
+        assert_known(DeltaTable, name)
+    for name in dir(TableMerger):
+        if not name.startswith("_"):
+            assert_known(MergeBuilder, name)
+    alterations = {name for name in dir(TableAlterer) if not name.startswith("_")} - NOT_HERE
+    for name in sorted(alterations):
+        assert_known(DeltaTable, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("forPath", "call for_path()"),
+        ("isDeltaTable", "call is_delta_table()"),
+        ("to_pyarrow_table", "call to_arrow(where, columns)"),
+        ("load_as_version", "to_arrow(version=...)"),
+        ("alter", "add_constraint()"),
+        ("apend", "call append()"),
+        ("Version", "it is called version"),
+    ],
+)
+def test_a_name_of_others_is_an_attribute_error_with_the_method_that_was_meant(
+    tmp_path: Path, name: str, hint: str
+) -> None:
+    small_table(tmp_path)
+    for owner in (DeltaTable, DeltaTable(tmp_path)):
+        assert not hasattr(owner, name)
+        with pytest.raises(AttributeError, match=f"DeltaTable has no {name}") as caught:
+            getattr(owner, name)
+        assert isinstance(caught.value, DelvecError)
+        assert hint in str(caught.value.hint)
+
+
+def test_names_of_python_are_looked_up_as_ever(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    for name in ("__array__", "_repr_png_", "_ipython_canary_method_should_not_exist_"):
+        with pytest.raises(AttributeError) as caught:
+            getattr(DeltaTable(tmp_path), name)
+        assert not isinstance(caught.value, DelvecError)
+
+
+def test_every_hint_names_methods_that_exist() -> None:
+    for kind in (DeltaTable, IcebergTable):
+        own = {name for name, _ in inspect.getmembers(kind)}
+        for hint in spellings._NAMES[kind.__name__].values():
+            for word in hint.replace(".", " ").replace("(", "( ").split():
+                name = word.strip("'\",;:")
+                if name.endswith("(") and name[:-1].isidentifier():
+                    known = own | {"overwritePartitions", "writeTo", "execute"}
+                    assert name[:-1] in known | set(dir(MergeBuilder)), hint
+
+
+@pytest.mark.parametrize(
+    ("keyword", "known", "meant"),
+    [
+        ("condition", ["where", "keys"], "where"),
+        ("predicate", ["set", "condition"], "condition"),
+        ("predicate", ["source", "on"], "on"),
+        ("mergeSchema", ["df", "merge_schema"], "merge_schema"),
+        ("partitionBy", ["schema", "partition_by"], "partition_by"),
+        ("versionAsOf", ["version"], "version"),
+        ("wher", ["where"], None),
+    ],
+)
+def test_a_keyword_of_others_is_taken_for_ours(
+    keyword: str, known: list[str], meant: str | None
+) -> None:
+    assert spellings.keyword_meant(keyword, known) == meant
