@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from click.testing import CliRunner
@@ -19,7 +22,7 @@ from delvec.cli import main
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 FOLDER = ROOT / "tests/cli/snapshots"
 REWRITE = "DELVEC_WRITE_SNAPSHOTS"
@@ -31,7 +34,8 @@ TEXTS = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?", "<time>"),
     (r"\b\d{17,19}\b", "<id>"),
     (r"\b\d+(\.\d)? ([KMG]i)?B\b", "<size>"),
-    (r"\b\d+\.\d\d s\b", "<seconds>"),
+    (r"\b\d+\.\d\d s\b( +\d+ %)?", "<seconds>"),
+    (r"\bowner +\w+$", "owner  <user>"),
     (r"[\w.<>-]*<uuid>[\w.<>-]*", "<file>"),
     (r"[\w.<>-]*…[\w.<>-]*", "<file>"),
     (r"(delvec|Delta-Lake|Apache-Spark)/[\d.]+[\w.]*", r"\1/<version>"),
@@ -41,8 +45,8 @@ TEXTS = (
 )
 # Values of these keys vary in JSON; their kind stays.
 VARYING = re.compile(
-    r"(?i)(bytes|size|_ms|timestamp|modified|seconds|phases|requests|uuid|^id|_id|time|snapshot"
-    r"|sequence)$|^(phases|requests)$"
+    r"(?i)bytes|size|timestamp|pathOrInlineDv|(_ms|modified|seconds|uuid|^id|_id|time|snapshot"
+    r"|sequence)$|^(phases|requests|owner)$"
 )
 
 
@@ -52,12 +56,14 @@ class Recorder:
 
     folder: Path
     printed: dict[str, list[str]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
 
     def run(self, *arguments: str, width: int = WIDTH, **more: Any) -> str:  # noqa: ANN401
         """Run a command, and keep its output under its name."""
         environment = {"COLUMNS": str(width), "NO_COLOR": "1"}
         done = CliRunner().invoke(main, list(arguments), env=environment, **more)
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            self.failed.append(f"{' '.join(arguments)}: {done.exception!r}")
         is_json = "--json" in arguments
         shown = self.json(done.stdout) if is_json else self.text(done.stdout)
         parts = [f"$ delvec {self.text(' '.join(map(quoted, arguments)))}", shown]
@@ -68,6 +74,16 @@ class Recorder:
         self.printed.setdefault(arguments[0], []).append("\n".join(parts).rstrip() + "\n")
         return done.stdout
 
+    def both(self, *arguments: str) -> None:
+        """Run a command that changes nothing, as text and as JSON."""
+        self.run(*arguments)
+        self.run(*arguments, "--json")
+
+    def tried(self, *arguments: str) -> None:
+        """Run a command without effect, as text; then in earnest, as JSON."""
+        self.run(*arguments, "--dry-run")
+        self.run(*arguments, "--json")
+
     def text(self, text: str) -> str:
         text = text.replace(str(self.folder), "/lake")
         for pattern, shown in TEXTS:
@@ -75,7 +91,7 @@ class Recorder:
         return text.strip("\n")
 
     def json(self, text: str) -> str:
-        return json.dumps(self.steady(json.loads(text)), indent=2)
+        return json.dumps(self.steady(json.loads(text)), indent=2) if text else ""
 
     def steady(self, value: Any, key: str = "") -> Any:  # noqa: ANN401
         """The value with all that varies replaced by its kind."""
@@ -92,6 +108,21 @@ class Recorder:
     def of(self, name: str) -> str:
         """All that a command printed."""
         return "\n".join(self.printed[name])
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """A folder whose path is short and always as long: lines break in the same places."""
+    with tempfile.TemporaryDirectory(prefix="lake-", dir="/tmp") as made:
+        yield Path(made)
+
+
+def too_long(recorder: Recorder) -> list[str]:
+    """The lines that do not fit the terminal."""
+    found = [printed.partition("\n") for all_of in recorder.printed.values() for printed in all_of]
+    shown = [text for command, _, text in found if "--json" not in command]
+    lines = [line for text in shown for line in text.splitlines() if "_COMPLETE" not in line]
+    return [line for line in lines if len(line) > WIDTH]
 
 
 def quoted(word: str) -> str:

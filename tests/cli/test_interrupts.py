@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 import delvec.delta.write.transaction as running
 from delvec import DeltaTable
 from delvec.cli.main import main
+from delvec.iceberg.commits import attempts, branch_commit
 from tests.delta.builder import TableBuilder
 from tests.delta.log_files import newest_version
 from tests.delta.write.write_checks import ids, unnamed_files
@@ -57,6 +59,35 @@ def test_an_interrupted_command_says_whether_it_has_committed(
     assert left[moment] in " ".join(result.stderr.split())
     assert newest_version(tmp_path / "t") == (1 if moment == "before" else 2)
     assert not unnamed_files(tmp_path / "t")
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_an_interrupted_command_on_iceberg_says_so_too(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    name = f"lake.interrupted.{moment}"
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.interrupted")
+    spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='3')")
+    spark.sql(f"INSERT INTO {name} SELECT id FROM range(10)")
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    place = {"before": "row_delta", "during": "_put", "after": "_forget"}[moment]
+    where = branch_commit if moment == "before" else attempts
+    monkeypatch.setattr(where, place, interrupt)
+    result = CliRunner().invoke(main, ["delete-keys", name, "--key", "id", "--values", "1,2"])
+    assert result.exit_code == 130
+    told = " ".join(result.stderr.split())
+    spark.catalog.refreshTable(name)
+    left = spark.table(name).count()
+    if moment == "before":
+        assert "interrupted, no row was changed" in told
+    elif moment == "during":
+        assert re.search(r"interrupted, whether snapshot \d+ of lake\.interrupted", told)
+    else:
+        assert re.search(r"interrupted, snapshot \d+ of lake\.interrupted\.after was comm", told)
+    assert left == (8 if moment == "after" else 10)
 
 
 def test_an_interrupt_before_the_command_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:

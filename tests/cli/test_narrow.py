@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from delvec.cli import (
-    changes,
     clean_target,
     convert_plan,
     files,
@@ -21,6 +20,7 @@ from delvec.cli import (
 )
 from delvec.cli.fitting import Column, fitted
 from delvec.cli.output import TextOutput
+from delvec.delta.read.change_feed_schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +117,7 @@ def test_columns_are_omitted_in_their_order_and_named() -> None:
 
 def test_rows_become_blocks_where_no_table_fits() -> None:
     columns = [Column("a", "first", is_unbroken=True), Column("b", "second")]
-    rows = [{"a": "x" * 18, "b": 5}, {"a": "y", "b": None}]
+    rows: list[dict[str, Any]] = [{"a": "x" * 18, "b": 5}, {"a": "y", "b": None}]
     assert [line.rstrip() for line in printed(columns, rows, 26).splitlines()] == [
         "first   xxxxxxxxxxxxxxxxxx",
         "second  5",
@@ -139,7 +139,7 @@ def test_names_are_shortened_in_the_middle_only_as_far_as_needed() -> None:
 
 
 def test_rows_of_changes_fold() -> None:
-    keys = ("id", "note", changes.CHANGE_TYPE, changes.COMMIT_VERSION, changes.COMMIT_TIMESTAMP)
+    keys = ("id", "note", CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
     when = datetime(2026, 1, 31, tzinfo=timezone.utc).isoformat()
     row = dict(
         zip(keys, (12_345_678, "a long note " * 9, "update_postimage", 7, when), strict=True)

@@ -75,10 +75,17 @@ def command(
     until = "" if end is None else f" to {end:,}"
     output.note((visible(root), "bold"), f": changes from version {start:,}{until}")
     if shown:
-        output.table([Column(name, visible(name), _STYLES.get(name, "")) for name in names], shown)
+        output.table([_column(name) for name in names], shown)
     count = counted(len(shown), "row")
     output.note((f"the first {count}; --limit 0 shows all", "dim") if more else count)
     output.result({"table": root, "from": start, "to": end, "is_all": not more, "rows": shown})
+
+
+def _column(name: str) -> Column:
+    """Return the column of the text; the time of the commit is omitted where there is no room."""
+    is_ours = name in _STYLES
+    omitted = 1 if name == COMMIT_TIMESTAMP else 0
+    return Column(name, visible(name), _STYLES.get(name, ""), is_ours, omitted=omitted)
 
 
 def _documents(df: DataFrame, limit: int) -> list[dict[str, Any]]:

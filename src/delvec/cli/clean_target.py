@@ -10,9 +10,9 @@ from delvec.cli.deleted_files import show_files
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import (
     age,
-    age_or_time,
     catalog_options,
     dry_run,
+    expiry_options,
     limit_option,
     table_argument,
 )
@@ -43,18 +43,7 @@ _COLUMNS: Final = [
     " when they are as old as --orphan-age",
 )
 @table_argument
-@click.option(
-    "--older-than",
-    callback=age_or_time,
-    metavar="AGE",
-    help="Expire snapshots older than this, such as 7d or 2026-01-31.",
-)
-@click.option(
-    "--retain-last",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Keep so many of the newest snapshots of each branch, whatever their age.",
-)
+@expiry_options
 @click.option(
     "--orphan-age",
     callback=age,
@@ -83,7 +72,7 @@ def command(
     conversions are removed. Files of the source are never touched.
 
     \b
-    delvec clean-target lake.db.orders --older-than 7d --dry-run --warehouse /warehouse
+    delvec clean-target lake.db.orders --older-than 7d --dry-run
     """  # noqa: D301
     from delvec.conversion.clean_target import clean_target, retention_of  # noqa: PLC0415
 

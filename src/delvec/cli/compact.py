@@ -56,7 +56,7 @@ def command(
 
     \b
     delvec compact lake.db.orders --dry-run
-    delvec compact lake.db.orders --wait 5m --rewrite-option delete-file-threshold=1
+    delvec compact lake.db.orders --rewrite-option delete-file-threshold=1
     """  # noqa: D301
     with opened_iceberg(output, table, iceberg) as (_, target):
         report = target.compact(where=where, options=options, wait=wait, dry_run=dry_run)

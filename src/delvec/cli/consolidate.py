@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@delvec_command("consolidate", "the deletes are as they were, or merged")
+@delvec_command("consolidate", "the deletes are as they were")
 @table_argument
 @branch_option
 @dry_run

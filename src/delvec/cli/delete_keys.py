@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@delvec_command("delete-keys", "the table is as it was, or all keys are deleted")
+@delvec_command("delete-keys", "no row was changed")
 @table_argument
 @key_option("A column of the key; may be repeated.", "--column", required=True)
 @click.option(
@@ -75,7 +75,7 @@ def command(  # noqa: PLR0913
 
     \b
     delvec delete-keys lake.db.orders --key id --values 17,18,19
-    delvec delete-keys lake.db.orders --key id --source gone.parquet --branch changes
+    delvec delete-keys lake.db.orders --key id --source gone.csv --branch staged
     """  # noqa: D301
     if (values is None) == (source is None):
         raise click.UsageError("which keys? give --values or --source, one of them")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import storage_options, table_argument
+from delvec.cli.options import branch_option, catalog_options, storage_options, table_argument
 from delvec.cli.output import Column, used_columns, visible
-from delvec.cli.spark_tables import delta_storage
+from delvec.cli.spark_tables import delta_storage, opened_iceberg
+from delvec.cli.table_kinds import is_delta, refuse_options
 from delvec.delta.log.history import history
 from delvec.report.figures import counted
 
@@ -51,15 +52,35 @@ _NOTHING: Final = ("", "[]", "{}", "null", None)
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", help="The newest so many commits."
 )
+@branch_option
 @storage_options
-def command(output: Output, table: str, limit: int | None, options: dict[str, str]) -> None:
-    """Show what was done to TABLE: the commits still in its log, newest first.
+@catalog_options
+def command(
+    output: Output,
+    table: str,
+    *,
+    limit: int | None,
+    branch: str,
+    options: dict[str, str],
+    iceberg: dict[str, Any],
+) -> None:
+    """Show what was done to TABLE: commits still in its log, or snapshots, newest first.
 
-    TABLE is the path or URI of a Delta table.
+    TABLE is the path or URI of a Delta table, whose log alone is read, or the name of an Iceberg
+    table in a catalog.
 
     \b
     delvec history /lake/orders --limit 20
+    delvec history lake.db.orders --branch changes
     """  # noqa: D301
+    if not is_delta(table):
+        from delvec.cli.iceberg_history import show_snapshots  # noqa: PLC0415
+
+        refuse_options("a Delta table", {"--storage-option": options})
+        with opened_iceberg(output, table, iceberg) as (_, target):
+            show_snapshots(output, target, limit, branch)
+        return
+    refuse_options("an Iceberg table", {"--branch": branch})
     with delta_storage(table, options) as storage:
         commits = [_document(row) for row in history(storage, limit).to_pylist()]
     _show(output, storage.root, commits, limit)

@@ -26,15 +26,15 @@ __all__ = ["command", "main"]
 # The short help of each command is here, so that `delvec --help` imports none of them.
 _SECTIONS: Final = {
     "Look": {
-        "detail": "Show what a table is made of: files, deletes, protocol, branches.",
+        "inspect": "Show a table at a glance, and what to run next.",
+        "detail": "Show what a table is made of, in figures.",
         "schema": "Show the columns of a table.",
         "properties": "Show the properties of a table; set or unset some.",
         "history": "Show what was done to a table, newest first.",
-        "files": "Show the data files of a table and what is deleted in each.",
-        "changes": "Show the rows that changed between two versions of a table.",
-        "inspect": "Show a table at a glance and what to run next, or a file of vectors.",
-        "check": "Compare the files and deletes of a table with its log or manifests; repair some.",
-        "traces": "Tell where rows of a table still physically are, and when they will be gone.",
+        "files": "Show the data files of a table, with deleted rows.",
+        "changes": "Show the rows that changed between two versions.",
+        "check": "Check that files, vectors and deletes are sound.",
+        "traces": "Tell where rows still physically are.",
     },
     "Change rows": {
         "append": "Add rows to a table.",
@@ -49,28 +49,30 @@ _SECTIONS: Final = {
         "clone": "Make a table that shares the data files of another.",
         "convert-to-delta": "Make a folder of Parquet files a Delta table.",
         "convert": "Bring an Iceberg table to what a Delta table holds.",
-        "clean-target": "Expire snapshots of a converted table, and delete files it alone had.",
+        "clean-target": "Clean up what conversions left in their target.",
     },
     "Maintain Delta tables": {
         "optimize": "Put the small files of a table together.",
-        "purge": "Rewrite the files of a table that have deletion vectors.",
+        "purge": "Rewrite the files that have deletion vectors.",
         "vacuum": "Delete the files that a table no longer needs.",
         "clean-log": "Delete old commits and checkpoints of a table.",
         "checkpoint": "Write a checkpoint of a table.",
-        "recompute-statistics": "Compute the statistics of files that have none, or wide bounds.",
-        "generate-manifest": "Write symlink manifests, for readers that know no Delta.",
-        "downgrade": "Turn a table into one that readers without deletion vectors open.",
+        "recompute-statistics": "Compute statistics that are missing or have wide bounds.",
+        "generate-manifest": "Write symlink manifests, for readers without Delta.",
+        "downgrade": "Make a table readable without deletion vectors.",
     },
     "Iceberg tables": {
-        "delete-keys": "Delete the rows of an Iceberg table that have some keys.",
-        "upsert": "Write rows to an Iceberg table in place of those with the same keys.",
-        "resolve": "Turn the equality deletes of an Iceberg table into deletion vectors.",
-        "index": "Make the primary-key index of an Iceberg table, by which resolve finds rows.",
-        "consolidate": "Merge the small equality deletes of an Iceberg table into few.",
-        "compact": "Rewrite the small data files of an Iceberg table.",
+        "delete-keys": "Delete the rows that have some keys.",
+        "upsert": "Write rows in place of those with the same keys.",
+        "resolve": "Turn equality deletes into deletion vectors.",
+        "index": "Make the primary-key index, for resolve.",
+        "consolidate": "Merge small equality deletes into few.",
+        "compact": "Rewrite small data files.",
+        "expire-snapshots": "Expire snapshots, and delete files only they had.",
+        "remove-orphan-files": "Delete files that no snapshot refers to.",
     },
     "Other": {
-        "completion": "Print the script by which a shell completes commands and paths.",
+        "completion": "Print the script for completion by a shell.",
         "demo": "Show what delvec does, step by step.",
     },
 }
@@ -153,7 +155,7 @@ def command(
 
     Args:
         name: Its name.
-        unfinished: What is true if Ctrl-C ends it before a commit to a Delta table.
+        unfinished: What is true if Ctrl-C ends it before a commit.
     """
 
     def decorate(function: Callable[..., None]) -> click.Command:
@@ -201,7 +203,7 @@ def _listed_commits() -> Iterator[list[str]]:
     def listed(record: logging.LogRecord) -> bool:
         from delvec.delta.write.commit import COMMITTED, UNKNOWN  # noqa: PLC0415
 
-        if record.msg in (COMMITTED, UNKNOWN):
+        if record.msg in (COMMITTED, UNKNOWN) or getattr(record, "is_commit", False):
             found.append(record.getMessage())
         return record.levelno >= logging.WARNING
 

@@ -40,6 +40,7 @@ __all__ = [
     "catalog_options",
     "complete_folders",
     "dry_run",
+    "expiry_options",
     "file_size",
     "files_chosen",
     "interval_option",
@@ -169,6 +170,23 @@ def version_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--version", type=click.IntRange(min=0), metavar="N", help="As of this version."
     )(decorated)
+
+
+def expiry_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--older-than` and `--retain-last`, which choose the snapshots that expire."""
+    last = click.option(
+        "--retain-last",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Keep so many of the newest snapshots of each branch, whatever their age.",
+    )
+    oldest = click.option(
+        "--older-than",
+        callback=age_or_time,
+        metavar="AGE",
+        help="Expire snapshots older than this, such as 7d or 2026-01-31.",
+    )
+    return oldest(last(function))
 
 
 def wait_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from delvec.cli.fitting import UNLIMITED, Column, cell, fitted, is_numeric, used_columns
+from delvec.cli.fitting import Column, cell, fitted, is_numeric, used_columns
 from delvec.cli.hints import command_hint
+from delvec.cli.terminal import ClosedPipeError, blocks, opened_console, printing
 from delvec.report.figures import visible
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ __all__ = [
     "used_columns",
     "visible",
 ]
-
-
-class ClosedPipeError(Exception):
-    """Nobody reads standard output any more, as after `| head`."""
 
 
 class Output(ABC):
@@ -99,7 +95,7 @@ class TextOutput(Output):
 
     def __init__(self) -> None:
         self._indent = 0
-        self._console, self._errors = _console(), _console(stderr=True)
+        self._console, self._errors = opened_console(), opened_console(stderr=True)
 
     def heading(self, text: str) -> None:
         """Print the text in bold after an empty line."""
@@ -113,12 +109,12 @@ class TextOutput(Output):
 
     def draw(self, picture: RenderableType) -> None:
         """Print it."""
-        with _printing():
+        with printing():
             self._console.print(Padding(picture, (0, 0, 0, self._indent), expand=False))
 
     def plain(self, text: str) -> None:
         """Print it."""
-        with _printing():
+        with printing():
             sys.stdout.write(text)
             sys.stdout.flush()
 
@@ -126,7 +122,7 @@ class TextOutput(Output):
         """Print a table that fits the terminal, or a block of lines for each row."""
         layout = fitted(columns, rows, self._console.width - self._indent)
         if layout is None:
-            self.draw(_blocks(columns, rows))
+            self.draw(blocks(columns, rows))
             return
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for column, width in zip(layout.columns, layout.widths, strict=True):
@@ -176,7 +172,7 @@ class TextOutput(Output):
         lines = "\n".join(map(visible, error.describe().splitlines()))
         self._errors.print(Text.assemble(("Error: ", "bold red"), lines))
         if error.hint:
-            hint = command_hint(error.hint)
+            hint = command_hint(error.hint, _options())
             self._errors.print(Text.assemble(("Hint: ", "bold yellow"), hint))
 
 
@@ -212,7 +208,7 @@ class JsonOutput(Output):
 
     def result(self, value: Mapping[str, Any]) -> None:
         """Print the document."""
-        with _printing():
+        with printing():
             json.dump(value, sys.stdout, indent=self._indent, default=str)
             sys.stdout.write("\n")
             sys.stdout.flush()
@@ -221,46 +217,12 @@ class JsonOutput(Output):
         """Print a document with the facts of the error."""
         facts = {key: value for key, value in vars(error).items() if value not in (None, (), "")}
         if error.hint:
-            facts["hint"] = command_hint(error.hint)
+            facts["hint"] = command_hint(error.hint, _options())
         self.result({"error": {"type": type(error).__name__, **facts, "message": error.describe()}})
 
 
-class _Console(Console):
-    """A console that reports a closed pipe, instead of ending the process itself."""
-
-    def on_broken_pipe(self) -> NoReturn:
-        """Raise; rich calls this while it handles a BrokenPipeError."""
-        raise ClosedPipeError
-
-
-@contextmanager
-def _printing() -> Iterator[None]:
-    """Tell a closed pipe from other pipes that break, such as that to a JVM."""
-    try:
-        yield
-    except BrokenPipeError as error:
-        raise ClosedPipeError from error
-
-
-def _console(*, stderr: bool = False) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")  # characters that a terminal lacks are replaced
-    console = _Console(highlight=False, emoji=False, markup=False, stderr=stderr)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = UNLIMITED + 100
-    return console
-
-
-def _blocks(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return rows as blocks of lines, title and value, with an empty line between two rows."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for number, row in enumerate(rows):
-        if number:
-            table.add_row("", "")
-        for column in columns:
-            if row.get(column.key) not in (None, ""):
-                table.add_row(column.title, Text(cell(row[column.key]), column.style))
-    return table
+def _options() -> set[str]:
+    """Return the options of the command that runs."""
+    context = click.get_current_context(silent=True)
+    params = [] if context is None else context.command.params
+    return {name for param in params for name in param.opts}

@@ -47,7 +47,7 @@ def command(  # noqa: PLR0913
     With --where those rows are replaced for which it is true, and it must be true of all new ones.
 
     \b
-    delvec overwrite /lake/orders --source january.parquet --where "month = '2026-01'"
+    delvec overwrite /lake/orders --source new.parquet --where "month = '2026-01'"
     """  # noqa: D301
     with opened(output, table, options, session=session) as (spark, target):
         rows = rows_from(spark, target, source, kind, options)

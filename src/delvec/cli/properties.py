@@ -54,7 +54,7 @@ def command(
 
     \b
     delvec properties /lake/orders
-    delvec properties /lake/orders --set delta.logRetentionDuration="interval 60 days"
+    delvec properties /lake/orders --set delta.appendOnly=true
     """  # noqa: D301
     if wanted and unset:
         raise click.UsageError("--set and --unset are two commits: give one of them")

@@ -94,7 +94,7 @@ def command(
 
     \b
     delvec resolve lake.db.orders --dry-run
-    delvec resolve lake.db.orders --key id --staging changes --follow --interval 30s
+    delvec resolve lake.db.orders --key id --staging changes --follow
     """  # noqa: D301
     if follow and dry_run:
         raise click.UsageError("--follow does not go with --dry-run")

@@ -34,7 +34,7 @@ class _Unshown(click.Argument):
         return []
 
 
-@delvec_command("upsert", "the table is as it was, or holds all of it")
+@delvec_command("upsert", "no row was changed")
 @table_argument
 @click.argument("positional", cls=_Unshown, required=False)
 @source_options(required=False)
@@ -77,7 +77,7 @@ def command(  # noqa: PLR0913
     The table is not read: the keys are deleted, and the rows added, in one commit.
 
     \b
-    delvec upsert lake.db.orders --source changes.parquet --key id --delete-where "op = 'D'"
+    delvec upsert lake.db.orders --source new.csv --key id --delete-where gone
     """  # noqa: D301
     if (source is None) == (positional is None):
         raise click.UsageError("which rows? give --source PATH")

@@ -31,6 +31,8 @@ __all__ = ["Committed", "committed"]
 
 _LOG: Final = logging.getLogger("delvec")
 _LONGEST_WAIT: Final = 2.0  # seconds
+_COMMITTED: Final = "snapshot %d of %s was committed"
+_UNKNOWN: Final = "whether snapshot %d of %s was committed is not known"
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,21 @@ def committed(
 
 
 def _commit(table: LoadedTable, transaction: Any, final: Any, snapshot_id: int | None) -> None:  # noqa: ANN401
-    """Commit, and if the catalog does not answer look whether it has happened."""
+    """Commit, and if the catalog does not answer look whether it has happened.
+
+    What became of a snapshot is logged, for a caller that is interrupted.
+    """
+    try:
+        _put(table, transaction, final, snapshot_id)
+        if snapshot_id is not None:
+            _LOG.info(_COMMITTED, snapshot_id, table.name, extra={"is_commit": True})
+    except KeyboardInterrupt:  # the JVM goes on
+        if snapshot_id is not None:
+            _LOG.info(_UNKNOWN, snapshot_id, table.name, extra={"is_commit": True})
+        raise
+
+
+def _put(table: LoadedTable, transaction: Any, final: Any, snapshot_id: int | None) -> None:  # noqa: ANN401
     try:
         with explained(str(table.name)):
             transaction.underlyingOps().commit(transaction.startMetadata(), final)

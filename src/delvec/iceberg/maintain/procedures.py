@@ -41,6 +41,8 @@ def expire_snapshots(
     table: LoadedTable,
     older_than: datetime | timedelta | str | None = None,
     retain_last: int | None = None,
+    *,
+    dry_run: bool = False,
 ) -> ExpireReport:
     """Expire snapshots by Iceberg's `expire_snapshots`, and delete files that only they had.
 
@@ -53,6 +55,8 @@ def expire_snapshots(
         older_than: A time, or an age; by default what the table's properties say, 5 days.
         retain_last: How many of the newest snapshots of each branch to keep in any case; by default
             what the table's properties say, 1.
+        dry_run: Whether to report only how many snapshots would expire; which files go with them
+            is not computed.
 
     Raises:
         InvalidArgumentError: A value is of the wrong type or out of range.
@@ -64,6 +68,8 @@ def expire_snapshots(
     if retain_last is not None:
         arguments["retain_last"] = str(int(retain_last))
     require_own_files(table)
+    if dry_run:
+        return _expiring(table, older_than, retain_last)
     stopwatch = Stopwatch()
     with stopwatch.phase("keep marks"):
         before = keep_staging_marks(table).metadata
@@ -90,6 +96,21 @@ def expire_snapshots(
         stopwatch.seconds,
         tuple(notes),
     )
+
+
+def _expiring(
+    table: LoadedTable, older_than: datetime | timedelta | str | None, retain_last: int | None
+) -> ExpireReport:
+    """Let Iceberg plan an expiry, and commit nothing."""
+    with explained(str(table.name)):
+        plan = table.handle.expireSnapshots()
+        if older_than is not None:
+            plan = plan.expireOlderThan(_milliseconds(table, older_than))
+        if retain_last is not None:
+            plan = plan.retainLast(int(retain_last))
+        count = plan.apply().size()
+    left = len(table.metadata.snapshots) - count
+    return ExpireReport(str(table.name), count, left, dry_run=True)
 
 
 def remove_orphan_files(

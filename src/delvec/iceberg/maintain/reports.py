@@ -39,6 +39,7 @@ class ExpireReport(Rendered):
         statistics_files: Statistics files, equality delete vectors that ride along among them.
         phases: Seconds by phase.
         notes: What users should know, in sentences.
+        dry_run: Whether nothing was removed: only the snapshots are counted.
     """
 
     table: str
@@ -53,6 +54,7 @@ class ExpireReport(Rendered):
     statistics_files: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    dry_run: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return a document for programs."""
@@ -66,6 +68,7 @@ class ExpireReport(Rendered):
             "of statistics": self.statistics_files,
         }
         expired = counted(self.snapshots, "snapshot")
+        expired += " would be" if self.dry_run else ""
         return Summary(
             f"EXPIRE SNAPSHOTS of {self.table}: {expired} expired, {self.snapshots_left:,} left",
             {

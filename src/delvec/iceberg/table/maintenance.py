@@ -81,6 +81,8 @@ class TableMaintenance(TableHandle):
         self,
         older_than: datetime | timedelta | str | None = None,
         retain_last: int | None = None,
+        *,
+        dry_run: bool = False,
     ) -> ExpireReport:
         """Expire snapshots by Iceberg's procedure, and delete files that only they had.
 
@@ -93,12 +95,14 @@ class TableMaintenance(TableHandle):
             older_than: A time or an age; by default what the table's properties say, or 5 days.
             retain_last: How many of the newest snapshots of each branch to keep in any case; by
                 default what the table's properties say, or 1.
+            dry_run: Whether to report only how many snapshots would expire; which files go with
+                them is not computed.
 
         Raises:
             InvalidArgumentError: A value is of the wrong type or out of range.
             PlanError: The table has `gc.enabled=false`, as targets of conversions have.
         """
-        return procedures.expire_snapshots(self._load(), older_than, retain_last)
+        return procedures.expire_snapshots(self._load(), older_than, retain_last, dry_run=dry_run)
 
     def remove_orphan_files(
         self,

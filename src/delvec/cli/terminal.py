@@ -1,0 +1,67 @@
+"""Standard output and error: consoles of rich, pipes that nobody reads, rows as blocks of lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from delvec.cli.fitting import UNLIMITED, cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from delvec.cli.fitting import Column
+
+__all__ = ["ClosedPipeError", "blocks", "opened_console", "printing"]
+
+
+class ClosedPipeError(Exception):
+    """Nobody reads standard output any more, as after `| head`."""
+
+
+class _Console(Console):
+    """A console that reports a closed pipe, instead of ending the process itself."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise; rich calls this while it handles a BrokenPipeError."""
+        raise ClosedPipeError
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Tell a closed pipe from other pipes that break, such as that to a JVM."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ClosedPipeError from error
+
+
+def opened_console(*, stderr: bool = False) -> Console:
+    """Return a console; in a pipe it is as wide as any line."""
+    stream = sys.stderr if stderr else sys.stdout
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")  # characters that a terminal lacks are replaced
+    console = _Console(highlight=False, emoji=False, markup=False, stderr=stderr)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = UNLIMITED + 100
+    return console
+
+
+def blocks(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows as blocks of lines, title and value, with an empty line between two rows."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for number, row in enumerate(rows):
+        if number:
+            table.add_row("", "")
+        for column in columns:
+            if row.get(column.key) not in (None, ""):
+                table.add_row(column.title, Text(cell(row[column.key]), column.style))
+    return table

@@ -1,0 +1,141 @@
+"""What the commands print that start Spark, as text on a terminal of 80 columns and as JSON.
+
+They run one after the other on a few small tables, in one session. See
+`tests/cli/snapshot_files.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.snapshot_files import Recorder, compare, short_folder, too_long
+from tests.spark.delta.readers import INTERPRETED, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+DELTA = (
+    "append",
+    "changes",
+    "create",
+    "delete",
+    "downgrade",
+    "merge",
+    "optimize",
+    "overwrite",
+    "purge",
+    "update",
+)
+ICEBERG = (
+    "clean-target",
+    "compact",
+    "consolidate",
+    "convert",
+    "delete-keys",
+    "expire-snapshots",
+    "index",
+    "remove-orphan-files",
+    "resolve",
+    "upsert",
+)
+OF_BOTH = ("check", "detail", "history", "properties", "schema")
+TABLE = "sqlite.printed.orders"
+CONVERTED = "sqlite.printed.converted"
+
+
+@pytest.fixture(scope="module")
+def recorder(spark: SparkSession) -> Iterator[Recorder]:
+    with short_folder() as folder, settings_of(spark, INTERPRETED):
+        found = Recorder(folder)
+        write_sources(folder)
+        delta(found, f"{folder}/orders")
+        conversion(spark, found)
+        iceberg(spark, found)
+        yield found
+
+
+def write_sources(folder: Path) -> None:
+    (folder / "new.csv").write_text("id,note,day\n" + "".join(f"{i},n{i},1\n" for i in range(10)))
+    (folder / "more.csv").write_text("id,note,day\n9,changed,1\n10,added,2\n")
+    (folder / "changes.csv").write_text("id,note\n9,changed\n10,added\n")
+    (folder / "plain").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), folder / "plain" / "part.parquet")
+
+
+def delta(recorder: Recorder, table: str) -> None:
+    new, more = (f"{recorder.folder}/{name}.csv" for name in ("new", "more"))
+    feed = ("--property", "delta.enableChangeDataFeed=true")
+    columns = ("--schema", "id long not null, note string, day int", "--partition-by", "day")
+    recorder.tried("create", table, *columns, *feed)
+    recorder.tried("append", table, "--source", new)
+    recorder.tried("delete", table, "--where", "id < 3")
+    recorder.tried("update", table, "--set", "note = 'x'", "--where", "id = 5")
+    recorder.tried("merge", table, "--source", more, "--on", "t.id = s.id", "--upsert")
+    recorder.tried("overwrite", table, "--source", more, "--where", "id >= 9")
+    recorder.both("changes", table, "--start-version", "2", "--end-version", "3")
+    recorder.run("update", table, "--set", "nota = 'x'", "--where", "id = 5")
+    recorder.run("delete", table, "--where", "idd = 5", "--json")
+    recorder.tried("optimize", table, "--max-deleted-ratio", "1")
+    recorder.tried("purge", table)
+    recorder.tried("downgrade", table)
+
+
+def conversion(spark: SparkSession, recorder: Recorder) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS sqlite.printed")
+    recorder.run("convert-to-delta", f"{recorder.folder}/plain")
+    target = (f"{recorder.folder}/plain", CONVERTED)
+    recorder.tried("convert", *target, "--location", f"{recorder.folder}/converted")
+    recorder.tried("clean-target", CONVERTED, "--retain-last", "1")
+
+
+def iceberg(spark: SparkSession, recorder: Recorder) -> None:
+    spark.sql(
+        f"CREATE TABLE {TABLE} (id BIGINT NOT NULL, note STRING) USING iceberg"
+        f" LOCATION '{recorder.folder}/iceberg' TBLPROPERTIES ('format-version'='3')"
+    )
+    spark.sql(f"INSERT INTO {TABLE} SELECT id, CONCAT('n', id) FROM range(10)")
+    changes = f"{recorder.folder}/changes.csv"
+    recorder.tried("delete-keys", TABLE, "--key", "id", "--values", "1,2")
+    recorder.tried("upsert", TABLE, "--source", changes, "--key", "id")
+    for command in OF_BOTH:
+        recorder.both(command, TABLE)
+    recorder.tried("consolidate", TABLE)
+    recorder.tried("index", TABLE, "--key", "id")
+    recorder.tried("resolve", TABLE)
+    recorder.tried("compact", TABLE, "--rewrite-option", "rewrite-all=true")
+    recorder.tried("index", TABLE, "--drop")
+    recorder.tried("expire-snapshots", TABLE, "--older-than", "0s", "--retain-last", "2")
+    recorder.tried("remove-orphan-files", TABLE)
+    recorder.run("remove-orphan-files", TABLE, "--older-than", "1h")
+    recorder.run("detail", "sqlite.printed.nothing")
+    recorder.run("delete-keys", TABLE, "--key", "idd", "--values", "1")
+
+
+@pytest.mark.parametrize("name", [*DELTA, *ICEBERG])
+def test_a_command_prints_what_its_snapshot_shows(recorder: Recorder, name: str) -> None:
+    compare(name, recorder.of(name))
+
+
+@pytest.mark.parametrize("name", OF_BOTH)
+def test_a_command_of_both_formats_prints_what_its_second_snapshot_shows(
+    recorder: Recorder, name: str
+) -> None:
+    compare(f"{name} of Iceberg", recorder.of(name))
+
+
+def test_all_were_run_and_none_raised(recorder: Recorder) -> None:
+    assert recorder.printed.keys() - {"convert-to-delta"} == {*DELTA, *ICEBERG, *OF_BOTH}
+    assert recorder.failed == []
+
+
+def test_lines_fit_the_terminal(recorder: Recorder) -> None:
+    assert too_long(recorder) == []
