@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pytest
@@ -92,6 +92,16 @@ def test_a_name_of_others_is_an_attribute_error_with_the_method_that_was_meant(
             getattr(owner, name)
         assert isinstance(caught.value, DelvecError)
         assert hint in str(caught.value.hint)
+
+
+def test_deltalakes_optimize_is_explained(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    table: Any = DeltaTable(tmp_path)
+    with pytest.raises(UnknownNameError, match=r"no optimize\.compact\(\)") as caught:
+        table.optimize.compact(target_size=1)
+    assert caught.value.hint == "call optimize()"
+    with pytest.raises(UnknownNameError, match=r"no optimize\.z_order\(\)"):
+        table.optimize.z_order(["id"])
 
 
 def test_names_of_python_are_looked_up_as_ever(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from delvec.errors import InvalidArgumentError
-from delvec.spellings import keyword_meant
+from delvec.spellings import keyword_meant, with_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,7 +94,7 @@ def explained_calls(options: type[Any] | None = None) -> Callable[[_Class], _Cla
             if isinstance(member, classmethod | staticmethod):
                 setattr(kind, name, type(member)(explained(member.__func__)))
             elif inspect.isfunction(member):
-                setattr(kind, name, explained(member))
+                setattr(kind, name, with_parts(explained(member)))
         return kind
 
     return decorate

@@ -7,14 +7,17 @@ is an `AttributeError`, and its hint names the method that was meant.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from delvec.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["Explained", "explain_name", "keyword_meant"]
+__all__ = ["Explained", "explain_name", "keyword_meant", "with_parts"]
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 # Keywords in lower case without underscores, and what they are called here.
 _KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -109,6 +112,11 @@ _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
+# What deltalake calls behind a method that runs here at once: `t.optimize.compact()`.
+_PARTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "optimize": {"compact": "call optimize()", "z_order": "call optimize(zorder_by=[...])"},
+}
+
 
 def keyword_meant(keyword: str, known: Iterable[str]) -> str | None:
     """Return the keyword that another library's name or another case stands for, if it is one.
@@ -150,6 +158,17 @@ def explain_name(kind: type, name: str) -> AttributeError:
         meant = meant or get_close_matches(name, own, 1)
         hint = _shown(kind, meant[0]) if meant else None
     return UnknownNameError(f"{kind.__name__} has no {name}", hint=hint)
+
+
+def with_parts(function: _Function) -> _Function:
+    """Explain names that deltalake has behind the name of a method, as `t.optimize.compact()`."""
+    for part, hint in _PARTS.get(function.__name__, {}).items():
+        setattr(function, part, partial(_refuse_part, f"{function.__name__}.{part}()", hint))
+    return function
+
+
+def _refuse_part(call: str, hint: str, *_: object, **__: object) -> None:
+    raise UnknownNameError(f"there is no {call}", hint=hint)
 
 
 def _shown(kind: type, name: str) -> str:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
-__all__ = ["given_rows", "is_table", "rows_of_arrow"]
+__all__ = ["given_rows", "is_table", "rows_of_arrow", "schema_of_arrow"]
 
 _WIDER: Final = {
     pa.uint8(): pa.int16(),
@@ -90,19 +91,31 @@ def rows_of_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     Raises:
         InvalidArgumentError: Spark has no type for a column, or a value does not fit into it.
     """
-    fields = [field.with_type(_spark_ready(field.type, field.name)) for field in table.schema]
+    fields, schema = _fields(table.schema), schema_of_arrow(table.schema)
     columns = [
         _converted(column, field) for column, field in zip(table.columns, fields, strict=True)
     ]
     ready = pa.table(columns, pa.schema(fields))
     with quiet():
-        try:
-            schema = from_arrow_schema(ready.schema, prefer_timestamp_ntz=True)
-        except PySparkException as error:
-            raise InvalidArgumentError(f"Spark has no such type: {error}") from error
         if not ready.num_rows:
             return spark.createDataFrame([], schema)
         return spark.createDataFrame(ready, schema)
+
+
+def schema_of_arrow(schema: pa.Schema) -> StructType:
+    """Return the schema that rows of an Arrow schema have in Spark.
+
+    Raises:
+        InvalidArgumentError: Spark has no type for a column.
+    """
+    try:
+        return from_arrow_schema(pa.schema(_fields(schema)), prefer_timestamp_ntz=True)
+    except PySparkException as error:
+        raise InvalidArgumentError(f"Spark has no such type: {error}") from error
+
+
+def _fields(schema: pa.Schema) -> list[pa.Field]:
+    return [field.with_type(_spark_ready(field.type, field.name)) for field in schema]
 
 
 def _spark_ready(kind: pa.DataType, name: str) -> pa.DataType:

@@ -32,7 +32,6 @@ def test_a_table_is_opened_by_its_path_alone(tmp_path: Path) -> None:
         DeltaTable(None, tmp_path),
     ):
         assert table == DeltaTable.for_path(None, tmp_path)
-        assert table.spark is None
         assert repr(table) == f"DeltaTable({str(tmp_path)!r})"
 
 
@@ -100,6 +99,24 @@ def test_create_if_not_exists_keeps_a_table_that_exists(tmp_path: Path) -> None:
     assert (table.version, table.detail().description) == (0, "orders")
     again = DeltaTable.create_if_not_exists(None, path, StructType(()), description="others")
     assert (again.version, again.schema, again.detail().description) == (0, COLUMNS, "orders")
+
+
+def test_a_table_is_created_by_a_schema_of_arrow(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            pa.field("id", pa.uint32(), nullable=False),
+            pa.field("at", pa.timestamp("ns", "UTC")),
+            pa.field("local", pa.timestamp("ms")),
+            pa.field("tags", pa.large_list(pa.dictionary(pa.int8(), pa.large_string()))),
+        ]
+    )
+    table = DeltaTable.create(None, tmp_path / "t", schema)
+    assert str(table.schema) == (
+        "struct<id:long,at:timestamp,local:timestamp_ntz,tags:array<string>>"
+    )
+    assert [field.nullable for field in table.schema.fields] == [False, True, True, True]
+    with pytest.raises(InvalidArgumentError, match=r"column at is time64\[us\] in Arrow"):
+        table.add_columns(pa.schema([("at", pa.time64("us"))]))
 
 
 def test_html_of_a_table_shows_facts_and_columns_and_escapes_them(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from delvec.calls import explained_calls
 from delvec.delta.alter import definition, operations
 from delvec.delta.alter.columns import add_columns, drop_column, rename_column
@@ -60,7 +62,8 @@ class TableAlterations(TableHandle):
         Args:
             spark: The session that reads and writes rows; None for calls that need none.
             path: The folder of the table; it is empty or does not exist yet.
-            schema: A `StructType` of Spark, or a DDL string such as `id long, day date`.
+            schema: A `StructType` of Spark, a schema of Arrow, or a DDL string such as
+                `id long, day date`.
             partition_by: The partition columns.
             properties: Table properties, such as `{"delta.enableChangeDataFeed": "true"}`;
                 `{"delta.enableDeletionVectors": "false"}` switches deletion vectors off.
@@ -259,4 +262,8 @@ def _columns(schema: Any) -> StructType:  # noqa: ANN401
         return schema
     from delvec.spark.types import schema_of  # noqa: PLC0415
 
+    if hasattr(schema, "__arrow_c_schema__"):
+        from delvec.spark.given_rows import schema_of_arrow  # noqa: PLC0415
+
+        schema = schema_of_arrow(pa.schema(schema))
     return schema_of(schema)
