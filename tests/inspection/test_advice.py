@@ -95,7 +95,7 @@ def test_a_vacuum_is_worth_it_if_it_frees_enough() -> None:
 def test_snapshots_expire_if_they_keep_much_and_are_old() -> None:
     freed = Freed(vacuum=500, vacuum_files=2)
     old = replace(ICEBERG, freed=freed, log=LogFigures(oldest_ms=0, max_age_ms=99))
-    assert actions(old) == ["expire snapshots"]
+    assert actions(old) == ["expire"]
     assert not actions(replace(old, log=LogFigures(oldest_ms=0, max_age_ms=100)))
     assert not actions(replace(old, owns_files=False))
 
@@ -151,7 +151,7 @@ def test_every_command_that_is_advised_exists() -> None:
     found = [each for report in reports for each in advice_for(report)]
     assert {each.action for each in found} == {
         *("purge", "optimize", "checkpoint", "vacuum"),
-        *("resolve", "consolidate", "compact", "expire snapshots"),
+        *("resolve", "consolidate", "compact", "expire"),
     }
     for each in found:
         if each.command:

@@ -188,7 +188,7 @@ def test_the_command_shows_a_page_of_text(tmp_path: Path) -> None:
     for text in (
         "1,080 live, 120 deleted (10.0 %)",
         "12 data files",
-        "6 in files (u) of 6 files",
+        "6 by relative path (u) in 6 files",
         "part-0-3.parquet                      ████▊             30.0 %  30",
         "… and 6 files more",
         "1. purge: 10.0 % of the rows are deleted, more than 5 %",

@@ -196,7 +196,7 @@ def _expire(report: InspectReport) -> Advice | None:
         f"up to {size(frees)} of {counted(report.freed.vacuum_files, 'file')} are kept for older"
         f" snapshots alone, and the oldest is over {log.max_age_ms / 86_400_000:g} days old"
     )
-    return Advice("expire snapshots", why, "", "t.expire_snapshots()")
+    return Advice("expire", why, _command(report, "expire-snapshots"), "t.expire_snapshots()")
 
 
 def _command(report: InspectReport, name: str) -> str:

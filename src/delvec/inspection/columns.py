@@ -27,7 +27,11 @@ SHOWN: Final = 20
 
 _LIMITS: Final = tuple(1 << shift for shift in (16, 18, 20, 22, 24, 26, 28, 30))
 _DAY_MS: Final = 86_400_000
-_AGES: Final = (("under a day", _DAY_MS), ("under a week", 7 * _DAY_MS), ("30 days", 30 * _DAY_MS))
+_AGES: Final = (
+    ("under a day", _DAY_MS),
+    ("under a week", 7 * _DAY_MS),
+    ("under 30 days", 30 * _DAY_MS),
+)
 _OLDER: Final = "older"
 _UNKNOWN: Final = "before the history that was read"
 

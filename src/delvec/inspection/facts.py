@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["facts", "headline", "place", "rows_deleted"]
 
-_KINDS: Final = {"u": "in files", "p": "by absolute path", "i": "inline", "puffin": "in Puffin"}
+_KINDS: Final = {"u": "by relative path", "p": "by absolute path", "i": "inline"}
 
 
 def headline(report: InspectReport) -> str:
@@ -86,13 +86,14 @@ def _vectors(report: InspectReport) -> str:
     vectors = report.vectors
     if not vectors.count:
         return "none"
+    if report.format == "iceberg":
+        held = f"in {counted(vectors.stored_in, 'Puffin file')}"
+        return f"{vectors.count:,} {held}, {size(vectors.bytes)}{_age(report)}"
     kinds = ", ".join(
-        f"{count:,} {_KINDS.get(kind, kind)}"
-        + (f" ({kind})" if kind in _KINDS and kind != "puffin" else "")
-        for kind, count in vectors.kinds.items()
+        f"{count:,} {_KINDS.get(kind, 'of kind')} ({kind})" for kind, count in vectors.kinds.items()
     )
-    held = f" of {counted(vectors.stored_in, 'file')}" if vectors.stored_in else ""
-    return f"{vectors.count:,}, {size(vectors.bytes)}: {kinds}{held}{_age(report)}"
+    held = f" in {counted(vectors.stored_in, 'file')}" if vectors.stored_in else ""
+    return f"{kinds}{held}, {size(vectors.bytes)}{_age(report)}"
 
 
 def _age(report: InspectReport) -> str:

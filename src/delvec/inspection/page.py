@@ -129,7 +129,7 @@ def _cards(report: InspectReport) -> Iterator[tuple[str, str, str, str]]:
     yield "Data files", f"{report.files:,}", size(report.bytes), ""
     yield ("A purge frees" if is_delta else "A rewrite frees"), size(freed.purge), "estimated", ""
     if freed.vacuum is not None:
-        label = "A vacuum frees" if is_delta else "Older snapshots hold"
+        label = "A vacuum frees" if is_delta else "Old snapshots keep"
         yield label, size(freed.vacuum), counted(freed.vacuum_files, "file"), ""
 
 
