@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,9 +42,8 @@ def environment(**more: str) -> Mapping[str, str]:
     return {**kept, "PYTHONWARNINGS": "default", **more}
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
-def test_a_closed_pipe_ends_the_command_quietly(table: Path, form: tuple[str, ...]) -> None:
-    arguments = [DELVEC, "files", str(table), "--limit", "0", *form]
+def test_a_closed_pipe_ends_the_command_quietly(table: Path) -> None:
+    arguments = [DELVEC, "files", str(table), "--limit", "0", "--json"]
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     )
@@ -77,19 +80,6 @@ def test_lines_in_a_pipe_are_whole_and_plain(table: Path) -> None:
     assert done.stderr == ""
 
 
-def test_errors_are_on_standard_error(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [DELVEC, "history", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-    )
-    assert (done.returncode, done.stdout) == (ExitCode.NOT_FOUND, "")
-    assert done.stderr.startswith("Error: ")
-    assert "\x1b" not in done.stderr
-
-
 def test_help_and_history_import_neither_spark_nor_more_than_they_need(table: Path) -> None:
     absent = {"pyspark", "py4j", "pyarrow", "numpy", "rich", "delvec.delta"}
     code = f"""
@@ -108,3 +98,40 @@ run("checkpoint", {str(table)!r}, "--dry-run")
 assert not {{"pyspark", "py4j"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_terminal_gets_colours_unless_it_wants_none(table: Path, *, plain: bool) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    more = {"NO_COLOR": "1"} if plain else {}
+    arguments = [DELVEC, "history", str(table)]
+    settings = environment(TERM="xterm-256color", **more)
+    process = subprocess.Popen(arguments, stdout=theirs, stderr=subprocess.PIPE, env=settings)
+    os.close(theirs)
+    assert process.stderr is not None
+    with process.stderr:
+        assert process.stderr.read() == b""  # progress is for terminals, and this is none
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert process.wait() == 0
+    assert ("\x1b[36m" in shown) == (not plain)
+    assert "operation" in shown
+
+
+def test_progress_is_shown_on_standard_error_of_a_terminal(table: Path) -> None:
+    ours, theirs = pty.openpty()
+    arguments = [DELVEC, "checkpoint", str(table), "--dry-run"]
+    process = subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=theirs, env=environment(TERM="xterm")
+    )
+    os.close(theirs)
+    assert process.stdout is not None
+    with process.stdout:
+        shown = process.stdout.read().decode()
+    told = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert process.wait() == 0
+    assert "writing the checkpoint" in told
+    assert "writing the checkpoint" not in shown
+    assert "\x1b" not in shown
