@@ -34,9 +34,11 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = Path(sysconfig.get_path("purelib"))
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     target = environment / "lib" / version / "site-packages"
-    for path in packages.iterdir():
-        if "delvec" not in path.name:
-            (target / path.name).symlink_to(path)
+    spark = packages / "pyspark"
+    (target / "pyspark").mkdir()  # executors run in `work` below it
+    for path in (*packages.iterdir(), *spark.iterdir()):
+        if "delvec" not in path.name and path != spark:
+            (target / path.relative_to(packages)).symlink_to(path)
     python = environment / "bin" / "python"
     told = subprocess.run([python, "-c", "import delvec"], capture_output=True, check=False)
     assert b"No module named 'delvec'" in told.stderr
@@ -72,7 +74,7 @@ def submitted(
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**kept, "PATH": path, "SPARK_WORKER_DIR": str(folder / "work"), **environment},
+        env={**kept, "PATH": path, **environment},
         check=False,
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("result ")]
@@ -104,19 +106,15 @@ def test_archives(python: Path, tmp_path: Path) -> None:
     _pack(python.parents[1], packed)
     # Spark plans data sources of Python beside the driver, by the same PYSPARK_PYTHON.
     shutil.unpack_archive(packed, tmp_path / "environment", filter="fully_trusted")
-    environment = {
-        "PYSPARK_DRIVER_PYTHON": str(python),
-        "PYSPARK_PYTHON": "./environment/bin/python",
-    }
     found = submitted(
         python,
         tmp_path,
         *("--archives", f"{packed}#environment"),
-        environment={**environment, "PYTHONPATH": str(ROOT / "src")},
+        environment={"PYSPARK_PYTHON": "./environment/bin/python"},
     )
     require_right(found)
     workers: list[list[str]] = found["workers"]  # type: ignore[assignment]
-    assert all("environment/" in place for place, _ in workers)
+    assert all("environment/" in place for place, _ in workers), workers
 
 
 def _pack(environment: Path, file: Path) -> None:
