@@ -57,10 +57,14 @@ LEFT_OUT: Final = "\0"
     [
         ("quick-start", 4),
         ("deleting-for-good", 3),
+        ("streaming", 3),
         ("migrating", 1),
         ("maintenance", 3),
+        ("inspecting", 2),
         ("iceberg-deletes", 6),
         ("resolving", 6),
+        ("streaming", 2),
+        ("inspecting", 1),
     ],
 )
 def test_a_page_shows_what_its_examples_print(name: str, outputs: int, tmp_path: Path) -> None:

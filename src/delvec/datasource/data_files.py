@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delvec.datasource.file_columns import (
@@ -53,6 +54,32 @@ def write_files(target: Target, batches: Iterable[pa.RecordBatch]) -> list[dict[
         adds = writer.finish()
         uncommitted.keep()
     return adds
+
+
+def _measured(table: pa.Table) -> list[str] | bool:
+    """Return the columns whose bounds the file holds, True for all.
+
+    Arrow computes bounds without NaN. Spark's reader takes NaN for the largest number, and would
+    skip the rows that have it.
+    """
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.schema.empty_table(), sink, store_schema=False)
+    leaves = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    columns = [leaves.column(index) for index in range(len(leaves))]
+    unknown = {
+        column.path
+        for column in columns
+        if column.physical_type in ("FLOAT", "DOUBLE") and _may_have_nan(table, column.path)
+    }
+    return [column.path for column in columns if column.path not in unknown] if unknown else True
+
+
+def _may_have_nan(table: pa.Table, path: str) -> bool:
+    """Return whether a column of floats has a NaN; nested ones are not looked at."""
+    places = table.schema.get_all_field_indices(path)
+    if len(places) != 1 or not pa.types.is_floating(table.schema.field(places[0]).type):
+        return True
+    return bool(pc.any(pc.is_nan(table.column(places[0]))).as_py())
 
 
 class _Writer:
@@ -131,6 +158,7 @@ class _Writer:
             compression=_CODECS.get(codec, codec),
             version="2.6",  # timestamps in microseconds
             store_schema=False,
+            write_statistics=_measured(table),
         )
         data = memoryview(sink.getvalue())
         folder = random_prefix(metadata)
