@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.cli.table_kinds import require_name, require_path
-from delvec.delta.table import DeltaTable
-from delvec.delta.table.missing import explain_missing
 from delvec.errors import TableNotFoundError
 from delvec.storage import Storage
 
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
 
     from delvec.cli.output import Output
     from delvec.conversion.report import ConversionReport
+    from delvec.delta.table import DeltaTable
     from delvec.delta.write.report import WriteReport
     from delvec.iceberg.table import IcebergTable
 
@@ -29,6 +28,8 @@ _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
 
 def delta_table(table: str, options: Mapping[str, str]) -> DeltaTable:
     """Open a Delta table without Spark."""
+    from delvec.delta.table import DeltaTable  # noqa: PLC0415
+
     require_path(table)
     return DeltaTable.for_path(None, table, options)
 
@@ -41,6 +42,8 @@ def delta_storage(table: str, options: Mapping[str, str]) -> Iterator[Storage]:
     try:
         yield storage
     except TableNotFoundError as error:
+        from delvec.delta.table.missing import explain_missing  # noqa: PLC0415
+
         raise explain_missing(storage, table, error) from None
 
 
@@ -86,6 +89,8 @@ def opened(
     session: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[SparkSession, DeltaTable]]:
     """Open a Delta table on Spark; see `on_spark`."""
+    from delvec.delta.table import DeltaTable  # noqa: PLC0415
+
     require_path(table)
     # A missing table is noticed before a JVM starts; but a bucket's keys may be the session's.
     if "://" not in Storage.open(table, options).root:
