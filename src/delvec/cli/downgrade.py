@@ -50,7 +50,8 @@ def command(
     """  # noqa: D301
     plain = _without_spark(table, options, dry_run=how["dry_run"])
     if plain is not None:
-        report = plain.drop_deletion_vectors(truncate_history=truncate_history, **how)
+        with output.working("reading the log"):
+            report = plain.drop_deletion_vectors(truncate_history=truncate_history, **how)
     else:
         with opened(output, table, options, session=session) as (_, target):
             report = target.drop_deletion_vectors(truncate_history=truncate_history, **how)

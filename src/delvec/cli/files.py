@@ -58,7 +58,7 @@ def command(
     delvec files /lake/orders --limit 0
     delvec files /lake/orders --version 3 --json
     """  # noqa: D301
-    with delta_storage(table, options) as storage:
+    with delta_storage(table, options) as storage, output.working("reading the log"):
         if timestamp is not None:
             version = version_at(storage, timestamp)
         snapshot = open_snapshot(storage, version)

@@ -48,7 +48,8 @@ def command(
     \b
     delvec traces /lake/orders --where "customer = 'Anna'"
     """  # noqa: D301
-    report = _without_spark(table, where, options)
+    with output.working("searching"):
+        report = _without_spark(table, where, options)
     if report is None:
         with opened(output, table, options, session=session) as (_, target):
             report = target.traces(where)
