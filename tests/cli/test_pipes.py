@@ -77,6 +77,7 @@ def test_lines_in_a_pipe_are_whole_and_plain(table: Path) -> None:
     assert "\x1b" not in done.stdout
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [f"7-{LONG}", "1", "B"] in lines
+    assert not any(line.endswith(" ") for line in done.stdout.splitlines())
     assert done.stderr == ""
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from delvec.cli.fitting import Column, cell, fitted, is_numeric, used_columns
 from delvec.cli.hints import command_hint
-from delvec.cli.terminal import ClosedPipeError, blocks, opened_console, printing
+from delvec.cli.terminal import ClosedPipeError, blocks, opened_console, printing, unpadded
 from delvec.report.figures import visible
 
 if TYPE_CHECKING:
@@ -109,8 +109,13 @@ class TextOutput(Output):
 
     def draw(self, picture: RenderableType) -> None:
         """Print it."""
+        placed = Padding(picture, (0, 0, 0, self._indent), expand=False)
         with printing():
-            self._console.print(Padding(picture, (0, 0, 0, self._indent), expand=False))
+            if self._console.is_terminal:
+                self._console.print(placed)
+            else:
+                self._console.file.write(unpadded(self._console, placed))
+                self._console.file.flush()
 
     def plain(self, text: str) -> None:
         """Print it."""

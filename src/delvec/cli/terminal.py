@@ -16,9 +16,11 @@ from delvec.cli.fitting import UNLIMITED, cell
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from rich.console import RenderableType
+
     from delvec.cli.fitting import Column
 
-__all__ = ["ClosedPipeError", "blocks", "opened_console", "printing"]
+__all__ = ["ClosedPipeError", "blocks", "opened_console", "printing", "unpadded"]
 
 
 class ClosedPipeError(Exception):
@@ -51,6 +53,13 @@ def opened_console(*, stderr: bool = False) -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = UNLIMITED + 100
     return console
+
+
+def unpadded(console: Console, picture: RenderableType) -> str:
+    """Return what a console would print, without the blanks at the ends of lines."""
+    with console.capture() as shown:
+        console.print(picture)
+    return "\n".join(line.rstrip(" ") for line in shown.get().split("\n"))
 
 
 def blocks(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
