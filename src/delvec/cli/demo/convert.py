@@ -18,6 +18,7 @@ __all__ = ["TARGET", "show_conversion"]
 TARGET: Final = f"lake.demo.{NAME}"
 """The Iceberg table."""
 
+_MODES: Final = {"full": "full", "incremental": "new only"}
 _MORE: Final = "id % 10 = 8"
 
 
@@ -46,7 +47,7 @@ def show_conversion(stage: Stage) -> dict[str, Any]:
         "iceberg": "Iceberg",
         "same": "same",
     }
-    tell.table(titles, shown)
+    tell.table(titles, [{**each, "mode": _MODES[each["mode"]]} for each in shown])
     shared = _shared(stage, table)
     tell.fact(
         f"{shared[0]} of {counted(shared[1], 'data file')} of the Iceberg table are Delta's own;"

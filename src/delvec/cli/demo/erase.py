@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from delvec.cli.demo.stage import Stage
+    from delvec.delta.maintain.traces.report import TracesReport
 
 __all__ = ["show_erasing"]
 
@@ -42,21 +43,21 @@ def show_erasing(stage: Stage) -> dict[str, Any]:
     shown: list[dict[str, Any]] = []
     for name, act in steps.items():
         act()
-        shown.append({"step": name, **_traces(table), **_raw(table)})
+        left = table.traces(f"email = '{_EMAIL}'")
+        shown.append({"step": name, **_rows(left), "raw": _files_with_bytes(table)})
     tell.fact("\nher rows, wherever they physically are:")
     titles = {
         "step": "after",
         "live": "live",
         "deleted": "hidden",
-        "removed": "in old files",
-        "raw": "her bytes are in",
+        "removed": "old files",
+        "raw": "her bytes in",
     }
     cells = [
         {**each, "raw": counted(each["raw"], "file") if each["raw"] else "no file"}
         for each in shown
     ]
     tell.table(titles, cells)
-    left = table.traces(f"email = '{_EMAIL}'")
     tell.fact(
         f"all bytes below the table searched for {_MARK.decode()!r}; traces finds ",
         (counted(len(left.places), "place") if left else "nothing", "bold green"),
@@ -82,16 +83,15 @@ def _new_table(stage: Stage) -> DeltaTable:
     return table
 
 
-def _traces(table: DeltaTable) -> dict[str, int]:
+def _rows(traces: TracesReport) -> dict[str, int]:
     """Return how many rows of the person are where."""
-    places = table.traces(f"email = '{_EMAIL}'").places
     return {
-        kind: sum(each.rows or 0 for each in places if each.kind == kind)
+        kind: sum(each.rows or 0 for each in traces.places if each.kind == kind)
         for kind in ("live", "deleted", "removed")
     }
 
 
-def _raw(table: DeltaTable) -> dict[str, int]:
+def _files_with_bytes(table: DeltaTable) -> int:
     """Return how many files below the table, those of the log included, have the bytes."""
     keys = [info.key for info in table.storage.list(recursive=True)]
-    return {"raw": sum(_MARK in table.storage.read(key) for key in keys)}
+    return sum(_MARK in table.storage.read(key) for key in keys)

@@ -86,15 +86,15 @@ def _state(where: str, spark: SparkSession, table: IcebergTable, branch: str) ->
     from delvec.spark.row_sums import row_sums  # noqa: PLC0415
 
     detail = table.detail(branch=branch)
-    ours = table.to_df(branch)
     stock = spark.read.option("branch", branch).table(TABLE)
+    sums = row_sums(table.to_df(branch), stock.schema)
     return {
         "where": where,
         "edvs": detail.equality_delete_vectors,
         "vectors": detail.deletion_vectors,
-        "rows": ours.count(),
+        "rows": sums[0],
         "stock": _answer(stock),
-        "sums": row_sums(ours, stock.schema),
+        "sums": sums,
     }
 
 

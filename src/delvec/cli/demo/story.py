@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["show_steps", "show_story"]
 
 _TABLES: Final = ("orders", "customers", "warehouse")
-_CONF: Final = {"spark.sql.shuffle.partitions": "4"}  # 200 by default: too many for small tables
+# For small tables and a short life: few partitions, and the JVM's quick compiler alone.
+_CONF: Final = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+    " -XX:+UseSerialGC",
+}
 _WITH_ICEBERG: Final = {
     "keys": "Upserts by key: not without Iceberg.",
     "conversion": "The Delta table as Iceberg: not without Iceberg.",
