@@ -57,7 +57,6 @@ LEFT_OUT: Final = "\0"
     [
         ("quick-start", 4),
         ("deleting-for-good", 3),
-        ("streaming", 3),
         ("migrating", 1),
         ("maintenance", 3),
         ("inspecting", 2),
