@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import click
 import pytest
 from click.testing import CliRunner
 
 from delvec.cli import main
-from tests.cli.snapshot_files import FOLDER, compare
+from tests.cli.snapshot_files import FOLDER, PINNED, compare
 
 NAMES = main.list_commands(click.Context(main))
 
 
-@pytest.mark.skipif(
-    tuple(map(int, version("click").split(".")[:2])) < (8, 2),
-    reason="click before 8.2 writes types and ranges in another way",
-)
+@PINNED
 @pytest.mark.parametrize("name", ["delvec", *NAMES])
 def test_the_help_is_that_of_the_snapshot(name: str) -> None:
     arguments = ["--help"] if name == "delvec" else [name, "--help"]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from delvec.vector import Bitmap, pack
-from tests.cli.snapshot_files import Recorder, compare, short_folder, too_long
+from tests.cli.snapshot_files import PINNED, Recorder, compare, short_folder, too_long
 from tests.delta.builder import TableBuilder
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def wrong(recorder: Recorder, folder: str) -> None:
     recorder.run("properties", f"{folder}/orders", "--set", "delta.enableDeletionVektors=true")
 
 
+@PINNED
 @pytest.mark.parametrize("name", NAMES)
 def test_a_command_prints_what_its_snapshot_shows(recorder: Recorder, name: str) -> None:
     compare(name, recorder.of(name))

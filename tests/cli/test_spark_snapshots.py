@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.snapshot_files import Recorder, compare, short_folder, too_long
+from tests.cli.snapshot_files import PINNED, Recorder, compare, short_folder, too_long
 from tests.spark.delta.readers import INTERPRETED, settings_of
 
 if TYPE_CHECKING:
@@ -120,11 +120,13 @@ def iceberg(spark: SparkSession, recorder: Recorder) -> None:
     recorder.run("delete-keys", TABLE, "--key", "idd", "--values", "1")
 
 
+@PINNED
 @pytest.mark.parametrize("name", [*DELTA, *ICEBERG])
 def test_a_command_prints_what_its_snapshot_shows(recorder: Recorder, name: str) -> None:
     compare(name, recorder.of(name))
 
 
+@PINNED
 @pytest.mark.parametrize("name", OF_BOTH)
 def test_a_command_of_both_formats_prints_what_its_second_snapshot_shows(
     recorder: Recorder, name: str

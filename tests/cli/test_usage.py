@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 from delvec.cli import main
 from delvec.cli.exits import ExitCode
+from tests.cli.runner import separate
 from tests.delta.builder import small_table
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
 DELTA = (
     ("append", "--source", "x.csv"),
@@ -53,7 +55,7 @@ ICEBERG = (
 
 def run(*arguments: str | Path) -> Result:
     environment = {"COLUMNS": "300", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, list(map(str, arguments)), env=environment)
+    return separate().invoke(main, list(map(str, arguments)), env=environment)
 
 
 @pytest.mark.parametrize("arguments", DELTA, ids=lambda given: given[0])

@@ -19,6 +19,7 @@ _CALLS: Final = (
     ),
     (r"remove_orphan_files\(older_than=timedelta\(days=(\d+)\)\)", r"--older-than \1d"),
     (r"foreign=['\"]overwrite['\"]", "--overwrite-foreign"),
+    (r"purge\(\) or `delvec purge`", "`delvec purge`"),
     (r"copy_files=True \(--copy-files\)", "--copy-files"),
 )
 _ARGUMENT: Final = re.compile(

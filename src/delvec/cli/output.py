@@ -130,21 +130,23 @@ class TextOutput(Output):
             self.draw(blocks(columns, rows))
             return
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for column, width in zip(layout.columns, layout.widths, strict=True):
+        for column in layout.columns:
             justify: Any = "right" if is_numeric(column, rows) else "left"
-            table.add_column(
-                column.title, style=column.style, justify=justify, overflow="fold", width=width
-            )
+            table.add_column(column.title, style=column.style, justify=justify)
         for row in rows:
-            cells = (
-                cell(row.get(column.key), None if column.name_width is None else width)
-                for column, width in zip(layout.columns, layout.widths, strict=True)
-            )
-            table.add_row(*map(Text, cells))
+            shown = zip(layout.columns, layout.widths, strict=True)
+            table.add_row(*(self._folded(column, row, width) for column, width in shown))
         self.draw(table)
         if layout.omitted:
             missing = ", ".join(layout.omitted)
             self.note((f"No room for: {missing}. Widen the terminal, or add --json.", "dim"))
+
+    def _folded(self, column: Column, row: Mapping[str, Any], width: int) -> Text:
+        """Return a cell that is no wider: rich finds the width of a column by its cells."""
+        text = Text(cell(row.get(column.key), None if column.name_width is None else width))
+        if text.cell_len <= width:
+            return text
+        return Text("\n").join(text.wrap(self._console, width, overflow="fold"))
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int], None] | None]:
