@@ -14,6 +14,7 @@ import pytest
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
 from delvec.spark.given_rows import rows_of_arrow
+from tests.marks import slow_but
 from tests.spark.delta.readers import settings_of
 from tests.spark.delta.spark_tables import as_delta_spark_reads, collected
 
@@ -63,7 +64,7 @@ def read(spark: SparkSession, table: DeltaTable) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, collected(df)), key=repr)
 
 
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("name", slow_but({"Arrow table", "pandas", "polars"}, GIVEN))
 def test_rows_of_other_libraries_are_written(
     spark: SparkSession, table: DeltaTable, name: str
 ) -> None:
@@ -140,11 +141,10 @@ TYPES: dict[str, tuple[pa.Array, str, list[object]]] = {
 def test_types_of_arrow_become_types_of_spark(spark: SparkSession, name: str) -> None:
     values, kind, expected = TYPES[name]
     with settings_of(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
-        for some in (values, values[:0]):
-            df = rows_of_arrow(spark, pa.table({"c": some}))
-            assert df.schema[0].dataType.simpleString() == kind
-        rows = rows_of_arrow(spark, pa.table({"c": values})).collect()
-    assert [row.c for row in rows] == expected
+        empty = rows_of_arrow(spark, pa.table({"c": values[:0]}))
+        df = rows_of_arrow(spark, pa.table({"c": values}))
+        assert [each.schema[0].dataType.simpleString() for each in (empty, df)] == [kind, kind]
+        assert [row.c for row in df.collect()] == expected
 
 
 REFUSED: dict[str, tuple[pa.Array, str]] = {
