@@ -40,7 +40,7 @@ class TableInspection(TableHandle):
             report.write_html("report.html")    # one page with charts, without the network
 
         Reads the log: the live files, and the newest commits for vectors over time. No data file
-        and no vector is opened. Memory grows with the live files, some 300 bytes each.
+        and no vector is opened. Memory grows with the live files, some 750 bytes each.
 
         What a vacuum would delete, only a listing of the folder tells. By default it is listed if
         the table has no more than 100,000 live files.

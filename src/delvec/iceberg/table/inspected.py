@@ -4,7 +4,7 @@
     manifests  data files and deletes of the snapshot: one job, as columns
     listing    files that only other snapshots have: one more job, over the manifests of all
 
-Memory on the driver grows with the files of the snapshot, some 300 bytes each.
+Memory on the driver grows with the files of the snapshot, some 750 bytes each.
 """
 
 from __future__ import annotations

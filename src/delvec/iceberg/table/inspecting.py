@@ -41,7 +41,7 @@ class TableInspection(TableHandle):
             report.write_html("report.html")    # one page with charts, without the network
 
         One job reads the manifests of the snapshot; no data file and no delete is opened. Memory
-        grows with the files of the snapshot, some 300 bytes each. The state after earlier snapshots
+        grows with the files of the snapshot, some 750 bytes each. The state after earlier snapshots
         is what their summaries say.
 
         What older snapshots alone keep, the manifests of all retained snapshots tell. By default

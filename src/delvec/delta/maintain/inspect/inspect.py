@@ -5,7 +5,7 @@
     listing    the folder, for what a vacuum would delete; optional
     advice     what to run next
 
-No data file and no vector is opened. Memory: some 300 bytes for each live file, and the adds and
+No data file and no vector is opened. Memory: some 750 bytes for each live file, and the adds and
 removes of the commits that are read.
 """
 
