@@ -188,14 +188,6 @@ def test_a_partition_value_without_a_zone_is_in_that_of_the_session(
 
 
 @pytest.mark.slow
-def test_a_failed_job_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.range(0, 100, 1, 4).selectExpr("if(id < 90, id, raise_error('no')) id")
-    with pytest.raises(PySparkException, match="no"):
-        rows.write.format("delvec").mode("append").save(str(tmp_path / "t"))
-    assert not list((tmp_path / "t").rglob("*.parquet"))
-
-
-@pytest.mark.slow
 def test_an_aggregate_in_complete_mode_replaces_the_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
-"""`spark.read.format("delvec")`: Delta tables through Spark's data source API, vectors applied.
+"""`format("delvec")`: Delta tables through Spark's data source API, read, written and streamed.
 
-For SQL, for Spark Connect, and for code that reads by format name. Rows pass through Python
+For SQL, for Spark Connect, for streams, and for code that names formats. Rows pass through Python
 workers, so `DeltaTable.to_df` is about three times faster.
 """
 

@@ -2,7 +2,8 @@
 
 `write` runs in tasks, `commit` and `abort` in a process of the driver. A task that is retried, or
 runs twice by speculation, writes files of other names; only the messages of those that Spark
-accepted are committed. Files of the others are orphans, which VACUUM deletes.
+accepted are committed. Files of the others, and of tasks that ran on when their job had failed, are
+orphans, which VACUUM deletes.
 """
 
 from __future__ import annotations
