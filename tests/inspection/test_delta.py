@@ -193,12 +193,11 @@ def test_the_command_shows_a_page_of_text(tmp_path: Path) -> None:
         "… and 6 files more",
         "1. purge: 10.0 % of the rows are deleted, more than 5 %",
         "delvec purge ",
-        "page.html",
     ):
         assert text in result.output
+    assert "page.html" in result.output.replace("\n", "")
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
-    too_long = [line for line in result.output.splitlines() if len(line) > 80]
-    assert all(str(tmp_path) in line for line in too_long)
+    assert max(map(len, result.output.splitlines())) <= 80
 
 
 def test_the_command_gives_the_report_to_programs(tmp_path: Path) -> None:
