@@ -46,6 +46,8 @@ def location_of(spark: SparkSession, identifier: str) -> str:
         raise TableNotFoundError(
             f"{identifier} is not a Delta table but one of {provider or 'an unknown format'}",
             table=identifier,
-            hint="delvec reads Delta tables here",
+            hint=f"open it by IcebergTable.for_name(spark, {identifier!r})"
+            if provider == "iceberg"
+            else "delvec reads Delta and Iceberg tables",
         )
     return local_path(str(location))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from delvec import IcebergTable
-from delvec.errors import InvalidArgumentError, UnknownNameError
+from delvec import DeltaTable, IcebergTable
+from delvec.errors import InvalidArgumentError, TableNotFoundError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +55,33 @@ def test_what_is_no_table_is_refused(table: IcebergTable) -> None:
     assert "createDataFrame" in str(caught.value.hint)
     with pytest.raises(InvalidArgumentError, match=r"upsert\(\) takes a DataFrame of Spark"):
         table.upsert([1], keys="id")
+
+
+def test_a_misspelt_column_is_one_short_error(
+    table: IcebergTable, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for read in (
+        lambda: table.to_df(where="idd = 3"),
+        lambda: table.to_df(columns=["idd"]),
+        lambda: table.to_arrow(where="idd = 3"),
+        lambda: table.delete("idd = 3"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"^there is no column idd") as caught:
+            read()
+        assert caught.value.hint == "did you mean id?"
+        assert len(str(caught.value)) < 100
+    assert capfd.readouterr() == ("", "")
+
+
+def test_paths_and_names_of_the_other_format_say_how_to_open_them(
+    spark: SparkSession, table: IcebergTable
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="is a path") as caught:
+        IcebergTable.for_name(spark, "/lake/orders")
+    assert "DeltaTable.for_path(spark, '/lake/orders')" in str(caught.value.hint)
+    with pytest.raises(TableNotFoundError, match="one of iceberg") as missing:
+        DeltaTable.for_name(spark, table.name)
+    assert missing.value.hint == f"open it by IcebergTable.for_name(spark, {table.name!r})"
 
 
 def test_names_of_pyiceberg_are_explained(table: IcebergTable) -> None:

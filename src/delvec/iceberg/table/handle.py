@@ -161,6 +161,12 @@ def _require_arguments(spark: object, identifier: str) -> None:
             " none",
             hint="start one by delvec.session(), which has the Iceberg catalog lake",
         )
+    if "/" in identifier:
+        raise InvalidArgumentError(
+            f"{identifier} is a path, and an Iceberg table is opened by its name",
+            hint='call for_name(spark, "catalog.database.table"); a Delta table is opened by'
+            f" DeltaTable.for_path(spark, {identifier!r})",
+        )
     if not identifier.strip():
         raise InvalidArgumentError(
             "the name of a table must not be empty",

@@ -15,6 +15,7 @@ from delvec.iceberg.deletes.reading import plan_read
 from delvec.iceberg.table.detail import detail_of
 from delvec.iceberg.table.files_listing import list_files
 from delvec.iceberg.table.handle import TableHandle
+from delvec.spark.failures import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,12 +99,13 @@ class TableReads(TableHandle):
             tag: Instead: a tag, with the columns of its snapshot.
 
         Raises:
-            InvalidArgumentError: There is no such snapshot, branch or tag.
+            InvalidArgumentError: There is no such snapshot, branch, tag or column.
         """
-        plan = self.plan_read(
-            branch, snapshot_id, where=where, columns=columns, timestamp=timestamp, tag=tag
-        )
-        return plan.to_df()
+        with explained(self.name):
+            plan = self.plan_read(
+                branch, snapshot_id, where=where, columns=columns, timestamp=timestamp, tag=tag
+            )
+            return plan.to_df()
 
     def plan_read(
         self,
