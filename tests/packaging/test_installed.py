@@ -59,7 +59,7 @@ def run(command: list[str], folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("python", "name", "pins"), MATRIX, ids=lambda value: "+".join(value) if value else "newest"
+    ("python", "name", "pins"), MATRIX, ids=[" ".join((p, n, *more)) for p, n, more in MATRIX]
 )
 def test_one_command_installs_what_works(
     python: str, name: str, pins: tuple[str, ...], wheel: Path, tmp_path: Path
