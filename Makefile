@@ -72,7 +72,7 @@ docs: ## Build the site of the docs in build/site, with the reference of all cal
 	@$(call setup,docs) && $(PY) -m website
 
 compatibility-table: ## Write the table of engines in docs/compatibility.md anew
-	@$(call setup_java,test) && DELVEC_MATRIX=write $(PY) -m pytest -n 0 tests/interop/test_matrix.py
+	@$(call setup_java,test) && DELVEC_MATRIX=write $(PY) -m pytest -n 0 -m slow tests/interop/test_matrix.py
 
 snapshots: ## Write the snapshots of the command's help and output anew
 	@$(call setup_java,test) && DELVEC_WRITE_SNAPSHOTS=1 $(PY) -m pytest -n 0 tests/cli/test_snapshots.py tests/cli/test_spark_snapshots.py tests/cli/test_help.py

@@ -63,7 +63,6 @@ LEFT_OUT: Final = "\0"
         ("iceberg-deletes", 6),
         ("resolving", 6),
         ("streaming", 2),
-        ("inspecting", 1),
     ],
 )
 def test_a_page_shows_what_its_examples_print(name: str, outputs: int, tmp_path: Path) -> None:
