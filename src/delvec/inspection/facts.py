@@ -8,6 +8,7 @@ from delvec.inspection.moments import elapsed, moment
 from delvec.report.figures import counted, percent, size
 
 if TYPE_CHECKING:
+    from delvec.inspection.figures import StagingBranch
     from delvec.inspection.report import InspectReport
 
 __all__ = ["facts", "headline", "place", "rows_deleted"]
@@ -123,11 +124,16 @@ def _equality(report: InspectReport) -> str:
 
 
 def _staging(report: InspectReport) -> str:
-    return "; ".join(
-        f"{each.name}: {counted(each.snapshots, 'snapshot')} beside main"
-        + (f", {counted(each.keys, 'key')} of equality deletes" if each.keys else "")
-        for each in report.equality.staging
-    )
+    return "; ".join(f"{each.name}: {_waiting(each)}" for each in report.equality.staging)
+
+
+def _waiting(branch: StagingBranch) -> str:
+    if branch.problem:
+        return branch.problem
+    if not branch.snapshots:
+        return "nothing waits"
+    keys = f", {counted(branch.keys, 'key')} of equality deletes" if branch.keys else ""
+    return f"{counted(branch.snapshots, 'snapshot')} that main has not taken over{keys}"
 
 
 def _log(report: InspectReport) -> str:

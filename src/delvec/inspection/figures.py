@@ -117,13 +117,15 @@ class StagingBranch:
 
     Attributes:
         name: Its name.
-        snapshots: Its snapshots that `main` does not have.
+        snapshots: Its snapshots with changes that `main` has not taken over.
         keys: The equality deletes at its newest snapshot, by the summary; None if that lacks them.
+        problem: Why it cannot be told what waits; None if it can.
     """
 
     name: str
     snapshots: int
     keys: int | None
+    problem: str | None = None
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def test_what_waits_on_a_staging_branch_is_named(spark: SparkSession, table: Ice
     table.delete_keys([7, 9], "id", branch="changes")
     main = table.inspect()
     [staged] = main.equality.staging
-    assert (staged.name, staged.snapshots) == ("changes", 2)
+    assert (staged.name, staged.snapshots) == ("changes", 1)
     assert f"delvec resolve {NAME} --staging changes" in [each.command for each in main.advice]
     branch = table.inspect(branch="changes")
     assert branch.equality.vectors + branch.equality.files == 1
@@ -100,6 +100,7 @@ def test_what_waits_on_a_staging_branch_is_named(spark: SparkSession, table: Ice
     after = table.inspect()
     assert after.live_rows == live(spark)
     assert "resolve" not in [each.action for each in after.advice]
+    assert "changes: nothing waits" in str(after)
 
 
 def test_a_table_without_snapshots_and_position_deletes_of_format_2(spark: SparkSession) -> None:

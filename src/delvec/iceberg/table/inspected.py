@@ -112,7 +112,7 @@ def inspected(
         live_rows=rows - deleted if exact else None,
         vectors=vector_figures(metadata, vectors, now),
         position_delete_files=of[_POSITIONS].num_rows,
-        equality=equality_figures(metadata, of[_EQUALITY], of[_EQUALITY_VECTOR]),
+        equality=equality_figures(table, of[_EQUALITY], of[_EQUALITY_VECTOR]),
         most_deleted=ranked_files(columns),
         partitions=ranked_partitions(columns, _partition_keys(data)),
         sizes=size_classes(columns.bytes),

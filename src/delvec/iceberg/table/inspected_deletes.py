@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.errors import PlanError
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.commits.marks import staging_branches
+from delvec.iceberg.resolve.staged import waiting_snapshots
 from delvec.inspection.columns import ages
 from delvec.inspection.figures import EqualityFigures, StagingBranch, VectorFigures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 
 __all__ = ["equality_figures", "summary_figure", "vector_figures"]
+
+_CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})
 
 
 def vector_figures(metadata: TableMetadata, vectors: pa.Table, now_ms: int) -> VectorFigures:
@@ -38,19 +43,12 @@ def vector_figures(metadata: TableMetadata, vectors: pa.Table, now_ms: int) -> V
     )
 
 
-def equality_figures(
-    metadata: TableMetadata, files: pa.Table, vectors: pa.Table
-) -> EqualityFigures:
+def equality_figures(table: LoadedTable, files: pa.Table, vectors: pa.Table) -> EqualityFigures:
     """Return the figures of equality deletes, and what waits on staging branches."""
+    metadata = table.metadata
     both = pa.concat_tables([files, vectors])
     times = _times(metadata, both)
     names = {tuple(each or ()) for each in both.column("equality_columns").to_pylist()}
-    main = {each.id for each in metadata.ancestors(MAIN)}
-    staging = []
-    for name in staging_branches(metadata):
-        own = [each for each in metadata.ancestors(name) if each.id not in main]
-        keys = summary_figure(own[0], "total-equality-deletes") if own else None
-        staging.append(StagingBranch(name, len(own), keys))
     return EqualityFigures(
         files=files.num_rows,
         vectors=vectors.num_rows,
@@ -58,8 +56,21 @@ def equality_figures(
         bytes=_sum(both, "bytes"),
         oldest_ms=int(times.min()) if len(times) and (times >= 0).all() else None,
         columns=tuple(sorted(names)),
-        staging=tuple(staging),
+        staging=tuple(_staging(table, name) for name in staging_branches(metadata)),
     )
+
+
+def _staging(table: LoadedTable, name: str) -> StagingBranch:
+    """Return what `main` has not taken over of a staging branch."""
+    head = table.metadata.head(name)
+    keys = None if head is None else summary_figure(head, "total-equality-deletes")
+    try:
+        chain = waiting_snapshots(table, name, MAIN)
+    except PlanError as error:
+        return StagingBranch(name, 0, keys, problem=error.message)
+    # Others, such as the one that a staging branch begins with, change nothing.
+    count = sum(not _CHANGES.isdisjoint(each.summary) for each in chain.snapshots)
+    return StagingBranch(name, count, keys)
 
 
 def summary_figure(snapshot: IcebergSnapshot, key: str) -> int | None:
