@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["delete_keys"]
 
 _STRINGS: Final = ("string", "char", "varchar", "void")
+_TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 def delete_keys(
@@ -47,7 +48,7 @@ def delete_keys(
     with SparkEngine(session).explained(root):
         given = given_keys(session, keys, names, "delete")
         for each in fields:
-            _require_strings(each, key_column(given, each.name)[1].simpleString())
+            _require_kind(each, key_column(given, each.name)[1].simpleString())
         columns = (exact_cast(given, each.name, spark_type(each.type)) for each in fields)
         wanted = given.select(
             *(column.alias(name) for column, name in zip(columns, names, strict=True))
@@ -67,10 +68,16 @@ def _key_field(field: Field) -> Field:
     )
 
 
-def _require_strings(field: Field, have: str) -> None:
-    """Refuse other keys of strings: 5 would stand for "5", and not for "05"."""
-    if str(field.type) == "string" and not have.startswith(_STRINGS):
+def _require_kind(field: Field, have: str) -> None:
+    """Refuse keys that Spark would cast to strings, or by a time zone.
+
+    5 would stand for "5", and not for "05"; a local time for an instant of the session's zone.
+    """
+    wanted = str(field.type)
+    is_other = wanted == "string" and not have.startswith(_STRINGS)
+    is_other |= bool({wanted, have} & _TIMES) and have not in (wanted, "void")
+    if is_other:
         raise InvalidArgumentError(
-            f"column {field.name} is string, and the keys are {have}",
-            hint="cast them to string first",
+            f"column {field.name} is {wanted}, and the keys are {have}",
+            hint=f"convert them to {wanted} first",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +152,7 @@ def test_keys_of_other_types_are_refused(table: DeltaTable) -> None:
     for keys, on, message in (
         ([1], "v", "column v is string, and the keys are bigint"),
         (["2026-01-01"], "d", "column d is date, and the keys are string"),
+        ([datetime(2026, 1, 1)], "d", "column d is date, and the keys are timestamp_ntz"),  # noqa: DTZ001
         ([True], "id", "column id is bigint, and the keys are boolean"),
         ([1, "a"], "id", "keys of column id are not of one type"),
         ("a", "v", "keys come in a collection"),
