@@ -62,7 +62,7 @@ def show_delete(stage: Stage) -> dict[str, Any]:
         f" {size(report.vector_bytes)}, instead of {size(data)} of new files"
     )
     if not has_delta_rs():
-        tell.fact(("delta-rs would agree as well, but is not here: pip install deltalake", "dim"))
+        tell.fact(("delta-rs was not asked: it is not installed (pip install deltalake)", "dim"))
     tell.why("A delete costs what it deletes. (The bytes are still there: see step 5.)")
     return {
         "table": table.storage.root,
