@@ -15,11 +15,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main() -> None:
     """Collect the pages, build the site, and exit with an error if a link leads nowhere."""
+    zensical = Path(sys.executable).with_name("zensical")
+    if not zensical.exists():
+        sys.exit("the site is built by Zensical, which needs Python 3.11 or newer: make docs")
     pages, site = ROOT / "build" / "pages", ROOT / "build" / "site"
     for folder in (pages, site):
         shutil.rmtree(folder, ignore_errors=True)
     write_pages(ROOT, pages)
-    command = [str(Path(sys.executable).with_name("zensical")), "build", "--clean", "--strict"]
+    command = [str(zensical), "build", "--clean", "--strict"]
     subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603
     write_machine_readable(ROOT, pages, site)
     if broken := broken_links(site):
