@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delvec import DeltaTable
-from tests.inspection.browser import started
+from tests.inspection.browser import browser_path, started
 from tests.inspection.tables import partitioned_table
 from tests.inspection.test_page import hostile_report
 
@@ -56,6 +56,18 @@ def bars(browser: Browser) -> list[float]:
         " bar.lastChild.getBoundingClientRect().width / bar.getBoundingClientRect().width)"
     )
     return found
+
+
+@pytest.mark.parametrize(
+    ("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)]
+)
+def test_without_a_browser_tests_are_skipped_but_ci_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ci: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome, match="there is no chromium"):
+        browser_path()
 
 
 def test_there_is_a_bar_for_each_file_of_the_table(

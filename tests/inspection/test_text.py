@@ -1,0 +1,132 @@
+"""The page of text: all of it, for a Delta and an Iceberg table of given figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from delvec.inspection.advice import advice_for
+from delvec.inspection.figures import (
+    AgeClass,
+    EqualityFigures,
+    Freed,
+    LogFigures,
+    Ranking,
+    Share,
+    SmallFiles,
+    StagingBranch,
+    VectorFigures,
+)
+from delvec.inspection.report import InspectReport
+
+NOW = 1_700_000_000_000
+DAY = 86_400_000
+DELTA = InspectReport(
+    table="/lake/orders",
+    format="delta",
+    location="/lake/orders",
+    protocol="reader 3, writer 7",
+    version=1234,
+    committed_ms=NOW - 120_000,
+    inspected_ms=NOW,
+    files=300,
+    bytes=30 << 30,
+    rows=3_000_000,
+    live_rows=2_700_000,
+    vectors=VectorFigures(
+        41, 300_000, 91_000, {"u": 40, "i": 1}, 7, None, NOW - 120_000, (AgeClass("older", 41),)
+    ),
+    most_deleted=Ranking(
+        (Share("day=1/part-00000-1a.parquet", 1, 10_000, 9_000, 1), Share("b", 1, 10_000, 0, 1)),
+        Share("", 298, 2_980_000, 291_000, 1),
+        298,
+    ),
+    partitions=Ranking((Share("day=1", 300, 3_000_000, 300_000, 1),)),
+    small_files=SmallFiles(280, 128 << 20, 280, 20),
+    log=LogFigures(1235, 1200, 34, 10),
+    freed=Freed(3 << 30, 12 << 30, 900, 1 << 30, 168.0),
+)
+DELTA_TEXT = """\
+/lake/orders: Delta, version 1,234
+  committed  2023-11-14 22:11 UTC, 2 minutes ago
+  protocol   reader 3, writer 7
+  rows       2,700,000 live, 300,000 deleted (10.0 %)
+  files      300 data files, 30.0 GiB; 280 smaller than 128.0 MiB
+  vectors    40 by relative path (u), 1 inline (i) in 7 files, 88.9 KiB; newest
+             2 minutes old
+  log        34 commits since the checkpoint of version 1,200
+  purge      would free about 3.0 GiB of 30.0 GiB
+  vacuum     would free 12.0 GiB in 900 files now, 1.0 GiB more when the
+             retention of 168 hours is over
+
+Files with the most deleted rows
+  part-00000-1a.parquet                 ██████████████▍   90.0 %  9,000
+  … and 299 files more
+
+Partitions with the most deleted rows
+  day=1                                 █▋                10.0 %  300,000
+
+What to run next
+  1. purge: 10.0 % of the rows are deleted, more than 5 %; a rewrite frees
+     about 3.0 GiB
+     delvec purge /lake/orders
+  2. optimize: 280 small files would become about 20
+     delvec optimize /lake/orders
+  3. checkpoint: the last checkpoint is old: 34 commits are read to open the
+     table, and the table wants a checkpoint after 10
+     delvec checkpoint /lake/orders
+  4. vacuum: no version within the retention needs 900 files (12.0 GiB, 40.0 %
+     of the live data)
+     delvec vacuum /lake/orders"""
+ICEBERG = InspectReport(
+    table="lake.db.orders",
+    format="iceberg",
+    location="/lake/db/orders",
+    protocol="format version 3",
+    snapshot_id=7,
+    branch="main",
+    committed_ms=NOW,
+    inspected_ms=NOW,
+    files=1,
+    bytes=1 << 20,
+    rows=100,
+    live_rows=None,
+    position_delete_files=2,
+    equality=EqualityFigures(
+        1, 1, 30, 2048, NOW - DAY, (("id",), ("a", "b")), (StagingBranch("changes", 2, 9),)
+    ),
+    log=LogFigures(versions=3, oldest_ms=NOW - DAY, max_age_ms=5 * DAY),
+    freed=Freed(why_unknown="over 100 snapshots"),
+    notes=("something is to be known",),
+)
+ICEBERG_TEXT = """\
+lake.db.orders: Iceberg, snapshot 7 of main
+  committed  2023-11-14 22:13 UTC, less than a second ago
+  protocol   format version 3
+  rows       100 in data files, 0 deleted (0.0 %) by vectors, more by other
+             deletes
+  files      1 data file, 1.0 MiB
+  vectors    none
+  positions  2 position delete files
+  equality   1 file and 1 equality delete vector with 30 keys wait, 2.0 KiB, by
+             id; a, b, 1 day old at most
+  staging    changes: 2 snapshots that main has not taken over, 9 keys of
+             equality deletes
+  snapshots  3 retained, the oldest of 2023-11-13 22:13 UTC
+  expire     not looked for: over 100 snapshots
+
+What to run next
+  1. resolve: 2 equality deletes with 30 keys wait: readers join every row with
+     them
+     delvec resolve lake.db.orders
+  2. resolve: the staging branch changes has 2 snapshots that main has not
+     taken over
+     delvec resolve lake.db.orders --staging changes
+Note: something is to be known"""
+
+
+def test_a_delta_table_fits_a_page_of_80_columns() -> None:
+    assert str(replace(DELTA, advice=advice_for(DELTA))) == DELTA_TEXT
+
+
+def test_an_iceberg_table_fits_a_page_of_80_columns() -> None:
+    assert str(replace(ICEBERG, advice=advice_for(ICEBERG))) == ICEBERG_TEXT
