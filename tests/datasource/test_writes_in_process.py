@@ -353,7 +353,7 @@ def test_a_null_in_a_column_that_takes_none_fails_the_write(tmp_path: Path) -> N
     ("options", "match"),
     [
         ({"mergeSchema": "true"}, r"merge_schema=True"),
-        ({"overwriteSchema": "true"}, r"overwrite_schema=True"),
+        ({"overwriteSchema": "true"}, r"replace_schema=True"),
         ({"replaceWhere": "id > 1"}, r"where="),
         ({"partitionOverwriteMode": "dynamic"}, r"dynamic"),
         ({"partitonBy": "id"}, r"did you mean 'partitionBy'"),

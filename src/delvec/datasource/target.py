@@ -103,7 +103,7 @@ def _require_empty(storage: Storage) -> None:
     if found is not None:
         raise InvalidArgumentError(
             f"{storage.root} is no Delta table, and has files: {found.key}",
-            hint="choose another folder; delvec.DeltaTable.convert_parquet makes a table of a"
+            hint="choose another folder; delvec.DeltaTable.convert_to_delta makes a table of a"
             " folder of Parquet files",
         )
 

@@ -24,7 +24,7 @@ _SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 # Options of Delta that only the calls of DeltaTable carry out, and the values that ask for nothing.
 _REFUSED: Final = {
     "mergeschema": ("false", "append(df, merge_schema=True)"),
-    "overwriteschema": ("false", "overwrite(df, overwrite_schema=True)"),
+    "overwriteschema": ("false", "overwrite(df, replace_schema=True)"),
     "replacewhere": (None, 'overwrite(df, where="day = current_date()")'),
     "partitionoverwritemode": ("static", 'overwrite(df, partitions="dynamic")'),
     "datachange": ("true", "optimize()"),
