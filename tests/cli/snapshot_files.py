@@ -38,7 +38,7 @@ WIDTH = 80
 TEXTS = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?", "<time>"),
-    (r"\b\d{17,19}\b", "<id>"),
+    (r"\b\d{13,19}\b", "<id>"),
     (r"\b\d+(\.\d)? ([KMG]i)?B\b", "<size>"),
     (r"\b\d+\.\d\d s\b( +\d+ %)?", "<seconds>"),
     (r"\bowner +\w+$", "owner  <user>"),
@@ -52,7 +52,7 @@ TEXTS = (
 # Values of these keys vary in JSON; their kind stays.
 VARYING = re.compile(
     r"(?i)bytes|size|timestamp|pathOrInlineDv|(_ms|modified|seconds|uuid|^id|_id|time|snapshot"
-    r"|sequence)$|^(phases|requests|owner)$"
+    r"|sequence)$|^(phases|requests|owner|app-id|engine-version|iceberg-version)$"
 )
 
 

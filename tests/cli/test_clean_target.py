@@ -27,7 +27,7 @@ def run(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "Missing argument 'TARGET'"),
+        ((), "Missing argument 'TABLE'"),
         (("lake.db.t", "--older-than", "a week"), "neither an age such as 7d"),
         (("lake.db.t", "--retain-last", "0"), "x>=1"),
         (("lake.db.t", "--orphan-age", "2026-01-31"), "not an age such as 7d"),

@@ -81,7 +81,7 @@ def delta(recorder: Recorder, table: str) -> None:
     recorder.tried("update", table, "--set", "note = 'x'", "--where", "id = 5")
     recorder.tried("merge", table, "--source", more, "--on", "t.id = s.id", "--upsert")
     recorder.tried("overwrite", table, "--source", more, "--where", "id >= 9")
-    recorder.both("changes", table, "--start-version", "2", "--end-version", "3")
+    recorder.both("changes", table, "--start-version", "2", "--end-version", "2")
     recorder.run("update", table, "--set", "nota = 'x'", "--where", "id = 5")
     recorder.run("delete", table, "--where", "idd = 5", "--json")
     recorder.tried("optimize", table, "--max-deleted-ratio", "1")
@@ -131,7 +131,7 @@ def test_a_command_prints_what_its_snapshot_shows(recorder: Recorder, name: str)
 def test_a_command_of_both_formats_prints_what_its_second_snapshot_shows(
     recorder: Recorder, name: str
 ) -> None:
-    compare(f"{name} of Iceberg", recorder.of(name))
+    compare(f"iceberg/{name}", recorder.of(name))
 
 
 def test_all_were_run_and_none_raised(recorder: Recorder) -> None:
