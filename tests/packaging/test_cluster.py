@@ -119,7 +119,11 @@ def test_archives(python: Path, tmp_path: Path) -> None:
 
 def _pack(environment: Path, file: Path) -> None:
     """As `venv-pack` does: the environment, with the packages that delvec needs and delvec."""
-    needed = ("numpy", "pyarrow", "pyroaring", "obstore", "typing_extensions", "py4j")
+    needed = (
+        *("numpy", "pyarrow", "pyroaring", "obstore", "typing_extensions", "py4j"),
+        # PySpark wants pandas for vectors that tasks write, and these are what pandas wants.
+        *("pandas", "dateutil", "pytz", "tzdata", "six"),
+    )
     site = next(environment.glob("lib/*/site-packages"))
     inside = site.relative_to(environment)
     with tarfile.open(file, "w:gz", compresslevel=1) as target:

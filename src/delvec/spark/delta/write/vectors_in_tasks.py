@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -19,8 +20,9 @@ from delvec.delta.parquet.footer_statistics import require_row_count
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.write.change import VectorUpdate
+from delvec.errors import MissingDependencyError
 from delvec.spark.delta.write.file_outcomes import FileOutcomes, Found
-from delvec.spark.positions import NUMBER, bitmap_of, hit_words
+from delvec.spark.positions import HIT_MEMORY, NUMBER, bitmap_of, hit_words
 from delvec.vector import Descriptor, delta_file
 from delvec.vector.unite import unite
 
@@ -44,7 +46,12 @@ _FOLDER_LETTERS: Final = 8
 def write_vectors_in_tasks(
     attempt: Attempt, files: FileSet, rows: DataFrame, counted: Mapping[str, str]
 ) -> Found:
-    """Find rows and let tasks write the vectors; see `file_outcomes.find_outcomes`."""
+    """Find rows and let tasks write the vectors; see `file_outcomes.find_outcomes`.
+
+    Raises:
+        MissingDependencyError: There is no pandas, without which PySpark refuses `mapInArrow`.
+    """
+    _require_pandas()
     folder = uuid4().hex[:_FOLDER_LETTERS]
     attempt.uncommitted.add_folder(folder)
     everything = range(len(files))
@@ -62,6 +69,16 @@ def write_vectors_in_tasks(
     result = _found(attempt.storage, files, table, counts, counted)
     _drop_unused(attempt.storage, folder, result.vector_files)
     return result
+
+
+def _require_pandas() -> None:
+    if find_spec("pandas") is None:
+        raise MissingDependencyError(
+            "so many rows may match that tasks have to write the vectors, for which PySpark needs"
+            " pandas",
+            dependency="pandas>=2.2.2",
+            hint=f"pip install 'delvec[pandas]', or raise {HIT_MEMORY} if the driver has memory",
+        )
 
 
 def _found(
