@@ -83,7 +83,7 @@ class VacuumReport(Rendered):
         counts: Counter[str] = Counter()
         for chunk in self.files["path"].chunks:
             counts.update(map(kind_of, chunk.to_pylist()))
-        return dict(counts.most_common())
+        return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
     def to_json(self) -> dict[str, Any]:
         """Return a document for programs, with the number of files instead of the files."""
