@@ -60,6 +60,8 @@ def test_what_is_no_table_is_refused(table: IcebergTable) -> None:
 def test_a_misspelt_column_is_one_short_error(
     table: IcebergTable, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    table.append(ROWS)
+    capfd.readouterr()
     for read in (
         lambda: table.to_df(where="idd = 3"),
         lambda: table.to_df(columns=["idd"]),

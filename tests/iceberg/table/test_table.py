@@ -227,8 +227,8 @@ def test_a_branch_is_made_moved_and_dropped(spark: SparkSession, table: IcebergT
     assert table.refs().toArrow()["name"].to_pylist() == ["main"]
     with pytest.raises(InvalidArgumentError, match="staging of create_branch"):
         table.create_branch("x", staging="yes")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="has no keyword 'snapshotid'"):
-        table.create_tag("x", snapshotid=1)  # type: ignore[call-arg]
+    with pytest.raises(InvalidArgumentError, match="has no keyword 'snapshot'"):
+        table.create_tag("x", snapshot=1)  # type: ignore[call-arg]
 
 
 def test_expiry_keeps_what_branches_are(spark: SparkSession, table: IcebergTable) -> None:
