@@ -10,7 +10,8 @@ from packaging.version import Version
 from tests.repository import ROOT
 
 PROJECT = (ROOT / "pyproject.toml").read_text()
-TOOLS = {"hatchling", "hatch-fancy-pypi-readme", "ruff", "mypy"}  # of which only the newest are used
+# Of which only the newest are used.
+TOOLS = {"hatchling", "hatch-fancy-pypi-readme", "ruff", "mypy"}
 
 
 def allowed() -> dict[str, Version]:

@@ -10,7 +10,7 @@ import sys
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pyarrow import feather
 
@@ -61,7 +61,7 @@ def by_polars_with_pyiceberg(metadata: Path) -> pa.Table:
     return _polars(metadata, "pyiceberg")
 
 
-def _polars(metadata: Path, reader: str) -> pa.Table:
+def _polars(metadata: Path, reader: Literal["native", "pyiceberg"]) -> pa.Table:
     import polars as pl
 
     scan = pl.scan_iceberg(f"file://{metadata}", reader_override=reader)
