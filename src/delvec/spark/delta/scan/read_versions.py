@@ -16,6 +16,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JError
+
 from delvec.datasource import DelvecDataSource
 from delvec.datasource.options import FOLLOWS
 from delvec.delta.pruning.predicate import Always, Or
@@ -65,8 +67,16 @@ def reads_of(df: DataFrame, table: str, newest: Callable[[], int]) -> tuple[Sour
     plan: Any = df._jdf.queryExecution().normalized()  # noqa: SLF001
     # The caches of now: `withCachedData()` has those of the time when the DataFrame was first run.
     caches = jvm.session_of(df.sparkSession).sharedState().cacheManager()
-    found = _PlanReads(df, _normal(table), newest).reads(caches.useCachedData(plan.clone()))
-    return tuple(found)
+    return tuple(_PlanReads(df, _normal(table), newest).reads(_through(caches, plan.clone())))
+
+
+def _through(caches: Any, plan: Any) -> Any:  # noqa: ANN401
+    """Return a plan with the caches that it would read, by the method of this Spark."""
+    try:
+        which = getattr(caches, "useCachedData$default$2")()  # the argument that 4.3 has added
+    except Py4JError:
+        return caches.useCachedData(plan)
+    return caches.useCachedData(plan, which)
 
 
 class _PlanReads:
