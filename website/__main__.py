@@ -18,12 +18,14 @@ def main() -> None:
     zensical = Path(sys.executable).with_name("zensical")
     if not zensical.exists():
         sys.exit("the site is built by Zensical, which needs Python 3.11 or newer: make docs")
-    pages, site = ROOT / "build" / "pages", ROOT / "build" / "site"
+    build = ROOT / "build"
+    pages, site = build / "pages", build / "site"
     for folder in (pages, site):
         shutil.rmtree(folder, ignore_errors=True)
     write_pages(ROOT, pages)
+    shutil.copy(ROOT / "website" / "mkdocs.yml", build)
     command = [str(zensical), "build", "--clean", "--strict"]
-    subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603
+    subprocess.run(command, cwd=build, check=True)  # noqa: S603
     write_machine_readable(ROOT, pages, site)
     if broken := broken_links(site):
         sys.exit("\n".join(["links that lead nowhere:", *broken]))

@@ -35,7 +35,7 @@ def write_pages(root: Path, pages: Path) -> None:
 
 def navigation(root: Path) -> list[tuple[str, str]]:
     """Return title and file of all pages, in the order of the site."""
-    return _ENTRY.findall((root / "mkdocs.yml").read_text())
+    return _ENTRY.findall((root / "website" / "mkdocs.yml").read_text())
 
 
 def write_machine_readable(root: Path, pages: Path, site: Path) -> None:
