@@ -76,10 +76,18 @@ _SECTIONS: Final = {
         "demo": "Show what delvec does, step by step.",
     },
 }
+_HELP: Final = ("-h", "--help")
 _COMMANDS: Final = {name: text for each in _SECTIONS.values() for name, text in each.items()}
 
 
-class _LazyGroup(click.Group):
+class _Command(click.Command):
+    """A command with `-h` in any context: click keeps the help option of the first it sees."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_HELP)
+
+
+class _LazyGroup(_Command, click.Group):
     """A group whose commands are in modules of the same names."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -133,7 +141,7 @@ class _LazyGroup(click.Group):
         return named + click.Command.shell_complete(self, ctx, incomplete)
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup)
 @click.version_option(__version__, "-V", "--version", message="delvec %(version)s")
 def main() -> None:
     """Row-level deletes for Delta Lake and Apache Iceberg.
@@ -172,7 +180,7 @@ def command(
                 end_without_reader()
 
         option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-        return click.command(name)(option(run))
+        return click.command(name, cls=_Command)(option(run))
 
     return decorate
 

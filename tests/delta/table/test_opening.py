@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 COLUMNS = StructType((Field("id", PrimitiveType("long")),))
 
 
-def test_a_table_is_opened_by_its_path_alone(tmp_path: Path) -> None:
+def test_a_table_is_opened_by_its_path_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delvec.delta.table.opening.active_session", lambda: None)
     small_table(tmp_path)
     for table in (
         DeltaTable(str(tmp_path)),

@@ -179,7 +179,7 @@ def test_arguments(spark: SparkSession) -> None:
     with pytest.raises(InvalidArgumentError, match="without a condition"):
         table.delete(True)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="where"):
-        table.delete(condition="order_id = 1")  # type: ignore[call-arg]
+        table.delete(wher="order_id = 1")  # type: ignore[call-arg]
     with pytest.raises(InvalidArgumentError, match="nothing"):
         table.delete("nothing = 1", key="order_id")
     with pytest.raises(InvalidArgumentError, match="CAST_INVALID_INPUT"):

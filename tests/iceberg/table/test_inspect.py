@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 NAME = "lake.db.inspected"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def table(spark: SparkSession) -> Iterator[IcebergTable]:
     """A table of two partitions and four files: vectors, then equality deletes on two branches."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
