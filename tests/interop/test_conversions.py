@@ -46,6 +46,7 @@ def quick(spark: SparkSession) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_targets_follow_a_partitioned_table(spark: SparkSession, tmp_path: Path) -> None:
     run = Run(spark, tmp_path / "t", "partitioned", seed=1)
     changes = ("append", "delete", "merge", "add inside", "update", "optimize", "restore", "delete")
@@ -53,6 +54,7 @@ def test_targets_follow_a_partitioned_table(spark: SparkSession, tmp_path: Path)
     run.check_history()
 
 
+@pytest.mark.slow
 def test_a_change_of_columns_alone_is_followed(spark: SparkSession, tmp_path: Path) -> None:
     run = Run(spark, tmp_path / "t", "plain", seed=1)
     run.live(("append", "add in array"), compared=(0,), asked=0)

@@ -17,7 +17,6 @@ from tests.interop.expressions import LEAVES, Expression, literal
 from tests.interop.model import Append, Delete, Merge, Update
 from tests.interop.plans import COLUMNS, ENGINES, Kind, Step, kind_of, plan
 from tests.interop.runs import SMALL_ROW_GROUPS, Run, bag, checkpoints, vector_updates
-from tests.marks import slow_but
 from tests.spark.delta import readers
 
 if TYPE_CHECKING:
@@ -80,8 +79,9 @@ def small_row_groups(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("case", slow_but(("partitioned",), CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_all_readers_see_what_the_model_says(
     spark: SparkSession, tmp_path: Path, case: str
 ) -> None:

@@ -29,6 +29,7 @@ def place(s3: S3Server, tmp_path: Path) -> Place:
     return Place.of(s3, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_delta_table_on_s3_is_written_deleted_from_and_read_by_few_requests(
     place: Place, s3: S3Server
 ) -> None:

@@ -40,7 +40,8 @@ def rows(frame: object) -> list[str]:
     return sorted(map(str, frame.collect()))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("mode", ["name", pytest.param("id", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["name", "id"])
 def test_children_of_arrays_and_maps_are_readable_with_column_mapping(
     spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:

@@ -29,6 +29,7 @@ def test_a_checksum_that_says_nothing_is_no_error(tmp_path: Path, text: str) -> 
     assert file_count(storage, 1) is None
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_source_that_moved_and_one_that_counts_other_files(
     spark: SparkSession, tmp_path: Path

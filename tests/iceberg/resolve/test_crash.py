@@ -79,7 +79,8 @@ def check_end(table: IcebergTable) -> None:
     assert rows(table) == NEW
 
 
-@pytest.mark.parametrize("version", [3, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 3])
 def test_a_resolve_that_dies_at_any_call_is_made_good_by_the_next(
     spark: SparkSession, version: int
 ) -> None:

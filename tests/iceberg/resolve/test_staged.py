@@ -83,6 +83,7 @@ def test_a_snapshot_that_expired_unread_is_refused(spark: SparkSession) -> None:
     assert by_spark(spark, table.name) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_snapshots_that_expired_after_a_resolve_are_read_from_the_newest(
     spark: SparkSession,
 ) -> None:

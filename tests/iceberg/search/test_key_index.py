@@ -188,6 +188,7 @@ def stale(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> index_update
     return index_update._Update(table, snapshot_id, table.metadata.schema, index.key, index)
 
 
+@pytest.mark.slow
 def test_writers_at_once_never_make_it_wrong(spark: SparkSession) -> None:
     name = new_table(spark)
     append(spark, name, 0, 10)

@@ -84,6 +84,7 @@ def test_a_clone_is_that_of_delta_spark(
     assert told.operationMetrics == expected.operationMetrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "tracked"])
 def test_both_engines_change_a_clone_and_not_its_source(
     spark: SparkSession, sources: Lazily, tmp_path: Path, kind: str

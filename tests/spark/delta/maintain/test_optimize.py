@@ -275,6 +275,7 @@ def test_rows_in_order_of_several_columns(spark: SparkSession, tmp_path: Path) -
     assert rows_of(spark, path) == before
 
 
+@pytest.mark.slow
 def test_zorder_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = made(spark, path, partitioned=True, properties={"delta.enableRowTracking": "true"})

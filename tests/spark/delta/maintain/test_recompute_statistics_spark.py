@@ -75,6 +75,7 @@ def matching(spark: SparkSession, path: Path, condition: str) -> Counter[str]:
         return bag(found)
 
 
+@pytest.mark.slow
 def test_rows_under_filters_are_the_same(spark: SparkSession, path: Path) -> None:
     path = copy_of(path, "filtered")
     table = DeltaTable.for_path(None, path)

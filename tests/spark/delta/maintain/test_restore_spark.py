@@ -174,6 +174,7 @@ def test_the_upgrade_boundary_is_crossed_both_ways(
     assert sum(rows_of(spark, path).values()) == 5
 
 
+@pytest.mark.slow
 def test_a_gone_vector_is_refused_where_delta_spark_breaks_the_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:

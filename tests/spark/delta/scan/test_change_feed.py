@@ -122,6 +122,7 @@ def test_rows_that_come_back_are_inserts(spark: SparkSession, tmp_path: Path) ->
     assert bag(found) == Counter([(5, "insert", 4), (6, "insert", 4)])
 
 
+@pytest.mark.slow
 def test_filters_on_what_was_added_keep_their_rows(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table_of(spark, path, "partitioned")

@@ -335,6 +335,7 @@ def one_sorted_file(spark: SparkSession, path: Path, count: int) -> None:
     assert json.loads(add["stats"])["numRecords"] == count
 
 
+@pytest.mark.slow
 def test_vectors_of_array_bitmap_and_run_containers(spark: SparkSession, tmp_path: Path) -> None:
     one_sorted_file(spark, tmp_path, 200_000)
     deleted = "id < 500 OR id % 65536 = 9 OR (id > 131072 AND id % 3 = 0)"

@@ -164,6 +164,7 @@ BATCHES = st.lists(conditions(), min_size=6, max_size=6)
 FORMS = st.sampled_from(["where", "column", "sql"])
 
 
+@pytest.mark.slow
 @settings(max_examples=8, suppress_health_check=list(HealthCheck), phases=UNSHRUNK)
 @given(name=NAMES, wanted=BATCHES, form=FORMS)
 def test_random_conditions_give_the_rows_of_delta_spark(
