@@ -157,7 +157,9 @@ def explain_name(kind: type, name: str) -> AttributeError:
         meant = [each for each in own if _plain(each) == plain]
         meant = meant or get_close_matches(name, own, 1)
         hint = _shown(kind, meant[0]) if meant else None
-    return UnknownNameError(f"{kind.__name__} has no {name}", hint=hint)
+    error = UnknownNameError(f"{kind.__name__} has no {name}", hint=hint)
+    error.name = None  # with a name some versions of Python add a suggestion of their own
+    return error
 
 
 def with_parts(function: _Function) -> _Function:

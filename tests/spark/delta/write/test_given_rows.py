@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -94,7 +95,7 @@ def test_an_empty_table_writes_nothing(table: DeltaTable) -> None:
 TYPES: dict[str, tuple[pa.Array, str, list[object]]] = {
     "unsigned": (pa.array([2**64 - 1 >> 1, None], pa.uint64()), "bigint", [2**63 - 1, None]),
     "small unsigned": (pa.array([255], pa.uint8()), "smallint", [255]),
-    "half": (pa.array([1.5], pa.float16()), "float", [1.5]),
+    "half": (pa.array(np.array([1.5], np.float16)), "float", [1.5]),
     "dictionary": (pa.array(["a", None, "a"]).dictionary_encode(), "string", ["a", None, "a"]),
     "nulls": (pa.nulls(2), "void", [None, None]),
     "large string": (pa.array(["a"], pa.large_string()), "string", ["a"]),
