@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     from delvec.report.rendered import Line
 
-__all__ = ["KINDS", "PlaceKind", "Step", "TracePlace", "TracesReport", "shown_time"]
+__all__ = [
+    "KINDS",
+    "LATER_CHECKPOINT",
+    "PlaceKind",
+    "Step",
+    "TracePlace",
+    "TracesReport",
+    "shown_time",
+]
 
 PlaceKind = Literal[
     "live",
@@ -48,6 +56,11 @@ KINDS: Final[Mapping[PlaceKind, str]] = {
 }
 """The kinds of places, in the order of reports, and how these call them."""
 
+LATER_CHECKPOINT: Final = "checkpoint() after the next commit"
+"""The step for a value in the newest commit, which a checkpoint of its own version keeps."""
+
+# The order in which steps help; what has to be done by hand comes last.
+_ORDER: Final = ("delete()", "purge()", "checkpoint()", LATER_CHECKPOINT, "vacuum()", "clean_log()")
 _SHOWN: Final = 5
 _MINUTE: Final = timedelta(minutes=1)
 
@@ -268,15 +281,23 @@ def _versions(first: int, last: int) -> str:
 
 
 def _advice(all_steps: Sequence[Sequence[Step]]) -> str:
-    """Return the steps of several places as one sentence, each with its latest time."""
+    """Return the steps of several places as one sentence, each with its latest time.
+
+    >>> first = [Step("checkpoint()"), Step("clean_log()")]
+    >>> _advice([first, [Step(LATER_CHECKPOINT), Step("clean_log()")]])
+    'run checkpoint() after the next commit, then clean_log()'
+    """
     times: dict[str, datetime | None] = {}
-    # The longest list first, so that steps come in its order.
-    for step in (step for steps in sorted(all_steps, key=len, reverse=True) for step in steps):
+    for step in (step for steps in all_steps for step in steps):
         known = times.get(step.action)
-        later = step.not_before if known is None else max(known, step.not_before or known)
-        times[step.action] = later
-    told = ", then ".join(str(Step(action, when)) for action, when in times.items())
-    is_call = next(iter(times), "").endswith(")")
+        times[step.action] = max(filter(None, (known, step.not_before)), default=None)
+    if LATER_CHECKPOINT in times:  # which is one of all versions before as well
+        both = (times[LATER_CHECKPOINT], times.pop("checkpoint()", None))
+        times[LATER_CHECKPOINT] = max(filter(None, both), default=None)
+    actions: list[str] = [each for each in _ORDER if each in times]
+    actions += [each for each in times if each not in _ORDER]
+    told = ", then ".join(str(Step(action, times[action])) for action in actions)
+    is_call = bool(actions) and actions[0] in _ORDER
     return f"run {told}" if is_call else told or "nothing removes it"
 
 

@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 from delvec.delta.log.segment import list_log
-from delvec.delta.maintain.traces.report import Step
+from delvec.delta.maintain.traces.report import LATER_CHECKPOINT, Step
 from delvec.delta.schema.properties import (
     DELETED_FILE_RETENTION,
     ENABLE_DELETION_VECTORS,
@@ -132,7 +132,7 @@ class Schedule:
         if newest < self.version:
             return (Step("checkpoint()"), self._clean_log(self.commits.get(self.version)))
         # The commit of a checkpoint's own version is kept with it.
-        return (Step("checkpoint() of a later version"), self._clean_log(self.now_ms))
+        return (Step(LATER_CHECKPOINT), self._clean_log(self.now_ms))
 
     def _vacuum(self, since_ms: int) -> Step:
         if self.files_ms is None:
