@@ -62,6 +62,16 @@ def test_a_file_with_many_deleted_rows_is_rewritten_if_the_table_has_some() -> N
     assert not actions(replace(report, most_deleted=Ranking((at_limit,))))
 
 
+def test_where_counts_are_missing_one_file_stands_for_all() -> None:
+    share = Share("a", 1, 100, int(100 * DELETED_SHARE) + 1, 10)
+    report = replace(
+        DELTA, rows=None, vectors=VectorFigures(count=1, rows=6), most_deleted=Ranking((share,))
+    )
+    assert actions(report) == ["purge"]
+    less = Ranking((replace(share, deleted=int(100 * DELETED_SHARE)),))
+    assert not actions(replace(report, most_deleted=less))
+
+
 @pytest.mark.parametrize(("table", "action"), [(DELTA, "optimize"), (ICEBERG, "compact")])
 def test_small_files_are_put_together_if_much_fewer_are_left(
     table: InspectReport, action: str

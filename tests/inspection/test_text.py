@@ -55,7 +55,7 @@ DELTA_TEXT = """\
              2 minutes old
   log        34 commits since the checkpoint of version 1,200
   purge      would free about 3.0 GiB of 30.0 GiB
-  vacuum     would free 12.0 GiB in 900 files now, 1.0 GiB more when the
+  vacuum     would free 12.0 GiB in 900 files now, up to 1.0 GiB more when the
              retention of 168 hours is over
 
 Files with the most deleted rows

@@ -133,8 +133,10 @@ def _why_purge(report: InspectReport) -> str | None:
         return f"{percent(deleted, rows or 0)} of the rows are deleted, {limit}{frees}"
     worst = max(report.most_deleted.shown, key=lambda each: each.ratio, default=None)
     is_many = share is None or share > _LEAST_SHARE
-    if worst is not None and worst.ratio > FILE_DELETED_SHARE and is_many:
-        limit = f"more than {100 * FILE_DELETED_SHARE:g} %"
+    # Where the log does not say how many rows there are, one file has to stand for all.
+    most = DELETED_SHARE if share is None else FILE_DELETED_SHARE
+    if worst is not None and worst.ratio > most and is_many:
+        limit = f"more than {100 * most:g} %"
         part = percent(worst.deleted, worst.rows or 0)
         return f"{part} of the rows of a file are deleted, {limit}{frees}"
     return None

@@ -166,4 +166,4 @@ def _vacuum(report: InspectReport) -> str:
     if not freed.later:
         return now
     hours = f"{freed.retention_hours:,g} hours"
-    return f"{now}, {size(freed.later)} more when the retention of {hours} is over"
+    return f"{now}, up to {size(freed.later)} more when the retention of {hours} is over"
