@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from math import nan
@@ -379,10 +380,31 @@ def test_an_append_only_table_takes_appends_alone(tmp_path: Path) -> None:
         write(tmp_path, IDS, mode="overwrite")
 
 
-def test_a_folder_with_other_files_is_no_place_for_a_table(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidArgumentError, match=r"(?s)notes\.txt.*choose another folder"):
+@pytest.mark.parametrize("name", ["notes.txt", "day=2026-01-01/part-0.parquet"])
+def test_a_folder_with_other_files_is_no_place_for_a_table(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InvalidArgumentError, match=rf"(?s){name}.*choose another folder"):
         write(tmp_path, IDS)
+
+
+def test_a_table_that_took_the_place_of_the_planned_one_is_not_written_to(tmp_path: Path) -> None:
+    mapped = {"delta.columnMapping.mode": "name"}
+    write(tmp_path, numbers(1), **mapped)
+    late = planned(tmp_path)
+    message = late.write(iter(numbers(2).to_batches()))
+    shutil.rmtree(tmp_path)
+    write(tmp_path, numbers(3), **mapped)
+    with pytest.raises(ConflictError, match="was replaced while rows for it were written"):
+        pickled(late).commit([message])
+    assert DeltaTable.for_path(None, tmp_path).to_arrow().to_pylist() == [{"id": 3}]
+
+
+def test_an_append_of_unknown_origin_is_no_blind_one(tmp_path: Path) -> None:
+    write(tmp_path, numbers(1))
+    write(tmp_path, numbers(2))
+    [info] = [each["commitInfo"] for each in actions(tmp_path, 1) if "commitInfo" in each]
+    assert info["isBlindAppend"] is False
 
 
 def test_row_ids_and_the_change_feed_go_on(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.pruning.predicate import Always
 from delvec.delta.write.base import Base
@@ -26,7 +27,6 @@ from delvec.storage.uncommitted import UncommittedFiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delvec.delta.alter.table_state import TableState
     from delvec.delta.write.options import CheckedOptions
     from delvec.delta.write.transaction import Attempt
     from delvec.storage import Storage
@@ -57,7 +57,7 @@ def commit_files(
     options: CheckedOptions,
     *,
     version: int,
-    created: TableState | None = None,
+    planned: TableState,
     overwrite: bool,
 ) -> None:
     """Commit the files of all tasks as one version; if that fails, they are deleted.
@@ -67,7 +67,7 @@ def commit_files(
         messages: What the tasks have written.
         options: The transaction of the application, and the string for the history.
         version: The version that the write was planned on; -1 if it creates the table.
-        created: The definition of a table that is created.
+        planned: Protocol and metadata of that version, by which the files were written.
         overwrite: Whether all rows of the table are replaced.
 
     Raises:
@@ -75,20 +75,27 @@ def commit_files(
     """
     adds = tuple(add for message in messages for add in message.adds)
     rows = sum(message.rows for message in messages)
-    if created is not None:
-        _create(storage, _change(created, adds, rows, options, overwrite=overwrite), created)
+    if version < 0:
+        _create(storage, _change(planned, adds, rows, options, overwrite=overwrite), planned)
         return
 
     def prepare(attempt: Attempt) -> Outcome:
         attempt.uncommitted.add(*(add["path"] for add in adds))
         snapshot = attempt.snapshot
+        if TableState.of(snapshot) != planned:
+            raise ConflictError(
+                f"{snapshot.table} was replaced while rows for it were written: its definition in"
+                f" version {version:,} is another one",
+                version=version,
+                retryable=False,
+            )
         require_writable(snapshot, "overwrite" if overwrite else "append")
         if not adds and not overwrite:
             return Outcome(None)
         change = _change(snapshot, adds, rows, options, overwrite=overwrite)
         if overwrite:
             removed = tuple(snapshot.files.entries())
-            change = replace(change, removed=removed, reads=ReadSet(Always()))
+            change = replace(change, removed=removed, reads=ReadSet(Always(), is_known=False))
         return Outcome(change)
 
     try:
@@ -129,6 +136,8 @@ def _change(
         },
         metrics={"numOutputRows": rows},
         added=adds,
+        # A data source is not told where its rows come from.
+        reads=ReadSet(is_known=False),
         transaction=options.transaction,
         user_metadata=options.commit_metadata,
     )

@@ -99,7 +99,8 @@ def row_schema(schema: spark_types.StructType) -> StructType:
 
 
 def _require_empty(storage: Storage) -> None:
-    found = next(iter(storage.list()), None)
+    # Below folders too, as of partitions: a vacuum of the new table would delete such files.
+    found = next(iter(storage.list(recursive=True)), None)
     if found is not None:
         raise InvalidArgumentError(
             f"{storage.root} is no Delta table, and has files: {found.key}",

@@ -62,7 +62,7 @@ class BatchWriter(DataSourceArrowWriter):
             _complete(messages),
             self._settings.checked,
             version=target.version,
-            created=target.state if target.version < 0 else None,
+            planned=target.state,
             overwrite=self._overwrite,
         )
 
@@ -130,6 +130,7 @@ class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
             written,
             replace(self._settings.checked, transaction=_transaction(written, batchId)),
             version=versions.pop() if versions else target.version,
+            planned=target.state,
             overwrite=self._overwrite,
         )
 

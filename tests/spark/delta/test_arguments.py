@@ -63,6 +63,11 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         "needs keys, not None; nothing was deleted",
         r"delete\(keys=\[1, 2\]",
     ),
+    "neither keys nor their columns": (
+        lambda t, _: t.delete(keys=None, on=None),
+        "needs keys, not None; nothing was deleted",
+        r"delete\(keys=\[1, 2\]",
+    ),
     "keys of no column": (
         lambda t, _: t.delete(keys=[1]),
         "needs the columns of the keys, not on=None",

@@ -23,6 +23,7 @@ from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import EllipsisType
     from typing import TypeAlias
 
     from pyspark.sql import Column, DataFrame
@@ -113,8 +114,8 @@ class TableWrites(TableHandle):
         self,
         where: str | Column | None = None,
         *,
-        keys: Any = None,  # noqa: ANN401
-        on: str | Sequence[str] | None = None,
+        keys: Any = ...,  # noqa: ANN401
+        on: str | Sequence[str] | EllipsisType | None = ...,
         rewrite_ratio: float | None = None,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
@@ -143,9 +144,10 @@ class TableWrites(TableHandle):
             InvalidArgumentError: A condition or a column is wrong, or a key is not a value of its
                 column's type.
         """
-        if keys is not None or on is not None:
-            require_keys(where, keys, on)
-            return delete_keys(self, keys, on or (), rewrite_ratio, options)
+        if keys is not ... or on is not ...:  # None is no key: it would delete all rows
+            named = None if on is ... else on
+            require_keys(where, None if keys is ... else keys, named)
+            return delete_keys(self, keys, named or (), rewrite_ratio, options)
         from delvec.spark.delta.write.delete import delete  # noqa: PLC0415
 
         require_condition("delete({})", where)

@@ -140,6 +140,8 @@ class ReadSet:
         sources: What its own source has read of the table, as in a MERGE of a table with rows of
             the same table.
         version: Whether it depends on the version that it becomes: any other commit is a conflict.
+        is_known: Whether it is known what was read: a data source is not told where the rows that
+            it writes come from, so that they may come from the table itself.
     """
 
     predicate: Predicate | None = None
@@ -148,11 +150,12 @@ class ReadSet:
     time_zone: str = "UTC"
     sources: tuple[SourceRead, ...] = ()
     version: bool = False
+    is_known: bool = True
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of the table was read."""
-        return self.predicate is None and not self.sources
+        """Whether it is known that nothing of the table was read."""
+        return self.is_known and self.predicate is None and not self.sources
 
 
 @dataclass(frozen=True, slots=True)
