@@ -231,6 +231,46 @@ def test_a_table_in_the_place_of_another_is_not_gone_on_with(tmp_path: Path) -> 
         again.partitions(end, {"logOffset": 3})
 
 
+@pytest.mark.parametrize("options", [{}, {"readChangeFeed": "true"}], ids=str)
+def test_a_table_that_is_replaced_while_the_stream_runs_is_not_gone_on_with(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    write(tmp_path, ids(1), **FEED)
+    write(tmp_path, ids(2))
+    following = batches(tmp_path, **options)
+    assert len(following()) == 2
+    shutil.rmtree(tmp_path)
+    for number in range(10, 14):  # the new table has more versions than the stream has read
+        write(tmp_path, ids(number), **(FEED if number == 10 else {}))
+    with pytest.raises(InvalidArgumentError, match=r"(?s)another table.*checkpointLocation"):
+        following()
+
+
+def test_a_restart_on_a_replaced_table_with_available_now_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, ids(1))
+    end = stream_of(tmp_path).latestOffset()
+    shutil.rmtree(tmp_path)
+    for number in range(10, 13):
+        write(tmp_path, ids(number))
+    again = stream_of(tmp_path)
+    latest = again.latestOffset()
+    with pytest.raises(InvalidArgumentError, match=r"(?s)another table.*checkpointLocation"):
+        again.partitions(end, latest)
+
+
+def test_with_available_now_a_stream_never_goes_backwards(tmp_path: Path) -> None:
+    for number in range(5):
+        write(tmp_path, ids(number))
+    end = stream_of(tmp_path).latestOffset()
+    drop_commit(tmp_path, 3)
+    drop_commit(tmp_path, 4)  # as after a restore of the folder from a backup
+    for last in ("latest", "end"):
+        again = stream_of(tmp_path)
+        latest = again.latestOffset()
+        with pytest.raises(InvalidArgumentError, match=r"newest, .* read version 4: commits are"):
+            again.partitions(end, {"latest": latest, "end": end}[last])
+
+
 def test_new_columns_stop_a_stream_until_it_starts_again(tmp_path: Path) -> None:
     write(tmp_path, ids(1))
     reader = stream_of(tmp_path)
@@ -239,9 +279,9 @@ def test_new_columns_stop_a_stream_until_it_starts_again(tmp_path: Path) -> None
     DeltaTable.for_path(None, tmp_path).add_columns(StructType([StructField("name", StringType())]))
     write(tmp_path, pa.table({"id": pa.array([2], pa.int64()), "name": ["b"]}))
     end = reader.latestOffset()
-    with pytest.raises(InvalidArgumentError, match=r"(?s)version 1 .*start the query again"):
+    with pytest.raises(InvalidArgumentError, match=r"(?s)version 1 .*call load\(\) again"):
         reader.partitions(first, end)
-    again = stream_of(tmp_path)
+    again = stream_of(tmp_path)  # by another load(): a DataFrame keeps its columns
     assert rows_between(again, first, end) == [(2, "b")]
     assert rows_between(again, again.initialOffset(), first) == [(1, None)]
 

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from delvec.delta.log.json_actions import JsonActions
     from delvec.delta.log.snapshot import Snapshot
 
-__all__ = ["appended_files", "read_commits", "require_columns", "require_same_table"]
+__all__ = [
+    "appended_files",
+    "read_commits",
+    "require_columns",
+    "require_same_table",
+    "require_still_there",
+]
 
 _WAYS_OUT: Final = (
     "set skipChangeCommits=true to pass over such commits, or readChangeFeed=true to get every"
@@ -44,11 +50,28 @@ def require_same_table(snapshot: Snapshot, table: str | None) -> None:
         InvalidArgumentError: It is another one.
     """
     if table is not None and table != snapshot.metadata.id:
-        raise InvalidArgumentError(
-            f"{snapshot.table} is another table than the one that this stream has read: its id was"
-            f" {table} and is {snapshot.metadata.id}",
-            hint="begin anew with another checkpointLocation",
-        )
+        raise _replaced(snapshot.table, table, snapshot.metadata.id)
+
+
+def require_still_there(snapshot: Snapshot, version: int) -> None:
+    """Refuse a version of a table that was dropped and created again while the stream ran.
+
+    The commits of such a version do not tell: the new table's id is in its first one.
+
+    Raises:
+        InvalidArgumentError: It is a version of another table.
+    """
+    found = open_snapshot(snapshot.storage, version).metadata.id
+    if found != snapshot.metadata.id:
+        raise _replaced(snapshot.table, snapshot.metadata.id, found)
+
+
+def _replaced(table: str, was: str | None, found: str | None) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{table} is another table than the one that this stream has read: its id was"
+        f" {was} and is {found}",
+        hint="begin anew with another checkpointLocation",
+    )
 
 
 def read_commits(
@@ -119,7 +142,8 @@ def require_columns(snapshot: Snapshot, version: int, metadata: Metadata) -> Non
     raise InvalidArgumentError(
         f"version {version} of {snapshot.table} has other columns than the stream:"
         f" {metadata.schema}, and the stream returns {own.schema}",
-        hint="start the query again: it will return the new columns"
+        hint="call load() again, and start the query with that DataFrame: it will return the new"
+        " columns"
         if restart
         else f"begin at a version after {version} with another checkpointLocation",
     )

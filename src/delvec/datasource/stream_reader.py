@@ -21,6 +21,7 @@ from delvec.datasource.stream_commits import (
     read_commits,
     require_columns,
     require_same_table,
+    require_still_there,
 )
 from delvec.datasource.stream_plan import feed_pieces, row_pieces, snapshot_pieces
 from delvec.delta.log.commit_times import version_from
@@ -93,11 +94,7 @@ class StreamReader(DataSourceStreamReader):
         if last is None or last == INITIAL:
             self._last = self._first(newest)
         elif newest < last.version:
-            raise InvalidArgumentError(
-                f"{storage.root} has version {newest} as its newest, and the stream has read"
-                f" version {last.version}: commits are gone",
-                hint="begin anew with another checkpointLocation",
-            )
+            raise _gone(storage, newest, last)
         elif newest > last.version:
             self._last = Offset(newest, self._snapshot.metadata.id)
         return self._last.to_json()  # type: ignore[union-attr]
@@ -129,7 +126,9 @@ class StreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan a batch."""
         begin, stop = Offset.from_json(start), Offset.from_json(end)
-        require_same_table(self._snapshot, stop.table)
+        for offset in (begin, stop):
+            require_same_table(self._snapshot, offset.table)
+        self._require_ahead(begin, stop)
         if self._last is None or self._last == INITIAL or begin == stop:
             # After a restart Spark tells how far the stream was by an empty batch.
             self._last = stop
@@ -144,6 +143,13 @@ class StreamReader(DataSourceStreamReader):
             )
             for pieces in self._tasks(begin, stop)
         ]
+
+    def _require_ahead(self, begin: Offset, stop: Offset) -> None:
+        """Refuse to go backwards: with `availableNow` the end was chosen without the beginning."""
+        last = self._last
+        for newest in (stop, stop if last is None or last == INITIAL else last):
+            if newest.version < begin.version:
+                raise _gone(self._snapshot.storage, newest.version, begin)
 
     def _tasks(self, begin: Offset, stop: Offset) -> list[list[StreamPiece]]:
         if begin != INITIAL:
@@ -170,9 +176,14 @@ class StreamReader(DataSourceStreamReader):
         storage, options = self._snapshot.storage, self._options
         follows = self._checked == first - 1
         commits = read_commits(self._snapshot, first, last, follows=follows)
-        self._checked = last
+        feed = None
         if options.stream.change_feed:
-            return feed_pieces(storage, first, last, options.split_bytes)
+            feed = feed_pieces(storage, first, last, options.split_bytes)
+        # Only now: what was read before is of this table then.
+        require_still_there(self._snapshot, last)
+        self._checked = last
+        if feed is not None:
+            return feed
         files = appended_files(self._snapshot, commits, options.stream)
         return row_pieces(storage, files, options.split_bytes)
 
@@ -186,6 +197,14 @@ class StreamReader(DataSourceStreamReader):
                 scan = replace(scan, time_zone=zone_of_task(partition.storage.root))
             for batch in _rows(partition.storage, scan, piece):
                 yield for_spark(batch, partition.columns, partition.names)
+
+
+def _gone(storage: Storage, newest: int, read: Offset) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{storage.root} has version {newest} as its newest, and the stream has read"
+        f" version {read.version}: commits are gone",
+        hint="begin anew with another checkpointLocation",
+    )
 
 
 def _rows(storage: Storage, scan: Scan, piece: StreamPiece) -> Iterator[pa.RecordBatch]:
