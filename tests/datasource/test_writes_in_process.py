@@ -266,9 +266,13 @@ def test_messages_of_attempts_that_spark_dropped_are_not_committed(tmp_path: Pat
     assert [row["id"] for row in read(tmp_path)] == [1]
 
 
-def test_a_batch_of_an_application_is_written_once(tmp_path: Path) -> None:
-    for _ in range(2):
-        write(tmp_path, numbers(1), txnAppId="loader", txnVersion="7")
+def test_a_batch_of_an_application_is_written_once_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, numbers(1), txnAppId="loader", txnVersion="7")
+    assert not caplog.records
+    write(tmp_path, numbers(1), txnAppId="loader", txnVersion="6")
+    assert "holds transaction 7 of loader, and 6 is not written again (rows: 1)" in caplog.text
     assert [row["id"] for row in read(tmp_path)] == [1]
     assert len(files(tmp_path)) == 1
 

@@ -39,7 +39,8 @@ class DelvecDataSource(DataSource):
         spark.readStream.format("delvec").option("readChangeFeed", "true").load("/lake/orders")
         stream.writeStream.format("delvec").option("checkpointLocation", c).start("/lake/copy")
 
-    A DataFrame or view stays at the version that was the newest when it was made.
+    A DataFrame or view stays at the version that was the newest when it was made; a stream at the
+    columns of that version: after other columns, call `load` again.
 
     Options of all reads (case-insensitive):
         path: The table.
