@@ -6,7 +6,9 @@ None of these libraries is imported: what can be read as Arrow has `__arrow_c_st
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +17,40 @@ from delvec.calls import shown
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from numpy.typing import NDArray
 
-__all__ = ["as_array", "as_table"]
+__all__ = ["as_array", "as_table", "changed_by_arrow", "exact_limit", "stored", "stored_type"]
+
+_HINT: Final = "give each column values of one type, for example by astype()"
+_STORED: Final = frozenset({"arrow.bool8", "arrow.json", "arrow.uuid"})
+_DOUBLE: Final = 52  # bits of the fraction of a double
+_TIMES: Final = "times"
+# The first that fits; what is none of these Arrow converts exactly, or with an error.
+_KINDS: Final[tuple[tuple[tuple[type, ...], str], ...]] = (
+    ((bool, np.bool_), "booleans"),
+    ((np.float16,), "floats of 16 bits"),
+    ((np.datetime64,), "times of numpy"),
+    ((np.timedelta64,), "durations of numpy"),
+    ((int, float, Decimal, np.number), "numbers"),
+    ((str,), "strings"),
+    ((bytes, bytearray, memoryview), "bytes"),
+    ((datetime,), _TIMES),
+    ((date,), "dates"),
+    ((time,), "times of day"),
+    ((timedelta,), "durations"),
+)
 
 
 def as_table(data: Any) -> pa.Table | None:  # noqa: ANN401
     """Return what is a table, of whatever library, as an Arrow table; None if it is not one.
 
     A stream is read to its end. Missing values of pandas (NaN in columns of NumPy, NaT, None) are
-    null. An index of pandas that has a name is a column, one without a name is omitted.
+    null. Levels of pandas' index that have a name are columns, unless a column has this name.
 
     Raises:
-        InvalidArgumentError: Arrow has no type for a column.
+        InvalidArgumentError: Arrow has no type for a column, or would change a value.
     """
     if isinstance(data, pa.StructArray):
         data = pa.RecordBatch.from_struct_array(data)
@@ -48,9 +71,14 @@ def as_table(data: Any) -> pa.Table | None:  # noqa: ANN401
 
 
 def as_array(data: Any) -> pa.ChunkedArray | NDArray[Any] | None:  # noqa: ANN401
-    """Return what is a single column, of whatever library; None if it is not."""
+    """Return what is a single column, of whatever library; None if it is not.
+
+    None as well for Python values of which Arrow would change some: the caller looks at each.
+    """
     if isinstance(data, pa.ChunkedArray | np.ndarray):
         return data
+    if _changed_in(data) is not None:
+        return None
     try:
         if hasattr(data, "__arrow_c_stream__"):
             return pa.chunked_array(data)
@@ -61,6 +89,71 @@ def as_array(data: Any) -> pa.ChunkedArray | NDArray[Any] | None:  # noqa: ANN40
     return None
 
 
+def changed_by_arrow(values: Iterable[object]) -> str | None:
+    """Return what Python values have that Arrow would change silently; None if nothing.
+
+    Arrow makes a date of a time if a date comes first, 1970-01-06 of the number 5 among dates, UTC
+    of times without a zone among others, and cuts the nanoseconds of pandas' times.
+    """
+    listed = list(values)
+    kinds = set(map(_kind, set(map(type, listed)))) - {None}
+    if _TIMES in kinds:
+        kinds -= {_TIMES}
+        kinds |= set(_kinds_of_times(listed))
+        if any(getattr(each, "nanosecond", 0) for each in listed if isinstance(each, datetime)):
+            return "nanoseconds in Python values, which Arrow would cut"
+    return " and ".join(sorted(map(str, kinds))) if len(kinds) > 1 else None
+
+
+def _kind(of: type) -> str | None:
+    return next((name for classes, name in _KINDS if issubclass(of, classes)), None)
+
+
+def _kinds_of_times(values: Iterable[object]) -> Iterator[str]:
+    for each in values:
+        if isinstance(each, datetime):
+            yield "times without a zone" if each.tzinfo is None else "times with a zone"
+
+
+def exact_limit(kind: Any) -> float:  # noqa: ANN401
+    """Return the number beyond which floats skip integers: 2^53 for doubles, `float` or "f8"."""
+    return float(1 << min(int(np.finfo(kind).nmant), _DOUBLE) + 1)
+
+
+def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
+    """Return the type in which Arrow stores an extension type; other types as they are.
+
+    Raises:
+        InvalidArgumentError: What is stored means something else, as the numbers of periods do.
+    """
+    if not isinstance(kind, pa.BaseExtensionType):
+        return kind
+    if kind.extension_name not in _STORED:
+        raise InvalidArgumentError(
+            f"column {name} is {kind} in Arrow, which no column of a table can hold",
+            hint="convert it first, for example to a string",
+        )
+    return pa.bool_() if kind.extension_name == "arrow.bool8" else kind.storage_type
+
+
+def stored(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column in its `stored_type`."""
+    kind = stored_type(column.type, name)
+    if not isinstance(column.type, pa.BaseExtensionType):
+        return column
+    chunks = [chunk.storage for chunk in column.chunks]
+    found = pa.chunked_array(chunks, column.type.storage_type)
+    return found if found.type == kind else found.cast(kind)
+
+
+def _changed_in(column: Any) -> str | None:  # noqa: ANN401
+    """Return what Arrow would change in a column of pandas that holds Python values."""
+    values = getattr(getattr(column, "dtype", None), "categories", column)
+    if str(getattr(values, "dtype", "")) != "object":
+        return None
+    return changed_by_arrow(values.dropna() if hasattr(values, "dropna") else values)
+
+
 def _is_of(data: object, library: str, name: str) -> bool:
     """Return whether data is of a class of a library, which is not imported for that."""
     kind = getattr(sys.modules.get(library), name, None)
@@ -68,12 +161,31 @@ def _is_of(data: object, library: str, name: str) -> bool:
 
 
 def _of_pandas(rows: Any) -> pa.Table:  # noqa: ANN401
-    names = [name for name in rows.index.names if name is not None]
-    has_index = bool(names) and not set(names) & set(rows.columns)
+    index = _named_levels(rows)
+    columns = [(name, rows.iloc[:, place]) for place, name in enumerate(rows.columns)]
+    for name, column in (*columns, *index):
+        changed = _changed_in(column)
+        if changed is not None:
+            raise InvalidArgumentError(
+                f"{shown(rows)} cannot be read as Arrow: column {name} has {changed}", hint=_HINT
+            )
     try:
-        return pa.Table.from_pandas(rows, preserve_index=has_index).replace_schema_metadata(None)
+        table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+        for name, level in index:
+            table = table.append_column(name, pa.array(level, from_pandas=True))
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"{shown(rows)} cannot be read as Arrow: {'; '.join(map(str, error.args))}",
-            hint="give each column values of one type, for example by astype()",
+            hint=_HINT,
         ) from error
+    return table
+
+
+def _named_levels(rows: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+    """Return the levels of the index that have a name which no column has."""
+    taken = set(map(str, rows.columns))
+    return [
+        (str(name), rows.index.get_level_values(place))
+        for place, name in enumerate(rows.index.names)
+        if name is not None and str(name) not in taken
+    ]

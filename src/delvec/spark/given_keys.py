@@ -18,7 +18,7 @@ from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.failures import misfit, quiet
-from delvec.spark.given_data import as_array, as_table
+from delvec.spark.given_data import as_array, as_table, changed_by_arrow, exact_limit
 from delvec.spark.given_rows import given_rows, is_table, rows_of_arrow
 
 if TYPE_CHECKING:
@@ -26,13 +26,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
-__all__ = ["exact_cast", "given_keys", "key_column", "key_parts", "listed_keys"]
+__all__ = ["exact_cast", "given_keys", "key_column", "key_parts", "listed_keys", "padded"]
 
 _HINT: Final = (
     "pass a list, a range, a numpy array, a column or table of Arrow, pandas or polars, or a"
     " DataFrame of Spark"
 )
-_EXACT_FLOAT: Final = float(1 << 53)  # beyond it floats skip integers
+_MOST: Final = 1 << 31  # of a range, as for Iceberg
+_FEW: Final = 1 << 16
+_STRINGS: Final = ("string", "char", "varchar", "void")
+_TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
+_FLOATS: Final = (spark_types.FloatType, spark_types.DoubleType)
 
 
 def given_keys(spark: SparkSession, keys: Any, names: Sequence[str], call: str) -> DataFrame:  # noqa: ANN401
@@ -48,20 +52,52 @@ def given_keys(spark: SparkSession, keys: Any, names: Sequence[str], call: str) 
     """
     if isinstance(keys, DataFrame) or is_table(keys):
         return given_rows(spark, keys, call)
+    if isinstance(keys, range) and keys[_FEW:]:
+        return _of_range(spark, keys, names)
     table = as_table(keys)
-    return rows_of_arrow(spark, _table_of(keys, list(names)) if table is None else table)
+    table = _table_of(keys, list(names)) if table is None else _only(table, names)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_float16(column.type):
+            _require_exact_floats(column.drop_null().to_numpy(), name)
+    return rows_of_arrow(spark, table, exact=True)
+
+
+def _of_range(spark: SparkSession, keys: range, names: Sequence[str]) -> DataFrame:
+    _require_one_of(names)
+    count = (keys[-1] - keys[0]) // keys.step + 1  # len() has a limit
+    if count > _MOST:
+        raise InvalidArgumentError(
+            f"{count:,} keys are too many", hint="delete by a condition instead"
+        )
+    end = keys[-1] + (1 if keys.step > 0 else -1)
+    if any(not -(2**63) <= each < 2**63 for each in (keys[0], end)):
+        raise InvalidArgumentError(
+            f"{keys} has numbers that no column of integers holds",
+            hint="end the range within -2^63 and 2^63 - 1",
+        )
+    return spark.range(keys[0], end, keys.step).toDF(names[0])
+
+
+def _only(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the key columns of a table; all columns if it lacks some, for the error."""
+    wanted = {name.lower() for name in names}
+    places = [place for place, name in enumerate(table.column_names) if name.lower() in wanted]
+    found = {table.column_names[place].lower() for place in places}
+    return table.select(places) if found == wanted else table
+
+
+def _require_one_of(names: Sequence[str], dimensions: int = 1) -> None:
+    if len(names) != 1 or dimensions != 1:
+        raise InvalidArgumentError(
+            f"one column is not a key of {', '.join(names)}",
+            hint="pass a list of tuples, or a table with these columns",
+        )
 
 
 def _table_of(keys: Any, names: list[str]) -> pa.Table:  # noqa: ANN401
-    if isinstance(keys, range):
-        keys = np.arange(keys.start, keys.stop, keys.step, dtype=np.int64)
     one = as_array(keys)
     if one is not None:
-        if len(names) != 1 or (isinstance(one, np.ndarray) and one.ndim != 1):
-            raise InvalidArgumentError(
-                f"one column is not a key of {', '.join(names)}",
-                hint="pass a list of tuples, or a table with these columns",
-            )
+        _require_one_of(names, getattr(one, "ndim", 1))
         return pa.table([_column(one, names[0])], names)
     rows = listed_keys(keys)
     if len(names) == 1 and not any(isinstance(row, tuple | list | dict) for row in rows):
@@ -74,12 +110,37 @@ def _table_of(keys: Any, names: list[str]) -> pa.Table:  # noqa: ANN401
 def _column(values: Any, name: str) -> pa.ChunkedArray:  # noqa: ANN401
     if isinstance(values, pa.ChunkedArray):
         return values
+    if isinstance(values, list) or values.dtype.kind == "O":
+        _require_kept(list(values), name)
     try:
         return pa.chunked_array([pa.array(values)])
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(
             f"the keys of column {name} are not of one type: {error}", hint=_HINT
         ) from error
+
+
+def _require_kept(values: list[Any], name: str) -> None:
+    changed = changed_by_arrow(values)
+    if changed is not None:
+        raise InvalidArgumentError(
+            f"the keys of column {name} are not of one type: {changed}", hint=_HINT
+        )
+    for kind in {np.float16, np.float32} & set(map(type, values)):
+        # Doubles in Arrow if they are among others: what they were is lost then.
+        same = [each for each in values if type(each) is kind]
+        if len(same) < len(values):
+            _require_exact_floats(np.array(same, kind), name)
+
+
+def _require_exact_floats(values: Any, name: str) -> None:  # noqa: ANN401
+    limit = exact_limit(values.dtype)
+    if (np.abs(values[np.isfinite(values)]) > limit).any():
+        raise InvalidArgumentError(
+            f"the keys of column {name} are {values.dtype}, which skips integers beyond"
+            f" {limit:.0f}",
+            hint="pass integers; or astype('float64'), if they are exact",
+        )
 
 
 def listed_keys(keys: Any) -> Sequence[Any]:  # noqa: ANN401
@@ -152,7 +213,8 @@ def exact_cast(
     if have.simpleString() == wanted.simpleString():
         return found
     shown = shown or wanted.simpleString()
-    if not _can_store(df, have, wanted):
+    is_other = _is_other(have.simpleString(), wanted.simpleString())
+    if is_other or not _can_store(df, have, wanted):
         raise InvalidArgumentError(
             f"column {name} is {shown}, and the keys are {have.simpleString()}",
             hint=f"cast them to {wanted.simpleString()} first",
@@ -161,11 +223,30 @@ def exact_cast(
     if isinstance(have, spark_types.NullType):
         return value
     changed = value.isNull() | ~value.cast(have).eqNullSafe(found)
-    if isinstance(have, spark_types.FloatType | spark_types.DoubleType):
-        changed |= functions.abs(found) > _EXACT_FLOAT
+    if isinstance(have, _FLOATS) and not isinstance(wanted, _FLOATS):
+        kind = np.float32 if isinstance(have, spark_types.FloatType) else np.float64
+        changed |= functions.abs(found) > exact_limit(kind)
     message = f"a key is not a value of column {name}, which is {shown}"
     failure = misfit(name, message, found).cast(wanted)
     return functions.when(found.isNotNull() & changed, failure).otherwise(value)
+
+
+def _is_other(have: str, wanted: str) -> bool:
+    """Return whether Spark would cast keys to strings, or by a time zone.
+
+    5 would stand for "5", and not for "05"; a local time for an instant of the session's zone.
+    """
+    is_text = wanted.startswith("string") and not have.startswith(_STRINGS)
+    return is_text or (bool({wanted, have} & _TIMES) and have not in (wanted, "void"))
+
+
+def padded(column: Column, width: int | None) -> Column:
+    """Return strings of a `char(n)` column with blanks up to its width, as SQL compares them."""
+    if width is None:
+        return column
+    bare = functions.rtrim(column)
+    filled = functions.rpad(bare, width, " ")  # cuts what is longer
+    return functions.when(functions.length(bare) < width, filled).otherwise(bare)
 
 
 def _can_store(df: DataFrame, have: spark_types.DataType, wanted: spark_types.DataType) -> bool:

@@ -19,7 +19,7 @@ from delvec.calls import shown
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
 from delvec.spark.failures import quiet
-from delvec.spark.given_data import as_table
+from delvec.spark.given_data import as_table, stored, stored_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,15 +85,21 @@ def is_table(data: object) -> bool:
     return type(data).__module__.startswith("delvec.")
 
 
-def rows_of_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
+def rows_of_arrow(spark: SparkSession, table: pa.Table, *, exact: bool = False) -> DataFrame:
     """Return the rows of an Arrow table as a DataFrame.
+
+    Args:
+        spark: The session.
+        table: The rows.
+        exact: Refuse nanoseconds, which are cut to microseconds otherwise, as Spark does.
 
     Raises:
         InvalidArgumentError: Spark has no type for a column, or a value does not fit into it.
     """
     fields, schema = _fields(table.schema), schema_of_arrow(table.schema)
     columns = [
-        _converted(column, field) for column, field in zip(table.columns, fields, strict=True)
+        _converted(column, field, exact=exact)
+        for column, field in zip(table.columns, fields, strict=True)
     ]
     ready = pa.table(columns, pa.schema(fields))
     with quiet():
@@ -125,7 +131,7 @@ def _spark_ready(kind: pa.DataType, name: str) -> pa.DataType:
         _spark_ready(field.type, name)
     )
     if isinstance(kind, pa.BaseExtensionType):
-        return _spark_ready(kind.storage_type, name)
+        return _spark_ready(stored_type(kind, name), name)
     if is_a.is_dictionary(kind) or is_a.is_run_end_encoded(kind):
         return _spark_ready(kind.value_type, name)
     if is_a.is_struct(kind):
@@ -164,15 +170,13 @@ def _is_list(kind: pa.DataType) -> bool:
     )
 
 
-def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _converted(column: pa.ChunkedArray, field: pa.Field, *, exact: bool) -> pa.ChunkedArray:
     """Return a column in the type that Spark reads; a value that would change is refused."""
     try:
-        if isinstance(column.type, pa.BaseExtensionType):
-            chunks = [chunk.storage for chunk in column.chunks]
-            column = pa.chunked_array(chunks, column.type.storage_type)
+        column = stored(column, field.name)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        if pa.types.is_timestamp(column.type) and column.type.unit == "ns" and not exact:
             column = pc.floor_temporal(column, unit="microsecond")  # as Spark does
         found = column if column.type == field.type else column.cast(field.type)
     except pa.ArrowException as error:

@@ -106,6 +106,15 @@ class TestCollections:
         assert listed(zoned, "timestamptz") == [NOON.replace(tzinfo=timezone.utc)]
         assert listed(pd.Series(["a"]), "string") == ["a"]
 
+    def test_pandas_columns_of_mixed_times(self) -> None:
+        pd = pytest.importorskip("pandas")
+        mixed = pd.Series([date(2024, 5, 6), NOON], dtype=object)
+        for keys in (mixed, pd.DataFrame({"k": mixed})):
+            with pytest.raises(InvalidArgumentError, match="column k"):
+                listed(keys, "date")
+        with pytest.raises(InvalidArgumentError, match=r"pandas\.period"):
+            listed(pd.Series(pd.period_range("2026-01", periods=1, freq="M")))
+
     def test_generators(self) -> None:
         assert listed(each for each in (2, 1)) == [1, 2]
         assert listed(iter([2, 1])) == [1, 2]
@@ -247,6 +256,8 @@ class TestValues:
             ("long", float("nan")),
             ("long", float("inf")),
             ("long", float(2**53 + 2)),
+            ("long", np.float32(2**24 + 2)),
+            ("long", np.float16(2**11 + 2)),
             ("long", Decimal("1.5")),
             ("boolean", 1),
             ("date", NOON),
@@ -283,6 +294,13 @@ class TestValues:
             ("long", np.array([1, 2**63], np.uint64), "9223372036854775808 is not"),
             ("long", np.array([1.0, 1.5]), "1.5 is not a value"),
             ("long", np.array([np.nan]), "nan is not a value"),
+            ("long", np.array([2**24 + 2], np.float32), "16777218.0 is not a value"),
+            ("long", np.array([2**11 + 2], np.float16), "2050.0 is not a value"),
+            (
+                "long",
+                pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "x", "y"), pa.array([5])),
+                "opaque",
+            ),
             ("long", np.array([True]), "the keys are bool"),
             ("long", pa.array(["1"]), "the keys are string"),
             ("string", pa.array([1]), "the keys are int64"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from delvec.delta.schema.types import PrimitiveType
 from delvec.errors import InvalidArgumentError
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from delvec.delta.write.report import WriteReport
 
 __all__ = ["delete_keys"]
-
-_STRINGS: Final = ("string", "char", "varchar", "void")
-_TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 def delete_keys(
@@ -36,7 +33,7 @@ def delete_keys(
     from delvec.spark.delta.scan.read_versions import reads_of  # noqa: PLC0415
     from delvec.spark.delta.write.delete import ByKeys, delete_keys  # noqa: PLC0415
     from delvec.spark.engine import SparkEngine  # noqa: PLC0415
-    from delvec.spark.given_keys import exact_cast, given_keys, key_column  # noqa: PLC0415
+    from delvec.spark.given_keys import exact_cast, given_keys, padded  # noqa: PLC0415
     from delvec.spark.staging import staged  # noqa: PLC0415
     from delvec.spark.types import spark_type  # noqa: PLC0415
 
@@ -47,9 +44,10 @@ def delete_keys(
     names = tuple(field.name for field in fields)
     with SparkEngine(session).explained(root):
         given = given_keys(session, keys, names, "delete")
-        for each in fields:
-            _require_kind(each, key_column(given, each.name)[1].simpleString())
-        columns = (exact_cast(given, each.name, spark_type(each.type)) for each in fields)
+        columns = (
+            padded(exact_cast(given, each.name, spark_type(each.type)), each.char_width)
+            for each in fields
+        )
         wanted = given.select(
             *(column.alias(name) for column, name in zip(columns, names, strict=True))
         )
@@ -66,18 +64,3 @@ def _key_field(field: Field) -> Field:
         f"column {field.name} is of type {field.type}, and cannot be a key",
         hint="name columns of plain types, or delete by a merge",
     )
-
-
-def _require_kind(field: Field, have: str) -> None:
-    """Refuse keys that Spark would cast to strings, or by a time zone.
-
-    5 would stand for "5", and not for "05"; a local time for an instant of the session's zone.
-    """
-    wanted = str(field.type)
-    is_other = wanted == "string" and not have.startswith(_STRINGS)
-    is_other |= bool({wanted, have} & _TIMES) and have not in (wanted, "void")
-    if is_other:
-        raise InvalidArgumentError(
-            f"column {field.name} is {wanted}, and the keys are {have}",
-            hint=f"convert them to {wanted} first",
-        )

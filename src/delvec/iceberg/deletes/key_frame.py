@@ -81,8 +81,8 @@ def opened_keys(
     """Convert keys of any kind, see `Keys.of`; those of a DataFrame are held until the block ends.
 
     A DataFrame is computed once. Its key columns are selected by name, ignoring others, and cast as
-    Spark casts what is stored in a table; a value that would change by that fails the job. The
-    driver collects the distinct keys if they take no more memory than the setting
+    Spark casts what is stored in a table; a value that would change by that fails the job, and
+    what would be cast to a string or by a time zone is refused. The driver collects the distinct keys if they take no more memory than the setting
     `spark.delvec.iceberg.keyMemory` says (256m by default).
 
     Raises:

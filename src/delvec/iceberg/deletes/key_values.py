@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.deletes.key_columns import arrow_type
+from delvec.spark.given_data import exact_limit, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["from_arrow", "from_python"]
 
-_EXACT_FLOAT: Final = 1 << 53  # beyond it floats skip integers
 _SHOWN: Final = 60
 _DIGITS: Final = 2000  # more than any decimal that is worth a look
 _ZONE_HINT: Final = (
@@ -74,9 +74,7 @@ def from_arrow(values: pa.ChunkedArray, column: KeyColumn) -> pa.ChunkedArray:
     kind = arrow_type(column.type)
     if values.type == kind:
         return values
-    if isinstance(values.type, pa.BaseExtensionType):  # such as UUIDs
-        chunks = [chunk.storage for chunk in values.chunks]
-        values = pa.chunked_array(chunks, values.type.storage_type)
+    values = stored(values, column.name)  # such as UUIDs
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_null(values.type):
@@ -169,8 +167,9 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 def _require_exact_floats(values: pa.ChunkedArray, column: KeyColumn) -> None:
     """Refuse fractions, infinities, NaN, and floats so large that they may have been rounded."""
+    limit = exact_limit(f"f{values.type.bit_width // 8}")
     numbers = values.drop_null().to_numpy().astype(np.float64)
-    exact = (np.abs(numbers) <= _EXACT_FLOAT) & (numbers == np.trunc(numbers))
+    exact = (np.abs(numbers) <= limit) & (numbers == np.trunc(numbers))
     if not exact.all():
         raise _does_not_fit(numbers[~exact][0].item(), column)
 
@@ -221,7 +220,8 @@ def _integer(value: Any, limit: int) -> int:  # noqa: ANN401
     if isinstance(value, bool | np.bool_):
         raise TypeError
     if isinstance(value, float | np.floating):
-        if abs(float(value)) > _EXACT_FLOAT or value != int(value):
+        kind = type(value) if isinstance(value, np.floating) else float
+        if abs(float(value)) > exact_limit(kind) or value != int(value):
             raise ValueError
     elif isinstance(value, Decimal):
         if value != int(value):

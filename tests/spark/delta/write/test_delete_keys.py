@@ -14,6 +14,7 @@ from delvec import DeltaTable
 from delvec.errors import ConflictError, InvalidArgumentError
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
+from tests.spark.delta.readers import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,7 @@ def ids_of(spark: SparkSession, table: DeltaTable) -> set[int | None]:
 CASES: dict[str, tuple[Callable[[SparkSession], Any], str | list[str], set[int]]] = {
     "a list": (lambda _: [1, 2, 2, None, 6, 99], "id", {1, 2, 6}),
     "a range": (lambda _: range(4, 8), "id", {4, 5, 6, 7}),
+    "a long range": (lambda _: range(70_000, 3, -1), "id", IDS - {0, 1, 2, None}),
     "a set": (lambda _: {4, 5}, ["id"], {4, 5}),
     "numpy": (lambda _: np.array([1, 15], np.int32), "id", {1, 15}),
     "floats that are whole": (lambda _: [4.0, 5.0], "ID", {4, 5}),
@@ -158,7 +160,22 @@ def test_keys_of_other_types_are_refused(table: DeltaTable) -> None:
         ("a", "v", "keys come in a collection"),
         ([(1, 2)], "id", "is not a key of the columns id"),
         (pa.array([1]), ["id", "v"], "one column is not a key of id, v"),
+        (range(10**10), "id", "10,000,000,000 keys are too many"),
+        (np.array([2**24 + 2], np.float32), "id", "a key is not a value of column id"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             table.delete(keys=keys, on=on)
     assert table.version == 5
+
+
+def test_keys_of_fixed_width_are_padded_as_conditions_are(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable.create(spark, tmp_path / "t", "id long, code char(4)")
+    table.append(pa.table({"id": [1, 2, 3, 4], "code": ["ab", "abc", "abcd", "b"]}))
+    assert table.delete("code = 'ab'", dry_run=True).rows_deleted == 1
+    assert table.delete(keys=["abcde", "a"], on="code").rows_deleted == 0
+    assert table.delete(keys=["ab", "abcd  "], on="code").rows_deleted == 2
+    with settings_of(spark, {"spark.sql.readSideCharPadding": "false"}):
+        assert table.delete(keys=pa.table({"code": ["b "]}), on="code").rows_deleted == 1
+    assert ids_of(spark, table) == {2}

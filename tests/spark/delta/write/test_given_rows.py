@@ -102,6 +102,11 @@ TYPES: dict[str, tuple[pa.Array, str, list[object]]] = {
     "string view": (pa.array(["a"], pa.string_view()), "string", ["a"]),
     "fixed binary": (pa.array([b"ab"], pa.binary(2)), "binary", [bytearray(b"ab")]),
     "uuid": (pa.array([UUID(int=1).bytes], pa.uuid()), "binary", [bytearray(UUID(int=1).bytes)]),
+    "bool8": (
+        pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None], pa.int8())),
+        "boolean",
+        [True, None],
+    ),
     "date64": (pa.array([date(2026, 1, 31)], pa.date64()), "date", [date(2026, 1, 31)]),
     "decimal256": (
         pa.array([Decimal("1.5")], pa.decimal256(20, 1)),
@@ -155,6 +160,10 @@ REFUSED: dict[str, tuple[pa.Array, str]] = {
     ),
     "a time of day": (pa.array([1], pa.time64("us")), "is time64.us. in Arrow, which no column"),
     "a large decimal": (pa.array([1]).cast(pa.decimal256(60, 0)), r"decimal256\(60, 0\) in Arrow"),
+    "another type": (
+        pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "x", "y"), pa.array([5])),
+        ".*opaque.* in Arrow",
+    ),
     "nanoseconds in a list": (
         pa.array([[1]], pa.list_(pa.int64())).cast(pa.list_(pa.timestamp("ns"))),
         "does not fit into list",
@@ -206,7 +215,7 @@ def test_missing_values_of_pandas_are_null_and_those_of_others_are_what_they_are
 
 def test_pandas_columns_of_mixed_values_are_refused_by_name(table: DeltaTable) -> None:
     pd = pytest.importorskip("pandas")
-    with pytest.raises(InvalidArgumentError, match="failed for column id") as caught:
+    with pytest.raises(InvalidArgumentError, match="column id has numbers and strings") as caught:
         table.append(pd.DataFrame({"id": [1, "a"]}))
     assert "astype" in str(caught.value.hint)
 

@@ -29,6 +29,7 @@ from delvec.spark.delta.write.change_files import has_change_feed, store_change_
 from delvec.spark.delta.write.file_outcomes import Found, find_outcomes, require_ratio
 from delvec.spark.delta.write.join_keys import JoinKey, is_broadcast, key_ranges
 from delvec.spark.delta.write.rewrite import count_kept, kept_rows, store_rows
+from delvec.spark.given_keys import padded
 from delvec.spark.positions import NUMBER, POSITION
 from delvec.spark.task_groups import shuffles
 
@@ -102,7 +103,8 @@ class ByKeys:
     """The rows that have one of some keys; a null equals none.
 
     Attributes:
-        keys: With a column for each name, whose values fit into the table's; staged by the caller.
+        keys: With a column for each name, whose values fit into the table's, those of `char(n)`
+            padded; staged by the caller.
         names: The key columns.
         reads: What the keys have read of the table.
     """
@@ -128,7 +130,12 @@ class ByKeys:
 
     def chosen(self, rows: DataFrame, schema: StructType) -> DataFrame:
         """Return the rows that have one of the keys, once each."""
-        names = [schema.field(name).name for name in self.names]
+        fields = [schema.field(name) for name in self.names]
+        names = [field.name for field in fields]
+        for field in fields:
+            if field.char_width is not None:  # a setting of Spark leaves them unpadded
+                column = padded(functions.col(quote(field.name)), field.char_width)
+                rows = rows.withColumn(field.name, column)
         keys = self.keys.toDF(*(f"{_KEY}{place}" for place in range(len(names))))
         if is_broadcast(keys, self.ranges.rows):
             keys = functions.broadcast(keys)
