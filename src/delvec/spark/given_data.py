@@ -17,7 +17,7 @@ from delvec.calls import shown
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -98,9 +98,10 @@ def changed_by_arrow(values: Iterable[object]) -> str | None:
     listed = list(values)
     kinds = set(map(_kind, set(map(type, listed)))) - {None}
     if _TIMES in kinds:
-        kinds -= {_TIMES}
-        kinds |= set(_kinds_of_times(listed))
-        if any(getattr(each, "nanosecond", 0) for each in listed if isinstance(each, datetime)):
+        # Without NaT of pandas, which Arrow refuses.
+        times = [each for each in listed if isinstance(each, datetime) and each == each]  # noqa: PLR0124
+        kinds = (kinds - {_TIMES}) | {_kind_of_time(each) for each in times}
+        if any(getattr(each, "nanosecond", 0) for each in times):
             return "nanoseconds in Python values, which Arrow would cut"
     return " and ".join(sorted(map(str, kinds))) if len(kinds) > 1 else None
 
@@ -109,10 +110,8 @@ def _kind(of: type) -> str | None:
     return next((name for classes, name in _KINDS if issubclass(of, classes)), None)
 
 
-def _kinds_of_times(values: Iterable[object]) -> Iterator[str]:
-    for each in values:
-        if isinstance(each, datetime):
-            yield "times without a zone" if each.tzinfo is None else "times with a zone"
+def _kind_of_time(value: datetime) -> str:
+    return "times without a zone" if value.tzinfo is None else "times with a zone"
 
 
 def exact_limit(kind: Any) -> float:  # noqa: ANN401

@@ -124,7 +124,8 @@ def _require_kept(values: list[Any], name: str) -> None:
     changed = changed_by_arrow(values)
     if changed is not None:
         raise InvalidArgumentError(
-            f"the keys of column {name} are not of one type: {changed}", hint=_HINT
+            f"the keys of column {name} have {changed}",
+            hint="convert them to the type of the column first, without losing anything",
         )
     for kind in {np.float16, np.float32} & set(map(type, values)):
         # Doubles in Arrow if they are among others: what they were is lost then.

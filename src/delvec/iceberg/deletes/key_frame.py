@@ -82,8 +82,9 @@ def opened_keys(
 
     A DataFrame is computed once. Its key columns are selected by name, ignoring others, and cast as
     Spark casts what is stored in a table; a value that would change by that fails the job, and
-    what would be cast to a string or by a time zone is refused. The driver collects the distinct keys if they take no more memory than the setting
-    `spark.delvec.iceberg.keyMemory` says (256m by default).
+    what would be cast to a string or by a time zone is refused. The driver collects the distinct
+    keys if they take no more memory than the setting `spark.delvec.iceberg.keyMemory` says (256m by
+    default).
 
     Raises:
         InvalidArgumentError: A column is missing or of another type, or a value does not fit.
