@@ -28,6 +28,7 @@ ROOMS = (
     "_version",
     "identifiers",
     "spellings",
+    "frames",
     "calls",
     "report",
     "inspection",
@@ -77,6 +78,7 @@ ROOMS = (
 ONLY = {
     "identifiers": ("errors",),
     "spellings": ("errors",),
+    "frames": ("errors",),
     "calls": ("errors", "spellings"),
     "report": (),
     "inspection": ("errors", "_version", "report"),
@@ -94,7 +96,7 @@ FOREIGN = {
     "click": ("cli",),
     "rich": ("cli",),
     "pandas": (),
-    "polars": ("delta.table.reads",),
+    "polars": ("frames",),
     "typing_extensions": (),
 }
 
@@ -220,7 +222,7 @@ def test_only_one_module_says_jvm() -> None:
 def test_arrow_is_asked_for_pandas_where_rows_come_in_and_go_out() -> None:
     assert users_of(
         lambda node: is_call(node, "to_pandas", "to_pandas_dtype", "from_pandas", "toPandas")
-    ) == {"delta.table.reads", "iceberg.table.arrow_reads", "spark.given_data"}
+    ) == {"frames", "spark.given_data"}
 
 
 def test_only_one_module_puts_commits_of_delta() -> None:

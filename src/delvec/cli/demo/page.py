@@ -23,7 +23,7 @@ def show_page(stage: Stage, file: str) -> dict[str, Any]:
     tell = stage.teller
     tell.begin(
         "What a table is made of, and what to run next, on a page with charts.",
-        f"delvec inspect {NAME} --html report.html",
+        'table.inspect().write_html("report.html")',
     )
     report = DeltaTable.for_path(None, stage.path(NAME)).inspect()
     page = report.write_html(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from delvec.report.figures import counted, size, visible
+from delvec.report.figures import counted, percent, size, visible
 from delvec.report.rendered import Rendered, Summary
 
 if TYPE_CHECKING:
@@ -64,7 +64,12 @@ class TableDetail(Rendered):
     def _lines(self) -> Iterator[Line]:
         known = "rows unknown: the log has no statistics of some files"
         rows = known if self.rows is None else counted(self.rows, "live row")
-        vectors = counted(self.files_with_vectors, "deletion vector")
+        deleted = ""
+        if self.files_with_vectors:
+            total = None if self.rows is None else self.rows + self.deleted_rows
+            share = "" if total is None else f" ({percent(self.deleted_rows, total)})"
+            vectors = counted(self.files_with_vectors, "deletion vector")
+            deleted = f"{counted(self.deleted_rows, 'row')}{share} by {vectors}"
         protocol = f"reader {self.min_reader_version}, writer {self.min_writer_version}"
         features = f", features {', '.join(self.features)}" if self.features else ""
         properties = (f"{name}={value}" for name, value in self.properties.items())
@@ -76,9 +81,7 @@ class TableDetail(Rendered):
                 "id": self.id or "",
                 "partitions": visible(", ".join(self.partition_columns)),
                 "data": f"{counted(self.files, 'file')}, {size(self.bytes)}, {rows}",
-                "deleted": f"{counted(self.deleted_rows, 'row')} by {vectors}"
-                if self.files_with_vectors
-                else "",
+                "deleted": deleted,
                 "protocol": f"{protocol}{features}",
                 "properties": visible(", ".join(properties)),
             },

@@ -22,7 +22,8 @@ from delvec.delta.table.detail import detail_of
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.table.named_columns import by_name
 from delvec.delta.write.options import WriteOptions
-from delvec.errors import InvalidArgumentError, MissingDependencyError
+from delvec.errors import InvalidArgumentError
+from delvec.frames import to_pandas, to_polars
 from delvec.identifiers import quote
 
 if TYPE_CHECKING:
@@ -176,15 +177,7 @@ class TableReads(TableHandle):
         timestamp: datetime | str | None = None,
     ) -> pd.DataFrame:
         """Read a version into a pandas DataFrame; see `to_batches`."""
-        rows = self.to_arrow(where, columns, version=version, timestamp=timestamp)
-        try:
-            return rows.to_pandas()
-        except ModuleNotFoundError as error:
-            raise MissingDependencyError(
-                "to_pandas() needs pandas",
-                dependency="pandas",
-                hint="pip install pandas, or use to_arrow()",
-            ) from error
+        return to_pandas(self.to_arrow(where, columns, version=version, timestamp=timestamp))
 
     def to_polars(
         self,
@@ -195,16 +188,7 @@ class TableReads(TableHandle):
         timestamp: datetime | str | None = None,
     ) -> pl.DataFrame:
         """Read a version into a DataFrame of polars; see `to_batches`."""
-        rows = self.to_batches(where, columns, version=version, timestamp=timestamp)
-        try:
-            import polars as pl  # noqa: PLC0415
-        except ModuleNotFoundError as error:
-            raise MissingDependencyError(
-                "to_polars() needs polars",
-                dependency="polars",
-                hint="pip install polars, or use to_arrow()",
-            ) from error
-        return pl.DataFrame(rows)
+        return to_polars(self.to_batches(where, columns, version=version, timestamp=timestamp))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Stream the newest version to other libraries: DuckDB, polars, pandas and pyarrow.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delvec.calls import explained_calls
-from delvec.errors import MissingDependencyError
+from delvec.frames import to_pandas
 from delvec.iceberg.table.reads import TableReads
 from delvec.spark.engine import SparkEngine
 
@@ -57,14 +57,7 @@ class TableArrowReads(TableReads):
         rows = self.to_arrow(
             branch, snapshot_id, where=where, columns=columns, timestamp=timestamp, tag=tag
         )
-        try:
-            return rows.to_pandas()
-        except ModuleNotFoundError as error:
-            raise MissingDependencyError(
-                "to_pandas() needs pandas",
-                dependency="pandas",
-                hint="pip install pandas, or use to_arrow()",
-            ) from error
+        return to_pandas(rows)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand the rows of `main` to other libraries: DuckDB, polars, pandas and pyarrow.

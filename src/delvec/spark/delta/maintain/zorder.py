@@ -160,14 +160,14 @@ def _placed(rows: DataFrame, names: Sequence[str], share: float) -> DataFrame:
     The bounds are constants of the query, and each step of the search a column of its own: so Spark
     compiles it. As a loop over an array it would interpret it, row by row.
     """
+    bounds = _bounds(rows.sample(share, seed=1), names)
     numbers = rows
     for at, name in enumerate(names):
-        bounds = _bounds(rows.sample(share, seed=1), name)
         numbers = numbers.withColumn(f"{_PLACE}{at}", F.lit(0))
         for step in (1 << bit for bit in reversed(range(_BITS))):
             number = F.col(f"{_PLACE}{at}")
             # NULL is in the first range.
-            is_beyond = F.get(bounds, number + (step - 1)) <= F.expr(name)
+            is_beyond = F.get(bounds[f"{_BOUNDS}{at}"], number + (step - 1)) <= F.expr(name)
             found = F.when(is_beyond, number + step).otherwise(number)
             numbers = numbers.withColumn(f"{_PLACE}{at}", found)
     width = len(names)
@@ -179,13 +179,22 @@ def _placed(rows: DataFrame, names: Sequence[str], share: float) -> DataFrame:
     return numbers.withColumn(_PLACE, F.expr(place))
 
 
-def _bounds(sample: DataFrame, name: str) -> Column:
-    """Return the values that cut a sample into ranges of as many rows each, as a subquery."""
+def _bounds(sample: DataFrame, names: Sequence[str]) -> Column:
+    """Return the values that cut a sample into ranges of as many rows each, as one subquery.
+
+    It is a struct with an array for each column; Spark runs it once, however often it is used.
+    """
     count = 1 << _BITS
-    values = sample.agg(F.expr(f"sort_array(collect_list({name}))").alias(_BOUNDS))
-    # The name of a lambda's variable would hide a column of the same name.
-    cut = (
-        f"transform(sequence(1, {count - 1}), __delvec_i ->"
-        f" get({_BOUNDS}, int(__delvec_i * size({_BOUNDS}) / {count})))"
+    columns = {f"{_BOUNDS}{at}": name for at, name in enumerate(names)}
+    values = sample.agg(
+        *(F.expr(f"sort_array(collect_list({sql}))").alias(name) for name, sql in columns.items())
     )
-    return values.select(F.expr(cut)).scalar()
+    # The name of a lambda's variable would hide a column of the same name.
+    cuts = [
+        F.expr(
+            f"transform(sequence(1, {count - 1}), __delvec_i ->"
+            f" get({name}, int(__delvec_i * size({name}) / {count})))"
+        ).alias(name)
+        for name in columns
+    ]
+    return values.select(F.struct(*cuts)).scalar()
