@@ -213,12 +213,12 @@ def _changed(snapshot: Snapshot, commit: _Commit) -> InvalidArgumentError:
 
 def _require_new(snapshot: Snapshot, adds: pa.Table, options: StreamOptions) -> None:
     """Refuse a vector that came to an existing file without a remove, which is a delete."""
-    marked = adds.filter(adds["deletionVector"].combine_chunks().is_valid())
-    for version in np.unique(marked[COMMIT_VERSION].to_numpy()).tolist():
+    with_vector = adds.filter(adds["deletionVector"].combine_chunks().is_valid())
+    for version in np.unique(with_vector[COMMIT_VERSION].to_numpy()).tolist():
         if version == 0:
             continue
         before = open_snapshot(snapshot.storage, version - 1).files.paths
-        paths = marked.filter(pc.equal(marked[COMMIT_VERSION], version))["path"]
+        paths = with_vector.filter(pc.equal(with_vector[COMMIT_VERSION], version))["path"]
         if pc.any(pc.is_in(paths.combine_chunks(), value_set=before)).as_py():
             raise InvalidArgumentError(
                 f"version {version} of {snapshot.table} gives a file that it had before another"

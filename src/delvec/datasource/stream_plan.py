@@ -43,14 +43,14 @@ class StreamPiece:
 
     Attributes:
         piece: The file.
-        keep: Its live rows; those that a vector marks; or all of a change data file.
-        marks: The vector; None if it is the file's own.
+        keep: Its live rows; those that a vector deletes; or all of a change data file.
+        vector: The vector; None if it is the file's own.
         constants: The columns of the change feed; None without one.
     """
 
     piece: Piece
     keep: Keep = "live"
-    marks: Bitmap | None = None
+    vector: Bitmap | None = None
     constants: Constants | None = None
 
 
@@ -107,10 +107,10 @@ def _of_part(part: FeedPart, keep: Keep) -> Iterator[StreamPiece]:
     own = part.files.vectors.is_valid().to_pylist()
     for at, file in enumerate(part.files.data_files()):
         # Of a file whose vector changed, the difference of the two is in memory.
-        marks = part.marks[at] if keep == "selected" and own[at] else None
+        vector = part.marks[at] if keep == "selected" and own[at] else None
         yield StreamPiece(
             Piece(file, None, file.size),
             keep,
-            marks,
+            vector,
             Constants(changes[at], versions[at], int(times[at])),
         )

@@ -209,7 +209,7 @@ def _gone(storage: Storage, newest: int, read: Offset) -> InvalidArgumentError:
 
 def _rows(storage: Storage, scan: Scan, piece: StreamPiece) -> Iterator[pa.RecordBatch]:
     file, recorded = piece.piece.file, piece.keep == "recorded"
-    vector = piece.marks
+    vector = piece.vector
     if vector is None:
         [vector] = load_vectors(storage, [file])
     if piece.keep == "selected":

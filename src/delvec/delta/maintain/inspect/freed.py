@@ -43,8 +43,7 @@ def freed(
         on_progress: See `DeltaTable.vacuum`.
     """
     files = snapshot.files
-    marked = files.has_vector
-    purge = int((files.sizes - live_bytes(files))[marked].sum())
+    purge = int((files.sizes - live_bytes(files))[files.has_vector].sum())
     found = Freed(purge=purge)
     if not is_newest:
         return replace(found, why_unknown="it is about the newest version")

@@ -101,9 +101,10 @@ def _sum(counts: Any) -> int:  # noqa: ANN401 - an array of Arrow
 
 
 def _vectors(files: FileSet, times_ms: NDArray[np.int64], now_ms: int) -> VectorFigures:
-    marked = files.vectors.filter(files.has_vector)
+    with_vector = files.vectors.filter(files.has_vector)
     kinds, texts, sizes = (
-        pc.struct_field(marked, name) for name in ("storageType", "pathOrInlineDv", "sizeInBytes")
+        pc.struct_field(with_vector, name)
+        for name in ("storageType", "pathOrInlineDv", "sizeInBytes")
     )
     counts = {
         each["values"]: each["counts"] for each in pc.value_counts(kinds.drop_null()).to_pylist()
@@ -113,7 +114,7 @@ def _vectors(files: FileSet, times_ms: NDArray[np.int64], now_ms: int) -> Vector
     is_known = bool(len(times_ms)) and bool((times_ms >= 0).all())
     known = times_ms[times_ms >= 0]
     return VectorFigures(
-        count=len(marked),
+        count=len(with_vector),
         bytes=_sum(sizes),
         kinds=dict(sorted(counts.items(), key=lambda each: -each[1])),
         stored_in=int(pc.count_distinct(places).as_py()),
