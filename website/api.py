@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from functools import cache
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import delvec
 from delvec.conversion.options import Choices
 from delvec.delta.write.options import WriteOptions
 from website.docstrings import first_line, markdown
+from website.results import result_titles, results_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["api_pages"]
 
 _WIDTH: Final = 88
-_NAME: Final = re.compile(r"\b[A-Z]\w+\b")
-_SOURCE: Final = Path(delvec.__file__).parent
 
 
 def api_pages() -> dict[str, str]:
@@ -35,7 +31,7 @@ def api_pages() -> dict[str, str]:
         "reports": _page(
             "Reports, plans and details",
             "What calls return. All print as text; programs use their fields.",
-            (_class(each, 2) for each in _reports().values()),
+            (_class(each, 2, title) for each, title in result_titles().items()),
         ),
         **{
             name: _page(f"delvec.{name}", markdown(module), _items(module, module.__all__))
@@ -82,8 +78,8 @@ def _class_page(value: type, options: list[type]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _class(value: type, level: int) -> str:
-    parts = [f"{'#' * level} {value.__name__}", markdown(value)]
+def _class(value: type, level: int, title: str = "") -> str:
+    parts = [f"{'#' * level} {title or value.__name__}", markdown(value)]
     if "**Attributes**" not in parts[1]:
         parts.append(_fields(value))
     names = [name for name in vars(value) if not name.startswith("_")]
@@ -111,10 +107,10 @@ def _member(owner: type, name: str, level: int) -> str:
 
 def _function(name: str, value: Any, level: int) -> str:  # noqa: ANN401
     parts = [f"{'#' * level} {name}", f"```python\n{_signature(name, value)}\n```", markdown(value)]
-    result = str(inspect.signature(value).return_annotation)
-    if shown := [each for each in _NAME.findall(result) if each in _reports()]:
-        links = " or ".join(f"[{each}](reports.md#{each.lower()})" for each in shown)
-        parts.append(f"Returns {links}.")
+    titles = [result_titles()[each] for each in results_of(value) if each in result_titles()]
+    if titles:
+        links = [f"[{each}](reports.md#{each.lower().replace(' ', '-')})" for each in titles]
+        parts.append(f"Returns {' or '.join(links)}.")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -139,39 +135,3 @@ def _signature(name: str, value: Any) -> str:  # noqa: ANN401
 def _text(value: object) -> str:
     text = value.__name__ if inspect.isclass(value) else str(value)
     return re.sub(r"'(.*?)'", r"\1", text) if "Literal" not in text else text
-
-
-@cache
-def _reports() -> dict[str, type]:
-    """Return the classes of delvec that public calls return, by their names."""
-    names: set[str] = set()
-    tables = [delvec.DeltaTable, delvec.IcebergTable]
-    for value in [*tables, *(getattr(delvec, name) for name in _functions())]:
-        calls = (
-            [value]
-            if inspect.isfunction(value)
-            else [found for name, found in inspect.getmembers(value, callable) if name[0] != "_"]
-        )
-        for call in calls:
-            result = inspect.signature(call).return_annotation
-            names.update(_NAME.findall(str(result)))
-    return {name: found for name in sorted(names) if (found := _defined(name)) is not None}
-
-
-def _defined(name: str) -> type | None:
-    for module, text in _modules().items():
-        if re.search(rf"^class {name}\b", text, re.MULTILINE):
-            found: type = getattr(import_module(module), name)
-            return (
-                None if found in (delvec.DeltaTable, delvec.IcebergTable, delvec.Bitmap) else found
-            )
-    return None
-
-
-@cache
-def _modules() -> dict[str, str]:
-    paths = sorted(_SOURCE.rglob("*.py"))
-    return {
-        ".".join(["delvec", *path.relative_to(_SOURCE).with_suffix("").parts]): path.read_text()
-        for path in paths
-    }

@@ -52,6 +52,16 @@ def test_the_reference_has_all_that_is_public(reference: dict[str, str]) -> None
         assert f"\n## {report}\n" in reference["reports"]
 
 
+@pytest.mark.parametrize("kind", ["Delta", "Iceberg"])
+def test_a_call_leads_to_its_own_report_where_two_have_the_same_name(
+    reference: dict[str, str], kind: str
+) -> None:
+    assert f"\n## CheckReport of {kind} tables\n" in reference["reports"]
+    _, _, check = reference[f"{kind.lower()}-table"].partition("\n### check\n")
+    link = f"(reports.md#checkreport-of-{kind.lower()}-tables)"
+    assert link in check.partition("\n### ")[0]
+
+
 def test_the_page_of_commands_has_their_help() -> None:
     page = commands_page()
     assert "\n## convert\n" in page
