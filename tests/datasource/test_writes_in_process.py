@@ -222,8 +222,8 @@ def test_an_overwrite_does_not_lose_a_concurrent_append(tmp_path: Path) -> None:
 
 def test_of_two_that_create_a_table_one_wins(tmp_path: Path) -> None:
     late = planned(tmp_path)
-    message = late.write(iter(numbers(2).to_batches()))
     create(tmp_path, id=LONG)
+    message = late.write(iter(numbers(2).to_batches()))
     with pytest.raises(ConflictError, match="just created"):
         late.commit([message])
     assert files(tmp_path) == set()

@@ -17,7 +17,9 @@ from delvec.cli.options import (
 )
 from delvec.cli.spark_tables import on_spark, show_report
 from delvec.cli.table_kinds import require_path
+from delvec.delta.alter.location import require_empty_location
 from delvec.delta.table import DeltaTable
+from delvec.delta.table.opening import open_storage
 from delvec.delta.write.report import WriteReport
 from delvec.errors import InvalidArgumentError
 
@@ -76,6 +78,9 @@ def command(  # noqa: PLR0913
             mode=mode,
             storage_options=None if dry_run else options,
         )
+        if dry_run and not exists:
+            place = open_storage(spark, table, options)
+            require_empty_location(place, made.snapshot().metadata)
         kept = exists and mode == "ignore"
         operation = "CREATE OR REPLACE TABLE" if mode == "replace" else "CREATE TABLE"
         version = None if kept or dry_run else made.version

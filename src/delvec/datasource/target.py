@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from delvec.delta.alter.definition import new_table
+from delvec.delta.alter.location import require_empty_location
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
@@ -80,8 +81,8 @@ def open_target(
     try:
         segment = find_segment(storage)
     except TableNotFoundError:
-        _require_empty(storage)
         state = new_table(rows, settings.partition_by, dict(settings.properties))
+        require_empty_location(storage, state.metadata)
         version = -1
     else:
         snapshot = open_snapshot(storage, segment=segment)
@@ -96,17 +97,6 @@ def open_target(
 def row_schema(schema: spark_types.StructType) -> StructType:
     """Return the schema of rows; that none has a null now says nothing of those to come."""
     return nullable(schema_of(schema))
-
-
-def _require_empty(storage: Storage) -> None:
-    # Below folders too, as of partitions: a vacuum of the new table would delete such files.
-    found = next(iter(storage.list(recursive=True)), None)
-    if found is not None:
-        raise InvalidArgumentError(
-            f"{storage.root} is no Delta table, and has files: {found.key}",
-            hint="choose another folder; delvec.DeltaTable.convert_to_delta makes a table of a"
-            " folder of Parquet files",
-        )
 
 
 def _require_agreement(settings: WriteSettings, state: TableState, table: str) -> None:

@@ -145,7 +145,7 @@ def test_a_taken_target_is_refused(tmp_path: Path) -> None:
     source = DeltaTable.for_path(None, tmp_path / "t")
     with pytest.raises(InvalidArgumentError, match="there is a table at"):
         source.clone(tmp_path / "taken")
-    with pytest.raises(InvalidArgumentError, match=r"there is notes\.txt at"):
+    with pytest.raises(InvalidArgumentError, match=r"would delete: notes\.txt"):
         source.clone(tmp_path / "full")
 
 

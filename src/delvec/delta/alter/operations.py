@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from delvec.delta.alter.definition import new_table
+from delvec.delta.alter.location import require_empty_location
 from delvec.delta.alter.replace import replace_definition
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
@@ -45,6 +46,7 @@ def create(storage: Storage, wanted: TableDescription) -> WriteReport:
     """Create a table where there is none, as version 0.
 
     Raises:
+        InvalidArgumentError: There are files, which a VACUUM of the table would delete.
         ConflictError: Another writer created one at the same time.
     """
     state = new_table(
@@ -54,6 +56,7 @@ def create(storage: Storage, wanted: TableDescription) -> WriteReport:
         name=wanted.name,
         description=wanted.description,
     )
+    require_empty_location(storage, state.metadata)
     change = _described(Change("CREATE TABLE"), state)
     with UncommittedFiles(storage) as uncommitted:
         base = Base(storage, -1, state.protocol, state.metadata)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
+from delvec.delta.alter.location import require_empty_location
 from delvec.delta.alter.restored_definition import CLUSTERING_DOMAIN
 from delvec.delta.alter.table_state import needed_features, with_features
 from delvec.delta.log.segment import LOG
@@ -148,12 +149,11 @@ def _require_place(source: Snapshot, target: Storage) -> None:
             " source, which readers follow on the same kind of store only",
             hint="clone to the store of the source, or copy the rows",
         ) from error
-    there = next((info.key for info in target.list(recursive=True)), None)
-    if there is not None:
-        what = "a table" if there.startswith(f"{LOG}/") else there
+    if next(iter(target.list(LOG)), None) is not None:
         raise InvalidArgumentError(
-            f"there is {what} at {target.root} already", hint="clone to an empty folder"
+            f"there is a table at {target.root} already", hint="clone to an empty folder"
         )
+    require_empty_location(target, source.metadata)
 
 
 def _metadata(source: Metadata, protocol: Protocol) -> Metadata:

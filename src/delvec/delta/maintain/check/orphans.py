@@ -16,7 +16,8 @@ import numpy as np
 from delvec.delta.maintain.check.report import LOG_DAMAGE, log_damage
 from delvec.delta.maintain.recent_commits import commits_since, read_commits
 from delvec.delta.maintain.references import KeySet, commit_references, references
-from delvec.delta.maintain.vacuum.candidates import NameRules, kind_of, table_of
+from delvec.delta.maintain.vacuum.candidates import kind_of, table_of
+from delvec.delta.schema.hidden_names import NameRules
 from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms, retention_text
 from delvec.report.figures import counted, size
 from delvec.report.findings import Finding

@@ -1,9 +1,6 @@
-"""Files that a vacuum may delete, and the names that it never touches.
+"""Files that a vacuum may delete: no hidden names, and no files of other tables inside the table.
 
-A name that begins with `_` or `.` is hidden, as in delta-spark, with all below it; but folders of
-partitions such as `_day=1` and the folder of change files are not. So is `metadata` where Iceberg
-metadata is kept there (UniForm). Folders of other tables inside the table are left alone, which
-delta-spark does not do.
+The latter delta-spark deletes.
 """
 
 from __future__ import annotations
@@ -17,22 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.segment import LOG
+from delvec.delta.schema.hidden_names import CHANGES
 
 if TYPE_CHECKING:
-    from delvec.delta.schema.metadata import Metadata
     from delvec.storage import Storage
 
-__all__ = ["CHANGES", "FILES", "Candidates", "NameRules", "folds_names", "kind_of", "table_of"]
-
-CHANGES: Final = "_change_data"
-"""The folder of the change files."""
+__all__ = ["FILES", "Candidates", "folds_names", "kind_of", "table_of"]
 
 FILES: Final = pa.schema(
     {"path": pa.string(), "bytes": pa.int64(), "modified": pa.timestamp("ms", "UTC")}
 )
 """The columns of files to delete; paths are keys below the table."""
 
-_UNIFORM: Final = "delta.universalFormat.enabledFormats"
 _VECTOR: Final = re.compile(r"(?:.*/)?deletion_vector_[0-9a-f-]{36}\.bin")
 _INNER_TABLE: Final = re.compile(
     r"(?P<delta>.+?)/_delta_log/.*|(?:(?P<iceberg>.+)/)?metadata/[^/]+\.metadata\.json", re.DOTALL
@@ -64,39 +57,6 @@ class Candidates:
     def bytes(self) -> int:
         """The size of the files to delete."""
         return int(pc.sum(self.files["bytes"], min_count=0).as_py())
-
-
-@dataclass(frozen=True)
-class NameRules:
-    """Which names below a table are hidden.
-
-    >>> rules = NameRules(("_day=",))
-    >>> [rules.is_hidden(key) for key in ("a/_tmp/x", "_day=1/x", "_change_data/x", "a/.x.crc")]
-    [True, False, False, True]
-    """
-
-    shown: tuple[str, ...] = ()
-    hides_metadata: bool = False
-
-    @classmethod
-    def of(cls, metadata: Metadata) -> NameRules:
-        """Return the rules of a table; partition folders have logical names or physical ones."""
-        fields = metadata.partition_fields
-        names = {name for each in fields for name in (each.name, each.physical_name)}
-        formats = metadata.configuration.get(_UNIFORM, "").lower()
-        return cls(tuple(sorted(f"{name}=" for name in names)), "iceberg" in formats)
-
-    def is_hidden(self, key: str) -> bool:
-        """Return whether a file or folder is hidden, or is below a hidden folder."""
-        plain = key[0] not in "_." and "/_" not in key and "/." not in key
-        if plain and not self.hides_metadata:
-            return False  # by far the most
-        return any(self._is_hidden_name(name) for name in key.split("/"))
-
-    def _is_hidden_name(self, name: str) -> bool:
-        if name == "metadata":
-            return self.hides_metadata
-        return name.startswith(("_", ".")) and name != CHANGES and not name.startswith(self.shown)
 
 
 def table_of(key: str) -> str | None:

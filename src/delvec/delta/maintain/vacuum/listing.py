@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.maintain.vacuum.candidates import FILES, Candidates, NameRules, table_of
+from delvec.delta.maintain.vacuum.candidates import FILES, Candidates, table_of
+from delvec.delta.schema.hidden_names import NameRules
 from delvec.delta.schema.properties import RANDOMIZE_FILE_PREFIXES
 from delvec.storage.parallel import gather
 

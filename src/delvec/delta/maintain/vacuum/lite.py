@@ -21,7 +21,8 @@ from delvec.delta.log.segment import LOG
 from delvec.delta.maintain.linked_keys import linked_keys
 from delvec.delta.maintain.recent_commits import commits_until, read_commits
 from delvec.delta.maintain.references import commit_references
-from delvec.delta.maintain.vacuum.candidates import FILES, Candidates, NameRules
+from delvec.delta.maintain.vacuum.candidates import FILES, Candidates
+from delvec.delta.schema.hidden_names import NameRules
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
 from delvec.storage.parallel import gather
 

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from delvec.delta.maintain.recent_commits import commits_since, commits_until, read_commits
 from delvec.delta.maintain.references import KeySet, commit_references
-from delvec.delta.maintain.vacuum.candidates import CHANGES, folds_names
+from delvec.delta.maintain.vacuum.candidates import folds_names
 from delvec.delta.maintain.vacuum.listing import unreferenced_files
 from delvec.delta.maintain.vacuum.lite import removed_files, vacuumed_until
+from delvec.delta.schema.hidden_names import CHANGES
 from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
 
 if TYPE_CHECKING:

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.maintain.references import KeySet, references
 from delvec.delta.maintain.retention import HOUR_MS, Retention, retention_of
-from delvec.delta.maintain.vacuum.candidates import Candidates, NameRules, folds_names
+from delvec.delta.maintain.vacuum.candidates import Candidates, folds_names
 from delvec.delta.maintain.vacuum.deletion import Deletion, LaterReferences, delete_files
 from delvec.delta.maintain.vacuum.lite import write_vacuumed_until
 from delvec.delta.maintain.vacuum.report import VacuumReport
 from delvec.delta.maintain.vacuum.search import search
+from delvec.delta.schema.hidden_names import NameRules
 from delvec.delta.write.change import Change
 from delvec.delta.write.writable import require_writable
 from delvec.errors import DelvecError

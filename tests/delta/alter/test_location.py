@@ -1,0 +1,188 @@
+"""Where a new table may be: in no folder with files that a VACUUM of it would delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from delvec import DeltaTable
+from delvec.delta.alter import location, operations
+from delvec.delta.alter.definition import new_table
+from delvec.delta.alter.location import require_empty_location
+from delvec.delta.schema.types import Field, PrimitiveType, StructType
+from delvec.errors import ConflictError, InvalidArgumentError
+from delvec.storage import Storage
+from tests.delta.maintain.aging import age
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.s3.server import S3Server
+
+ROWS = pa.schema({"id": pa.int64()})
+LONG = PrimitiveType("long")
+COLUMNS = StructType((Field("id", LONG), Field("_day", LONG)))
+WANTED = operations.TableDescription(COLUMNS, ("_day",), {}, None, None)
+METADATA = new_table(COLUMNS, ("_day",)).metadata
+
+VISIBLE = (
+    "notes.txt",
+    "part-0.parquet",
+    "deep/below/it.csv",
+    "_day=1/part-0.parquet",
+    "_change_data/cdc-0.parquet",
+    "inner/part-0.parquet",
+    "metadata/v1.metadata.json",
+)
+HIDDEN = (
+    "_SUCCESS",
+    ".DS_Store",
+    "_tmp/part-0.parquet",
+    "_delta_log/_last_checkpoint",
+    "deep/_temporary/part-0.parquet",
+    "deep/.part-0.parquet.crc",
+    "_month=1/part-0.parquet",  # no partition column of this table
+)
+
+
+def put(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"somebody's")
+
+
+@pytest.mark.parametrize("name", VISIBLE)
+def test_a_folder_with_a_file_that_vacuum_would_delete_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    put(tmp_path, *HIDDEN, name)
+    with pytest.raises(InvalidArgumentError) as caught:
+        operations.create(Storage.open(tmp_path), WANTED)
+    message = str(caught.value)
+    assert str(tmp_path) in message
+    assert f"would delete: {name}\nHint" in message
+    assert ("convert_to_delta" in message) == name.endswith(".parquet")
+    assert not list((tmp_path / "_delta_log").glob("*.json"))
+
+
+def test_hidden_files_stay_where_they_are(tmp_path: Path) -> None:
+    put(tmp_path, *HIDDEN)
+    operations.create(Storage.open(tmp_path), WANTED)
+    age(tmp_path, days=400)
+    DeltaTable.for_path(None, tmp_path).vacuum()
+    assert all((tmp_path / name).read_bytes() == b"somebody's" for name in HIDDEN)
+
+
+def test_what_is_refused_is_what_vacuum_deletes(tmp_path: Path) -> None:
+    operations.create(Storage.open(tmp_path), WANTED)
+    put(tmp_path, *VISIBLE, *HIDDEN)
+    age(tmp_path, days=400)
+    DeltaTable.for_path(None, tmp_path).vacuum()
+    left = {name for name in (*VISIBLE, *HIDDEN) if (tmp_path / name).exists()}
+    # Files of other tables, which delta-spark deletes as well, are refused.
+    assert left == {*HIDDEN, "metadata/v1.metadata.json"}
+
+
+def test_another_table_inside_the_folder_is_refused(tmp_path: Path) -> None:
+    operations.create(Storage.open(tmp_path / "orders"), WANTED)
+    put(tmp_path / "orders", "part-0.parquet")
+    with pytest.raises(InvalidArgumentError, match="has files"):
+        operations.create(Storage.open(tmp_path), WANTED)
+
+
+def test_some_of_many_files_are_named(tmp_path: Path) -> None:
+    put(tmp_path, *(f"{number}.csv" for number in range(5)))
+    with pytest.raises(InvalidArgumentError, match=r"delete: 0\.csv, 1\.csv, 2\.csv and more\n"):
+        require_empty_location(Storage.open(tmp_path), METADATA)
+
+
+def _created(tmp_path: Path) -> None:
+    DeltaTable.create(None, tmp_path / "t", ROWS)
+
+
+def _created_if_not_exists(tmp_path: Path) -> None:
+    DeltaTable.create_if_not_exists(None, tmp_path / "t", ROWS)
+
+
+def _replaced(tmp_path: Path) -> None:
+    DeltaTable.create(None, tmp_path / "t", ROWS, mode="replace")
+
+
+def _cloned(tmp_path: Path) -> None:
+    DeltaTable.create(None, tmp_path / "source", ROWS).clone(tmp_path / "t")
+
+
+@pytest.mark.parametrize("make", [_created, _created_if_not_exists, _replaced, _cloned])
+def test_no_call_makes_a_table_over_files_of_others(
+    tmp_path: Path, make: Callable[[Path], Any]
+) -> None:
+    (tmp_path / "t").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "t" / "rows.parquet")
+    with pytest.raises(InvalidArgumentError, match=r"rows\.parquet"):
+        make(tmp_path)
+    DeltaTable.convert_to_delta(None, tmp_path / "t")  # as the hint says
+    assert DeltaTable.for_path(None, tmp_path / "t").count() == 1
+
+
+def test_a_table_that_exists_may_have_other_files(tmp_path: Path) -> None:
+    table = DeltaTable.create(None, tmp_path / "t", ROWS)
+    put(tmp_path / "t", "notes.txt")
+    assert DeltaTable.create_if_not_exists(None, tmp_path / "t", ROWS).version == 0
+    DeltaTable.create(
+        None, tmp_path / "t", pa.schema({"id": pa.int64(), "more": pa.int64()}), mode="replace"
+    )
+    assert table.version == 1
+
+
+def test_a_table_that_is_created_meanwhile_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no complaint of its files: both writers may have meant the same table."""
+    visible = location._visible_files
+
+    def late(*args: Any) -> list[str]:  # noqa: ANN401
+        monkeypatch.undo()
+        operations.create(Storage.open(tmp_path), WANTED)
+        put(tmp_path, "part-0.parquet")
+        return visible(*args)
+
+    monkeypatch.setattr(location, "_visible_files", late)
+    with pytest.raises(ConflictError):
+        operations.create(Storage.open(tmp_path), WANTED)
+
+
+@pytest.mark.s3
+class TestInABucket:
+    """Where there are no folders, and listings come in pages."""
+
+    @pytest.fixture
+    def storage(self, s3: S3Server) -> Storage:
+        return Storage.open(f"s3://lake/{uuid4().hex}/t", s3.storage_options)
+
+    def test_files_below_are_found(self, storage: Storage) -> None:
+        storage.write("_tmp/1", b"x")
+        storage.write("a/b/c.parquet", b"x")
+        with pytest.raises(InvalidArgumentError, match=r"delete: a/b/c\.parquet"):
+            operations.create(storage, WANTED)
+
+    def test_markers_of_folders_and_hidden_files_are_no_files(
+        self, storage: Storage, s3: S3Server
+    ) -> None:
+        folder = s3.folder / storage.root.removeprefix("s3://")
+        (folder / "empty").mkdir(parents=True)
+        storage.write("_tmp/1", b"x")
+        assert operations.create(storage, WANTED).version == 0
+
+    def test_a_hidden_folder_is_not_listed_to_its_end(self, storage: Storage, s3: S3Server) -> None:
+        folder = s3.folder / storage.root.removeprefix("s3://") / "_tmp"
+        folder.mkdir(parents=True)
+        for number in range(2500):
+            (folder / f"{number}").touch()
+        before = storage.requests.lists
+        require_empty_location(storage, METADATA)
+        assert storage.requests.lists - before == 2
