@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
-from delvec.datasource.writers import StreamWriter
 from delvec.errors import (
-    ConflictError,
     DelvecError,
-    EngineError,
     FormatError,
     InvalidArgumentError,
-    UnsupportedFeatureError,
 )
-from tests.datasource.in_process import pickled, rows_between, stream_of, write
+from tests.datasource.in_process import rows_between, stream_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -329,90 +324,3 @@ def test_options_of_streams_are_refused_in_batches(tmp_path: Path) -> None:
     source = DelvecDataSource({"path": str(tmp_path), "startingVersion": "0"})
     with pytest.raises(InvalidArgumentError, match="for streams"):
         source.reader(source.schema())
-
-
-def sink(path: Path, **options: str) -> StreamWriter:
-    source = DelvecDataSource({"path": str(path), **options})
-    found = source.streamWriter(StructType([StructField("id", LongType())]), False)
-    assert isinstance(found, StreamWriter)
-    return found
-
-
-def write_batch(path: Path, batch: int, *values: int, writer: StreamWriter | None = None) -> None:
-    """Write a batch as Spark does: planned by one writer, committed by another."""
-    planned = pickled(writer or sink(path))
-    message = replace(planned.write(iter(ids(*values).to_batches())), query_id="q")
-    sink(path).commit([pickled(message)], batch)
-
-
-def held(path: Path) -> list[int]:
-    return sorted(DeltaTable.for_path(None, path).to_arrow()["id"].to_pylist())
-
-
-def test_of_batches_without_rows_only_the_first_makes_a_version(tmp_path: Path) -> None:
-    write_batch(tmp_path, 0)
-    assert DeltaTable.for_path(None, tmp_path).version == 1  # the table itself, and the query's id
-    write_batch(tmp_path, 1)
-    assert DeltaTable.for_path(None, tmp_path).version == 1
-    write_batch(tmp_path, 2, 7)
-    assert held(tmp_path) == [7]
-
-
-def test_a_sink_that_was_dropped_does_not_get_later_batches_only(tmp_path: Path) -> None:
-    write_batch(tmp_path, 0, 1)
-    write_batch(tmp_path, 1, 2)
-    shutil.rmtree(tmp_path)
-    for _ in range(2):  # again after a restart of the query
-        with pytest.raises(InvalidArgumentError, match=r"(?s)none before batch 2.*Begin anew"):
-            write_batch(tmp_path, 2, 3)
-    assert held(tmp_path) == []
-    assert not list(tmp_path.glob("*.parquet"))
-    write(tmp_path, ids(), txnAppId="q", txnVersion="1")  # as the hint says
-    write_batch(tmp_path, 2, 3)
-    assert held(tmp_path) == [3]
-
-
-def test_a_sink_that_is_replaced_during_a_batch_does_not_get_its_files(tmp_path: Path) -> None:
-    writer = sink(tmp_path, **{"delta.columnMapping.mode": "name"})
-    shutil.rmtree(tmp_path)
-    sink(tmp_path, **{"delta.columnMapping.mode": "name"})  # with other names in its files
-    with pytest.raises(ConflictError, match="was replaced"):
-        write_batch(tmp_path, 0, 1, writer=writer)
-    assert held(tmp_path) == []
-
-
-def test_a_sink_whose_columns_change_during_a_batch_is_not_called_replaced(tmp_path: Path) -> None:
-    writer = sink(tmp_path)
-    DeltaTable.for_path(None, tmp_path).set_properties({"delta.appendOnly": "true"})
-    with pytest.raises(ConflictError) as failed:
-        write_batch(tmp_path, 0, 1, writer=writer)
-    assert "replaced" not in str(failed.value)
-
-
-def test_rows_of_a_batch_that_the_sink_holds_are_dropped_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_batch(tmp_path, 0, 1)
-    write_batch(tmp_path, 3, 2)
-    assert not caplog.records
-    write_batch(tmp_path, 1, 8, 9)
-    assert "holds transaction 3 of q, and 1 is not written again (rows: 2)" in caplog.text
-    assert held(tmp_path) == [1, 2]
-
-
-def test_a_stream_whose_query_is_not_known_is_refused(tmp_path: Path) -> None:
-    writer = sink(tmp_path)
-    message = pickled(writer).write(iter(ids(1).to_batches()))
-    with pytest.raises(EngineError, match="written twice"):
-        writer.commit([message], 0)
-
-
-def test_a_stream_has_no_transaction_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="known by its query's id"):
-        sink(tmp_path, txnAppId="a", txnVersion="1")
-
-
-def test_a_stream_into_a_table_that_cannot_be_written_creates_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFeatureError):
-        sink(tmp_path, **{"delta.constraints.positive": "id > 0"})
-    assert not list(tmp_path.iterdir())

@@ -7,8 +7,9 @@ repeated here: only Spark could compute the rows again.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -21,17 +22,29 @@ from delvec.delta.write.commit import commit
 from delvec.delta.write.engine import NoEngine
 from delvec.delta.write.transaction import Outcome, run
 from delvec.delta.write.writable import require_writable
-from delvec.errors import ConflictError
+from delvec.errors import ConflictError, EngineError
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.write.change import AppTransaction
     from delvec.delta.write.options import CheckedOptions
     from delvec.delta.write.transaction import Attempt
     from delvec.storage import Storage
 
-__all__ = ["FilesWritten", "commit_files", "delete_files"]
+__all__ = [
+    "FilesWritten",
+    "abort_files",
+    "commit_files",
+    "complete",
+    "delete_files",
+    "warn_of_repeat",
+]
+
+_LOG: Final = logging.getLogger("delvec")
+_Message = TypeVar("_Message", bound="FilesWritten")
 
 
 @dataclass(frozen=True)
@@ -111,6 +124,49 @@ def commit_files(
 def delete_files(storage: Storage, messages: Sequence[FilesWritten | None]) -> None:
     """Delete the files of tasks whose write is given up."""
     storage.delete(add["path"] for message in messages if message for add in message.adds)
+
+
+def complete(
+    messages: Sequence[WriterCommitMessage | None], kind: type[_Message]
+) -> list[_Message]:
+    """Return the messages of all tasks.
+
+    Raises:
+        EngineError: Some did not finish.
+    """
+    found = [message for message in messages if isinstance(message, kind)]
+    if len(found) != len(messages):
+        raise EngineError(
+            f"Spark commits a write of which {len(messages) - len(found)} tasks did not finish",
+            hint="nothing was changed; run the write again",
+        )
+    return found
+
+
+def warn_of_repeat(
+    snapshot: Snapshot, transaction: AppTransaction, written: Sequence[FilesWritten]
+) -> None:
+    """Log that rows of a batch are dropped, since the table holds a later one."""
+    held = snapshot.transactions.get(transaction.app_id, -1)
+    if held >= transaction.version and any(message.adds for message in written):
+        _LOG.warning(
+            "%s holds transaction %d of %s, and %d is not written again (rows: %d)",
+            snapshot.table,
+            held,
+            transaction.app_id,
+            transaction.version,
+            sum(message.rows for message in written),
+        )
+
+
+def abort_files(storage: Storage, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Delete the files of a job that failed.
+
+    Spark calls this after a failed commit too, when all tasks have finished. Then the commit has
+    deleted what is certainly not part of the table, and what is left may be part of it.
+    """
+    if any(message is None for message in messages):
+        delete_files(storage, [m for m in messages if isinstance(m, FilesWritten)])
 
 
 def _create(storage: Storage, change: Change, state: TableState) -> None:

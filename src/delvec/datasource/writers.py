@@ -8,17 +8,24 @@ orphans, which VACUUM deletes.
 
 from __future__ import annotations
 
-import logging
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
-from delvec.datasource.commits import FilesWritten, commit_files, delete_files
+from delvec.datasource.commits import (
+    FilesWritten,
+    abort_files,
+    commit_files,
+    complete,
+    delete_files,
+    warn_of_repeat,
+)
 from delvec.datasource.data_files import write_files
-from delvec.datasource.target import open_target, row_schema
-from delvec.delta.alter.operations import TableDescription, create
+from delvec.datasource.target import open_target
+from delvec.delta.alter.operations import create_defined
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.write.change import AppTransaction
@@ -39,11 +46,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchWriter", "StreamWriter"]
 
-_LOG: Final = logging.getLogger("delvec")
-_QUERY_ID: Final = "sql.streaming.queryId"  # set by Spark for the jobs of a streaming query
+# Set by Spark for the jobs of a streaming query.
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
 # With this property other engines drop old transaction identifiers.
 _FORGETS: Final = "delta.setTransactionRetentionDuration"
-_Message = TypeVar("_Message", bound=FilesWritten)
 
 
 @dataclass(frozen=True)
@@ -70,9 +77,9 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit what all tasks have written."""
         target, transaction = self._target, self._settings.checked.transaction
-        written = _complete(messages, FilesWritten)
+        written = complete(messages, FilesWritten)
         if transaction is not None and target.version >= 0:
-            _tell_of_repeat(open_snapshot(target.storage, target.version), transaction, written)
+            warn_of_repeat(open_snapshot(target.storage, target.version), transaction, written)
         commit_files(
             target.storage,
             written,
@@ -83,8 +90,8 @@ class BatchWriter(DataSourceArrowWriter):
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what tasks have written; see `_abort`."""
-        _abort(self._target.storage, messages)
+        """Delete what tasks have written; see `abort_files`."""
+        abort_files(self._target.storage, messages)
 
 
 class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
@@ -94,10 +101,14 @@ class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
     checkpoint, and the number of the batch. A batch that the table holds is not written again.
 
     The first batch is committed even without rows. So a table without an identifier of the query
-    is not the one that earlier batches went to: it was dropped, maybe created again by the writer
-    itself. Appending to it is refused, after restarts of the query too: Spark makes new writers
-    for each batch, and they remember nothing. A table that was set back to an earlier state of its
-    own, as from a backup of its folder, has an identifier and is not noticed.
+    is not the one that earlier batches went to: it was dropped and created again. Appending to it is
+    refused, after restarts of the query too: Spark makes new writers for each batch, and they
+    remember nothing. A table that was set back to an earlier state of its own, as from a backup of
+    its folder, has an identifier and is not noticed.
+
+    Tasks of the first batch create a table that is not there, before they write files: a query that
+    is killed meanwhile finds a table when it starts again, and not a folder with files of nobody.
+    Where a later batch finds no table, none is created.
 
     The second base class makes Spark 4.0 hand over Arrow batches.
     """
@@ -110,60 +121,62 @@ class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
             )
         self._settings, self._schema, self._overwrite = settings, schema, overwrite
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
-        """Write the rows of one task."""
-        query = TaskContext.get()
-        found = query.getLocalProperty(_QUERY_ID) if query is not None else None
-        files, target = _written(self._target, iterator), self._target
-        return StreamFiles(files.adds, files.rows, files.version, found, target.state)
-
     def plan(self) -> StreamWriter:
-        """Open the table, or create it, before tasks write to it; return self."""
-        settings = self._settings
-        target = open_target(settings, self._schema, overwrite=self._overwrite)
-        if target.version < 0:
-            wanted = TableDescription(
-                row_schema(self._schema),
-                settings.partition_by,
-                dict(settings.properties),
-                None,
-                None,
-            )
-            try:
-                create(target.storage, wanted)
-            except ConflictError:
-                find_segment(target.storage)  # another query has created it
-            target = open_target(settings, self._schema, overwrite=self._overwrite)
-        self._target = target
+        """Open the table, or describe the one to create; return self."""
+        self._target = open_target(self._settings, self._schema, overwrite=self._overwrite)
         return self
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
+        """Write the rows of one task; in the first batch, create the table before."""
+        task, target = TaskContext.get(), self._target
+        query = task.getLocalProperty(_QUERY_ID) if task is not None else None
+        batch = int((task.getLocalProperty(_BATCH_ID) if task is not None else None) or 0)
+        if target.version < 0 and (self._overwrite or batch == 0):
+            target = self._created()
+        elif target.version < 0:
+            iterator = _refused(iterator, target.storage, AppTransaction(str(query), batch))
+        files = _written(target, iterator)
+        return StreamFiles(files.adds, files.rows, files.version, query, target.state)
+
+    def _created(self) -> Target:
+        """Create the table, unless another task of the batch has, or another query."""
+        with suppress(ConflictError):
+            create_defined(self._target.storage, self._target.state)
+        find_segment(self._target.storage)  # it is there now
+        return open_target(self._settings, self._schema, overwrite=self._overwrite)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
         """Commit a batch, unless the table holds it already."""
-        written, storage = _complete(messages, StreamFiles), self._target.storage
+        written, storage = complete(messages, StreamFiles), self._target.storage
         follows = not self._overwrite and batchId > 0
         if follows and not any(message.adds for message in written):
             return  # a batch without rows can be repeated
         transaction = _transaction(written, batchId)
-        versions = {message.version for message in written}
-        if len(versions) > 1:
-            raise AssertionError(f"tasks of one batch were planned on versions {versions}")
-        snapshot = open_snapshot(storage, versions.pop())
+        planned = written[0].planned
+        if any(message.planned != planned for message in written):
+            delete_files(storage, written)
+            raise ConflictError(
+                f"{storage.root} was created by another query while tasks wrote to it",
+                hint="start the query again",
+            )
+        # They differ where tasks created the table, and another query wrote to it at once.
+        snapshot = open_snapshot(storage, min(message.version for message in written))
         if follows and _is_another(snapshot, transaction):
             delete_files(storage, written)
             raise _other_table(snapshot, transaction)
-        _tell_of_repeat(snapshot, transaction, written)
+        warn_of_repeat(snapshot, transaction, written)
         commit_files(
             storage,
             written,
             replace(self._settings.checked, transaction=transaction),
             version=snapshot.version,
-            planned=written[0].planned or self._target.state,
+            planned=planned or self._target.state,
             overwrite=self._overwrite,
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: ARG002, N803
-        """Delete what tasks have written; see `_abort`."""
-        _abort(self._target.storage, messages)
+        """Delete what tasks have written; see `abort_files`."""
+        abort_files(self._target.storage, messages)
 
 
 def _written(target: Target, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
@@ -177,18 +190,6 @@ def _written(target: Target, iterator: Iterator[pa.RecordBatch]) -> FilesWritten
 
     adds = write_files(target, counted())
     return FilesWritten(tuple(adds), rows, target.version)
-
-
-def _complete(
-    messages: Sequence[WriterCommitMessage | None], kind: type[_Message]
-) -> list[_Message]:
-    found = [message for message in messages if isinstance(message, kind)]
-    if len(found) != len(messages):
-        raise EngineError(
-            f"Spark commits a write of which {len(messages) - len(found)} tasks did not finish",
-            hint="nothing was changed; run the write again",
-        )
-    return found
 
 
 def _transaction(written: Sequence[FilesWritten], batch: int) -> AppTransaction:
@@ -210,35 +211,24 @@ def _is_another(snapshot: Snapshot, batch: AppTransaction) -> bool:
 
 
 def _other_table(snapshot: Snapshot, batch: AppTransaction) -> InvalidArgumentError:
+    return _not_the_table(f"{snapshot.table} (id {snapshot.metadata.id})", batch)
+
+
+def _refused(
+    rows: Iterator[pa.RecordBatch], storage: Storage, batch: AppTransaction
+) -> Iterator[pa.RecordBatch]:
+    """Refuse rows of a later batch where there is no table; a batch without rows is none."""
+    for each in rows:
+        if each.num_rows:
+            raise _not_the_table(f"{storage.root}, where there is no table,", batch)
+    yield from ()
+
+
+def _not_the_table(found: str, batch: AppTransaction) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"{snapshot.table} (id {snapshot.metadata.id}) is not the table that the streaming query"
-        f" {batch.app_id} wrote its earlier batches to: it holds none before batch {batch.version}",
+        f"{found} is not the table that the streaming query {batch.app_id} wrote its earlier"
+        f" batches to: it holds none before batch {batch.version}",
         hint="was it dropped? Begin anew with another checkpointLocation; to go on without the"
         ' earlier batches, write a DataFrame without rows by df.write.format("delvec") with the'
         f" options txnAppId={batch.app_id} and txnVersion={batch.version - 1}",
     )
-
-
-def _tell_of_repeat(
-    snapshot: Snapshot, transaction: AppTransaction, written: Sequence[FilesWritten]
-) -> None:
-    held = snapshot.transactions.get(transaction.app_id, -1)
-    if held >= transaction.version and any(message.adds for message in written):
-        _LOG.warning(
-            "%s holds transaction %d of %s, and %d is not written again (rows: %d)",
-            snapshot.table,
-            held,
-            transaction.app_id,
-            transaction.version,
-            sum(message.rows for message in written),
-        )
-
-
-def _abort(storage: Storage, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Delete the files of a job that failed.
-
-    Spark calls this after a failed commit too, when all tasks have finished. Then the commit has
-    deleted what is certainly not part of the table, and what is left may be part of it.
-    """
-    if any(message is None for message in messages):
-        delete_files(storage, [m for m in messages if isinstance(m, FilesWritten)])

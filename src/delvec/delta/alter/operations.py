@@ -28,7 +28,14 @@ if TYPE_CHECKING:
     from delvec.delta.write.transaction import Attempt
     from delvec.storage import Storage
 
-__all__ = ["TableDescription", "alter", "create", "replace_table", "state_change"]
+__all__ = [
+    "TableDescription",
+    "alter",
+    "create",
+    "create_defined",
+    "replace_table",
+    "state_change",
+]
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,11 @@ def create(storage: Storage, wanted: TableDescription) -> WriteReport:
         name=wanted.name,
         description=wanted.description,
     )
+    return create_defined(storage, state)
+
+
+def create_defined(storage: Storage, state: TableState) -> WriteReport:
+    """Create the table of a definition; see `create`."""
     require_empty_location(storage, state.metadata)
     change = _described(Change("CREATE TABLE"), state)
     with UncommittedFiles(storage) as uncommitted:
