@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
@@ -245,22 +245,46 @@ def test_a_table_that_is_there_already_is_left_alone(
     assert [each.name for each in tmp_path.rglob("*")] == ["orders", "mine"]
 
 
-@pytest.mark.spark
-def test_steps_that_need_iceberg_say_so_where_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+def test_where_iceberg_has_no_runtime_one_line_says_which_steps_are_left_out_and_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def no_runtime() -> str:
         raise MissingDependencyError("Iceberg has no runtime for this Spark", dependency="x")
 
+    def steps(_stage: Stage, *, iceberg: bool) -> dict[str, Any]:
+        return {"iceberg": iceberg}
+
+    catalogs = []
+
+    def session(_output: object, _table: str, catalog: object, _conf: object) -> Any:  # noqa: ANN401
+        catalogs.append(catalog)
+        return nullcontext()
+
     name = "delvec.spark.session.iceberg_runtime.iceberg_coordinate"
     monkeypatch.setattr(name, no_runtime)
-    version, missing = story._iceberg()
-    assert version == ""
+    monkeypatch.setenv("JAVA_HOME", "/usr")
+    monkeypatch.setattr(story, "on_spark", session)
+    monkeypatch.setattr(story, "show_steps", steps)
+    monkeypatch.setattr(story, "show_page", lambda *_: {})
+    result = run("--folder", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert catalogs == [None]
+    [line] = [each for each in result.output.splitlines() if "No Iceberg" in each]
+    assert line.strip() == (
+        "No Iceberg steps: no runtime for this Spark (pip install 'delvec[spark]')."
+    )
+    assert len(line.rstrip()) <= 80
+    assert json.loads(run("--folder", str(tmp_path), "--json").output)["iceberg"] is False
+
+
+@pytest.mark.spark
+def test_steps_that_need_iceberg_are_left_out_without_it(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
     for step in ("show_delete", "show_writes", "show_erasing"):
         monkeypatch.setattr(story, step, lambda _: {})
-    found = show_steps(Stage(Teller(TextOutput()), spark, "nowhere"), missing)
+    found = show_steps(Stage(Teller(TextOutput()), spark, "nowhere"), iceberg=False)
     assert set(found) == {"delete", "writes", "erasing"}
-    assert capsys.readouterr().out.count("Iceberg has no runtime for this Spark") == 2
 
 
 def test_what_is_printed_while_progress_is_shown_has_a_line_of_its_own() -> None:

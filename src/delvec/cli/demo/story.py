@@ -34,10 +34,7 @@ _CONF: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
     " -XX:+UseSerialGC",
 }
-_WITH_ICEBERG: Final = {
-    "keys": "Upserts by key: not without Iceberg.",
-    "conversion": "The Delta table as Iceberg: not without Iceberg.",
-}
+_WITH_ICEBERG: Final = ("keys", "conversion")
 
 
 def show_story(tell: Teller, storage: Storage, *, is_kept: bool, iceberg: bool) -> dict[str, Any]:
@@ -53,8 +50,8 @@ def show_story(tell: Teller, storage: Storage, *, is_kept: bool, iceberg: bool) 
         InvalidArgumentError: The folder has tables of these names already.
     """
     _require_room(storage)
-    version, missing = _iceberg() if iceberg else ("", "left out, by --no-iceberg")
-    _introduce(tell, version)
+    version, missing = _iceberg() if iceberg else ("", "--no-iceberg")
+    _introduce(tell, version, missing)
     catalog = {"warehouse": f"{storage.root}/warehouse", "conf": _CONF} if version else None
     with ExitStack() as stack:
         path = f"{storage.root}/orders"
@@ -65,16 +62,16 @@ def show_story(tell: Teller, storage: Storage, *, is_kept: bool, iceberg: bool) 
                 error.hint = f"{error.hint}; if a jar was not found: delvec demo --no-iceberg"
             raise
         stage = Stage(tell, spark, storage.root)
-        result = show_steps(stage, missing)
+        result = show_steps(stage, iceberg=bool(version))
         return {**result, "page": show_page(stage, _page_file(storage, is_kept=is_kept))}
 
 
-def show_steps(stage: Stage, missing: str = "") -> dict[str, Any]:
+def show_steps(stage: Stage, *, iceberg: bool = True) -> dict[str, Any]:
     """Show the steps that change tables.
 
     Args:
         stage: Where.
-        missing: Why the session has no Iceberg; empty if it has.
+        iceberg: Whether the session has Iceberg; steps that need it are left out otherwise.
     """
     from delvec.spark.progress import described  # noqa: PLC0415
 
@@ -87,9 +84,7 @@ def show_steps(stage: Stage, missing: str = "") -> dict[str, Any]:
     }
     result = {}
     for name, show in steps.items():
-        if missing and name in _WITH_ICEBERG:
-            stage.teller.begin(_WITH_ICEBERG[name])
-            stage.teller.fact((missing, "yellow"))
+        if name in _WITH_ICEBERG and not iceberg:
             continue
         with described(stage.spark, f"delvec demo, {name}"):
             result[name] = show(stage)
@@ -111,17 +106,19 @@ def _iceberg() -> tuple[str, str]:
 
     try:
         return iceberg_coordinate().rpartition(":")[2], ""
-    except MissingDependencyError as error:
-        return "", str(error)
+    except MissingDependencyError:
+        return "", "no runtime for this Spark (pip install 'delvec[spark]')"
 
 
-def _introduce(tell: Teller, iceberg: str) -> None:
+def _introduce(tell: Teller, iceberg: str, missing: str) -> None:
     import pyspark  # noqa: PLC0415
 
     stock = f", Iceberg {iceberg}" if iceberg else ""
     engines = f"Spark {pyspark.__version__}{stock}, Python {platform.python_version()}"
     tell.output.note((f"delvec {__version__}", "bold"), f" on {engines}.")
     tell.output.note("Small tables, real engines; every number below is computed as you watch.")
+    if missing:
+        tell.output.note((f"No Iceberg steps: {missing}.", "yellow"))
 
 
 def _page_file(storage: Storage, *, is_kept: bool) -> str:
