@@ -13,6 +13,8 @@ from delvec.datasource.filters import parse_json_filters
 from delvec.datasource.options import require_batch, require_stream
 from delvec.datasource.rows import RowsReader
 from delvec.datasource.session_zone import ZONE_HINT, lacks_zone
+from delvec.datasource.stream_limits import LimitedStreamReader
+from delvec.datasource.stream_options import HAS_LIMITS
 from delvec.datasource.stream_reader import StreamReader
 from delvec.datasource.views import VIEWS, ViewReader
 from delvec.delta.log.commit_times import version_at
@@ -102,7 +104,8 @@ class Opened:
         scan = self._scan(own, None)
         times = self._partition_times(scan) if self.options.time_zone is None else ()
         zoned = [field.physical_name for field in times]
-        return StreamReader(self.snapshot, self.options, scan, names, schema.names, zoned=zoned)
+        kind = LimitedStreamReader if HAS_LIMITS else StreamReader
+        return kind(self.snapshot, self.options, scan, names, schema.names, zoned=zoned)
 
     def _require_feed(self) -> None:
         stream, metadata = self.options.stream, self.snapshot.metadata

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast, get_args
 
-from delvec.datasource.stream_options import STREAM_NAMES, StreamOptions, parse_stream_options
+from delvec.datasource.stream_options import (
+    STREAM_NAMES,
+    StreamOptions,
+    parse_size,
+    parse_stream_options,
+)
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -45,8 +50,6 @@ FOLLOWS: Final = "_follows"
 _CATALOG: Final = frozenset(
     {"owner", "provider", "location", "external", "is_managed_location", "comment", "collation"}
 )
-_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_SIZE: Final = re.compile(r"([0-9]+)\s*([kmg]?)(i?b)?", re.IGNORECASE)
 _ZONE: Final = re.compile(r".*(Z|[+-][0-9]{2}:[0-9]{2})", re.DOTALL)
 
 
@@ -94,7 +97,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
             given.get("timestampAsOf"),
             _columns(given.get("columns")),
             given.get("filters"),
-            _size(given.get("splitBytes")),
+            parse_size("splitBytes", given.get("splitBytes")),
             given.get("timeZone"),
             _one_of(_FILES, given.get(_FILES, "all"), ("all", "vectored")) == "vectored",
             storage_options,
@@ -203,17 +206,6 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
             f"columns is a list of names, not {text!r}", hint="write id,name or ['id', 'name']"
         )
     return tuple(names)
-
-
-def _size(text: str | None) -> int | None:
-    if text is None:
-        return None
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or int(match[1]) == 0:
-        raise InvalidArgumentError(
-            f"splitBytes is a size above 0, not {text!r}", hint="write 64m, or a number of bytes"
-        )
-    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def _json(name: str, text: str) -> Any:  # noqa: ANN401

@@ -10,19 +10,26 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from delvec.datasource.session_zone import zone_of_task
 from delvec.datasource.splits import plan_splits
+from delvec.delta.parquet.footer_statistics import row_count
+from delvec.delta.read.change_feed_schema import CHANGE_TYPE, FEED_COLUMNS
 from delvec.delta.read.file_reader import read_file
 from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import DelvecError, UnsupportedFeatureError
+from delvec.storage.listed_files import open_listed_file
+from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from delvec.datasource.options import ReadOptions
     from delvec.datasource.splits import Piece
+    from delvec.datasource.stream_plan import StreamPiece
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.read.scan import Scan
+    from delvec.storage import Storage
 
-__all__ = ["PiecesPartition", "RowsReader", "for_spark"]
+__all__ = ["PiecesPartition", "RowsReader", "for_spark", "piece_rows"]
 
 _VECTORS_AT_ONCE: Final = 64
 
@@ -106,3 +113,40 @@ def for_spark(
 ) -> pa.RecordBatch:
     """Return columns of a batch in the order of Spark's schema and under its names."""
     return pa.record_batch([batch.column(name) for name in columns], names=list(names))
+
+
+def piece_rows(storage: Storage, scan: Scan, piece: StreamPiece) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a piece of a stream, with the columns of the change feed if it has one."""
+    file, recorded = piece.piece.file, piece.keep == "recorded"
+    vector = piece.vector
+    if vector is None:
+        [vector] = load_vectors(storage, [file])
+    if piece.keep == "selected":
+        place, key = open_listed_file(storage, file.path)
+        rows = Bitmap.from_ranges([0], [row_count(place, key, file.size)])
+        vector = rows - (vector or Bitmap())
+    if recorded:
+        scan = _with_change_type(scan)
+    for batch in read_file(storage, file, scan, vector=vector, row_groups=piece.piece.row_groups):
+        yield _with_constants(batch, piece) if piece.constants is not None else batch
+
+
+def _with_change_type(scan: Scan) -> Scan:
+    """Return the scan of change data files, where the column has no id under column mapping."""
+    field = Field(CHANGE_TYPE, PrimitiveType("string"))
+    return replace(
+        scan,
+        schema=StructType((*scan.schema.fields, field)),
+        columns=None if scan.columns is None else (*scan.columns, CHANGE_TYPE),
+        mapping_mode="none" if scan.mapping_mode == "none" else "name",
+    )
+
+
+def _with_constants(batch: pa.RecordBatch, piece: StreamPiece) -> pa.RecordBatch:
+    constants, columns = piece.constants, dict(zip(batch.schema.names, batch.columns, strict=True))
+    assert constants is not None  # noqa: S101
+    values = [constants.change, constants.version, constants.time_us]
+    for field, value in zip(FEED_COLUMNS, values, strict=True):
+        if value is not None:  # the type of recorded changes is in their file
+            columns[field.name] = pa.repeat(pa.scalar(value, field.type), batch.num_rows)
+    return pa.record_batch(list(columns.values()), names=list(columns))

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from delvec.delta.log.action_columns import from_json
 from delvec.delta.log.commit_times import info_of
 from delvec.delta.log.commits import read_log_files
-from delvec.delta.log.segment import list_commits
+from delvec.delta.log.segment import commit_key, list_commits
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.read.change_feed_actions import FeedCommit, changed_files_of
 from delvec.delta.read.change_feed_parts import PartBuilder
 from delvec.delta.read.change_feed_schema import COMMIT_VERSION, readable_as
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol
-from delvec.errors import InvalidArgumentError, located
+from delvec.errors import InvalidArgumentError, ObjectNotFoundError, located
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "appended_files",
+    "changed_sizes",
     "read_commits",
     "require_columns",
     "require_same_table",
@@ -88,18 +89,19 @@ def read_commits(
     Raises:
         InvalidArgumentError: Commits are gone, or their columns are not those of the stream.
     """
-    storage = snapshot.storage
-    found = {file.first: file for file in list_commits(storage, first) if file.first <= last}
-    missing = sorted(set(range(first, last + 1)) - found.keys())
-    if missing:
+    storage, versions = snapshot.storage, range(first, last + 1)
+    try:
+        read = read_log_files(storage, [commit_key(version) for version in versions])
+    except ObjectNotFoundError as error:
+        found = {file.first for file in list_commits(storage, first)}
+        missing = sorted(set(versions) - found)
         raise InvalidArgumentError(
             f"the stream has to read versions {first} to {last} of {storage.root}, and the commits"
             f" of {_listed(missing)} are gone, with the rows that they added",
             hint="begin anew with another checkpointLocation; a longer"
             " delta.logRetentionDuration keeps commits longer",
-        )
-    keys = [found[version].key for version in range(first, last + 1)]
-    commits = list(zip(range(first, last + 1), read_log_files(storage, keys), strict=True))
+        ) from error
+    commits = list(zip(versions, read, strict=True))
     if not follows:
         require_columns(snapshot, first, open_snapshot(storage, first).metadata)
     for version, actions in commits:
@@ -166,10 +168,11 @@ class _Commit:
 
 def appended_files(
     snapshot: Snapshot, commits: Sequence[tuple[int, JsonActions]], options: StreamOptions
-) -> list[DataFile]:
-    """Return the files that commits append, without those of commits that are passed over.
+) -> list[tuple[int, DataFile]]:
+    """Return the files that commits append, each with its version; sorted by version and path.
 
-    Commits that change no row, such as those of OPTIMIZE, have none.
+    Those of commits that are passed over are not among them. Commits that change no row, such as
+    those of OPTIMIZE, have none.
 
     Raises:
         InvalidArgumentError: A commit deletes or updates rows; it names the ways out.
@@ -188,7 +191,28 @@ def appended_files(
     _require_new(snapshot, adds, options)
     builder = PartBuilder(snapshot)
     builder.add(adds, None)
-    return builder.part().files.data_files()
+    part = builder.part()
+    versions = part.constants[COMMIT_VERSION].to_pylist()
+    found = zip(versions, part.files.data_files(), strict=True)
+    return sorted(found, key=lambda each: (each[0], each[1].path))
+
+
+def changed_sizes(
+    snapshot: Snapshot, commits: Sequence[tuple[int, JsonActions]]
+) -> dict[int, list[int]]:
+    """Return the sizes of the files that the change feed reads, by version; 0 if unknown."""
+    found: dict[int, list[int]] = {version: [] for version, _ in commits}
+    feed = [FeedCommit(actions, version, 0, changes_rows=True) for version, actions in commits]
+    recorded = changed_files_of(feed, "cdc", snapshot)
+    sides = [changed_files_of(feed, kind, snapshot) for kind in ("add", "remove")]
+    done = set(recorded[COMMIT_VERSION].to_pylist())
+    for table in (recorded, *sides):
+        for version, size in zip(
+            table[COMMIT_VERSION].to_pylist(), table["size"].to_pylist(), strict=True
+        ):
+            if table is recorded or version not in done:
+                found[version].append(size or 0)
+    return found
 
 
 def _seen(snapshot: Snapshot, version: int, actions: JsonActions) -> _Commit:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from delvec.datasource.splits import MAX_SPLIT_BYTES, Piece, pack, plan_splits
 from delvec.delta.log.commit_times import commit_times, info_of
@@ -17,13 +19,22 @@ from delvec.delta.read.change_feed_schema import CHANGE_TYPE, COMMIT_TIMESTAMP, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from delvec.delta.log.file_set import DataFile
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.read.change_feed_parts import FeedPart
     from delvec.storage import Storage
     from delvec.vector import Bitmap
 
-__all__ = ["Constants", "StreamPiece", "feed_pieces", "row_pieces", "snapshot_pieces"]
+__all__ = [
+    "Constants",
+    "StreamPiece",
+    "feed_pieces",
+    "initial_order",
+    "row_pieces",
+    "snapshot_pieces",
+]
 
 Keep = Literal["live", "selected", "recorded"]
 
@@ -67,14 +78,37 @@ def row_pieces(
     ]
 
 
+def initial_order(snapshot: Snapshot) -> NDArray[np.int64]:
+    """Return the order in which the files of a version are read: by time, then by path."""
+    files = snapshot.files
+    keys = pa.table({"time": pa.array(files.modification_times), "path": files.paths})
+    found = pc.sort_indices(keys, [("time", "ascending"), ("path", "ascending")])
+    return found.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
 def snapshot_pieces(
-    snapshot: Snapshot, split_bytes: int | None, *, with_changes: bool
+    snapshot: Snapshot,
+    split_bytes: int | None,
+    *,
+    with_changes: bool,
+    first: int = 0,
+    end: int | None = None,
 ) -> list[list[StreamPiece]]:
-    """Divide all files of a version among tasks; in a change feed its rows are inserts."""
+    """Divide the files of a version among tasks; in a change feed its rows are inserts.
+
+    Args:
+        snapshot: The version.
+        split_bytes: The limit of one task.
+        with_changes: Whether it is a change feed.
+        first: The first file, in `initial_order`.
+        end: The end of the files.
+    """
     constants = None
     if with_changes:
         constants = Constants("insert", snapshot.version, _time_us(snapshot))
-    return row_pieces(snapshot.storage, snapshot.files.data_files(), split_bytes, constants)
+    chosen = None if (first, end) == (0, None) else np.sort(initial_order(snapshot)[first:end])
+    files = snapshot.files.data_files(chosen)
+    return row_pieces(snapshot.storage, files, split_bytes, constants)
 
 
 def _time_us(snapshot: Snapshot) -> int:

@@ -8,13 +8,12 @@ versions do not change.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from delvec.datasource.offsets import INITIAL, Offset
-from delvec.datasource.rows import for_spark
+from delvec.datasource.offsets import INITIAL, Offset, beginning
+from delvec.datasource.rows import for_spark, piece_rows
 from delvec.datasource.session_zone import lacks_zone, zone_of_task
 from delvec.datasource.stream_commits import (
     appended_files,
@@ -27,25 +26,24 @@ from delvec.datasource.stream_plan import feed_pieces, row_pieces, snapshot_piec
 from delvec.delta.log.commit_times import version_from
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.parquet.footer_statistics import row_count
-from delvec.delta.read.change_feed_schema import CHANGE_TYPE, FEED_COLUMNS
-from delvec.delta.read.file_reader import read_file
-from delvec.delta.read.load_vectors import load_vectors
-from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError
-from delvec.storage.listed_files import open_listed_file
-from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
+
     from delvec.datasource.options import ReadOptions
     from delvec.datasource.stream_plan import StreamPiece
+    from delvec.delta.log.file_set import DataFile
+    from delvec.delta.log.json_actions import JsonActions
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.read.scan import Scan
     from delvec.storage import Storage
 
-__all__ = ["StreamReader"]
+__all__ = ["StreamReader", "gone"]
+
+_WINDOW: Final = 500  # commits that are in memory at once
 
 
 @dataclass(repr=False)
@@ -78,6 +76,7 @@ class StreamReader(DataSourceStreamReader):
         self._zoned = tuple(zoned)  # partition columns whose values may name no time zone
         self._last: Offset | None = None
         self._checked = snapshot.version  # so far the table's columns are known to be these
+        self._initial: Snapshot | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # tasks get what they need with their partition
@@ -92,14 +91,14 @@ class StreamReader(DataSourceStreamReader):
         newest = find_segment(storage).version
         last = self._last
         if last is None or last == INITIAL:
-            self._last = self._first(newest)
+            self._last = self.first_end(newest)
         elif newest < last.version:
-            raise _gone(storage, newest, last)
+            raise gone(storage, newest, last)
         elif newest > last.version:
             self._last = Offset(newest, self._snapshot.metadata.id)
         return self._last.to_json()  # type: ignore[union-attr]
 
-    def _first(self, newest: int) -> Offset:
+    def first_end(self, newest: int) -> Offset:
         """Return the end of the first batch.
 
         After a restart with the trigger `availableNow` this is the end of another batch: then Spark
@@ -148,44 +147,69 @@ class StreamReader(DataSourceStreamReader):
         """Refuse to go backwards: with `availableNow` the end was chosen without the beginning."""
         last = self._last
         for newest in (stop, stop if last is None or last == INITIAL else last):
-            if newest.version < begin.version:
-                raise _gone(self._snapshot.storage, newest.version, begin)
+            if (newest.version, newest.files) < (begin.version, begin.files):
+                raise gone(self._snapshot.storage, newest.version, begin)
 
     def _tasks(self, begin: Offset, stop: Offset) -> list[list[StreamPiece]]:
-        if begin != INITIAL:
-            return self._changes(begin.version + 1, stop.version)
-        if stop.since is None:
-            raise InvalidArgumentError(
-                "the checkpoint does not say where the stream began",
-                hint="begin anew with another checkpointLocation",
-            )
-        if not stop.snapshot:
-            return self._changes(stop.since, stop.version)
-        snapshot = open_snapshot(self._snapshot.storage, stop.since)
-        require_columns(self._snapshot, snapshot.version, snapshot.metadata)
+        start = begin if begin != INITIAL else beginning(stop)
+        if not start.in_snapshot or start.since is None:
+            return self._changes(start, stop)
+        snapshot = self.initial_snapshot(start.since)
         self._checked = snapshot.version
         options = self._options
         whole = snapshot_pieces(
-            snapshot, options.split_bytes, with_changes=options.stream.change_feed
+            snapshot,
+            options.split_bytes,
+            with_changes=options.stream.change_feed,
+            first=start.files,
+            end=stop.files if stop.in_snapshot else None,
         )
-        return whole + self._changes(stop.since + 1, stop.version)
+        if stop.in_snapshot:
+            return whole
+        self._initial = None
+        return whole + self._changes(Offset(start.since), stop)
 
-    def _changes(self, first: int, last: int) -> list[list[StreamPiece]]:
+    def initial_snapshot(self, version: int) -> Snapshot:
+        """Open the version whose rows are the beginning of the stream; the last one is kept."""
+        if self._initial is None or self._initial.version != version:
+            self._initial = open_snapshot(self._snapshot.storage, version)
+            require_columns(self._snapshot, version, self._initial.metadata)
+        return self._initial
+
+    def _changes(self, start: Offset, stop: Offset) -> list[list[StreamPiece]]:
+        """Plan the versions after `start`, without the files of the first that are read already."""
+        first, last = start.version + 1, stop.version + bool(stop.files)
         if first > last:
             return []
         storage, options = self._snapshot.storage, self._options
-        follows = self._checked == first - 1
-        commits = read_commits(self._snapshot, first, last, follows=follows)
-        feed = None
-        if options.stream.change_feed:
-            feed = feed_pieces(storage, first, last, options.split_bytes)
+        if options.stream.change_feed and (start.files or stop.files):
+            raise InvalidArgumentError(
+                f"the stream stopped inside of version {first} when it read appends, and its change"
+                " feed cannot go on there",
+                hint="omit readChangeFeed, or begin anew with another checkpointLocation",
+            )
+        feed: list[list[StreamPiece]] = []
+        files: list[DataFile] = []
+        for commits in self.windows(first, last):
+            if options.stream.change_feed:
+                feed += feed_pieces(storage, commits[0][0], commits[-1][0], options.split_bytes)
+                continue
+            found = appended_files(self._snapshot, commits, options.stream)
+            files += _between(found, start, stop)
         # Only now: what was read before is of this table then.
         require_still_there(self._snapshot, last)
         self._checked = last
-        if feed is not None:
-            return feed
-        files = appended_files(self._snapshot, commits, options.stream)
-        return row_pieces(storage, files, options.split_bytes)
+        return feed or row_pieces(storage, files, options.split_bytes)
+
+    def windows(
+        self, first: int, last: int, size: int = _WINDOW
+    ) -> Iterator[list[tuple[int, JsonActions]]]:
+        """Read the commits of versions, not too many at once; both ends are included."""
+        size = min(size, _WINDOW)
+        for start in range(first, last + 1, size):
+            follows = start > first or self._checked == first - 1
+            end = min(start + size - 1, last)
+            yield read_commits(self._snapshot, start, end, follows=follows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task, a batch at a time."""
@@ -195,11 +219,12 @@ class StreamReader(DataSourceStreamReader):
             scan, values = partition.scan, piece.piece.file.partition_values
             if any(lacks_zone(values.get(name)) for name in partition.zoned):
                 scan = replace(scan, time_zone=zone_of_task(partition.storage.root))
-            for batch in _rows(partition.storage, scan, piece):
+            for batch in piece_rows(partition.storage, scan, piece):
                 yield for_spark(batch, partition.columns, partition.names)
 
 
-def _gone(storage: Storage, newest: int, read: Offset) -> InvalidArgumentError:
+def gone(storage: Storage, newest: int, read: Offset) -> InvalidArgumentError:
+    """Return the error for a table whose newest version is older than what was read."""
     return InvalidArgumentError(
         f"{storage.root} has version {newest} as its newest, and the stream has read"
         f" version {read.version}: commits are gone",
@@ -207,37 +232,14 @@ def _gone(storage: Storage, newest: int, read: Offset) -> InvalidArgumentError:
     )
 
 
-def _rows(storage: Storage, scan: Scan, piece: StreamPiece) -> Iterator[pa.RecordBatch]:
-    file, recorded = piece.piece.file, piece.keep == "recorded"
-    vector = piece.vector
-    if vector is None:
-        [vector] = load_vectors(storage, [file])
-    if piece.keep == "selected":
-        place, key = open_listed_file(storage, file.path)
-        rows = Bitmap.from_ranges([0], [row_count(place, key, file.size)])
-        vector = rows - (vector or Bitmap())
-    if recorded:
-        scan = _with_change_type(scan)
-    for batch in read_file(storage, file, scan, vector=vector, row_groups=piece.piece.row_groups):
-        yield _with_constants(batch, piece) if piece.constants is not None else batch
-
-
-def _with_change_type(scan: Scan) -> Scan:
-    """Return the scan of change data files, where the column has no id under column mapping."""
-    field = Field(CHANGE_TYPE, PrimitiveType("string"))
-    return replace(
-        scan,
-        schema=StructType((*scan.schema.fields, field)),
-        columns=None if scan.columns is None else (*scan.columns, CHANGE_TYPE),
-        mapping_mode="none" if scan.mapping_mode == "none" else "name",
-    )
-
-
-def _with_constants(batch: pa.RecordBatch, piece: StreamPiece) -> pa.RecordBatch:
-    constants, columns = piece.constants, dict(zip(batch.schema.names, batch.columns, strict=True))
-    assert constants is not None  # noqa: S101
-    values = [constants.change, constants.version, constants.time_us]
-    for field, value in zip(FEED_COLUMNS, values, strict=True):
-        if value is not None:  # the type of recorded changes is in their file
-            columns[field.name] = pa.repeat(pa.scalar(value, field.type), batch.num_rows)
-    return pa.record_batch(list(columns.values()), names=list(columns))
+def _between(
+    files: Sequence[tuple[int, DataFile]], start: Offset, stop: Offset
+) -> Iterator[DataFile]:
+    """Yield files of versions, without those before `start` and after `stop`."""
+    number, of = 0, None
+    for version, file in files:
+        number = number + 1 if version == of else 1
+        of = version
+        is_read = version == start.version + 1 and number <= start.files
+        if not is_read and (version <= stop.version or number <= stop.files):
+            yield file

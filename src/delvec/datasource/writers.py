@@ -101,7 +101,7 @@ class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
     checkpoint, and the number of the batch. A batch that the table holds is not written again.
 
     The first batch is committed even without rows. So a table without an identifier of the query
-    is not the one that earlier batches went to: it was dropped and created again. Appending to it is
+    is not the one that earlier batches went to: it was dropped and created again. Writing to it is
     refused, after restarts of the query too: Spark makes new writers for each batch, and they
     remember nothing. A table that was set back to an earlier state of its own, as from a backup of
     its folder, has an identifier and is not noticed.
