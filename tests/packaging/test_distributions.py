@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlsplit
 from zipfile import ZipFile
 
@@ -15,9 +19,6 @@ from packaging.version import Version
 import delvec
 from tests.packaging.conftest import built
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOURCE = ROOT / "src"
 PACKAGES = ("delvec", "pyspark_delvec")
@@ -49,6 +50,18 @@ def test_the_wheel_has_all_modules_and_java_sources_and_nothing_else(wheel: Path
     assert sum(name.endswith(".java") for name in expected) >= 5
     kinds = {name.rpartition(".")[2] for name in expected}
     assert kinds <= {"py", "java", "typed", "css", "js", "html", "svg"}
+
+
+def test_the_zip_for_clusters_has_what_the_wheel_has(wheel: Path, tmp_path: Path) -> None:
+    if shutil.which("zip") is None:
+        pytest.skip("there is no zip here")
+    text = (ROOT / "docs" / "operating.md").read_text()
+    [command] = re.findall(r"^\(cd .*?> delvec\.zip$", text, re.MULTILINE | re.DOTALL)
+    place = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=place, check=True)
+    with ZipFile(tmp_path / "delvec.zip") as archive:
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+    assert names == set(content(wheel))
 
 
 def test_the_wheel_has_the_command_and_the_licence(wheel: Path) -> None:
