@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pytest
 from deltalake.table import TableAlterer, TableMerger
 
+import delvec
 from delvec import DeltaTable, IcebergTable, spellings
 from delvec.delta.table.merge import MergeBuilder
 from delvec.delta.write.report import WriteReport
-from delvec.errors import DelvecError, UnknownNameError
+from delvec.errors import DelvecError, InvalidArgumentError, UnknownNameError
 from tests.delta.builder import small_table
 
 if TYPE_CHECKING:
@@ -139,3 +141,57 @@ def test_a_keyword_of_others_is_taken_for_ours(
     keyword: str, known: list[str], meant: str | None
 ) -> None:
     assert spellings.keyword_meant(keyword, known) == meant
+
+
+def test_all_names_of_the_module_deltalake_are_known() -> None:
+    without = {"enable_nanosecond_timestamps", "init_tracing", "rust_core_version"}
+    for name in sorted(set(deltalake.__all__) - without):
+        if not hasattr(delvec, name):
+            assert_known_in_module(name)
+
+
+def assert_known_in_module(name: str) -> str:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'") as caught:
+        getattr(delvec, name)
+    assert isinstance(caught.value, UnknownNameError)
+    assert caught.value.hint, name
+    return str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("write_deltalake", "call DeltaTable(path).append(df)"),
+        ("convert_to_deltalake", "call DeltaTable.convert_to_delta(None, path)"),
+        ("configure_spark_with_delta_pip", "call configure(builder)"),
+        ("QueryBuilder", "createOrReplaceTempView"),
+        ("deltatable", "it is called DeltaTable"),
+        ("clean_targets", "it is called clean_target"),
+    ],
+)
+def test_a_name_that_the_module_does_not_have_is_explained(name: str, hint: str) -> None:
+    assert hint in assert_known_in_module(name)
+
+
+def test_every_hint_of_the_module_names_what_exists() -> None:
+    for hint in spellings._MODULE.values():
+        for name in re.findall(r"DeltaTable(?:\(path\))?\.(\w+)", hint):
+            assert hasattr(DeltaTable, name), hint
+        for name in re.findall(r"\b(configure|session|IcebergTable)\b", hint):
+            assert hasattr(delvec, name), hint
+
+
+def test_a_name_that_nobody_has_is_an_attribute_error() -> None:
+    assert not hasattr(delvec, "qqqqqqqq")
+    with pytest.raises(AttributeError) as caught:
+        delvec.__wrapped__  # noqa: B018
+    assert not isinstance(caught.value, DelvecError)
+
+
+def test_a_property_that_is_called_as_deltalakes_method_is_explained(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    table: Any = DeltaTable(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"(?s)schema is a property.*write t\.schema"):
+        table.schema()
+    with pytest.raises(InvalidArgumentError, match=r"(?s)write t\.protocol"):
+        table.protocol()

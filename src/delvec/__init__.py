@@ -80,7 +80,9 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
     elif name in __all__:
         value = import_module(f"delvec.{name}")
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from delvec.spellings import explain_module_name  # noqa: PLC0415
+
+        raise explain_module_name(name, __all__)
     globals()[name] = value
     return value
 

@@ -10,12 +10,19 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from delvec.errors import UnknownNameError
+from delvec.errors import InvalidArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["Explained", "explain_name", "keyword_meant", "with_parts"]
+__all__ = [
+    "Explained",
+    "called_property",
+    "explain_module_name",
+    "explain_name",
+    "keyword_meant",
+    "with_parts",
+]
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
@@ -59,7 +66,8 @@ _DELTA: Final[Mapping[str, str]] = {
     "createorreplace": "call create(spark, path, schema, mode='replace')",
     "deletekeys": 'call delete(keys=..., on=["id"])',
     "deletionvectors": "call arrow_files(), whose column deletion_vector has them",
-    "dropfeaturesupport": "call drop_deletion_vectors()",
+    "dropfeaturesupport": "call drop_deletion_vectors(); other features only delta-spark drops, by"
+    " ALTER TABLE ... DROP FEATURE",
     "fileuris": "call arrow_files()",
     "fortableid": "call for_name(spark, name) or for_path(spark, path)",
     "generate": "call generate_manifest()",
@@ -111,6 +119,45 @@ _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "where": "this is the report of what was done; the condition is an argument: optimize(...)",
     },
 }
+_SCHEMA: Final = (
+    "a schema is a StructType of Spark, a schema of Arrow, or a string such as 'id long, day date'"
+)
+_COMMIT: Final = (
+    "pass keywords to the call that writes: commit_metadata=..., txn_app_id=..., txn_version=..."
+)
+_FILES: Final = (
+    "Spark writes the files, by its settings spark.sql.parquet.*; the table property"
+    " delta.parquet.compression.codec names the codec"
+)
+# Names of modules, spelled like the keywords above.
+_MODULE: Final[Mapping[str, str]] = {
+    "bloomfilterproperties": _FILES,
+    "columnproperties": _FILES,
+    "commitproperties": _COMMIT,
+    "configuresparkwithdeltapip": "call configure(builder), or session()",
+    "converttodelta": "call DeltaTable.convert_to_delta(None, path)",
+    "converttodeltalake": "call DeltaTable.convert_to_delta(None, path)",
+    "datatype": _SCHEMA,
+    "deltamergebuilder": "DeltaTable.merge() returns it",
+    "deltaoptimizebuilder": "call DeltaTable.optimize()",
+    "field": _SCHEMA,
+    "loadcatalog": 'call IcebergTable.for_name(spark, "catalog.database.table")',
+    "metadata": "call DeltaTable.detail()",
+    "postcommithookproperties": "the table property delta.checkpointInterval says when checkpoints"
+    " are written; clean_log() cleans the log",
+    "querybuilder": "DeltaTable(path).to_df().createOrReplaceTempView(name), then spark.sql(...);"
+    " without Spark, DuckDB and Polars take the table itself",
+    "readdelta": "call DeltaTable(path).to_polars()",
+    "scandelta": "call DeltaTable(path).to_polars()",
+    "schema": _SCHEMA,
+    "tablefeatures": 'features are strings: DeltaTable.add_feature("deletionVectors")',
+    "transaction": _COMMIT,
+    "varianttype": _SCHEMA,
+    "writedelta": "call DeltaTable(path).append(df) or overwrite(df)",
+    "writedeltalake": "call DeltaTable(path).append(df) or overwrite(df); where there is no table,"
+    " DeltaTable.create(spark, path, df.schema) makes it",
+    "writerproperties": _FILES,
+}
 
 # What deltalake calls behind a method that runs here at once: `t.optimize.compact()`.
 _PARTS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -160,6 +207,34 @@ def explain_name(kind: type, name: str) -> AttributeError:
     error = UnknownNameError(f"{kind.__name__} has no {name}", hint=hint)
     error.name = None  # with a name some versions of Python add a suggestion of their own
     return error
+
+
+def explain_module_name(name: str, public: Iterable[str]) -> AttributeError:
+    """Return the error for a name that the package does not have.
+
+    >>> print(explain_module_name("DeltaTabel", ["Bitmap", "DeltaTable"]))
+    module 'delvec' has no attribute 'DeltaTabel'
+    Hint: it is called DeltaTable
+    """
+    message = f"module 'delvec' has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(message)
+    plain, names = _plain(name), list(public)
+    hint = _MODULE.get(plain)
+    if hint is None:
+        meant = [each for each in names if _plain(each) == plain]
+        meant = meant or get_close_matches(name, names, 1)
+        hint = f"it is called {meant[0]}" if meant else None
+    error = UnknownNameError(message, hint=hint)
+    error.name = None
+    return error
+
+
+def called_property(name: str) -> InvalidArgumentError:
+    """Return the error for a property that is called, as deltalake's method of that name."""
+    return InvalidArgumentError(
+        f"{name} is a property, and no method", hint=f"write t.{name}, without parentheses"
+    )
 
 
 def with_parts(function: _Function) -> _Function:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from delvec.errors import InvalidArgumentError
+from delvec.spark import given_rows
 from delvec.spark.given_data import as_array, as_table, changed_by_arrow, stored
 from delvec.spark.given_keys import given_keys
 from delvec.spark.given_rows import schema_of_arrow
@@ -128,3 +129,47 @@ def test_extension_types_with_a_meaning_of_their_own_are_refused() -> None:
         [pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None], pa.int8()))]
     )
     assert stored(flags, "b").to_pylist() == [True, None]
+
+
+def spark_rows(data: Any) -> tuple[list[Any], str]:  # noqa: ANN401
+    """The values of the only column as Spark gets them, and its type there."""
+    table = as_table(data)
+    assert table is not None
+    [field] = given_rows._fields(table.schema)
+    found = given_rows._converted(table.column(0), field, exact=True)
+    return found.to_pylist(), schema_of_arrow(table.schema)[0].dataType.simpleString()
+
+
+@pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+def test_categories_of_polars_are_strings(kind: str) -> None:
+    pl = pytest.importorskip("polars")
+    of = pl.Enum(["x", "y", "z"]) if kind == "Enum" else pl.Categorical
+    values = pl.Series("c", ["y", None, "x"], dtype=of)
+    assert spark_rows(pl.DataFrame(values)) == (["y", None, "x"], "string")
+    assert spark_rows(pl.LazyFrame(values)) == (["y", None, "x"], "string")
+    assert spark_rows(pl.DataFrame(values[:0])) == ([], "string")
+    lists = pl.DataFrame({"c": pl.Series([["x"], None, ["y", None]], dtype=pl.List(of))})
+    assert spark_rows(lists) == ([["x"], None, ["y", None]], "array<string>")
+    structs = pl.DataFrame({"c": [{"a": "z"}]}, schema={"c": pl.Struct({"a": of})})
+    assert spark_rows(structs) == ([{"a": "z"}], "struct<a:string>")
+    keys = as_array(values)
+    assert keys is not None
+    assert keys.to_pylist() == ["y", None, "x"]
+
+
+def test_categories_of_pandas_are_what_they_stand_for() -> None:
+    pd = pytest.importorskip("pandas")
+    names = pd.DataFrame({"c": pd.Categorical(["b", None, "a"], ["a", "b", "z"], ordered=True)})
+    assert spark_rows(names) == (["b", None, "a"], "string")
+    assert spark_rows(pd.DataFrame({"c": pd.Categorical([2, None, 1])})) == ([2, None, 1], "bigint")
+
+
+def test_runs_of_arrow_are_values() -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["p", "q"]))
+    assert spark_rows(pa.table({"c": runs})) == (["p", "p", "q"], "string")
+
+
+def test_a_type_of_polars_that_arrow_lacks_is_refused() -> None:
+    pl = pytest.importorskip("polars")
+    with pytest.raises(InvalidArgumentError, match=r"(?s)cannot be read as Arrow.*cast the column"):
+        as_table(pl.DataFrame({"c": pl.Series([1], dtype=pl.Int128)}))

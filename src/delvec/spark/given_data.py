@@ -62,6 +62,14 @@ def as_table(data: Any) -> pa.Table | None:  # noqa: ANN401
         return _of_pandas(data)
     if _is_of(data, "polars", "LazyFrame"):
         data = data.collect()
+    if _is_of(data, "polars", "DataFrame"):
+        try:
+            return _of_polars(data)
+        except pa.ArrowException as error:
+            raise InvalidArgumentError(
+                f"{shown(data)} cannot be read as Arrow: {error}",
+                hint="cast the column first, for example 128-bit integers to a decimal",
+            ) from error
     if isinstance(data, pa.ChunkedArray) or not hasattr(data, "__arrow_c_stream__"):
         return None
     try:
@@ -80,6 +88,8 @@ def as_array(data: Any) -> pa.ChunkedArray | NDArray[Any] | None:  # noqa: ANN40
     if _changed_in(data) is not None:
         return None
     try:
+        if _is_of(data, "polars", "Series"):
+            return pa.chunked_array([_of_polars(data)])
         if hasattr(data, "__arrow_c_stream__"):
             return pa.chunked_array(data)
         if hasattr(data, "__arrow_c_array__") or hasattr(data, "to_numpy"):
@@ -178,6 +188,11 @@ def _of_pandas(rows: Any) -> pa.Table:  # noqa: ANN401
             hint=_HINT,
         ) from error
     return table
+
+
+def _of_polars(data: Any) -> Any:  # noqa: ANN401
+    # The newest form has Enum and Categorical as dictionaries of views, which Arrow cannot decode.
+    return data.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
 
 
 def _named_levels(rows: Any) -> list[tuple[str, Any]]:  # noqa: ANN401

@@ -176,6 +176,9 @@ def _converted(column: pa.ChunkedArray, field: pa.Field, *, exact: bool) -> pa.C
         column = stored(column, field.name)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        if pa.types.is_run_end_encoded(column.type):
+            kind = column.type.value_type
+            column = pa.chunked_array([pc.run_end_decode(each) for each in column.chunks], kind)
         if pa.types.is_timestamp(column.type) and column.type.unit == "ns" and not exact:
             column = pc.floor_temporal(column, unit="microsecond")  # as Spark does
         found = column if column.type == field.type else column.cast(field.type)

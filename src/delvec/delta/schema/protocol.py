@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.schema.features import FEATURES, Feature, implied_by
 from delvec.errors import FormatError, UnsupportedFeatureError
+from delvec.spellings import called_property
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,12 @@ class Protocol:
     min_writer_version: int
     reader_features: frozenset[str] = frozenset()
     writer_features: frozenset[str] = frozenset()
+
+    if not TYPE_CHECKING:  # for t.protocol(), as deltalake has it; to a type checker it is none
+
+        def __call__(self) -> None:
+            """Explain that there is nothing to call."""
+            raise called_property("protocol")
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Protocol:

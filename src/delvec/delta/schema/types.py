@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from delvec.errors import InvalidArgumentError
+from delvec.spellings import called_property
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,6 +129,12 @@ class StructType:
     """
 
     fields: tuple[Field, ...]
+
+    if not TYPE_CHECKING:  # for t.schema(), as deltalake has it; to a type checker it is none
+
+        def __call__(self) -> None:
+            """Explain that there is nothing to call."""
+            raise called_property("schema")
 
     @property
     def names(self) -> tuple[str, ...]:
