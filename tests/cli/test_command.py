@@ -124,7 +124,7 @@ def test_errors_become_messages_and_exit_codes(tmp_path: Path) -> None:
     ],
 )
 def test_files_of_other_kinds_are_named(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "file"
+    path = tmp_path / "file.bin"
     path.write_bytes(content)
     result = run("inspect", str(path))
     assert result.exit_code == ExitCode.DAMAGED
@@ -133,10 +133,10 @@ def test_files_of_other_kinds_are_named(tmp_path: Path, content: bytes, message:
 
 def test_a_large_file_of_another_kind_stays_unread(tmp_path: Path) -> None:
     for head in (b"PAR1", b"\x01"):
-        with (tmp_path / "large").open("wb") as file:
+        with (tmp_path / "large.bin").open("wb") as file:
             file.write(head)
             file.truncate(1 << 40)
-        assert run("inspect", str(tmp_path / "large")).exit_code == ExitCode.DAMAGED
+        assert run("inspect", str(tmp_path / "large.bin")).exit_code == ExitCode.DAMAGED
 
 
 def test_a_folder_that_is_no_table_is_named_as_one(tmp_path: Path) -> None:

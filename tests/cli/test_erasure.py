@@ -48,7 +48,7 @@ def test_traces_end_with_a_code_of_their_own_while_something_is_left(people: Tab
     assert result.exit_code == ExitCode.TRACES
     assert "TRACES of name = 'Anna'" in result.output
     assert "1 row in 1 file" in result.output
-    assert "run purge(), then vacuum() after 20" in result.output
+    assert "run `delvec purge`, then `delvec vacuum` after 20" in result.output
 
 
 def test_traces_end_with_0_when_nothing_is_left(people: TableBuilder) -> None:
@@ -65,7 +65,7 @@ def test_traces_print_one_document(people: TableBuilder) -> None:
     assert told["is_empty"] is False
     [place] = told["places"]
     assert (place["kind"], place["path"], place["rows"]) == ("deleted", "a.parquet", 1)
-    assert [step["action"] for step in place["steps"]] == ["purge()", "vacuum()"]
+    assert [step["action"] for step in place["steps"]] == ["delvec purge", "delvec vacuum"]
     assert told["gone_at"] == place["steps"][1]["not_before"]
 
 

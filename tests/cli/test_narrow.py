@@ -20,7 +20,9 @@ from delvec.cli import (
 )
 from delvec.cli.fitting import Column, fitted
 from delvec.cli.output import TextOutput
+from delvec.delta.maintain.check.report import CheckReport
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from delvec.report.findings import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,6 +138,37 @@ def test_names_are_shortened_in_the_middle_only_as_far_as_needed() -> None:
         assert name.startswith("part-000")
         assert name.endswith("y.parquet")
     assert NAME in printed(columns, rows, 20_000)
+
+
+def test_names_of_files_stay_different_when_they_are_shortened() -> None:
+    columns = [Column("path", "file", name_width=40)]
+    ends = "-c000.snappy.parquet"
+    names = [f"part-00000-{i}ae5310a-a37d-4e51-827b-c3d5516560ca{ends}" for i in range(3)]
+    names += [f"part-0000{i}-fae5310a-a37d-4e51-827b-c3d5516560ca{ends}" for i in range(3)]
+    for width in (20, 30, 60):
+        text = printed(columns, [{"path": name} for name in names], width)
+        shown = [word for word in text.split() if "…" in word]
+        assert len(set(shown)) == len(names), text
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_lines_of_reports_hang_below_their_text() -> None:
+    output = TextOutput()
+    output._console = Console(file=io.StringIO(), width=44, highlight=False, emoji=False)
+    finding = Finding("warning", "x", "", "much is wrong with it, and more is not known", "purge")
+    output.draw(
+        CheckReport("/lake/orders", 3, data_files=4, vectors=5, infos=1, findings=(finding,))
+    )
+    text: str = output._console.file.getvalue()  # type: ignore[attr-defined]
+    assert [line.rstrip() for line in text.splitlines()] == [
+        "CHECK of /lake/orders, version 3: nothing is",
+        "  wrong",
+        "  looked at  4 data files, 5 deletion",
+        "             vectors",
+        "  warning: much is wrong with it, and more",
+        "    is not known",
+        "    Hint: purge",
+    ]
 
 
 def test_rows_of_changes_fold() -> None:

@@ -131,6 +131,52 @@ def test_usage_that_click_or_a_command_refuses(arguments: tuple[str, ...], messa
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message", "command"),
+    [
+        (("files", "--json"), "Missing argument 'TABLE'.", "delvec files"),
+        (("files", "t", "--limmit", "1", "--json"), "No such option '--limmit'", "delvec files"),
+        (("restore", "t", "--json"), "give --version or --timestamp", "delvec restore"),
+        (("histroy", "t", "--json"), "did you mean history?", "delvec"),
+        (("--bogus", "--json"), "No such option '--bogus'", "delvec"),
+    ],
+)
+def test_wrong_usage_is_told_in_json_where_that_is_asked_for(
+    arguments: tuple[str, ...], message: str, command: str
+) -> None:
+    result = separate().invoke(main, arguments, prog_name="delvec")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr == ""
+    error = json.loads(result.stdout)["error"]
+    assert error["type"] == "UsageError"
+    assert message in error["message"].replace(": --", " '--")
+    assert error["hint"] == f"{command} --help shows the options and examples"
+
+
+def test_exit_codes_tell_a_missing_folder_from_another_file_and_from_damage(tmp_path: Path) -> None:
+    text, vectors = tmp_path / "readme.txt", tmp_path / "deletion_vector.bin"
+    text.write_text("hello")
+    vectors.write_text("hello")
+    missing = run("convert-to-delta", tmp_path / "nothing")
+    assert (missing.exit_code, run("inspect", text).exit_code) == (
+        ExitCode.NOT_FOUND,
+        ExitCode.USAGE,
+    )
+    assert run("inspect", vectors).exit_code == ExitCode.DAMAGED
+    for name in ("files", "check", "history"):
+        result = run(name, text)
+        assert result.exit_code == ExitCode.NOT_FOUND
+        assert "is no Delta table: it is a file" in result.stderr
+
+
+def test_paths_in_hints_are_quoted_for_the_shell(tmp_path: Path) -> None:
+    folder = tmp_path / "a lake"
+    folder.mkdir()
+    assert f"delvec create '{folder}' --schema" in run("files", folder).stderr
+    pq.write_table(pa.table({"id": [1]}), folder / "part.parquet")
+    assert f"delvec convert-to-delta '{folder}';" in run("check", folder).stderr
+
+
 def test_properties_of_iceberg_tables_are_refused_with_the_statement_that_sets_them() -> None:
     result = run("properties", "lake.db.t", "--set", "a=1", "--json")
     assert result.exit_code == ExitCode.UNSUPPORTED

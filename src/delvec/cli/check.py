@@ -10,10 +10,9 @@ import click
 from delvec.cli.exits import ExitCode
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import Aliased, catalog_options, dry_run, storage_options, table_argument
-from delvec.cli.spark_tables import opened_iceberg, show_report
+from delvec.cli.spark_tables import delta_storage, opened_iceberg, show_report
 from delvec.cli.table_kinds import is_delta, refuse_options
 from delvec.delta.table import DeltaTable
-from delvec.storage import Storage
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -69,9 +68,8 @@ def command(  # noqa: PLR0913 - one for each option
     """  # noqa: D301
     if is_delta(table):
         refuse_options("an Iceberg table", {"--branch": branch, "--snapshot-id": snapshot_id})
-        target = DeltaTable(Storage.open(table, options))
-        with output.progress() as show:
-            report: Any = target.check(
+        with delta_storage(table, options) as storage, output.progress() as show:
+            report: Any = DeltaTable(storage).check(
                 repair=repair,
                 sample=_SAMPLE if sample is None else sample,
                 dry_run=dry_run,

@@ -8,6 +8,7 @@ lines.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
@@ -17,7 +18,7 @@ from delvec.report.figures import shortened, visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["UNLIMITED", "Column", "Fitted", "cell", "fitted", "is_numeric", "used_columns"]
+__all__ = ["UNLIMITED", "Column", "Fitted", "apart", "cell", "fitted", "is_numeric", "used_columns"]
 
 UNLIMITED: Final = 10_000
 """The width of a pipe: lines are not wrapped, and names not shortened."""
@@ -80,6 +81,26 @@ def cell(value: object, width: int | None = None) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:,}"
     return visible(value) if width is None else shortened(visible(value), width)
+
+
+def apart(names: Sequence[str], width: int) -> dict[str, str]:
+    """Return names that are short enough, and still differ where they did.
+
+    Where the ends are alike, as those of Spark's files, more of the beginning is kept; where that
+    is alike too, what follows it.
+
+    >>> apart(["part-00000-2b.parquet", "part-00000-c8.parquet"], 15).values()
+    dict_values(['part-00000-2…et', 'part-00000-c…et'])
+    >>> apart(["/lake/orders/2b/part.parquet", "/lake/orders/c8/part.parquet"], 10).values()
+    dict_values(['…/2b/part…', '…/c8/part…'])
+    """
+    known = list(dict.fromkeys(names))
+    for tail in range(width // 2, -1, -1):
+        found = [shortened(name, width, tail) for name in known]
+        if len(set(found)) == len(known):
+            return dict(zip(known, found, strict=True))
+    start = max(len(commonprefix(known)) - 1, 0)  # noqa: RUF071 - of characters, not of folders
+    return {name: f"…{shortened(name[start:], width - 1, 0)}" for name in known}
 
 
 def fitted(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from delvec.cli.exits import ExitCode
 from delvec.cli.output import Column, visible
-from delvec.errors import FormatError, located
+from delvec.errors import FormatError, InvalidArgumentError, located
 from delvec.storage import Storage
 from delvec.vector import Bitmap, delta_file, puffin
 from delvec.vector.blobs import (
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     from delvec.cli.output import Output
 
-__all__ = ["show_file"]
+__all__ = ["VECTOR_FILES", "show_file"]
+
+VECTOR_FILES = (".bin", ".puffin", ".stats")
+"""How the names of files of vectors end."""
 
 _COLUMNS = [
     Column("offset", "offset", "dim"),
@@ -70,13 +73,20 @@ def _read(storage: Storage, key: str, size: int, head: bytes) -> tuple[str, list
         return "Puffin file", list(_puffin(storage, key, size))
     if head[:1] == b"\x01" and size <= delta_file.MAX_FILE_SIZE:
         return "Delta deletion vector file", list(_delta(storage.read(key)))
-    known = {b"PAR1": "a Parquet file", b"": "an empty file"}
+    known = {b"PAR1": "a Parquet file", b"": "an empty file"}.get(head)
+    hint = "name a .bin file that a Delta log points to, or a Puffin file of Iceberg"
+    if not key.endswith(VECTOR_FILES):  # then it is another file, not a damaged one
+        raise InvalidArgumentError(
+            f"{storage.uri_of(key)} is neither a table nor a file of deletion vectors"
+            + (f", but {known}" if known else ""),
+            hint=hint,
+        )
     raise FormatError(
         "not a file of deletion vectors",
         offset=0,
         expected="version 1 of Delta's, or PFA1",
-        found=known.get(head, head.hex(" ")),
-        hint="name a .bin file that a Delta log points to, or a Puffin file of Iceberg",
+        found=known or head.hex(" "),
+        hint=hint,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec._version import __version__
+from delvec.cli.usage import asks_for_json, usage_errors
 from delvec.errors import DelvecError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ _SECTIONS: Final = {
     },
 }
 _HELP: Final = ("-h", "--help")
+_AS_JSON: Final = "delvec.as_json"
 _COMMANDS: Final = {name: text for each in _SECTIONS.values() for name, text in each.items()}
 
 
@@ -100,10 +102,25 @@ class _LazyGroup(_Command, click.Group):
         found: click.Command = module.command
         return found
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        *more: Any,  # noqa: ANN401
+        **extra: Any,  # noqa: ANN401
+    ) -> click.Context:
+        """Parse the options before the command; with `--json` wrong ones are told in JSON."""
+        as_json = asks_for_json(args)
+        with usage_errors(as_json=as_json):
+            context = super().make_context(info_name, args, *more, **extra)
+        context.meta[_AS_JSON] = as_json
+        return context
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
         """Run a command; Ctrl-C while its module is imported has the same exit code as later."""
         try:
-            return super().invoke(ctx)
+            with usage_errors(as_json=ctx.meta[_AS_JSON]):
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             from delvec.cli.exits import ExitCode  # noqa: PLC0415
 

@@ -6,7 +6,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -15,18 +15,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from delvec.cli.fitting import Column, cell, fitted, is_numeric, used_columns
+from delvec.cli.fitting import UNLIMITED, Column, apart, cell, fitted, is_numeric, used_columns
 from delvec.cli.hints import command_hint
-from delvec.cli.terminal import ClosedPipeError, blocks, opened_console, printing, unpadded
+from delvec.cli.terminal import (
+    ClosedPipeError,
+    blocks,
+    folded,
+    opened_console,
+    printing,
+    unpadded,
+)
 from delvec.report.figures import visible
+from delvec.report.rendered import Rendered
+from delvec.report.wordings import in_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from rich.console import RenderableType
 
     from delvec.errors import DelvecError
+    from delvec.report.rendered import Line
 
 __all__ = [
     "ClosedPipeError",
@@ -37,6 +47,8 @@ __all__ = [
     "used_columns",
     "visible",
 ]
+
+_PIPE: Final = 80  # columns of text that is folded
 
 
 class Output(ABC):
@@ -56,6 +68,10 @@ class Output(ABC):
     @abstractmethod
     def draw(self, picture: RenderableType) -> None:
         """Print something that rich can render."""
+
+    @abstractmethod
+    def lines(self, made_for: Callable[[int], Iterable[Line]]) -> None:
+        """Print lines that a function makes for a width; words that are longer stay whole."""
 
     @abstractmethod
     def plain(self, text: str) -> None:
@@ -108,7 +124,9 @@ class TextOutput(Output):
         self.draw(Text.assemble(*parts))
 
     def draw(self, picture: RenderableType) -> None:
-        """Print it."""
+        """Print it; a report names commands, and its lines are folded under their own text."""
+        if isinstance(picture, Rendered):
+            picture = folded(picture.styled_lines(), self._console.width - self._indent)
         placed = Padding(picture, (0, 0, 0, self._indent), expand=False)
         with printing():
             if self._console.is_terminal:
@@ -116,6 +134,13 @@ class TextOutput(Output):
             else:
                 self._console.file.write(unpadded(self._console, placed))
                 self._console.file.flush()
+
+    def lines(self, made_for: Callable[[int], Iterable[Line]]) -> None:
+        """Print the lines, for the width of the terminal, or 80 columns in a pipe."""
+        width = self._console.width if self._console.width < UNLIMITED else _PIPE
+        with printing():
+            for text, style in made_for(width):
+                self._console.print(Text(text, style), soft_wrap=True)
 
     def plain(self, text: str) -> None:
         """Print it."""
@@ -133,20 +158,28 @@ class TextOutput(Output):
         for column in layout.columns:
             justify: Any = "right" if is_numeric(column, rows) else "left"
             table.add_column(column.title, style=column.style, justify=justify)
-        for row in rows:
-            shown = zip(layout.columns, layout.widths, strict=True)
-            table.add_row(*(self._folded(column, row, width) for column, width in shown))
+        cells = [
+            self._cells(column, rows, width)
+            for column, width in zip(layout.columns, layout.widths, strict=True)
+        ]
+        for row in zip(*cells, strict=True):
+            table.add_row(*row)
         self.draw(table)
         if layout.omitted:
             missing = ", ".join(layout.omitted)
             self.note((f"No room for: {missing}. Widen the terminal, or add --json.", "dim"))
 
-    def _folded(self, column: Column, row: Mapping[str, Any], width: int) -> Text:
-        """Return a cell that is no wider: rich finds the width of a column by its cells."""
-        text = Text(cell(row.get(column.key), None if column.name_width is None else width))
-        if text.cell_len <= width:
-            return text
-        return Text("\n").join(text.wrap(self._console, width, overflow="fold"))
+    def _cells(
+        self, column: Column, rows: Sequence[Mapping[str, Any]], width: int
+    ) -> Iterator[Text]:
+        """Yield cells that are no wider: rich finds the width of a column by its cells."""
+        texts = [cell(row.get(column.key)) for row in rows]
+        short = {} if column.name_width is None else apart(texts, width)
+        for text in (Text(short.get(each, each)) for each in texts):
+            if text.cell_len <= width:
+                yield text
+            else:
+                yield Text("\n").join(text.wrap(self._console, width, overflow="fold"))
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int], None] | None]:
@@ -202,6 +235,9 @@ class JsonOutput(Output):
     def draw(self, picture: RenderableType) -> None:
         """Print nothing."""
 
+    def lines(self, made_for: Callable[[int], Iterable[Line]]) -> None:
+        """Print nothing."""
+
     def plain(self, text: str) -> None:
         """Print nothing."""
 
@@ -216,7 +252,7 @@ class JsonOutput(Output):
     def result(self, value: Mapping[str, Any]) -> None:
         """Print the document."""
         with printing():
-            json.dump(value, sys.stdout, indent=self._indent, default=str)
+            json.dump(in_command(value), sys.stdout, indent=self._indent, default=str)
             sys.stdout.write("\n")
             sys.stdout.flush()
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from delvec.cli.fitting import UNLIMITED, cell
+from delvec.report.wordings import in_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
     from delvec.cli.fitting import Column
 
-__all__ = ["ClosedPipeError", "blocks", "opened_console", "printing", "unpadded"]
+__all__ = ["ClosedPipeError", "blocks", "folded", "opened_console", "printing", "unpadded"]
+
+# Where the text of a line begins: after the name of a figure, else two further than the line.
+_START: Final = re.compile(r" +\S+(?: \S+)* {2,}")
 
 
 class ClosedPipeError(Exception):
@@ -60,6 +66,27 @@ def unpadded(console: Console, picture: RenderableType) -> str:
     with console.capture() as shown:
         console.print(picture)
     return "\n".join(line.rstrip(" ") for line in shown.get().split("\n"))
+
+
+def folded(lines: Iterable[tuple[str, str]], width: int) -> Text:
+    """Return lines of a report, with commands in place of calls; long ones hang below their text.
+
+    >>> print(folded([("  searched  3 files and 17 files of the log", "")], 28))
+      searched  3 files and 17
+                files of the log
+    """
+    found = [Text(_hanging(in_command(text), width), style) for text, style in lines]
+    return Text("\n").join(found)
+
+
+def _hanging(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    start = _START.match(line)
+    hang = len(line) - len(line.lstrip()) + 2
+    if start and start.end() <= width // 2:
+        hang = start.end()
+    return "\n".join(wrap(line, width, subsequent_indent=" " * hang, break_on_hyphens=False))
 
 
 def blocks(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:

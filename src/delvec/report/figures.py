@@ -100,16 +100,21 @@ def bar(part: int, whole: int, width: int = 8) -> str:
     return ("█" * full + _EIGHTHS[rest].strip()).ljust(width)
 
 
-def shortened(name: str, width: int) -> str:
+def shortened(name: str, width: int, tail: int | None = None) -> str:
     """Return a name without its middle if it is too long: names differ at their ends.
+
+    Args:
+        name: The name.
+        width: The most characters.
+        tail: How many of them are those of its end; half of them if it is not given.
 
     >>> shortened("part-00000-2bc940f0.snappy.parquet", 20)
     'part-0000…py.parquet'
     """
     if len(name) <= width:
         return name
-    tail = width // 2
-    return f"{name[: width - tail - 1]}…{name[-tail:]}"
+    tail = width // 2 if tail is None else tail
+    return f"{name[: width - tail - 1]}…{name[len(name) - tail :]}"
 
 
 def visible(value: object) -> str:

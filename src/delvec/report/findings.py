@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from delvec.report.figures import counted, visible
 from delvec.report.rendered import Rendered, document
+from delvec.report.wordings import on_one_line, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -127,6 +128,6 @@ class CheckedReport(Rendered):
             path = f" ({visible(each.path)})" if each.path not in each.message else ""
             yield f"  {each.severity}: {visible(each.message)}{path}", _STYLES[each.severity]
             if each.hint:
-                yield f"    Hint: {visible(each.hint)}", "dim"
+                yield worded("    Hint: {}", on_one_line(each.hint)), "dim"
         if left := self.errors + self.warnings + self.infos - len(shown):
             yield f"  … and {left:,} more", ""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from delvec.report.figures import visible
+from delvec.report.wordings import on_one_line, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,10 @@ class Rendered(ABC):
     @abstractmethod
     def _lines(self) -> Iterator[Line]:
         """Yield the lines of the report."""
+
+    def styled_lines(self) -> Iterator[Line]:
+        """Yield the lines of the report, each with its style."""
+        return self._lines()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
         """Give each report a short `repr`, which `dataclass` would replace by all fields."""
@@ -109,7 +113,7 @@ class Summary:
         for text in self.details:
             yield f"  {text}", "dim"
         for note in self.notes:
-            yield f"Note: {visible(note)}", "yellow"
+            yield worded("Note: {}", on_one_line(note)), "yellow"
 
     def _phase_lines(self, width: int) -> Iterator[str]:
         total = sum(self.phases.values())

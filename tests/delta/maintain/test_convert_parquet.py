@@ -16,7 +16,12 @@ import pytest
 from delvec import DeltaTable
 from delvec.delta.maintain import convert_parquet
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import (
+    FormatError,
+    InvalidArgumentError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
 from tests.delta.builder import small_table
 
 if TYPE_CHECKING:
@@ -150,9 +155,9 @@ def test_other_files_are_named(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="no Parquet files"):
+    with pytest.raises(TableNotFoundError, match="no Parquet files"):
         convert(tmp_path)
-    with pytest.raises(InvalidArgumentError, match="no Parquet files"):
+    with pytest.raises(TableNotFoundError, match="no Parquet files"):
         convert(tmp_path / "missing")
 
 

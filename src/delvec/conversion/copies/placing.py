@@ -164,6 +164,6 @@ def _refuse(files: FileSet, row: int) -> None:
         f" none inside arrays and maps, the first is {files.paths[row].as_py()}",
         feature="column mapping with arrays or maps",
         needed_by=files.root,
-        hint="pass copy_files=True (--copy-files): such files are copied, byte for byte, with the"
-        " ids that they lack; or rewrite them with delta.enableIcebergCompatV2",
+        hint="pass copy_files=True: such files are copied, byte for byte, with the ids that they"
+        " lack; or rewrite them with delta.enableIcebergCompatV2",
     )

@@ -10,6 +10,7 @@ from delvec.conversion.planning.progress import SOURCE_ID, SOURCE_VERSION, sourc
 from delvec.conversion.planning.target_files import list_target_files, without_ids
 from delvec.conversion.planning.target_layout import layout_changes
 from delvec.errors import PlanError
+from delvec.report.wordings import Wording, worded
 
 if TYPE_CHECKING:
     from delvec.conversion.options import Foreign
@@ -114,8 +115,10 @@ def foreign_note(
     if foreign == "refuse":
         raise PlanError(
             f"{message}: {details}" if details else message,
-            hint="their changes are lost if you pass foreign='overwrite'"
-            " (--overwrite-foreign): the target then gets what the source says",
+            hint=worded(
+                "their changes are lost if you pass {}: the target then gets what the source says",
+                Wording("foreign='overwrite'", "--overwrite-foreign"),
+            ),
         )
     if changes.layout.lasting:
         raise PlanError(

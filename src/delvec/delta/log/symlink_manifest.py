@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from delvec.errors import UnsupportedFeatureError
+from delvec.report.wordings import call, worded
 from delvec.storage.listed_files import spark_path
 
 if TYPE_CHECKING:
@@ -65,8 +66,11 @@ def require_plain(snapshot: Snapshot) -> None:
             " deleted rows",
             feature="deletionVectors",
             needed_by=snapshot.table,
-            hint="rewrite these files without the deleted rows first, by purge() or `delvec purge`;"
-            " setting delta.enableDeletionVectors to false does not help",
+            hint=worded(
+                "rewrite these files without the deleted rows first, by {}; setting"
+                " delta.enableDeletionVectors to false does not help",
+                call("purge"),
+            ),
         )
     if snapshot.metadata.mapping_mode != "none":
         raise UnsupportedFeatureError(

@@ -34,6 +34,7 @@ from delvec.delta.write.commit import commit
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.writable import require_writable
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
+from delvec.report.wordings import call, worded
 from delvec.storage.listed_files import full_name, overlap, require_same_store, spark_path
 from delvec.storage.uncommitted import UncommittedFiles
 
@@ -175,7 +176,7 @@ def _body(source: Snapshot, entry: FileEntry, *, has_row_ids: bool) -> dict[str,
             " to assign ids in the clone",
             feature="rowTracking",
             needed_by=source.table,
-            hint="recompute_statistics() of the source adds it",
+            hint=worded("{} of the source adds it", call("recompute_statistics")),
         )
     body = {name: value for name, value in body.items() if name not in _ROW_IDS}
     descriptor = entry.descriptor

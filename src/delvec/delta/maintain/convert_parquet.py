@@ -69,7 +69,8 @@ def convert_to_delta(
         options: The keywords of the call.
 
     Raises:
-        InvalidArgumentError: The folder is empty, or its files do not make one table.
+        TableNotFoundError: The folder does not exist, or is empty.
+        InvalidArgumentError: Its files do not make one table.
         UnsupportedFeatureError: It is a table of another format, or a column has a type that Delta
             does not have.
         FormatError: A file is no Parquet file.

@@ -16,7 +16,13 @@ from delvec.delta.log.segment import LOG
 from delvec.delta.schema.parse import parse_schema
 from delvec.delta.schema.partition_values import HIVE_NULL, parse_partition_value
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import (
+    FormatError,
+    InvalidArgumentError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +64,7 @@ def data_files(storage: Storage) -> list[FileInfo]:
     """List the data files of a folder, without hidden and empty ones.
 
     Raises:
-        InvalidArgumentError: There are none.
+        TableNotFoundError: There are none.
         UnsupportedFeatureError: It is a table of another format, or has one inside.
     """
     found = []
@@ -69,9 +75,10 @@ def data_files(storage: Storage) -> list[FileInfo]:
         if info.size and not _is_hidden(folders, name):
             found.append(info)
     if not found:
-        raise InvalidArgumentError(
+        raise TableNotFoundError(
             f"there are no Parquet files in {storage.root}",
-            hint="is the path right? DeltaTable.create() makes an empty table",
+            table=storage.root,
+            hint=worded("is the path right? {} makes an empty table", call("create")),
         )
     return found
 

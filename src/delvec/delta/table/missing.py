@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from delvec.errors import StorageError, TableNotFoundError
-
-if TYPE_CHECKING:
-    from delvec.storage import Storage
+from delvec.errors import InvalidArgumentError, StorageError, TableNotFoundError
+from delvec.report.wordings import Wording, worded
+from delvec.storage import Storage
 
 __all__ = ["explain_missing"]
 
@@ -39,17 +39,32 @@ def explain_missing(
         return _error(
             root,
             "it is the folder of an Iceberg table",
-            'open it by its name: IcebergTable.for_name(spark, "catalog.database.table")',
+            Wording(
+                'open it by its name: IcebergTable.for_name(spark, "catalog.database.table")',
+                "give its name in a catalog, such as lake.db.orders",
+            ),
         )
     if any(key.endswith(".parquet") and not key.startswith(_LOG) for key in keys):
         return _error(
             root,
             f"it holds Parquet files and no {_LOG}",
-            f"make it one, without a copy: DeltaTable.convert_to_delta(None, {given!r});"
-            " or is a folder above it the table's?",
+            worded(
+                "make it one, without a copy: {}; or is a folder above it the table's?",
+                _made(
+                    f"convert_to_delta(None, {given!r})", f"convert-to-delta {shlex.quote(given)}"
+                ),
+            ),
         )
     if keys:
         return error
+    return _nothing(storage, given)
+
+
+def _nothing(storage: Storage, given: str) -> TableNotFoundError:
+    """Return the error for a path that is no folder, or an empty one."""
+    root = storage.root
+    if _is_file(storage):
+        return _error(root, "it is a file", f"name the folder of the table, which holds {_LOG}")
     if _NAME.fullmatch(given):
         return _error(
             root,
@@ -57,11 +72,25 @@ def explain_missing(
             f"open it by DeltaTable.for_name(spark, {given!r}), an Iceberg table by"
             f" IcebergTable.for_name(spark, {given!r})",
         )
+    made = _made(f"create(spark, {given!r}, schema)", f"create {shlex.quote(given)} --schema ...")
     return _error(
         root,
         "there is no such folder, or it is empty",
-        f"check the path, or make a table by DeltaTable.create(spark, {given!r}, schema)",
+        worded("check the path, or make a table by {}", made),
     )
+
+
+def _made(python: str, command: str) -> Wording:
+    return Wording(f"DeltaTable.{python}", f"delvec {command}")
+
+
+def _is_file(storage: Storage) -> bool:
+    """Return whether a path is that of a file; of folders without any, only this tells."""
+    try:
+        parent, key = Storage.open_file(storage.root, storage.options)
+        return parent.exists(key)
+    except (InvalidArgumentError, StorageError):  # it names a bucket, or may not be asked for
+        return False
 
 
 def _error(root: str, why: str, hint: str) -> TableNotFoundError:

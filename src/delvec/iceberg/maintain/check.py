@@ -23,6 +23,7 @@ from delvec.iceberg.maintain.data_sequences import data_sequences, is_global
 from delvec.report.figures import counted
 from delvec.report.findings import Finding, Findings
 from delvec.report.phases import Stopwatch
+from delvec.report.wordings import call, worded
 from delvec.spark.interrupts import interruptible
 from delvec.spark.progress import described
 from delvec.spark.storage import open_storage
@@ -128,8 +129,10 @@ def _check_scopes(
                 each.path,
                 f"the delete is for the null partition of partition spec {each.spec_id}, which has"
                 " no data file: was it meant for all partitions?",
-                "a delete for all partitions needs a partition spec without fields, as"
-                " delete_keys() adds",
+                worded(
+                    "a delete for all partitions needs a partition spec without fields, as {} adds",
+                    call("delete_keys"),
+                ),
             )
         )
     if len(dangling) > len(odd):
@@ -141,7 +144,7 @@ def _check_scopes(
                 _DANGLING,
                 first.path,
                 f"{many}, such as this one, apply to no data file",
-                "consolidate_deletes() removes them",
+                worded("{} removes them", call("consolidate_deletes")),
             )
         )
 

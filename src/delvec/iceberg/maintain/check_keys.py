@@ -21,6 +21,7 @@ from delvec.iceberg.maintain.key_file_metrics import (
     stores,
 )
 from delvec.report.findings import Finding
+from delvec.report.wordings import call, worded
 from delvec.storage.listed_files import local_path, open_listed_file
 from delvec.storage.parallel import in_order
 from delvec.vector.blobs import EQUALITY_DELETE_VECTOR
@@ -124,7 +125,7 @@ def _unreadable(file: EqualityDeleteFile) -> Finding:
         _VECTOR,
         file.path,
         "an equality delete vector is not on a staging branch of delvec's: stock readers fail",
-        "consolidate_deletes() makes it an ordinary file",
+        worded("{} makes it an ordinary file", call("consolidate_deletes")),
     )
 
 
@@ -202,7 +203,9 @@ def _beside(
     storage: Storage, file: EqualityDeleteFile, companion: Companion, metrics: KeyFileMetrics
 ) -> Iterator[Finding]:
     """Yield what is wrong about the vector of an ordinary file; other readers never use it."""
-    hint = "consolidate_deletes() or a compaction of the data files does away with it"
+    hint = worded(
+        "{} or a compaction of the data files does away with it", call("consolidate_deletes")
+    )
     try:
         keys: Any = read_companion(storage, companion.path, companion.size, file)
     except FormatError as error:

@@ -25,6 +25,7 @@ from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.maintain.compact_report import CompactReport
 from delvec.iceberg.maintain.procedures import called, require_own_files, sql_map, sql_string
 from delvec.report.phases import Stopwatch
+from delvec.report.wordings import call, worded
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _require_safe(table: LoadedTable, branch: str) -> IcebergSnapshot | None:
         raise PlanError(
             f"{MAIN} of {name} has {len(found)} equality deletes, such as {found[0].path}: Iceberg"
             " may lose some that are committed while all files are rewritten",
-            hint="resolve(), or `delvec resolve`, turns them into deletion vectors; compact then",
+            hint=worded("{} turns them into deletion vectors; compact then", call("resolve")),
         )
     return head
 

@@ -14,6 +14,7 @@ from delvec.iceberg.commits.refs import keep_staging_marks
 from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
 from delvec.identifiers import quote
 from delvec.report.phases import Stopwatch
+from delvec.report.wordings import Wording
 from delvec.spark.conf import time_zone
 from delvec.spark.progress import described
 
@@ -180,7 +181,7 @@ def _require_a_day(table: LoadedTable, older_than: Any) -> None:  # noqa: ANN401
         raise InvalidArgumentError(
             f"older_than is a day ago or more, got {older_than!r}: files of writes that run now"
             f" would be deleted from {table.name}",
-            hint="remove_orphan_files(older_than=timedelta(days=3))",
+            hint=Wording("remove_orphan_files(older_than=timedelta(days=3))", "--older-than 3d"),
         )
 
 

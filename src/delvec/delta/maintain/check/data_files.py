@@ -22,6 +22,7 @@ from delvec.delta.maintain.check.report import finding_of
 from delvec.delta.schema.partition_values import parse_partition_value
 from delvec.errors import FormatError, ObjectNotFoundError, StorageError
 from delvec.report.findings import Finding
+from delvec.report.wordings import call, worded
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import in_order
 
@@ -216,7 +217,7 @@ def _wrong_count(path: str, logged: int, found: int) -> Finding:
         path,
         f"the log has a wrong row count: expected {found} rows, by the footer, found numRecords"
         f" {logged}",
-        "check(repair=True) writes the count of the footer",
+        worded("{} writes the count of the footer", call("check", repair=True)),
     )
 
 

@@ -22,6 +22,7 @@ from delvec.delta.schema.protocol import Protocol
 from delvec.errors import FormatError
 from delvec.report.figures import counted
 from delvec.report.findings import Finding
+from delvec.report.wordings import call, worded
 from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ def check_checkpoint(snapshot: Snapshot, log: LogFiles, findings: Findings) -> i
             "wrong-checkpoint",
             checkpoint.keys[0],
             f"the checkpoint is not what the commits say: {each}",
-            "move the checkpoint elsewhere, while all commits are there, and call checkpoint()",
+            worded(
+                "move the checkpoint elsewhere, while all commits are there, and run {}",
+                call("checkpoint"),
+            ),
         )
         for each in _differences(written, written.all_entries(), replayed, expected)
     )

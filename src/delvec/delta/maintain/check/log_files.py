@@ -19,6 +19,7 @@ from delvec.delta.maintain.check.report import LOG_DAMAGE, log_damage
 from delvec.errors import ObjectNotFoundError
 from delvec.report.figures import counted
 from delvec.report.findings import Finding
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +103,10 @@ def check_log_files(storage: Storage, files: LogFiles, findings: Findings) -> No
                     "incomplete-checkpoint",
                     key,
                     "the checkpoint is not whole: readers ignore it",
-                    "delete it, unless a writer is at it; checkpoint() writes a new one",
+                    worded(
+                        "delete it, unless a writer is at it; {} writes a new one",
+                        call("checkpoint"),
+                    ),
                 )
             )
     wrong = wrong_hint(storage, files.listing)
@@ -156,5 +160,7 @@ def wrong_hint(storage: Storage, listing: LogListing) -> Finding | None:
         "wrong-hint",
         LAST_CHECKPOINT,
         f"it does not point to a checkpoint: expected {expected}, found {found}",
-        "check(repair=True) writes it" if versions else "delete it; checkpoint() writes a new one",
+        worded("{} writes it", call("check", repair=True))
+        if versions
+        else worded("delete it; {} writes a new one", call("checkpoint")),
     )

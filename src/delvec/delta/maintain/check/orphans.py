@@ -21,6 +21,7 @@ from delvec.delta.schema.hidden_names import NameRules
 from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms, retention_text
 from delvec.report.figures import counted, size
 from delvec.report.findings import Finding
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +73,12 @@ def check_orphans(
                 f"orphan-{kind.replace(' ', '-')}",
                 folder.keys[members[0]].as_py(),
                 f"nobody refers to {counted(len(members), kind)}, such as this one: {size(total)}",
-                f"vacuum() removes {old:,} of them now, and others when they are older than the"
-                " retention: they may be those of a write that is still running",
+                worded(
+                    "{} removes {} of them now, and others when they are older than the retention:"
+                    " they may be those of a write that is still running",
+                    call("vacuum"),
+                    f"{old:,}",
+                ),
             )
         )
     return len(orphans), int(folder.sizes[orphans].sum())

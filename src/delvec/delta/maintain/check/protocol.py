@@ -23,6 +23,7 @@ from delvec.delta.schema.walk import all_fields
 from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, high_water_mark
 from delvec.errors import FormatError
 from delvec.report.findings import Finding
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,7 @@ def check_protocol(snapshot: Snapshot, files: FileSet, findings: Findings) -> No
                 "",
                 "files have deletion vectors, but the protocol does not demand that readers know"
                 " the feature deletionVectors: others show deleted rows",
-                "check(repair=True) adds the feature",
+                worded("{} adds the feature", call("check", repair=True)),
             )
         )
     in_use = set(needed_features(metadata))
@@ -104,7 +105,10 @@ def _lists(protocol: Protocol) -> Iterator[Finding]:
             "protocol-lists",
             "",
             f"the protocol contradicts itself: {each}",
-            "other engines may refuse the table; add_feature() writes a protocol that is whole",
+            worded(
+                "other engines may refuse the table; {} writes a protocol that is whole",
+                call("add_feature"),
+            ),
         )
 
 
@@ -112,7 +116,7 @@ def _missing(protocol: Protocol, name: str, *, is_read: bool) -> Finding | None:
     """Return a finding if a feature in use is not demanded of readers, or of writers."""
     feature = FEATURES[name]
     names = {name, f"{name}-preview"}
-    hint = f'add_feature("{name}") adds it'
+    hint = worded("{} adds it", call("add_feature", name))
     if feature.for_readers and not names & _demanded_of_readers(protocol):
         return Finding(
             "error" if is_read else "warning",
@@ -143,7 +147,7 @@ def _forbidden(snapshot: Snapshot) -> Iterator[Finding]:
             "",
             f"files have deletion vectors, and {name} is on: those who read its metadata see"
             " deleted rows",
-            "purge() rewrites the files without vectors",
+            worded("{} rewrites the files without vectors", call("purge")),
         )
 
 

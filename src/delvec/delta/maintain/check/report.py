@@ -11,6 +11,7 @@ from delvec.errors import DelvecError, FormatError, ObjectNotFoundError
 from delvec.report.figures import counted, size, visible
 from delvec.report.findings import CheckedReport, Finding
 from delvec.report.rendered import Summary
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +118,7 @@ class CheckReport(CheckedReport):
         if self.repaired_version is not None:
             yield f"Version {self.repaired_version:,} was committed", ""
         elif self.repairs and not self.is_repaired:
-            yield "check(repair=True) or `delvec check --repair` does that; nothing was changed", ""
+            yield worded("{} does that; nothing was changed", call("check", repair=True)), ""
 
 
 def finding_of(

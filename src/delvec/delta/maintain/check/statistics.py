@@ -25,6 +25,7 @@ from delvec.delta.schema.walk import walk
 from delvec.delta.write.commit_lines import encode_lines
 from delvec.errors import FormatError, StorageError, UnsupportedFeatureError
 from delvec.report.findings import Finding
+from delvec.report.wordings import call, worded
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["check_statistics", "faults_of"]
 
 _AT_ONCE: Final = 4
-_WRONG: Final = (
-    "queries do not find these rows: check(repair=True) corrects this file, recompute_statistics()"
-    " all files"
+_WRONG: Final = worded(
+    "queries do not find these rows: {} corrects this file, {} all files",
+    call("check", repair=True),
+    call("recompute_statistics"),
 )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from delvec.delta.maintain.check.report import finding_of
 from delvec.errors import FormatError, located
 from delvec.report.findings import Finding
+from delvec.report.wordings import call, worded
 from delvec.storage.listed_files import store_of
 from delvec.vector.frame import decode_frame, decode_payload
 
@@ -22,7 +23,7 @@ VECTOR_GONE: Final = (
     "without it nobody can tell which rows are deleted, so it is never dropped: restore it from a"
     " copy, or restore the table to a version that does not need it"
 )
-_REWRITE: Final = "check(repair=True) stores it anew, with the same rows"
+_REWRITE: Final = worded("{} stores it anew, with the same rows", call("check", repair=True))
 _ODD: Final = {
     "inline-vector": "the vector is in the log itself: VACUUM of delta-spark fails",
     "hash-padded-vector": "the vector is in the log, padded by `#`: delta-spark reads other rows as"
@@ -92,10 +93,18 @@ def vector_findings(
         )
     elif vector.cardinality == rows:
         message = f"its deletion vector deletes all {rows} rows: the file could be removed"
-        yield Finding("warning", "all-rows-deleted", path, message, "purge() removes the file")
+        yield Finding(
+            "warning",
+            "all-rows-deleted",
+            path,
+            message,
+            worded("{} removes the file", call("purge")),
+        )
     if _is_native(descriptor, frame):
         message = "its vector has Delta's old native layout, which delta-rs cannot read"
-        yield Finding("warning", "native-vector", path, message, "purge() rewrites the file")
+        yield Finding(
+            "warning", "native-vector", path, message, worded("{} rewrites the file", call("purge"))
+        )
 
 
 def _decoded(descriptor: Descriptor, frame: bytes | None) -> Bitmap:

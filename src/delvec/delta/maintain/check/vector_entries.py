@@ -17,6 +17,7 @@ from delvec.delta.log.replay import vector_ids
 from delvec.delta.maintain.check.entries import one_name
 from delvec.delta.maintain.check.orphans import retention_ms
 from delvec.report.findings import Finding
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ def check_vector_entries(snapshot: Snapshot, files: FileSet, findings: Findings)
                 "missing-row-count",
                 files.paths[index].as_py(),
                 "the log has no numRecords of it, which a file with a deletion vector needs",
-                "check(repair=True) adds it from the footer",
+                worded("{} adds it from the footer", call("check", repair=True)),
             )
         )
     findings.extend(_tight_bounds(snapshot, files, has_vector))
@@ -74,7 +75,13 @@ def _tight_bounds(
             f"{count:,} files with deletion vectors, such as this one, claim to have tight bounds:"
             " delta-spark would not write that"
         )
-        yield Finding("info", "tight-bounds", path, message, "recompute_statistics() counts anew")
+        yield Finding(
+            "info",
+            "tight-bounds",
+            path,
+            message,
+            worded("{} counts anew", call("recompute_statistics")),
+        )
 
 
 def _shared_vectors(files: FileSet) -> Iterator[Finding]:
@@ -120,5 +127,9 @@ def _inline_tombstones(snapshot: Snapshot) -> Iterator[Finding]:
             path,
             f"{count:,} removed files, such as this one, had a vector in the log itself: VACUUM of"
             " delta-spark fails",
-            f"vacuum() of delvec works; that of delta-spark from {until:%Y-%m-%d %H:%M} UTC on",
+            worded(
+                "{} works; that of delta-spark from {} UTC on",
+                call("vacuum"),
+                f"{until:%Y-%m-%d %H:%M}",
+            ),
         )

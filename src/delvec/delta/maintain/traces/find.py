@@ -35,6 +35,7 @@ from delvec.delta.maintain.traces.suspects import Suspects, folder_values, is_in
 from delvec.delta.maintain.traces.values import is_judged, is_plain, named_values
 from delvec.delta.stats.indexed_columns import prefix_length
 from delvec.report.phases import Stopwatch
+from delvec.report.wordings import call, worded
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
@@ -257,19 +258,22 @@ def _notes(
     if note is not None:
         yield note
     if links:
-        yield (
+        yield worded(
             "links lead to folders of the table: they were searched where the log names files in"
-            " them; vacuum() and clean_log() do not look there"
+            " them; {} and {} do not look there",
+            call("vacuum"),
+            call("clean_log"),
         )
     if not judged:
-        yield (
+        yield worded(
             "the log was not judged by values: the condition would have to compare a column by ="
             " or IN, with values that texts can spell. Statistics in the log may hold values of"
-            " rows that match until clean_log()"
+            " rows that match until {}",
+            call("clean_log"),
         )
     steps = [step for place in places for step in place.steps]
-    if any(step.action == "vacuum()" and step.not_before for step in steps):
-        yield (
-            "vacuum(retention_hours=0, force=True) does not wait; but then nobody may be reading or"
-            " writing the table meanwhile"
+    if any(step.action == call("vacuum") and step.not_before for step in steps):
+        yield worded(
+            "{} does not wait; but then nobody may be reading or writing the table meanwhile",
+            call("vacuum", retention_hours=0, force=True),
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from delvec.report.figures import counted, size, visible
 from delvec.report.rendered import Rendered, Summary
+from delvec.report.wordings import Wording, call, in_command, on_one_line, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,11 +57,14 @@ KINDS: Final[Mapping[PlaceKind, str]] = {
 }
 """The kinds of places, in the order of reports, and how these call them."""
 
-LATER_CHECKPOINT: Final = "checkpoint() after the next commit"
+LATER_CHECKPOINT: Final = worded("{} after the next commit", call("checkpoint"))
 """The step for a value in the newest commit, which a checkpoint of its own version keeps."""
 
 # The order in which steps help; what has to be done by hand comes last.
-_ORDER: Final = ("delete()", "purge()", "checkpoint()", LATER_CHECKPOINT, "vacuum()", "clean_log()")
+_ORDER: Final = (
+    *(call("delete"), call("purge"), call("checkpoint")),
+    *(LATER_CHECKPOINT, call("vacuum"), call("clean_log")),
+)
 _SHOWN: Final = 5
 _MINUTE: Final = timedelta(minutes=1)
 
@@ -78,13 +82,19 @@ class Step:
     not_before: datetime | None = None
 
     def __str__(self) -> str:
+        return str(self.told)
+
+    @property
+    def told(self) -> Wording:
+        """The step with its time, in words."""
         when = f" after {shown_time(self.not_before)}" if self.not_before else ""
-        return f"{self.action}{when}"
+        return worded("{}{}", self.action, when)
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as plain data; the time in ISO 8601."""
         when = self.not_before.isoformat(timespec="seconds") if self.not_before else None
-        return {"action": self.action, "not_before": when}
+        action = Wording(self.action, in_command(self.action).strip("`"))
+        return {"action": action, "not_before": when}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +225,12 @@ class TracesReport(Rendered):
         width = max(map(len, facts), default=0)
         yield from Summary(headline, {f"{'searched':<{width}}": facts["searched"]}).lines()
         for kind, members in groups.items():
-            yield f"  {KINDS[kind]:<{width}}  {_sentence(kind, members)}", ""
+            yield worded("  {}  {}", f"{KINDS[kind]:<{width}}", _sentence(kind, members)), ""
             for each in members[:_SHOWN]:
                 yield f"    {_place_line(each)}", "dim"
             if len(members) > _SHOWN:
                 yield f"    and {len(members) - _SHOWN:,} more", "dim"
-        yield from ((f"Note: {visible(note)}", "yellow") for note in self.notes)
+        yield from ((worded("Note: {}", on_one_line(note)), "yellow") for note in self.notes)
 
 
 def latest(steps: Iterator[Step]) -> datetime | None:
@@ -261,7 +271,7 @@ def _headline(groups: Mapping[PlaceKind, Sequence[TracePlace]]) -> str:
     return ", ".join(told)
 
 
-def _sentence(kind: PlaceKind, members: Sequence[TracePlace]) -> str:
+def _sentence(kind: PlaceKind, members: Sequence[TracePlace]) -> Wording:
     files = f"{counted(len(members), 'file')} ({size(sum(each.bytes for each in members))})"
     if kind in ("log", "text", "name"):
         what = f"the value is in {files}"
@@ -273,18 +283,18 @@ def _sentence(kind: PlaceKind, members: Sequence[TracePlace]) -> str:
     if reached and kind in ("deleted", "removed"):
         first, last = min(each[0] for each in reached), max(each[1] for each in reached)
         what += f", reached by time travel to {_versions(first, last)}"
-    return f"{what}: {_advice([each.steps for each in members])}"
+    return worded("{}: {}", what, _advice([each.steps for each in members]))
 
 
 def _versions(first: int, last: int) -> str:
     return f"version {first:,}" if first == last else f"versions {first:,} to {last:,}"
 
 
-def _advice(all_steps: Sequence[Sequence[Step]]) -> str:
+def _advice(all_steps: Sequence[Sequence[Step]]) -> Wording:
     """Return the steps of several places as one sentence, each with its latest time.
 
-    >>> first = [Step("checkpoint()"), Step("clean_log()")]
-    >>> _advice([first, [Step(LATER_CHECKPOINT), Step("clean_log()")]])
+    >>> first = [Step(call("checkpoint")), Step(call("clean_log"))]
+    >>> _advice([first, [Step(LATER_CHECKPOINT), Step(call("clean_log"))]])
     'run checkpoint() after the next commit, then clean_log()'
     """
     times: dict[str, datetime | None] = {}
@@ -292,13 +302,15 @@ def _advice(all_steps: Sequence[Sequence[Step]]) -> str:
         known = times.get(step.action)
         times[step.action] = max(filter(None, (known, step.not_before)), default=None)
     if LATER_CHECKPOINT in times:  # which is one of all versions before as well
-        both = (times[LATER_CHECKPOINT], times.pop("checkpoint()", None))
+        both = (times[LATER_CHECKPOINT], times.pop(call("checkpoint"), None))
         times[LATER_CHECKPOINT] = max(filter(None, both), default=None)
     actions: list[str] = [each for each in _ORDER if each in times]
     actions += [each for each in times if each not in _ORDER]
-    told = ", then ".join(str(Step(action, times[action])) for action in actions)
-    is_call = bool(actions) and actions[0] in _ORDER
-    return f"run {told}" if is_call else told or "nothing removes it"
+    if not actions:
+        return Wording("nothing removes it")
+    template = ", then ".join(["{}"] * len(actions))
+    told = worded(template, *(Step(action, times[action]).told for action in actions))
+    return worded("run {}", told) if actions[0] in _ORDER else told
 
 
 def _place_line(place: TracePlace) -> str:

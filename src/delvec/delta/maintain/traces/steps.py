@@ -25,6 +25,7 @@ from delvec.delta.schema.properties import (
     LOG_RETENTION,
     retention_ms,
 )
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,19 +75,21 @@ class Schedule:
         if kind == "deleted":
             return self.deleted()
         if kind == "hidden":
-            return (Step("delete the file by hand, vacuum() does not look at it"),)
+            return (
+                Step(worded("delete the file by hand, {} does not look at it", call("vacuum"))),
+            )
         if kind == "outside":
             return (Step("do the same for the table that the file belongs to"),)
         return self.unused(modified_ms, removed_ms)
 
     def live(self) -> tuple[Step, ...]:
         """Return the steps for rows that are still live."""
-        purge = (Step("purge()"),) if self.writes_vectors else ()
-        return (Step("delete()"), *purge, self._vacuum(self.now_ms))
+        purge = (Step(call("purge")),) if self.writes_vectors else ()
+        return (Step(call("delete")), *purge, self._vacuum(self.now_ms))
 
     def deleted(self) -> tuple[Step, ...]:
         """Return the steps for rows that a vector deletes."""
-        return (Step("purge()"), self._vacuum(self.now_ms))
+        return (Step(call("purge")), self._vacuum(self.now_ms))
 
     def unused(self, *times_ms: int | None) -> tuple[Step, ...]:
         """Return the steps for a file that is not live.
@@ -124,27 +127,27 @@ class Schedule:
             if is_live or has_live_rows:
                 begin = (self.live() if has_live_rows else self.deleted())[:-1]
             due = max(expired, self.now_ms)
-            return (*begin, Step("checkpoint()", self._future(due)), self._clean_log(due))
+            return (*begin, Step(call("checkpoint"), self._future(due)), self._clean_log(due))
         newest = self.version if version is None else version
         later = [each for each in self.checkpoints if each > newest and each in self.commits]
         if later:
             return (self._clean_log(self.commits[later[0]]),)
         if newest < self.version:
-            return (Step("checkpoint()"), self._clean_log(self.commits.get(self.version)))
+            return (Step(call("checkpoint")), self._clean_log(self.commits.get(self.version)))
         # The commit of a checkpoint's own version is kept with it.
         return (Step(LATER_CHECKPOINT), self._clean_log(self.now_ms))
 
     def _vacuum(self, since_ms: int) -> Step:
         if self.files_ms is None:
-            return Step("vacuum()")
-        return Step("vacuum()", self._future(since_ms + self.files_ms))
+            return Step(call("vacuum"))
+        return Step(call("vacuum"), self._future(since_ms + self.files_ms))
 
     def _clean_log(self, since_ms: int | None) -> Step:
         if self.log_ms is None or since_ms is None:
-            return Step("clean_log()")
+            return Step(call("clean_log"))
         # Logs are cleaned up by whole days.
         whole_day = -(-since_ms // _DAY) * _DAY
-        return Step("clean_log()", self._future(whole_day + self.log_ms))
+        return Step(call("clean_log"), self._future(whole_day + self.log_ms))
 
     def _future(self, time_ms: int) -> datetime | None:
         if time_ms <= self.now_ms:

@@ -1,0 +1,91 @@
+"""Text that tells what to run next: as a call of Python, and as a command for those who use it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+from delvec.report.figures import visible
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Wording", "call", "in_command", "on_one_line", "worded"]
+
+# Where the command is called otherwise than the method.
+_COMMANDS: Final = {
+    "add_feature": "feature add",
+    "build_index": "index",
+    "consolidate_deletes": "consolidate",
+    "create_branch": "branch create",
+}
+
+
+class Wording(str):
+    """A string that names calls of Python, and knows how the same is said with commands.
+
+    >>> told = Wording("run purge()", "run `delvec purge`")
+    >>> told, told.command
+    ('run purge()', 'run `delvec purge`')
+    """
+
+    __slots__ = ("command",)
+    command: str
+
+    def __new__(cls, text: str, command: str | None = None) -> Self:
+        """Make it of both spellings."""
+        made = super().__new__(cls, text)
+        made.command = text if command is None else command
+        return made
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.command
+
+
+def call(operation: str, *values: str, table: str | None = None, **arguments: object) -> Wording:
+    """Return the call of an operation; paths and values are quoted for Python and for a shell.
+
+    >>> call("vacuum"), call("vacuum").command
+    ('vacuum()', '`delvec vacuum`')
+    >>> call("clean_log", table="/my lake/orders", dry_run=True).command
+    "`delvec clean-log '/my lake/orders' --dry-run`"
+    >>> call("add_feature", "vacuumProtocolCheck").command
+    '`delvec feature add TABLE vacuumProtocolCheck`'
+    """
+    given = [*map(repr, values), *(f"{name}={value!r}" for name, value in arguments.items())]
+    words = ["delvec", _COMMANDS.get(operation, operation.replace("_", "-"))]
+    if table is not None:
+        words.append(shlex.quote(table))
+    elif values:
+        words.append("TABLE")
+    words += map(shlex.quote, values)
+    for name, value in arguments.items():
+        words.append(f"--{name.replace('_', '-')}")
+        words += [] if value is True else [shlex.quote(str(value))]
+    return Wording(f"{operation}({', '.join(given)})", f"`{' '.join(words)}`")
+
+
+def worded(template: str, *parts: object) -> Wording:
+    """Return a text made of others, in both spellings.
+
+    >>> told = worded("run {}, then {}", call("purge"), call("vacuum"))
+    >>> told, told.command
+    ('run purge(), then vacuum()', 'run `delvec purge`, then `delvec vacuum`')
+    """
+    return Wording(template.format(*parts), template.format(*map(in_command, parts)))
+
+
+def in_command(value: Any) -> Any:  # noqa: ANN401
+    """Return a value with all advice in it as the command says it; for text and for JSON."""
+    if isinstance(value, Wording):
+        return value.command
+    if isinstance(value, dict):
+        return {name: in_command(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [in_command(each) for each in value]
+    return value
+
+
+def on_one_line(text: str) -> Wording:
+    """Return a text on one line, in both spellings; see `visible`."""
+    return Wording(visible(text), visible(in_command(text)))
