@@ -153,7 +153,7 @@ def test_categories_of_polars_are_strings(kind: str) -> None:
     structs = pl.DataFrame({"c": [{"a": "z"}]}, schema={"c": pl.Struct({"a": of})})
     assert spark_rows(structs) == ([{"a": "z"}], "struct<a:string>")
     keys = as_array(values)
-    assert keys is not None
+    assert isinstance(keys, pa.ChunkedArray)
     assert keys.to_pylist() == ["y", None, "x"]
 
 
