@@ -63,7 +63,7 @@ def show_delete(stage: Stage) -> dict[str, Any]:
     )
     if not has_delta_rs():
         tell.fact(("delta-rs was not asked: it is not installed (pip install deltalake)", "dim"))
-    tell.why("A delete costs what it deletes. (The bytes are still there: see step 5.)")
+    tell.why("A delete costs what it deletes. (The bytes are still there: see below.)")
     return {
         "table": table.storage.root,
         "report": report.to_json(),
