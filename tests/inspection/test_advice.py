@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
+import ast
+import inspect
 from dataclasses import replace
 
 import click
@@ -10,24 +11,28 @@ import pytest
 
 from delvec import DeltaTable, IcebergTable
 from delvec.cli import main
-from delvec.inspection.advice import (
+from delvec.inspection.advice import advice_for
+from delvec.inspection.figures import (
+    EqualityFigures,
+    Freed,
+    LogFigures,
+    PositionFigures,
+    Ranking,
+    Rewritten,
+    Share,
+    SmallFiles,
+    StagingBranch,
+    VectorFigures,
+)
+from delvec.inspection.limits import (
     DELETED_SHARE,
     FEWER_FILES,
     FILE_DELETED_SHARE,
     FREED_SHARE,
     LONG_LOG,
     MANY_EQUALITY_DELETES,
-    advice_for,
-)
-from delvec.inspection.figures import (
-    EqualityFigures,
-    Freed,
-    LogFigures,
-    Ranking,
-    Share,
-    SmallFiles,
-    StagingBranch,
-    VectorFigures,
+    MANY_POSITION_DELETES,
+    POSITION_DELETE_SHARE,
 )
 from delvec.inspection.report import InspectReport
 
@@ -88,7 +93,7 @@ def test_small_files_are_put_together_if_much_fewer_are_left(
 def test_a_long_log_wants_a_checkpoint() -> None:
     log = LogFigures(checkpoint=1, since_checkpoint=LONG_LOG * 10, interval=10)
     [found] = advice_for(replace(DELTA, log=log))
-    assert found.command == "delvec checkpoint /lake/orders"
+    assert found.arguments == ("checkpoint", "/lake/orders")
     assert "30 commits are read to open the table" in found.why
     assert not actions(replace(DELTA, log=replace(log, since_checkpoint=LONG_LOG * 10 - 1)))
 
@@ -114,7 +119,7 @@ def test_equality_deletes_are_resolved_before_anything_is_rewritten() -> None:
     waiting = EqualityFigures(files=1, keys=7, columns=(("id",),))
     report = replace(ICEBERG, equality=waiting, vectors=VectorFigures(count=1, rows=900))
     [found] = advice_for(report)
-    assert found.command == "delvec resolve lake.db.orders"
+    assert found.arguments == ("resolve", "lake.db.orders")
     assert "1 equality delete with 7 keys" in found.why
     many = replace(waiting, files=MANY_EQUALITY_DELETES - 1)
     assert actions(replace(report, equality=many)) == ["resolve"]
@@ -125,10 +130,10 @@ def test_equality_deletes_are_resolved_before_anything_is_rewritten() -> None:
 def test_deletes_of_a_branch_are_resolved_there() -> None:
     waiting = EqualityFigures(files=1, keys=7)
     [found] = advice_for(replace(ICEBERG, branch="audit", equality=waiting))
-    assert found.command == "delvec resolve lake.db.orders --target audit"
+    assert found.arguments == ("resolve", "lake.db.orders", "--target", "audit")
     staging = replace(waiting, staging=(StagingBranch("my changes", 3, 7),))
     [found] = advice_for(replace(ICEBERG, branch="my changes", equality=staging))
-    assert found.command == "delvec resolve lake.db.orders --staging 'my changes'"
+    assert found.arguments == ("resolve", "lake.db.orders", "--staging", "my changes")
     assert found.call == "t.resolve(staging='my changes')"
 
 
@@ -151,10 +156,13 @@ def test_every_command_that_is_advised_exists() -> None:
     dead, small = VectorFigures(count=1, rows=900), SmallFiles(100, 100, 100, 1)
     freed, log = Freed(vacuum=900, vacuum_files=1), LogFigures(since_checkpoint=99, interval=10)
     reports = [
-        replace(DELTA, vectors=dead, small_files=small, freed=freed, log=log),
+        replace(DELTA, vectors=dead, freed=freed, log=log),
+        replace(DELTA, vectors=dead, small_files=small),
+        replace(DELTA, small_files=small),
         replace(ICEBERG, equality=waiting),
         *(replace(ICEBERG, equality=waiting, branch=name) for name in ("changes", "audit")),
         replace(ICEBERG, vectors=dead),
+        replace(ICEBERG, positions=PositionFigures(1, 900, 10)),
         replace(ICEBERG, small_files=small),
         replace(ICEBERG, freed=freed, log=LogFigures(oldest_ms=0, max_age_ms=1)),
     ]
@@ -164,17 +172,74 @@ def test_every_command_that_is_advised_exists() -> None:
         *("resolve", "consolidate", "compact", "expire"),
     }
     for each in found:
-        if each.command:
-            program, name, *arguments = shlex.split(each.command)
-            assert program == "delvec"
-            command = main.get_command(click.Context(main), name)
-            assert command is not None
-            command.make_context(name, arguments)
-        method = each.call.removeprefix("t.").partition("(")[0]
-        assert hasattr(DeltaTable, method) or hasattr(IcebergTable, method)
+        name, *arguments = each.arguments
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        command.make_context(name, arguments)
+        table: type = DeltaTable if "/lake" in each.arguments[1] else IcebergTable
+        called = ast.parse(each.call, mode="eval").body
+        assert isinstance(called, ast.Call)
+        method = getattr(table, ast.unparse(called.func).removeprefix("t."))
+        keywords = {str(one.arg): ast.literal_eval(one.value) for one in called.keywords}
+        positional = [ast.literal_eval(one) for one in called.args]
+        inspect.signature(method).bind(None, *positional, **keywords)
 
 
-def test_a_path_is_quoted_for_the_shell() -> None:
-    report = replace(DELTA, table="/lake/$(rm x)'s", vectors=VectorFigures(count=1, rows=900))
-    [found] = advice_for(report)
-    assert found.command == """delvec purge '/lake/$(rm x)'"'"'s'"""
+def test_one_rewrite_is_advised_where_it_does_what_two_would() -> None:
+    dead = VectorFigures(count=1, rows=900)
+    freed = Freed(Rewritten(1, 1000, 100), retention_hours=168)
+    small = SmallFiles(100, 100, 100, 1, Rewritten(100, 500, 500), Rewritten(101, 1500, 600))
+    [purge] = advice_for(replace(DELTA, vectors=dead, freed=freed))
+    assert purge.arguments == ("purge", "/lake/orders")
+    steps = "it writes about 100 B, and after 168 hours a vacuum frees the 1000 B that it replaces"
+    assert purge.why.endswith(steps)
+    [both] = advice_for(replace(DELTA, vectors=dead, freed=freed, small_files=small))
+    assert both.arguments == ("optimize", "/lake/orders", "--max-deleted-ratio", "0")
+    assert "it writes about 600 B, and after 168 hours a vacuum frees the 1.5 KiB" in both.why
+    [alone] = advice_for(replace(DELTA, freed=freed, small_files=small))
+    assert alone.call == "t.optimize()"
+    assert "it writes about 500 B" in alone.why
+
+
+def test_a_vacuum_says_which_versions_it_takes() -> None:
+    freed = Freed(vacuum=900, vacuum_files=3, retention_hours=168)
+    [found] = advice_for(replace(DELTA, freed=freed))
+    assert found.why.endswith("no version of the log is older, so that time travel loses none")
+    older = replace(freed, first_kept=41, first_kept_ms=1_700_000_000_000)
+    [found] = advice_for(replace(DELTA, freed=older))
+    lost = "it ends time travel to versions before 41, which is of 2023-11-14 22:13 UTC"
+    assert found.why.endswith(lost)
+
+
+def test_position_deletes_are_rewritten_by_their_rows() -> None:
+    limit = int(1000 * DELETED_SHARE)
+    assert not advice_for(replace(ICEBERG, positions=PositionFigures(1, limit, 10)))
+    [found] = advice_for(replace(ICEBERG, positions=PositionFigures(1, limit + 1, 10)))
+    assert found.why.startswith("up to 5.1 % of the rows are deleted")
+    assert found.arguments == (
+        *("compact", "lake.db.orders"),
+        *("--rewrite-option", "delete-file-threshold=1"),
+        *("--rewrite-option", "remove-dangling-deletes=true"),
+    )
+    options = '{"delete-file-threshold": 1, "remove-dangling-deletes": True}'
+    assert found.call == f"t.compact(options={options})"
+
+
+def test_many_position_delete_files_are_rewritten_whatever_they_delete() -> None:
+    def with_files(count: int, data_files: int) -> InspectReport:
+        return replace(ICEBERG, files=data_files, positions=PositionFigures(count, count, 10))
+
+    enough = int(MANY_POSITION_DELETES / POSITION_DELETE_SHARE)
+    assert actions(with_files(MANY_POSITION_DELETES, enough - 1)) == ["compact"]
+    assert not actions(with_files(MANY_POSITION_DELETES, enough))
+    assert not actions(with_files(MANY_POSITION_DELETES - 1, 1))
+
+
+def test_python_names_a_call_and_no_command() -> None:
+    freed = Freed(vacuum=900, vacuum_files=3)
+    report = replace(DELTA, freed=freed)
+    report = replace(report, advice=advice_for(report))
+    for text in (str(report), report.to_html(), report._repr_html_()):
+        assert "t.vacuum()" in text
+        assert "delvec vacuum" not in text
+    assert not any(each.command for each in report.advice)

@@ -58,7 +58,7 @@ def hostile_report() -> InspectReport:
         partitions=Ranking((share,)),
         sizes=(SizeClass(HOSTILE, 1, 100),),
         moments=(Moment(1, 2, HOSTILE, 1, 2, 3, 4), Moment(2, 2, HOSTILE, 1, None, 3, 4)),
-        advice=(Advice(HOSTILE, HOSTILE, HOSTILE, HOSTILE),),
+        advice=(Advice(HOSTILE, HOSTILE, (HOSTILE,), HOSTILE, HOSTILE),),
         notes=(HOSTILE,),
     )
     assert advice_for(report)
@@ -117,7 +117,7 @@ def test_a_report_says_the_same_as_text_page_and_in_notebooks(tmp_path: Path) ->
     partitioned_table(tmp_path)
     report = DeltaTable.for_path(None, tmp_path).inspect()
     for text in (str(report), report.to_html(), report._repr_html_()):
-        for fact in ("1,080", "120", "10.0 %", "part-0-3.parquet", "delvec purge"):
+        for fact in ("1,080", "120", "10.0 %", "part-0-3.parquet", ".purge()"):
             assert fact in text
 
 

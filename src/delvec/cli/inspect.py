@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delvec.cli.inspect_file import show_file
+from delvec.cli.advised import with_commands
+from delvec.cli.inspect_file import VECTOR_FILES, show_file
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import storage_options, version_options
 from delvec.cli.session_options import catalog_options
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_FILES: Final = (".bin", ".puffin", ".stats")
 _HISTORY: Final = 100
 
 
@@ -97,7 +97,8 @@ def command(  # noqa: PLR0913 - one for each option
             report = named.inspect(
                 snapshot_id, timestamp, branch=branch, history=limit, listing=listing
             )
-    output.draw(report)
+    report = with_commands(report, table)
+    output.lines(report.lines)
     page = None if html is None else report.write_html(html)
     if page is not None:
         output.note(("Page: ", "bold"), str(page))
@@ -106,7 +107,7 @@ def command(  # noqa: PLR0913 - one for each option
 
 def _is_file(name: str, options: Mapping[str, str]) -> bool:
     """Return whether a file is named: one that is there, or whose name says that it is one."""
-    is_named = name.endswith(_FILES)
+    is_named = name.endswith(VECTOR_FILES)
     try:
         storage, key = Storage.open_file(name, options)
     except InvalidArgumentError:  # a folder, with a slash at its end

@@ -2,12 +2,14 @@
 
     figures   the parts of a report, as plain numbers
     columns   figures from columns of files: rankings, sizes, ages
-    advice    what to run next and why, by named limits
+    limits    what is too much, and the reasons that name it
+    advice    what to run next and why, by these limits
     report    all of it for one table
     text      the report as a page of text
-    page      the report as one HTML page without any request; charts and styles are its parts
+    page      the report as one HTML page without any request; sections, charts and styles are its
+              parts
 
-Knows no table format: `delta/maintain/inspect` and `iceberg/maintain/inspect` gather the numbers.
+Knows no table format: `delta/maintain/inspect` and `iceberg/table/inspected` gather the numbers.
 """
 
 from __future__ import annotations

@@ -1,44 +1,31 @@
 """What to run next on a table, and why: one rule for each kind of maintenance.
 
-The limits are constants of this module, and docs/inspecting.md lists them. A rule is a function of
-the report's numbers alone: the same numbers give the same advice.
+A rule is a function of the report's numbers alone: the same numbers give the same advice. It names
+the call in Python and the arguments of the command; the command line, with the options by which the
+table was reached, is made by the command.
 """
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Final
 
 from delvec.inspection.figures import Advice
+from delvec.inspection.limits import (
+    FREED_SHARE,
+    LONG_LOG,
+    MANY_EQUALITY_DELETES,
+    why_deleted,
+    why_fewer_files,
+    why_position_deletes,
+)
+from delvec.inspection.moments import moment
 from delvec.report.figures import counted, percent, size
 
 if TYPE_CHECKING:
+    from delvec.inspection.figures import Rewritten
     from delvec.inspection.report import InspectReport
 
-__all__ = [
-    "DELETED_SHARE",
-    "FEWER_FILES",
-    "FILE_DELETED_SHARE",
-    "FREED_SHARE",
-    "LONG_LOG",
-    "MANY_EQUALITY_DELETES",
-    "advice_for",
-]
-
-DELETED_SHARE: Final = 0.05
-"""Purge when a larger share of all rows is deleted: every read loads and skips them."""
-FILE_DELETED_SHARE: Final = 0.30
-"""Purge when some file has a larger share of deleted rows, and one row of a hundred is deleted."""
-FREED_SHARE: Final = 0.10
-"""Vacuum, or expire snapshots, when that frees more than this share of the live data."""
-FEWER_FILES: Final = 10
-"""Put small files together when at least so many fewer are left, and less than half of them."""
-LONG_LOG: Final = 3
-"""Write a checkpoint when so many times the wanted interval of commits came since the last."""
-MANY_EQUALITY_DELETES: Final = 100
-"""Consolidate equality deletes from so many on: every reader loads all of them."""
-
-_LEAST_SHARE: Final = 0.01  # of all rows, below which a purge is not worth a rewrite
+__all__ = ["advice_for"]
 
 
 def advice_for(report: InspectReport) -> tuple[Advice, ...]:
@@ -55,14 +42,14 @@ def _resolve(report: InspectReport) -> Advice | None:
     what = counted(count, "equality delete")
     why = f"{what} with {counted(waiting.keys, 'key')} wait: readers join every row with them"
     branch = report.branch
+    more: tuple[str, ...]
     if branch in {each.name for each in waiting.staging}:
-        more = f" --staging {shlex.quote(str(branch))}"
-        call = f"t.resolve(staging={branch!r})"
+        more, call = ("--staging", str(branch)), f"t.resolve(staging={branch!r})"
     elif branch in (None, "main"):
-        more, call = "", "t.resolve()"
+        more, call = (), "t.resolve()"
     else:
-        more, call = f" --target {shlex.quote(str(branch))}", f"t.resolve(target={branch!r})"
-    return Advice("resolve", why, _command(report, "resolve") + more, call)
+        more, call = ("--target", str(branch)), f"t.resolve(target={branch!r})"
+    return Advice("resolve", why, ("resolve", report.table, *more), call)
 
 
 def _staged(report: InspectReport) -> Advice | None:
@@ -74,7 +61,7 @@ def _staged(report: InspectReport) -> Advice | None:
     return Advice(
         "resolve",
         f"the staging branch {first.name} has {what} that main has not taken over",
-        f"{_command(report, 'resolve')} --staging {shlex.quote(first.name)}",
+        ("resolve", report.table, "--staging", first.name),
         f"t.resolve(staging={first.name!r})",
     )
 
@@ -88,80 +75,76 @@ def _consolidate(report: InspectReport) -> Advice | None:
         f" {MANY_EQUALITY_DELETES}, are loaded by every reader"
     )
     branch = report.branch
+    arguments = ("consolidate", report.table)
     if branch in (None, "main"):
-        more, call = "", "t.consolidate_deletes()"
-    else:
-        more = f" --branch {shlex.quote(str(branch))}"
-        call = f"t.consolidate_deletes({branch!r})"
-    return Advice("consolidate", why, _command(report, "consolidate") + more, call)
+        return Advice("consolidate", why, arguments, "t.consolidate_deletes()")
+    more = ("--branch", str(branch))
+    return Advice("consolidate", why, (*arguments, *more), f"t.consolidate_deletes({branch!r})")
 
 
 def _purge(report: InspectReport) -> Advice | None:
-    why = _why_purge(report)
-    if why is None:
+    """A purge, unless small files are put together as well: then one `optimize` does both."""
+    dead = why_deleted(report)
+    if dead is None or why_fewer_files(report) is not None:
         return None
-    return Advice("purge", why, _command(report, "purge"), "t.purge()")
+    why = f"{dead}; {_steps(report, report.freed.rewrite)}"
+    return Advice("purge", why, ("purge", report.table), "t.purge()")
+
+
+def _optimize(report: InspectReport) -> Advice | None:
+    fewer, dead = why_fewer_files(report), why_deleted(report)
+    small = report.small_files
+    if fewer is None:
+        return None
+    if dead is None:
+        why = f"{fewer}; {_steps(report, small.alone)}"
+        return Advice("optimize", why, ("optimize", report.table), "t.optimize()")
+    why = f"{dead}, and {fewer}: one rewrite does both; {_steps(report, small.with_deleted)}"
+    arguments = ("optimize", report.table, "--max-deleted-ratio", "0")
+    return Advice("optimize", why, arguments, "t.optimize(max_deleted_ratio=0)")
+
+
+def _steps(report: InspectReport, rewrite: Rewritten) -> str:
+    """Return what a rewrite and then a vacuum of a Delta table do to its size, in this order."""
+    hours = report.freed.retention_hours
+    after = "a vacuum" if hours is None else f"after {hours:,g} hours a vacuum"
+    return (
+        f"it writes about {size(rewrite.written)}, and {after} frees the {size(rewrite.replaced)}"
+        " that it replaces"
+    )
 
 
 def _rewrite(report: InspectReport) -> Advice | None:
     """Iceberg's own rewrite does what a purge does, for files with a delete."""
-    why = _why_purge(report)
+    why = why_deleted(report) or why_position_deletes(report)
     if why is None or not _is_compactable(report):
         return None
-    return Advice(
-        "compact",
-        why,
-        f"{_command(report, 'compact')} --rewrite-option delete-file-threshold=1",
-        't.compact(options={"delete-file-threshold": 1})',
-    )
+    if report.freed.rewrite.files:
+        rewrite = report.freed.rewrite
+        why += (
+            f"; it writes about {size(rewrite.written)}, and the {size(rewrite.replaced)} that it"
+            " replaces go when their snapshots expire"
+        )
+    # A position delete file may be of several data files, so that it outlives one of them.
+    dangling = ("remove-dangling-deletes",) if report.positions.files else ()
+    options = {"delete-file-threshold": 1, **dict.fromkeys(dangling, True)}
+    more = (f"{key}={str(value).lower()}" for key, value in options.items())
+    arguments = [each for pair in more for each in ("--rewrite-option", pair)]
+    call = f"t.compact(options={options})".replace("'", '"')
+    return Advice("compact", why, ("compact", report.table, *arguments), call)
+
+
+def _compact(report: InspectReport) -> Advice | None:
+    why = why_fewer_files(report)
+    if why is None or not _is_compactable(report) or _rewrite(report) is not None:
+        return None  # a rewrite of files with deletes puts small ones together as well
+    return Advice("compact", why, ("compact", report.table), "t.compact()")
 
 
 def _is_compactable(report: InspectReport) -> bool:
     """Iceberg rewrites `main` alone; no equality deletes may be there, nor files of others."""
     waiting = report.equality.files + report.equality.vectors
     return report.branch in (None, "main") and report.owns_files and not waiting
-
-
-def _why_purge(report: InspectReport) -> str | None:
-    deleted, rows = report.vectors.rows, report.rows
-    if not deleted:
-        return None
-    frees = f"; a rewrite frees about {size(report.freed.purge)}" if report.freed.purge else ""
-    share = deleted / rows if rows else None
-    if share is not None and share > DELETED_SHARE:
-        limit = f"more than {100 * DELETED_SHARE:g} %"
-        return f"{percent(deleted, rows or 0)} of the rows are deleted, {limit}{frees}"
-    worst = max(report.most_deleted.shown, key=lambda each: each.ratio, default=None)
-    is_many = share is None or share > _LEAST_SHARE
-    # Where the log does not say how many rows there are, one file has to stand for all.
-    most = DELETED_SHARE if share is None else FILE_DELETED_SHARE
-    if worst is not None and worst.ratio > most and is_many:
-        limit = f"more than {100 * most:g} %"
-        part = percent(worst.deleted, worst.rows or 0)
-        return f"{part} of the rows of a file are deleted, {limit}{frees}"
-    return None
-
-
-def _optimize(report: InspectReport) -> Advice | None:
-    why = _why_fewer_files(report)
-    if why is None:
-        return None
-    return Advice("optimize", why, _command(report, "optimize"), "t.optimize()")
-
-
-def _compact(report: InspectReport) -> Advice | None:
-    why = _why_fewer_files(report)
-    if why is None or not _is_compactable(report) or _why_purge(report) is not None:
-        return None  # a rewrite of files with deletes puts small ones together as well
-    return Advice("compact", why, _command(report, "compact"), "t.compact()")
-
-
-def _why_fewer_files(report: InspectReport) -> str | None:
-    small = report.small_files
-    fewer = small.before - small.after
-    if fewer < FEWER_FILES or small.after * 2 >= small.before:
-        return None
-    return f"{counted(small.before, 'small file')} would become about {small.after:,}"
 
 
 def _checkpoint(report: InspectReport) -> Advice | None:
@@ -173,17 +156,30 @@ def _checkpoint(report: InspectReport) -> Advice | None:
         f"{last}: {counted(log.since_checkpoint, 'commit')} are read to open the table, and the"
         f" table wants a checkpoint after {log.interval:,}"
     )
-    return Advice("checkpoint", why, _command(report, "checkpoint"), "t.checkpoint()")
+    return Advice("checkpoint", why, ("checkpoint", report.table), "t.checkpoint()")
 
 
 def _vacuum(report: InspectReport) -> Advice | None:
-    frees = report.freed.vacuum
-    if not frees or frees <= FREED_SHARE * report.bytes:
+    freed = report.freed
+    if not freed.vacuum or freed.vacuum <= FREED_SHARE * report.bytes:
         return None
-    what = counted(report.freed.vacuum_files, "file")
-    more = f"{percent(frees, report.bytes)} of the live data" if report.bytes else "no live data"
-    why = f"no version within the retention needs {what} ({size(frees)}, {more})"
-    return Advice("vacuum", why, _command(report, "vacuum"), "t.vacuum()")
+    share = percent(freed.vacuum, report.bytes)
+    more = f"{share} of the live data" if report.bytes else "no live data"
+    hours = "" if freed.retention_hours is None else f" of {freed.retention_hours:,g} hours"
+    why = (
+        f"no version within the retention{hours} needs {counted(freed.vacuum_files, 'file')}"
+        f" ({size(freed.vacuum)}, {more}); {_lost_versions(report)}"
+    )
+    return Advice("vacuum", why, ("vacuum", report.table), "t.vacuum()")
+
+
+def _lost_versions(report: InspectReport) -> str:
+    """Return what a vacuum takes from time travel."""
+    first = report.freed.first_kept
+    if first is None:
+        return "no version of the log is older, so that time travel loses none"
+    when = moment(report.freed.first_kept_ms)
+    return f"it ends time travel to versions before {first:,}, which is of {when}"
 
 
 def _expire(report: InspectReport) -> Advice | None:
@@ -196,13 +192,11 @@ def _expire(report: InspectReport) -> Advice | None:
         return None
     why = (
         f"up to {size(frees)} of {counted(report.freed.vacuum_files, 'file')} are kept for older"
-        f" snapshots alone, and the oldest is over {log.max_age_ms / 86_400_000:g} days old"
+        f" snapshots alone, and the oldest is over {log.max_age_ms / 86_400_000:g} days old;"
+        " it ends time travel to those that expire"
     )
-    return Advice("expire", why, _command(report, "expire-snapshots"), "t.expire_snapshots()")
-
-
-def _command(report: InspectReport, name: str) -> str:
-    return f"delvec {name} {shlex.quote(report.table)}"
+    arguments = ("expire-snapshots", report.table)
+    return Advice("expire", why, arguments, "t.expire_snapshots()")
 
 
 _DELTA: Final = (_purge, _optimize, _checkpoint, _vacuum)

@@ -143,7 +143,7 @@ def _title(each: Moment, noun: str, value: int) -> str:
 
 def _place(each: Moment, noun: str) -> str:
     day = moment(each.time_ms)[:10]
-    return f"{noun} {each.at:,} · {day}" if noun == "version" else day
+    return f"{noun} {each.at:,}<br>{day}" if noun == "version" else day
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["SHOWN", "FileColumns", "ages", "ranked_files", "ranked_partitions", "size_classes"]
+__all__ = [
+    "SHOWN",
+    "FileColumns",
+    "ages",
+    "partition_word",
+    "ranked_files",
+    "ranked_partitions",
+    "size_classes",
+]
 
 SHOWN: Final = 20
 """Files and partitions that a report names; the others are one figure."""
@@ -43,7 +51,7 @@ class FileColumns:
     Attributes:
         paths: The paths.
         rows: All rows of each, deleted ones included; null where that is not known.
-        deleted: Rows that are deleted by vectors.
+        deleted: Rows that are deleted by vectors, or by position delete files of this file alone.
         bytes: The sizes.
     """
 
@@ -196,8 +204,18 @@ def _joined(column: pa.ChunkedArray) -> pa.Array:
 
 def _partition(names: list[str], values: list[str | None]) -> str:
     """Return the values of a partition in words; a column without a name has them in words."""
-    words = (
-        "null" if value is None else "'null'" if value == "null" else value for value in values
+    pairs = zip(names, values, strict=True)
+    return ", ".join(
+        f"{name}={partition_word(value)}" if name else str(value) for name, value in pairs
     )
-    pairs = zip(names, words, strict=True)
-    return ", ".join(f"{name}={word}" if name else word for name, word in pairs)
+
+
+def partition_word(value: str | None) -> str:
+    """Return a value of a partition, with NULL told from a string of these letters.
+
+    >>> [partition_word(each) for each in (None, "null", "NULL", "", "2026-01-31")]
+    ['NULL', "'null'", "'NULL'", "''", '2026-01-31']
+    """
+    if value is None:
+        return "NULL"
+    return f"'{value}'" if value.lower() in ("null", "") else value

@@ -39,9 +39,7 @@ def facts(report: InspectReport) -> dict[str, str]:
         "rows": _rows(report),
         "files": _files(report),
         "vectors": _vectors(report),
-        "positions": counted(report.position_delete_files, "position delete file")
-        if report.position_delete_files
-        else "",
+        "positions": _positions(report),
         "equality": _equality(report),
         "staging": _staging(report),
         "log" if report.format == "delta" else "snapshots": _log(report),
@@ -70,9 +68,12 @@ def _rows(report: InspectReport) -> str:
         return f"{report.live_rows:,} live, {rows_deleted(report)}"
     if report.rows is None:
         return f"{rows_deleted(report)}; the log does not say of how many"
-    return (
-        f"{report.rows:,} in data files, {rows_deleted(report)} by vectors, more by other deletes"
-    )
+    found = f"{report.rows:,} in data files, {rows_deleted(report)} by vectors"
+    if report.positions.files:
+        found += f", up to {report.positions.positions:,} by position deletes"
+    if report.equality.files + report.equality.vectors:
+        found += ", more by equality deletes"
+    return found
 
 
 def _files(report: InspectReport) -> str:
@@ -106,6 +107,19 @@ def _age(report: InspectReport) -> str:
     return f"; {oldest} old" if oldest == newest else f"; {newest} to {oldest} old"
 
 
+def _positions(report: InspectReport) -> str:
+    found = report.positions
+    if not found.files:
+        return ""
+    what = f"{counted(found.files, 'position delete file')}, {size(found.bytes)}"
+    old = _at_most(found.oldest_ms, report.inspected_ms)
+    return f"{what}, with {counted(found.positions, 'position')}{old}"
+
+
+def _at_most(oldest_ms: int | None, now_ms: int) -> str:
+    return "" if oldest_ms is None else f", {elapsed(oldest_ms, now_ms)} old at most"
+
+
 def _equality(report: InspectReport) -> str:
     waiting = report.equality
     if not (waiting.files or waiting.vectors):
@@ -114,11 +128,7 @@ def _equality(report: InspectReport) -> str:
     if waiting.vectors:
         parts.append(counted(waiting.vectors, "equality delete vector"))
     by = "; ".join(", ".join(names) for names in waiting.columns)
-    old = (
-        ""
-        if waiting.oldest_ms is None
-        else f", {elapsed(waiting.oldest_ms, report.inspected_ms)} old at most"
-    )
+    old = _at_most(waiting.oldest_ms, report.inspected_ms)
     what = f"{' and '.join(parts)} with {counted(waiting.keys, 'key')}"
     return f"{what} wait, {size(waiting.bytes)}, by {by}{old}"
 
@@ -141,17 +151,28 @@ def _log(report: InspectReport) -> str:
     if report.format == "iceberg":
         since = f", the oldest of {moment(log.oldest_ms)}" if log.oldest_ms else ""
         return f"{log.versions:,} retained{since}" if log.versions else ""
+    there = counted(log.versions, "commit")
+    if log.oldest:
+        there += f" from version {log.oldest:,} on"
     if log.checkpoint is None:
-        return f"{counted(log.since_checkpoint, 'commit')}, no checkpoint"
-    since = counted(log.since_checkpoint, "commit")
-    return f"{since} since the checkpoint of version {log.checkpoint:,}"
+        return f"{there}, no checkpoint"
+    return f"{there}, {log.since_checkpoint:,} since the checkpoint of version {log.checkpoint:,}"
 
 
 def _purge(report: InspectReport) -> str:
-    if not report.vectors.count:
+    rewrite = report.freed.rewrite
+    if not rewrite.files:
         return ""
-    frees = report.freed.purge
-    return f"would free about {size(frees)} of {size(report.bytes)}"
+    hours = report.freed.retention_hours
+    if report.format == "iceberg":
+        then = "when their snapshots expire,"
+    else:
+        then = "by a vacuum" + ("," if hours is None else f" after {hours:,g} hours,")
+    return (
+        f"would write about {size(rewrite.written)}; the {size(rewrite.replaced)} of"
+        f" {counted(rewrite.files, 'file')} that it replaces go {then} which frees about"
+        f" {size(rewrite.freed)} in all"
+    )
 
 
 def _vacuum(report: InspectReport) -> str:
@@ -166,4 +187,4 @@ def _vacuum(report: InspectReport) -> str:
     if not freed.later:
         return now
     hours = f"{freed.retention_hours:,g} hours"
-    return f"{now}, up to {size(freed.later)} more when the retention of {hours} is over"
+    return f"{now}, {size(freed.later)} more when the retention of {hours} is over"

@@ -15,7 +15,9 @@ __all__ = [
     "Freed",
     "LogFigures",
     "Moment",
+    "PositionFigures",
     "Ranking",
+    "Rewritten",
     "Share",
     "SizeClass",
     "SmallFiles",
@@ -32,7 +34,8 @@ class Share:
         name: The path of the file, or the values of the partition; empty for a group.
         files: How many files it is.
         rows: Their rows, deleted ones included; None if not known of all.
-        deleted: How many of these rows are deleted by vectors.
+        deleted: How many of these rows are deleted by vectors; with position delete files of this
+            file alone, so many at most.
         bytes: The size of the files.
     """
 
@@ -112,6 +115,24 @@ class VectorFigures:
 
 
 @dataclass(frozen=True)
+class PositionFigures:
+    """The position delete files of an Iceberg table.
+
+    Attributes:
+        files: How many there are.
+        positions: The positions in them. As many rows are deleted at most: several files may name
+            the same row, and some a data file that is gone.
+        bytes: Their size.
+        oldest_ms: When the oldest was committed; None if not known.
+    """
+
+    files: int = 0
+    positions: int = 0
+    bytes: int = 0
+    oldest_ms: int | None = None
+
+
+@dataclass(frozen=True)
 class StagingBranch:
     """A staging branch of delvec's in an Iceberg table.
 
@@ -175,6 +196,29 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class Rewritten:
+    """What a rewrite of files without their deleted rows does to the table's size.
+
+    Files that are replaced stay until a vacuum, or until their snapshots expire, so the table is
+    larger by `written` first, and smaller by `freed` in the end.
+
+    Attributes:
+        files: Files that are replaced.
+        replaced: Their size.
+        written: The size of the new files, estimated by the share of live rows.
+    """
+
+    files: int = 0
+    replaced: int = 0
+    written: int = 0
+
+    @property
+    def freed(self) -> int:
+        """The bytes that are freed when the replaced files are gone."""
+        return max(0, self.replaced - self.written)
+
+
+@dataclass(frozen=True)
 class SmallFiles:
     """Data files that are small, and what putting them together would do.
 
@@ -183,12 +227,16 @@ class SmallFiles:
         below: The limit in bytes.
         before: Files that a compaction would rewrite.
         after: Files that it would write, about.
+        alone: What that does to the table's size.
+        with_deleted: What it does if it rewrites all files with deleted rows as well; for Delta.
     """
 
     count: int = 0
     below: int = 0
     before: int = 0
     after: int = 0
+    alone: Rewritten = field(default_factory=Rewritten)
+    with_deleted: Rewritten = field(default_factory=Rewritten)
 
 
 @dataclass(frozen=True)
@@ -196,19 +244,25 @@ class Freed:
     """Bytes that maintenance would free.
 
     Attributes:
-        purge: By rewriting files without their deleted rows, estimated by the share of rows.
+        rewrite: By a rewrite of all files with deleted rows, once what it replaces is deleted.
         vacuum: By deleting files that nothing needs any more, now; None if it was not looked for.
         vacuum_files: How many files these are.
-        later: By deleting files that are still retained, when that time is over; None if not known.
+        later: By deleting files that are there and still retained, when that time is over; None if
+            it was not looked for.
         retention_hours: That time.
+        first_kept: The oldest version that a vacuum leaves whole: versions before it lose files;
+            None if no version does, or if it was not looked for.
+        first_kept_ms: When that version was committed.
         why_unknown: Why it was not looked for.
     """
 
-    purge: int = 0
+    rewrite: Rewritten = field(default_factory=Rewritten)
     vacuum: int | None = None
     vacuum_files: int = 0
     later: int | None = None
     retention_hours: float | None = None
+    first_kept: int | None = None
+    first_kept_ms: int | None = None
     why_unknown: str | None = None
 
 
@@ -217,7 +271,9 @@ class LogFigures:
     """What opening a table has to read, and how far back it reaches.
 
     Attributes:
-        versions: Commits in the log (Delta) or retained snapshots (Iceberg).
+        versions: Commits that are in the log up to this version (Delta; older ones may have been
+            cleaned up), or retained snapshots (Iceberg).
+        oldest: The version of the oldest of these commits of Delta.
         checkpoint: The version of the newest checkpoint of Delta; None if there is none.
         since_checkpoint: Commits after it.
         interval: After how many commits the table wants a checkpoint.
@@ -226,6 +282,7 @@ class LogFigures:
     """
 
     versions: int = 0
+    oldest: int | None = None
     checkpoint: int | None = None
     since_checkpoint: int = 0
     interval: int = 0
@@ -240,11 +297,15 @@ class Advice:
     Attributes:
         action: What it is, in a word.
         why: Why, with the numbers and the limit that was passed.
-        command: The command that does it; empty if there is none.
+        arguments: The arguments of the command `delvec` that does it; those that say how the table
+            is reached, such as `--warehouse`, are not among them.
         call: The same in Python, for a table `t`.
+        command: The command line that does it, as a shell takes it. `delvec inspect` gives it, with
+            the options that it was called with; empty in Python.
     """
 
     action: str
     why: str
-    command: str
+    arguments: tuple[str, ...]
     call: str
+    command: str = ""

@@ -9,17 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delvec._version import __version__
-from delvec.inspection.charts import (
-    Series,
-    bar,
-    bar_table,
-    columns,
-    ranking_table,
-    shown,
-    table,
-)
-from delvec.inspection.facts import facts, headline, place
+from delvec.inspection.charts import bar, ranking_table, shown
+from delvec.inspection.facts import headline, place
 from delvec.inspection.moments import elapsed, moment
+from delvec.inspection.sections import sections
 from delvec.inspection.styles import style, style_hash
 from delvec.report.figures import counted, percent, size
 
@@ -31,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["fragment", "page"]
 
 _IN_NOTEBOOKS: Final = 5  # files with bars
+_LONG: Final = {"is-long": 9, "is-longer": 14}  # characters of a number that fit a card
 
 
 def page(report: InspectReport) -> str:
@@ -56,7 +50,7 @@ def _policy() -> str:
 def fragment(report: InspectReport) -> str:
     """Return what a notebook shows: the figures, what to run next, and the first files."""
     parts = [*_overview(report)]
-    if report.vectors.rows:
+    if any(each.deleted for each in report.most_deleted.shown):
         files = ranking_table(report.most_deleted, "file", _IN_NOTEBOOKS)
         parts.append(f"<section>{files}</section>")
     inner = "".join(parts)
@@ -67,10 +61,7 @@ def fragment(report: InspectReport) -> str:
 
 def _parts(report: InspectReport) -> Iterator[str]:
     yield from _overview(report)
-    yield from _files(report)
-    yield from _pair([*_partitions(report), *_equality(report)], [*_sizes(report), *_ages(report)])
-    yield from _history(report)
-    yield from _facts(report)
+    yield from sections(report)
     yield from (f'<p class="note">{shown(note)}</p>' for note in report.notes)
     yield (
         f"<footer>Inspected {moment(report.inspected_ms)} by delvec {shown(__version__)}. Bytes"
@@ -122,20 +113,29 @@ def _cards(report: InspectReport) -> Iterator[tuple[str, str, str, str]]:
     part = "" if report.rows is None else f"{percent(vectors.rows, report.rows)} of all"
     yield "Deleted rows", f"{vectors.rows:,}", part, style
     yield "Deletion vectors", f"{vectors.count:,}", size(vectors.bytes), ""
+    if report.positions.files:
+        what = counted(report.positions.files, "position delete file")
+        yield "Positions", f"{report.positions.positions:,}", f"in {what}", "is-dead"
     if not is_delta:
         waiting = report.equality
         what = counted(waiting.files + waiting.vectors, "equality delete")
         yield "Keys that wait", f"{waiting.keys:,}", what, "is-dead" if waiting.keys else ""
     yield "Data files", f"{report.files:,}", size(report.bytes), ""
-    yield ("A purge frees" if is_delta else "A rewrite frees"), size(freed.purge), "estimated", ""
+    rewrite = freed.rewrite
+    if rewrite.files:
+        more = "once vacuumed" if is_delta else "once expired"
+        label = "A purge frees" if is_delta else "A rewrite frees"
+        yield label, size(rewrite.freed), f"about, {more}", ""
     if freed.vacuum is not None:
         label = "A vacuum frees" if is_delta else "Old snapshots keep"
-        yield label, size(freed.vacuum), counted(freed.vacuum_files, "file"), ""
+        files = counted(freed.vacuum_files, "file")
+        yield label, size(freed.vacuum), f"now, in {files}" if is_delta else f"in {files}", ""
 
 
 def _card(label: str, number: str, more: str, style: str) -> str:
+    kinds = [style] + [name for name, length in _LONG.items() if len(number) > length]
     return (
-        f'<div class="card {style}"><span class="label">{shown(label)}</span>'
+        f'<div class="card {" ".join(kinds)}"><span class="label">{shown(label)}</span>'
         f'<b>{shown(number)}</b><span class="sub">{shown(more)}</span></div>'
     )
 
@@ -152,122 +152,3 @@ def _next(report: InspectReport) -> Iterator[str]:
         for each in report.advice
     )
     yield f'<div class="next"><h2>What to run next</h2><ol>{items}</ol></div>'
-
-
-def _pair(left: list[str], right: list[str]) -> Iterator[str]:
-    """Yield sections in two columns; those of an empty one are shared out."""
-    if not left:
-        left, right = right[:1], right[1:]
-    yield f'<div class="pair"><div>{"".join(left)}</div><div>{"".join(right)}</div></div>'
-
-
-def _section(key: str, title: str, about: str, inner: str) -> str:
-    return f'<section id="{key}"><h2>{title}</h2><p class="sub">{about}</p>{inner}</section>'
-
-
-def _files(report: InspectReport) -> Iterator[str]:
-    if report.files:
-        about = "Those with the most deleted rows first."
-        if report.most_deleted.others:
-            about += " The last bar is all others together."
-        yield _section(
-            "files", "Deleted share by file", about, ranking_table(report.most_deleted, "file")
-        )
-
-
-def _partitions(report: InspectReport) -> Iterator[str]:
-    if report.partitions.shown:
-        about = "Partitioned by " + shown(", ".join(report.partition_by)) + "."
-        drawn = ranking_table(report.partitions, "partition")
-        yield _section("partitions", "Deleted share by partition", about, drawn)
-
-
-def _sizes(report: InspectReport) -> Iterator[str]:
-    if not report.sizes:
-        return
-    most = max(each.files for each in report.sizes)
-    rows = [
-        (
-            "",
-            shown(each.label),
-            bar(each.files, most, "live"),
-            f"{each.files:,}<small>{size(each.bytes)}</small>",
-        )
-        for each in report.sizes
-    ]
-    about = f"{counted(report.files, 'data file')}, {size(report.bytes)} in all."
-    drawn = bar_table(("size", "share of files", "files"), rows)
-    yield _section("sizes", "File sizes", about, drawn)
-
-
-def _ages(report: InspectReport) -> Iterator[str]:
-    if not report.vectors.ages:
-        return
-    rows = [
-        (
-            "",
-            shown(each.label),
-            bar(each.vectors, report.vectors.count),
-            f"{each.vectors:,}",
-        )
-        for each in report.vectors.ages
-    ]
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.vectors.kinds.items())
-    held = counted(report.vectors.stored_in, "file")
-    about = f"By kind: {shown(kinds)}; {size(report.vectors.bytes)} in {held}."
-    drawn = bar_table(("age", "share of vectors", "vectors"), rows)
-    yield _section("ages", "Age of deletion vectors", about, drawn)
-
-
-def _equality(report: InspectReport) -> Iterator[str]:
-    text = facts(report).get("equality")
-    if report.format == "iceberg" and text and report.equality.keys:
-        yield _section("equality", "Equality deletes", "Until they are resolved.", _said(text))
-
-
-def _said(text: str) -> str:
-    return f"<p>{shown(text)}.</p>"
-
-
-def _history(report: InspectReport) -> Iterator[str]:
-    moments = report.moments
-    if not moments:
-        return
-    is_delta = report.format == "delta"
-    noun = "version" if is_delta else "snapshot"
-    series = [
-        Series(
-            "Deletion vectors" if is_delta else "Delete files", "live", lambda each: each.vectors
-        ),
-        Series("Deleted rows", "dead", lambda each: each.deleted),
-    ]
-    if not is_delta:
-        series.append(Series("Keys of equality deletes", "dead", lambda each: each.keys))
-        series.append(Series("Data files", "live", lambda each: each.files))
-    drawn = "".join(columns(each, moments, noun) for each in series)
-    heads = [noun, "committed", "operation", *(each.title.lower() for each in series)]
-    rows = [
-        [
-            str(each.at),
-            moment(each.time_ms),
-            each.operation,
-            *(one.value(each) for one in series),
-        ]
-        for each in reversed(moments)
-    ]
-    numbers = f"<details><summary>The numbers</summary>{table(heads, rows)}</details>"
-    about = f"The newest {counted(len(moments), noun)}."
-    inner = f'<div class="plots">{drawn}</div>{numbers}'
-    yield _section("history", f"Over {noun}s", about, inner)
-
-
-def _facts(report: InspectReport) -> Iterator[str]:
-    rows = [(name, text) for name, text in facts(report).items() if text]
-    yield _section("facts", "In words", "The same as the text of the report.", _pairs(rows))
-
-
-def _pairs(rows: list[tuple[str, str]]) -> str:
-    body = "".join(
-        f'<tr><th scope="row">{shown(name)}</th><td>{shown(text)}</td></tr>' for name, text in rows
-    )
-    return f'<table class="words"><tbody>{body}</tbody></table>'

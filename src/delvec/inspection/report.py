@@ -11,12 +11,13 @@ from delvec.inspection.figures import (
     EqualityFigures,
     Freed,
     LogFigures,
+    PositionFigures,
     Ranking,
     SmallFiles,
     VectorFigures,
 )
 from delvec.inspection.page import fragment, page
-from delvec.inspection.text import lines
+from delvec.inspection.text import lines, text_width
 from delvec.report.rendered import Rendered
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class InspectReport(Rendered):
         rows: Their rows, deleted ones included; None if a file has no row count in the log.
         live_rows: The rows that are left; None if only reading tells.
         vectors: The deletion vectors.
-        position_delete_files: The position delete files of Iceberg.
+        positions: The position delete files of Iceberg.
         equality: The equality deletes of Iceberg.
         most_deleted: The files with the most deleted rows.
         partitions: The partitions with the most deleted rows; empty if there are no partitions.
@@ -87,7 +88,7 @@ class InspectReport(Rendered):
     rows: int | None = 0
     live_rows: int | None = 0
     vectors: VectorFigures = field(default_factory=VectorFigures)
-    position_delete_files: int = 0
+    positions: PositionFigures = field(default_factory=PositionFigures)
     equality: EqualityFigures = field(default_factory=EqualityFigures)
     most_deleted: Ranking = field(default_factory=Ranking)
     partitions: Ranking = field(default_factory=Ranking)
@@ -124,8 +125,16 @@ class InspectReport(Rendered):
             ) from error
         return file
 
+    def lines(self, width: int) -> Iterator[Line]:
+        """Yield the lines of the report for a terminal, each with its style.
+
+        Args:
+            width: The columns of the terminal. Words that are longer, such as paths, stay whole.
+        """
+        return lines(self, width)
+
     def _lines(self) -> Iterator[Line]:
-        return lines(self)
+        return lines(self, text_width())
 
     def _repr_html_(self) -> str:
         return fragment(self)

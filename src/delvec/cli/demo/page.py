@@ -31,7 +31,7 @@ def show_page(stage: Stage, file: str) -> dict[str, Any]:
     tell.table(titles, [_line(each) for each in report.most_deleted.shown[:_FILES]])
     tell.fact(
         f"{counted(report.vectors.count, 'vector')} in {counted(report.files, 'data file')};"
-        f" a purge would free {size(report.freed.purge)}"
+        f" a purge and a vacuum would free {size(report.freed.rewrite.freed)}"
     )
     tell.fact("written, and kept: ", (str(page), "bold"))
     tell.why("Open it in a browser: no script, no network, made to be kept or sent.")

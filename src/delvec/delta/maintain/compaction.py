@@ -8,9 +8,11 @@ cut into bins of at most the wanted size. Reads the log only; time and memory gr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
 from delvec.delta.schema.properties import TARGET_FILE_SIZE
 from delvec.errors import InvalidArgumentError
@@ -24,7 +26,14 @@ if TYPE_CHECKING:
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.schema.metadata import Metadata
 
-__all__ = ["CompactionRule", "compaction_bins", "live_bytes", "purge_bins"]
+__all__ = [
+    "BinSums",
+    "CompactionRule",
+    "compaction_bins",
+    "compaction_sums",
+    "live_bytes",
+    "purge_bins",
+]
 
 _TARGET: Final = 256 << 20
 
@@ -97,6 +106,38 @@ def purge_bins(
     return list(_bins(files, wanted, live_bytes(files), rule.target_size))
 
 
+@dataclass(frozen=True)
+class BinSums:
+    """What a compaction would do, in sums.
+
+    Attributes:
+        files: Files that it would replace.
+        bins: Files that it would write, about.
+        bytes: The size of the files that it would replace.
+        live: The part of it that is of live rows, which it would write.
+    """
+
+    files: int
+    bins: int
+    bytes: int
+    live: int
+
+
+def compaction_sums(files: FileSet, rule: CompactionRule) -> BinSums:
+    """Return the sums of `compaction_bins` for all files; memory grows with columns alone."""
+    live, mostly_deleted = live_bytes(files), _mostly_deleted(files, rule.max_deleted_ratio)
+    wanted = (live < rule.min_size) | mostly_deleted
+    numbers, starts = _cut(files, wanted, live, rule.target_size)
+    if not len(numbers):
+        return BinSums(0, 0, 0, 0)
+    lengths = np.diff(np.append(starts, len(numbers)))
+    worth = (lengths > 1) | mostly_deleted[numbers[starts]]
+    chosen = numbers[np.repeat(worth, lengths)]
+    return BinSums(
+        len(chosen), int(worth.sum()), int(files.sizes[chosen].sum()), int(live[chosen].sum())
+    )
+
+
 def live_bytes(files: FileSet) -> NDArray[np.int64]:
     """Return the bytes of each file's live rows, by their share; all where that is unknown."""
     counts = files.row_counts.fill_null(0).to_numpy()
@@ -117,24 +158,50 @@ def _mostly_deleted(files: FileSet, ratio: float) -> NDArray[np.bool_]:
 def _bins(
     files: FileSet, wanted: NDArray[np.bool_], live: NDArray[np.int64], target: int
 ) -> Iterator[NDArray[np.int64]]:
+    numbers, starts = _cut(files, wanted, live, target)
+    for start, end in pairwise([*starts.tolist(), len(numbers)]):
+        yield np.sort(numbers[start:end])
+
+
+def _cut(
+    files: FileSet, wanted: NDArray[np.bool_], live: NDArray[np.int64], target: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return files by partition and age, and where each bin begins.
+
+    A file goes into the bin of the one before if both are of one partition and fit it. No object is
+    made for a file: the loop is over bins of partitions that do not fit one.
+    """
     numbers = np.flatnonzero(wanted)
-    names = [field.physical_name for field in files.metadata.partition_fields]
-    columns = [files.partition_strings(name).take(numbers).to_pylist() for name in names]
-    groups: dict[tuple[str | None, ...], list[int]] = {}
-    keys = zip(*columns, strict=True) if columns else ((),) * len(numbers)
-    for number, key in zip(numbers.tolist(), keys, strict=True):
-        groups.setdefault(key, []).append(number)
-    ages = files.modification_times
-    for members in groups.values():
-        members.sort(key=lambda number: int(ages[number]))
-        start, size = 0, 0
-        for place, number in enumerate(members):
-            if place > start and size + int(live[number]) > target:
-                yield np.array(sorted(members[start:place]), dtype=np.int64)
-                start, size = place, 0
-            size += int(live[number])
-        if members[start:]:
-            yield np.array(sorted(members[start:]), dtype=np.int64)
+    groups = _partition_numbers(files, numbers)
+    order = np.lexsort((numbers, files.modification_times[numbers], groups))
+    numbers, groups = numbers[order], groups[order]
+    ends_after = np.concatenate([[0], np.cumsum(live[numbers])])
+    firsts = np.flatnonzero(np.diff(groups, prepend=-1))
+    lasts = np.append(firsts[1:], len(numbers))[: len(firsts)]
+    is_large = ends_after[lasts] - ends_after[firsts] > target
+    cuts: list[int] = []
+    for first, last in zip(firsts[is_large].tolist(), lasts[is_large].tolist(), strict=True):
+        start = first
+        while start < last:
+            cuts.append(start)
+            fitting = int(np.searchsorted(ends_after, ends_after[start] + target, "right")) - 1
+            start = max(fitting, start + 1)
+    starts = np.sort(np.concatenate([firsts[~is_large], np.array(cuts, dtype=np.int64)]))
+    return numbers, starts
+
+
+def _partition_numbers(files: FileSet, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the partition of each file as a number, in the order in which they appear."""
+    found = np.zeros(len(numbers), dtype=np.int64)
+    for field in files.metadata.partition_fields:
+        values = files.partition_strings(field.physical_name).take(pa.array(numbers))
+        codes = values.dictionary_encode(null_encoding="encode")
+        both = found * max(len(codes.dictionary), 1) + codes.indices.to_numpy()
+        _, first, inverse = np.unique(both, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        found = rank[inverse]
+    return found
 
 
 def _default_target(metadata: Metadata) -> int:

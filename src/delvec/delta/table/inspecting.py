@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from delvec.calls import explained_calls
 from delvec.delta.maintain.inspect.inspect import inspect
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from delvec.inspection.report import InspectReport
 
 __all__ = ["TableInspection"]
+
+_ON_SPARK: Final = ("purge", "optimize")
 
 
 @explained_calls()
@@ -40,10 +42,12 @@ class TableInspection(TableHandle):
             report.write_html("report.html")    # one page with charts, without the network
 
         Reads the log: the live files, and the newest commits for vectors over time. No data file
-        and no vector is opened. Memory grows with the live files, some 750 bytes each.
+        and no vector is opened. Memory grows with the live files, some 750 bytes each in columns,
+        and with the commits in the log; no object is made for a file that is not named.
 
         What a vacuum would delete, only a listing of the folder tells. By default it is listed if
-        the table has no more than 100,000 live files.
+        the table has no more than 100,000 live files; memory then grows with the listed files that
+        are not live, 100 bytes each.
 
         Args:
             version: The version; the newest by default. Older ones get no advice.
@@ -60,10 +64,23 @@ class TableInspection(TableHandle):
             raise InvalidArgumentError(f"history is a number of commits, got {history}")
         snapshot = self.snapshot(version, timestamp)
         is_newest = (version is None and timestamp is None) or snapshot.version == self.version
-        return inspect(
+        report = inspect(
             snapshot,
             is_newest=is_newest,
             history=history,
             listing=listing,
             on_progress=on_progress,
         )
+        return report if self.spark is not None else _with_sessions(report)
+
+
+def _with_sessions(report: InspectReport) -> InspectReport:
+    """Name a session in calls that need one, for a table that was opened without."""
+    opened = f"DeltaTable.for_path(spark, {report.table!r})"
+    calls = tuple(
+        replace(each, call=each.call.replace("t.", f"{opened}.", 1))
+        if each.action in _ON_SPARK
+        else each
+        for each in report.advice
+    )
+    return replace(report, advice=calls)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,16 +12,23 @@ from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.commits.marks import staging_branches
 from delvec.iceberg.resolve.staged import waiting_snapshots
 from delvec.inspection.columns import ages
-from delvec.inspection.figures import EqualityFigures, StagingBranch, VectorFigures
+from delvec.inspection.figures import (
+    EqualityFigures,
+    PositionFigures,
+    StagingBranch,
+    VectorFigures,
+)
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 
-__all__ = ["equality_figures", "summary_figure", "vector_figures"]
+__all__ = ["equality_figures", "position_figures", "summary_figure", "vector_figures"]
 
+_BETWEEN: Final = "\0"  # names of columns in one string
 _CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})
 
 
@@ -30,16 +36,25 @@ def vector_figures(metadata: TableMetadata, vectors: pa.Table, now_ms: int) -> V
     """Return the figures of deletion vectors, which are rows of `list_files`."""
     times = _times(metadata, vectors)
     known = times[times >= 0]
-    is_known = bool(len(times)) and len(known) == len(times)
     return VectorFigures(
         count=vectors.num_rows,
         rows=_sum(vectors, "rows"),
         bytes=_sum(vectors, "bytes"),
         kinds={"puffin": vectors.num_rows} if vectors.num_rows else {},
         stored_in=len(pc.unique(vectors.column("path"))),
-        oldest_ms=int(known.min()) if is_known else None,
+        oldest_ms=_oldest(times),
         newest_ms=int(known.max()) if len(known) else None,
         ages=ages(times, now_ms),
+    )
+
+
+def position_figures(metadata: TableMetadata, files: pa.Table) -> PositionFigures:
+    """Return the figures of position delete files, which are rows of `list_files`."""
+    return PositionFigures(
+        files.num_rows,
+        _sum(files, "rows"),
+        _sum(files, "bytes"),
+        _oldest(_times(metadata, files)),
     )
 
 
@@ -47,15 +62,14 @@ def equality_figures(table: LoadedTable, files: pa.Table, vectors: pa.Table) -> 
     """Return the figures of equality deletes, and what waits on staging branches."""
     metadata = table.metadata
     both = pa.concat_tables([files, vectors])
-    times = _times(metadata, both)
-    names = {tuple(each or ()) for each in both.column("equality_columns").to_pylist()}
+    kinds = pc.unique(pc.binary_join(both.column("equality_columns"), _BETWEEN)).to_pylist()
     return EqualityFigures(
         files=files.num_rows,
         vectors=vectors.num_rows,
         keys=_sum(both, "rows"),
         bytes=_sum(both, "bytes"),
-        oldest_ms=int(times.min()) if len(times) and (times >= 0).all() else None,
-        columns=tuple(sorted(names)),
+        oldest_ms=_oldest(_times(metadata, both)),
+        columns=tuple(sorted(tuple(each.split(_BETWEEN)) for each in kinds if each)),
         staging=tuple(_staging(table, name) for name in staging_branches(metadata)),
     )
 
@@ -82,8 +96,15 @@ def summary_figure(snapshot: IcebergSnapshot, key: str) -> int | None:
 def _times(metadata: TableMetadata, deletes: pa.Table) -> NDArray[np.int64]:
     """Return when each delete was committed, by its sequence number; -1 if that expired."""
     known = {each.sequence_number: each.timestamp_ms for each in metadata.snapshots.values()}
-    numbers = deletes.column("sequence_number").to_pylist()
-    return np.array([known.get(number, -1) for number in numbers], dtype=np.int64)
+    numbers = pa.array(list(known), pa.int64())
+    places = pc.index_in(deletes.column("sequence_number"), numbers)
+    found = pa.array(list(known.values()), pa.int64()).take(places.combine_chunks())
+    times: NDArray[np.int64] = pc.fill_null(found, -1).to_numpy(zero_copy_only=False)
+    return times
+
+
+def _oldest(times_ms: NDArray[np.int64]) -> int | None:
+    return int(times_ms.min()) if len(times_ms) and (times_ms >= 0).all() else None
 
 
 def _sum(table: pa.Table, name: str) -> int:

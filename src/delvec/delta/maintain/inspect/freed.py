@@ -1,34 +1,48 @@
-"""What a purge and a vacuum of a Delta table would free."""
+"""What a purge and a vacuum of a Delta table would free.
+
+The folder is listed once. Files that no live entry refers to are either for a vacuum now, or still
+retained: both sums are of files that are there. Memory: 8 bytes for each file that the log refers
+to, and 100 for each listed file that no live entry refers to.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NoReturn
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.paths import canonical
 from delvec.delta.maintain.compaction import live_bytes
-from delvec.delta.maintain.retention import retention_of
-from delvec.delta.maintain.vacuum.vacuum import VacuumOptions, vacuum
-from delvec.errors import UnsupportedFeatureError
-from delvec.inspection.figures import Freed
+from delvec.delta.maintain.references import KeySet, references
+from delvec.delta.maintain.retention import HOUR_MS, retention_of
+from delvec.delta.maintain.vacuum.candidates import folds_names
+from delvec.delta.maintain.vacuum.listing import unreferenced_files
+from delvec.delta.maintain.vacuum.search import without_recent
+from delvec.delta.write.writable import require_writable
+from delvec.errors import FormatError, UnsupportedFeatureError
+from delvec.inspection.figures import Freed, Rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from delvec.delta.log.commit_times import CommitTimes
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.write.change import Change
+    from delvec.delta.maintain.retention import Retention
 
 __all__ = ["LISTED", "freed"]
 
 LISTED: Final = 100_000
 """The live files of a table whose folder is listed without being asked for it."""
 
+_EVER: Final = 1 << 62
+
 
 def freed(
     snapshot: Snapshot,
+    times: CommitTimes,
     *,
     is_newest: bool,
     listing: bool | None,
@@ -38,55 +52,75 @@ def freed(
 
     Args:
         snapshot: The version.
+        times: The commits up to it.
         is_newest: Whether it is the newest, which alone a vacuum looks at.
         listing: Whether to list the folder; None to do so if the table has few live files.
         on_progress: See `DeltaTable.vacuum`.
     """
-    files = snapshot.files
-    purge = int((files.sizes - live_bytes(files))[files.has_vector].sum())
-    found = Freed(purge=purge)
+    found = Freed(rewrite=_purged(snapshot))
+    try:
+        retention = retention_of(snapshot)
+        require_writable(snapshot, "vacuum")
+    except (FormatError, UnsupportedFeatureError) as error:
+        return replace(found, why_unknown=error.message)
+    found = replace(found, retention_hours=retention.length_ms / HOUR_MS)
     if not is_newest:
         return replace(found, why_unknown="it is about the newest version")
-    if listing is None and len(files) > LISTED:
+    if listing is None and len(snapshot.files) > LISTED:
         return replace(
             found, why_unknown=f"over {LISTED:,} files; listing=True, or --listing, lists them"
         )
     if listing is False:
         return replace(found, why_unknown="the folder was not to be listed")
-    try:
-        plan = vacuum(
-            lambda: snapshot, _never, VacuumOptions(dry_run=True, on_progress=on_progress)
-        )
-    except UnsupportedFeatureError as error:
-        return replace(found, why_unknown=error.message)
-    return replace(
-        found,
-        vacuum=plan.bytes,
-        vacuum_files=plan.files.num_rows,
-        later=_retained(snapshot),
-        retention_hours=plan.retention_hours,
-    )
+    dead = _dead_files(snapshot, retention, on_progress)
+    found = replace(found, vacuum=dead.bytes, vacuum_files=dead.files, later=dead.retained)
+    return _with_first_kept(found, times, retention.before_ms) if dead.files else found
 
 
-def _never(change: Change) -> NoReturn:
-    raise AssertionError(f"a dry run commits nothing: {change.operation}")
+def _purged(snapshot: Snapshot) -> Rewritten:
+    files = snapshot.files
+    chosen = files.has_vector
+    written = int(live_bytes(files)[chosen].sum())
+    return Rewritten(int(chosen.sum()), int(files.sizes[chosen].sum()), written)
 
 
-def _retained(snapshot: Snapshot) -> int:
-    """Return the bytes of files that were removed within the retention, as far as the log says."""
-    retention = retention_of(snapshot)
-    live = snapshot.files.paths
-    found: list[pa.Table] = []
-    for removes in snapshot.tombstones():
-        when = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 0)
-        young = removes.filter(pc.greater_equal(when, retention.before_ms))
-        if not len(young):
-            continue
-        paths = canonical(pc.struct_field(young, "path"), snapshot.table)
-        gone = pc.invert(pc.is_in(paths, live))  # a live file has tombstones of its old vectors
-        sizes = pc.struct_field(young, "size").filter(gone)
-        found.append(pa.table({"path": paths.filter(gone), "size": sizes}))
-    if not found:
-        return 0
-    files = pa.concat_tables(found).group_by("path").aggregate([("size", "max")])
-    return int(pc.sum(files.column("size_max"), min_count=0).as_py())
+@dataclass(frozen=True)
+class _Dead:
+    """Files that no live entry refers to: what a vacuum deletes now, and what it keeps for now."""
+
+    files: int
+    bytes: int
+    retained: int
+
+
+def _dead_files(
+    snapshot: Snapshot, retention: Retention, on_progress: Callable[[str, int, int], None] | None
+) -> _Dead:
+    """Find the files that a vacuum deletes, as it does, and those that it will delete later.
+
+    Files that the log never named are not counted before a vacuum deletes them: they may be of a
+    writer that has not committed yet.
+    """
+    named = list(references(snapshot, retention.before_ms))
+    folds = folds_names(snapshot.storage)
+    live = KeySet((each.keys for each in named if each.is_live), folds=folds)
+    retained = KeySet((each.keys for each in named if not each.is_live), folds=folds)
+    found = unreferenced_files(snapshot.storage, snapshot.metadata, live, _EVER, on_progress)
+    paths = found.files["path"]
+    chunks = [retained.contains(chunk.to_pylist()) for chunk in paths.chunks]
+    is_retained = np.concatenate([np.empty(0, dtype=np.bool_), *chunks])
+    modified = found.files["modified"].cast(pa.int64()).to_numpy()
+    old = replace(found, files=found.files.filter(~is_retained & (modified < retention.before_ms)))
+    gone = without_recent(snapshot, old, retention)
+    kept = pc.sum(found.files["bytes"].filter(pa.array(is_retained)), min_count=0).as_py()
+    return _Dead(gone.files.num_rows, gone.bytes, int(kept) + old.bytes - gone.bytes)
+
+
+def _with_first_kept(found: Freed, times: CommitTimes, before_ms: int) -> Freed:
+    """Add the version that was current when the retention began; those before it lose files."""
+    low, high = times.comparable(before_ms)
+    place = bisect_right(times.commits, before_ms, low, high, key=times.of) - 1
+    if place <= 0:
+        return found
+    first = times.commits[place]
+    return replace(found, first_kept=first.first, first_kept_ms=times.of(first))

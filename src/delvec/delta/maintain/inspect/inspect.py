@@ -5,8 +5,13 @@
     listing    the folder, for what a vacuum would delete; optional
     advice     what to run next
 
-No data file and no vector is opened. Memory: some 750 bytes for each live file, and the adds and
-removes of the commits that are read.
+No data file and no vector is opened. What grows with what:
+
+    live files             some 750 bytes each, nearly all in the columns of the snapshot; no Python
+                           object is made for a file that the report does not name
+    commits in the log     an object each, for their times; those that were cleaned up cost nothing
+    adds and removes       of the commits that are read, as columns
+    files in the folder    see `freed`; nothing without a listing
 """
 
 from __future__ import annotations
@@ -15,10 +20,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow.compute as pc
 
-from delvec.delta.maintain.compaction import CompactionRule, compaction_bins, live_bytes
+from delvec.delta.log.commit_times import commit_times
+from delvec.delta.maintain.compaction import CompactionRule, compaction_sums, live_bytes
 from delvec.delta.maintain.inspect.freed import freed
 from delvec.delta.maintain.inspect.vector_history import vector_history
 from delvec.delta.write.after_commit import checkpoint_interval
@@ -30,7 +35,7 @@ from delvec.inspection.columns import (
     ranked_partitions,
     size_classes,
 )
-from delvec.inspection.figures import LogFigures, SmallFiles, VectorFigures
+from delvec.inspection.figures import LogFigures, Rewritten, SmallFiles, VectorFigures
 from delvec.inspection.report import InspectReport
 from delvec.report.figures import counted
 from delvec.report.phases import Stopwatch
@@ -38,8 +43,10 @@ from delvec.report.phases import Stopwatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
+    from delvec.delta.log.commit_times import CommitTimes
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
 
@@ -63,10 +70,13 @@ def inspect(
         deleted = int(files.deleted_rows.sum())
         live = None if rows is None else int(files.live_rows.to_numpy().sum())
         columns = FileColumns(files.paths, files.row_counts, files.deleted_rows, files.sizes)
+        times = commit_times(snapshot, 0, snapshot.version)
     with watch.phase("history"):
-        past = vector_history(snapshot, history)
+        past = vector_history(snapshot, times, history)
     with watch.phase("listing"):
-        frees = freed(snapshot, is_newest=is_newest, listing=listing, on_progress=on_progress)
+        frees = freed(
+            snapshot, times, is_newest=is_newest, listing=listing, on_progress=on_progress
+        )
     protocol = snapshot.protocol
     report = InspectReport(
         table=snapshot.table,
@@ -87,7 +97,7 @@ def inspect(
         partitions=ranked_partitions(columns, _partition_keys(files)),
         sizes=size_classes(files.sizes),
         small_files=_small_files(files),
-        log=_log(snapshot),
+        log=_log(snapshot, times),
         moments=past.moments,
         freed=frees,
         notes=tuple(_notes(files)),
@@ -132,20 +142,27 @@ def _partition_keys(files: FileSet) -> dict[str, Any]:
 
 
 def _small_files(files: FileSet) -> SmallFiles:
-    """Return what an `optimize()` would put together, apart from files with deleted rows."""
+    """Return what an `optimize()` would put together, without files with deleted rows and with."""
     rule = CompactionRule.of(files.metadata, max_deleted_ratio=1.0)
     small = int((live_bytes(files) < rule.min_size).sum())
-    everything = np.ones(len(files), dtype=np.bool_)
-    bins = [each for each in compaction_bins(files, everything, rule) if len(each) > 1]
-    return SmallFiles(small, rule.min_size, sum(map(len, bins)), len(bins))
+    alone = compaction_sums(files, rule)
+    both = compaction_sums(files, replace(rule, max_deleted_ratio=0.0))
+    return SmallFiles(
+        small,
+        rule.min_size,
+        alone.files,
+        alone.bins,
+        *(Rewritten(each.files, each.bytes, each.live) for each in (alone, both)),
+    )
 
 
-def _log(snapshot: Snapshot) -> LogFigures:
+def _log(snapshot: Snapshot, times: CommitTimes) -> LogFigures:
     checkpoint = snapshot.segment.checkpoint
     last = None if checkpoint is None else checkpoint.version
     since = snapshot.version - (-1 if last is None else last)
     return LogFigures(
-        versions=snapshot.version + 1,
+        versions=len(times.commits),
+        oldest=times.commits[0].first if times.commits else None,
         checkpoint=last,
         since_checkpoint=since,
         interval=checkpoint_interval(snapshot.metadata),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.action_columns import VECTOR
-from delvec.delta.log.commit_times import commit_times, info_of
+from delvec.delta.log.commit_times import info_of
 from delvec.delta.log.history import as_string
 from delvec.delta.log.paths import canonical
 from delvec.delta.log.replay import vector_ids
@@ -91,18 +91,18 @@ class _Events:
             self.has_vector.append((rows != 0) | (size != 0))
 
 
-def vector_history(snapshot: Snapshot, limit: int) -> VectorHistory:
+def vector_history(snapshot: Snapshot, times: CommitTimes, limit: int) -> VectorHistory:
     """Return the state after each of the newest commits up to a version.
 
     Args:
         snapshot: The version.
+        times: The commits up to it.
         limit: How many commits are read at most.
     """
     files = snapshot.files
     unknown = np.full(int(files.has_vector.sum()), -1, dtype=np.int64)
     if not limit:
         return VectorHistory((), unknown)
-    times = commit_times(snapshot, max(0, snapshot.version - limit + 1), snapshot.version)
     commits = _adjacent(times, snapshot.version)[-limit:]
     events, moments = _Events(), []
     read = read_commits(snapshot.storage, commits)
@@ -189,8 +189,8 @@ def _births(
 ) -> NDArray[np.int64]:
     """Return when the vector of each file that has one was committed; -1 if that is not known."""
     files = snapshot.files
-    marked = pa.array(files.has_vector)
-    live = _keys(files.paths.filter(marked), files.vectors.filter(marked))
+    with_vector = pa.array(files.has_vector)
+    live = _keys(files.paths.filter(with_vector), files.vectors.filter(with_vector))
     births = np.full(len(codes.dictionary), -1, dtype=np.int64)
     if len(effect):
         made = effect > 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delvec.delta.maintain.retention import Retention
     from delvec.delta.maintain.vacuum.candidates import Candidates
 
-__all__ = ["search"]
+__all__ = ["search", "without_recent"]
 
 
 def search(
@@ -45,7 +45,7 @@ def search(
     else:
         found = unreferenced_files(snapshot.storage, snapshot.metadata, kept, before, on_progress)
         last = _covered_until(snapshot, found, before)
-    return _without_recent(snapshot, found, retention), last
+    return without_recent(snapshot, found, retention), last
 
 
 def _covered_until(snapshot: Snapshot, found: Candidates, before_ms: int) -> int | None:
@@ -62,7 +62,7 @@ def _covered_until(snapshot: Snapshot, found: Candidates, before_ms: int) -> int
     return last if last > (-1 if known is None else known) else None
 
 
-def _without_recent(snapshot: Snapshot, found: Candidates, retention: Retention) -> Candidates:
+def without_recent(snapshot: Snapshot, found: Candidates, retention: Retention) -> Candidates:
     """Keep files that only recent commits refer to, if there may be some; reads these commits.
 
     Change files are in no checkpoint. Tombstones are, for as long as the table says: a caller who

@@ -1,0 +1,92 @@
+"""Commands that `delvec inspect` advises, as a shell takes them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delvec.inspection.report import InspectReport
+
+__all__ = ["SECRET", "with_commands"]
+
+SECRET: Final = "***"  # noqa: S105 - what stands in its place
+"""What stands for a key or a password: reports are sent around and kept."""
+
+_REACHING: Final = ("options", "warehouse", "catalog", "master", "packages", "conf")
+_SECRET_NAME: Final = re.compile(
+    r"secret|password|token|credential|(^|[._-])sas([._-]|$)|(access|account|master|private|sas)"
+    r"[._-]?key",
+    re.IGNORECASE,
+)
+
+
+def with_commands(report: InspectReport, table: str) -> InspectReport:
+    """Return the report with a command line for each advice.
+
+    It has the table as it was given, and the options of the current command that say how it is
+    reached, such as `--warehouse`, as far as the advised command takes them.
+
+    Args:
+        report: The report.
+        table: The table as the user named it.
+    """
+    context = click.get_current_context()
+    advice = []
+    hidden = False
+    for each in report.advice:
+        name, _, *more = each.arguments
+        words = [name, _unlike_option(table), *more, *_reaching(context, name)]
+        hidden = hidden or any(word.endswith(f"={SECRET}") for word in words)
+        advice.append(replace(each, command=" ".join(["delvec", *map(_quoted, words)])))
+    notes = report.notes
+    if hidden:
+        notes = (*notes, f"keys and passwords are not repeated: put yours in place of {SECRET}")
+    return replace(report, advice=tuple(advice), notes=notes)
+
+
+def _reaching(context: click.Context, name: str) -> Iterator[str]:
+    """Yield the options that were given and that another command takes too."""
+    group = None if context.parent is None else context.parent.command
+    other = group.get_command(context, name) if isinstance(group, click.Group) else None
+    taken = {opt for each in ([] if other is None else other.params) for opt in each.opts}
+    for param in context.command.params:
+        if param.name not in _REACHING or taken.isdisjoint(param.opts):
+            continue
+        if context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
+            for value in _values(context.params[param.name]):
+                yield from (param.opts[0], value)
+
+
+def _values(value: Any) -> Iterator[str]:  # noqa: ANN401 - of any option
+    if isinstance(value, dict):
+        for key, text in value.items():
+            yield f"{key}={SECRET if _SECRET_NAME.search(key) else text}"
+    elif isinstance(value, list | tuple):
+        yield from map(str, value)
+    else:
+        yield str(value)
+
+
+def _unlike_option(table: str) -> str:
+    return f"./{table}" if table.startswith("-") else table
+
+
+def _quoted(word: str) -> str:
+    r"""Return a word for the shell; one with control characters as bash, zsh and ksh have it.
+
+    >>> _quoted("/lake/my orders"), _quoted("a\n")
+    ("'/lake/my orders'", "$'a\\n'")
+    """
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in escaped)
+    return f"$'{''.join(shown)}'"
