@@ -130,6 +130,17 @@ def test_an_iceberg_runtime_that_is_there_already_is_not_added_again(
     assert RUNTIME not in options(builder).get("spark.jars.packages", "")
 
 
+def test_an_iceberg_runtime_among_the_jars_of_spark_is_not_downloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "jars").mkdir()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert RUNTIME in options(delvec.configure(SparkSession.builder))["spark.jars.packages"]
+    (tmp_path / "jars" / "iceberg-spark-runtime-4.3_2.13-2.0.0.jar").touch()
+    assert with_iceberg(SparkSession.builder, iceberg=None, spark_version="4.3.0")
+    assert options(delvec.configure(SparkSession.builder)) == {"spark.sql.extensions": EXTENSIONS}
+
+
 def test_packages_of_the_submit_arguments_are_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left there, they would win over those of the builder, and the runtime would be missing."""
     arguments = "--packages a:b:1 --conf spark.x='1 2' --name n pyspark-shell"

@@ -10,7 +10,7 @@ import pyspark
 
 from delvec.errors import MissingDependencyError
 from delvec.spark import jvm
-from delvec.spark.session.settings import PACKAGES, listed
+from delvec.spark.session.settings import PACKAGES, listed, spark_jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,7 +80,7 @@ def has_runtime(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> 
     if jvm.is_running():
         return jvm.class_exists(ICEBERG_CATALOG)
     jars = [*packages, *listed(builder, PACKAGES), *listed(builder, "spark.jars")]
-    return any(_RUNTIME in jar for jar in jars)
+    return any(_RUNTIME in jar for jar in jars) or any(spark_jars().glob(f"{_RUNTIME}-*.jar"))
 
 
 def require_iceberg() -> None:

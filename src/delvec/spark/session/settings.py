@@ -8,12 +8,14 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyspark
+
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PACKAGES", "listed", "setting", "submit_packages"]
+__all__ = ["PACKAGES", "listed", "setting", "spark_jars", "submit_packages"]
 
 PACKAGES: Final = "spark.jars.packages"
 
@@ -52,6 +54,11 @@ def setting(builder: SparkSession.Builder, key: str) -> str:
 def listed(builder: SparkSession.Builder, key: str) -> list[str]:
     """Return a setting that is a list separated by commas."""
     return [value.strip() for value in setting(builder, key).split(",") if value.strip()]
+
+
+def spark_jars() -> Path:
+    """Return the folder of the jars that every JVM of Spark has."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
 
 
 def submit_packages(packages: list[str]) -> None:
