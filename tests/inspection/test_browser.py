@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from delvec import DeltaTable
+from delvec.inspection.figures import Ranking, Share
 from tests.inspection.browser import browser_path, started
 from tests.inspection.tables import partitioned_table
 from tests.inspection.test_page import hostile_report
@@ -97,6 +99,40 @@ def test_a_phone_does_not_scroll_sideways(
     browser.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     assert browser.evaluate("document.documentElement.scrollWidth") <= PHONE
     assert browser.evaluate("window.innerWidth") == PHONE
+
+
+LINES = (
+    "e => Math.round(e.getBoundingClientRect().height / parseFloat(getComputedStyle(e).lineHeight))"
+)
+
+
+@pytest.mark.parametrize("width", [PHONE, 900, 1280])
+def test_numbers_and_names_are_not_broken_and_bars_are_equally_long(
+    browser: Browser, reports: dict[str, InspectReport], tmp_path: Path, width: int
+) -> None:
+    """Bars can be compared with each other only if all of them have the same whole."""
+    many = reports["many"]
+    name = "part-00000-2bc940f0-dd3c-461d-8869-a8d7c3ab4a3b.c000.snappy.parquet"
+    share = Share(name, 1, 98_765_432, 12_345_678, 10)
+    rest = Share("", 10**6, 10**13, 10**9, 10**13)
+    large = replace(
+        many,
+        rows=10**13,
+        live_rows=10**13 - 10**9,
+        vectors=replace(many.vectors, rows=10**9),
+        most_deleted=Ranking((share, replace(share, deleted=1)), rest, 10**6),
+    )
+    opened(browser, large, tmp_path, width=width, mobile=width == PHONE)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    numbers = f"[...document.querySelectorAll('.card b')].map({LINES})"
+    assert set(browser.evaluate(numbers)) == {1}
+    beyond = "[...document.querySelectorAll('.card b')].filter(e => e.scrollWidth > e.clientWidth)"
+    assert browser.evaluate(f"{beyond}.length") == 0
+    names = f"[...document.querySelectorAll('#files tbody th bdi')].map({LINES})"
+    assert set(browser.evaluate(names)) == {1}
+    lengths = "[...document.querySelectorAll('#files .bar')].map(e => e.clientWidth)"
+    assert len(set(browser.evaluate(lengths))) == 1
+    assert browser.evaluate("document.querySelector('#files .bar').clientWidth") > 100
 
 
 def test_hostile_names_stay_names(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from delvec import DeltaTable
 from delvec.cli import main
 from delvec.cli.exits import ExitCode
+from delvec.delta.maintain.inspect.inspect import inspect as inspect_snapshot
 from delvec.errors import InvalidArgumentError
 from delvec.vector import Descriptor
 from tests.delta.builder import TableBuilder, removed, small_table
@@ -201,6 +203,39 @@ def test_a_purge_first_writes_and_a_vacuum_then_frees(tmp_path: Path) -> None:
     )
     assert rewrite.written == pytest.approx(live, abs=6)
     assert rewrite.freed == rewrite.replaced - rewrite.written
+
+
+def test_no_object_is_made_for_a_file_that_is_not_named(tmp_path: Path) -> None:
+    """Strings and numbers of Python for each file would take twice as much."""
+    count = 20_000
+    table = TableBuilder(
+        tmp_path, fields={"id": "long", "day": "string"}, partition_columns=["day"]
+    )
+    table.create()
+    table.commit(*({"add": _add_without_file(place)} for place in range(count)))
+    snapshot = DeltaTable.for_path(None, tmp_path).snapshot()
+    inspect_snapshot(snapshot, listing=False, history=0)  # what the snapshot itself keeps
+    tracemalloc.start()
+    report = inspect_snapshot(snapshot, listing=False, history=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak / count < 110
+    assert (report.files, report.small_files.before, report.small_files.after) == (
+        *(count, count),
+        2000,
+    )
+    assert (len(report.partitions.shown), report.partitions.others) == (20, 1980)
+
+
+def _add_without_file(place: int) -> dict[str, Any]:
+    return {
+        "path": f"part-{place:08}-2bc940f0-dd3c-461d-8869-a8d7c3ab4a3b.parquet",
+        "partitionValues": {"day": f"day {place % 2000}"},
+        "size": 1_000_000,
+        "modificationTime": 1_700_000_000_000 + place,
+        "dataChange": True,
+        "stats": '{"numRecords": 1000}',
+    }
 
 
 def test_a_table_that_delvec_does_not_write_is_inspected_all_the_same(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from delvec.inspection.figures import (
     VectorFigures,
 )
 from delvec.inspection.report import InspectReport
+from tests.delta.builder import TableBuilder
 from tests.inspection.tables import partitioned_table
 
 if TYPE_CHECKING:
@@ -127,6 +128,26 @@ def test_the_page_is_written_to_a_file(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == report.to_html()
     with pytest.raises(InvalidArgumentError, match="cannot be written"):
         report.write_html(tmp_path)
+
+
+def test_a_table_without_deleted_rows_has_no_bars_without_a_length(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    table.create()
+    for place in range(3):
+        table.commit({"add": table.write_file(f"{place}.parquet", {"id": [1]})})
+    page = DeltaTable.for_path(None, tmp_path).inspect().to_html()
+    assert "No file is known to have deleted rows." in page
+    assert 'id="files"' in page
+    assert "data-files" not in page
+    drawn = re.findall(r"<h3>(.*?)<span", page)
+    assert drawn == ["Data files"]
+
+
+def test_an_empty_table_has_no_charts(tmp_path: Path) -> None:
+    TableBuilder(tmp_path).create()
+    page = DeltaTable.for_path(None, tmp_path).inspect().to_html()
+    assert "<svg" not in page
+    assert "Nothing to run" in page
 
 
 def test_what_grows_with_the_table_is_not_on_the_page() -> None:

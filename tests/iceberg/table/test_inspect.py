@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from delvec import IcebergTable
+from delvec.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,14 +91,15 @@ def test_an_iceberg_table_is_inspected_step_by_step(
 def test_what_waits_on_a_staging_branch_is_named(spark: SparkSession, table: IcebergTable) -> None:
     table.create_branch("changes", staging=True)
     table.delete_keys([7, 9], "id", branch="changes")
-    main = table.inspect()
-    [staged] = main.equality.staging
+    newest = table.inspect()
+    [staged] = newest.equality.staging
     assert (staged.name, staged.snapshots) == ("changes", 1)
-    assert f"delvec resolve {NAME} --staging changes" in [each.command for each in main.advice]
+    staged_call = "t.resolve(staging='changes')"
+    assert staged_call in [each.call for each in newest.advice]
     branch = table.inspect(branch="changes")
     assert branch.equality.vectors + branch.equality.files == 1
     assert branch.equality.keys == 2
-    assert branch.advice[0].command == f"delvec resolve {NAME} --staging changes"
+    assert branch.advice[0].arguments == ("resolve", NAME, "--staging", "changes")
     table.resolve("id", staging="changes", restart_staging=True)
     after = table.inspect()
     assert after.live_rows == live(spark)
@@ -103,7 +107,9 @@ def test_what_waits_on_a_staging_branch_is_named(spark: SparkSession, table: Ice
     assert "changes: nothing waits" in str(after)
 
 
-def test_a_table_without_snapshots_and_position_deletes_of_format_2(spark: SparkSession) -> None:
+def test_position_deletes_are_counted_and_the_advised_command_removes_them(
+    spark: SparkSession,
+) -> None:
     name = "lake.db.inspected_v2"
     spark.sql(
         f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '2',"
@@ -113,11 +119,51 @@ def test_a_table_without_snapshots_and_position_deletes_of_format_2(spark: Spark
     empty = table.inspect()
     assert (empty.snapshot_id, empty.files, empty.live_rows, empty.advice) == (None, 0, 0, ())
     assert "no snapshot" in str(empty) + empty.to_html()
-    spark.range(0, 10, 1, 1).writeTo(name).append()
-    spark.sql(f"DELETE FROM {name} WHERE id = 3")
+    spark.range(0, 100, 1, 2).writeTo(name).append()
+    spark.sql(f"DELETE FROM {name} WHERE id IN (3, 4, 5)")
     report = table.inspect()
-    assert (report.position_delete_files, report.live_rows) == (1, None)
-    assert "1 position delete file" in report.notes[0]
+    assert (report.positions.files, report.positions.positions, report.live_rows) == (1, 3, None)
+    assert report.positions.bytes > 0
+    assert report.positions.oldest_ms == report.committed_ms
+    assert "up to 3 by position deletes" in str(report)
+    assert not report.advice
+    spark.sql(f"DELETE FROM {name} WHERE id BETWEEN 60 AND 70")
+    report = table.inspect()
+    assert [each.deleted for each in report.most_deleted.shown] == [11, 3]  # by files of their own
+    [advice] = report.advice
+    assert advice.action == "compact"
+    assert "up to 14.0 % of the rows are deleted" in advice.why
+
+    warehouse = spark.conf.get("spark.sql.catalog.lake.warehouse") or ""
+    document = json.loads(run("inspect", name, "--warehouse", warehouse, "--json"))
+    [advised] = document["advice"]
+    program, *words = shlex.split(advised["command"])
+    assert (program, words[-2:]) == ("delvec", ["--warehouse", warehouse])
+    run(*words)
+    after = table.inspect()
+    assert (after.positions.files, after.live_rows, after.advice) == (0, 86, ())
+    assert spark.table(name).count() == 86
+    spark.sql(f"DROP TABLE {name} PURGE")
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(main, arguments, env={"COLUMNS": "80", "NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_null_is_told_from_strings_in_partitions(spark: SparkSession) -> None:
+    name = "lake.db.inspected_nulls"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, day STRING) USING iceberg PARTITIONED BY (day)")
+    spark.sql(f"INSERT INTO {name} VALUES (1, NULL), (2, 'null'), (3, 'NULL'), (4, ''), (5, 'x')")
+    found = IcebergTable.for_name(spark, name).inspect().partitions.shown
+    assert {each.name for each in found} == {
+        "day=NULL",
+        "day='null'",
+        "day='NULL'",
+        "day=''",
+        "day=x",
+    }
     spark.sql(f"DROP TABLE {name} PURGE")
 
 
