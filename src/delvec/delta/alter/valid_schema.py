@@ -9,7 +9,7 @@ from delvec.delta.read.change_feed_schema import FEED_COLUMNS
 from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
 from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.schema.walk import all_fields, primitives, walk
-from delvec.errors import InvalidArgumentError
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["require_nullable_elements", "require_valid_schema"]
 
 _FORBIDDEN: Final = " ,;{}()\n\t="
+_COLLATIONS: Final = "__COLLATIONS"  # of the strings in a field, by their places
 
 
 def require_valid_schema(metadata: Metadata) -> None:
@@ -25,6 +26,7 @@ def require_valid_schema(metadata: Metadata) -> None:
 
     Raises:
         InvalidArgumentError: A name or a type is not allowed, or the partition columns are not.
+        UnsupportedFeatureError: A string has a collation; delta-spark refuses it as well.
     """
     schema = metadata.schema
     if not schema.fields:
@@ -36,6 +38,13 @@ def require_valid_schema(metadata: Metadata) -> None:
             raise InvalidArgumentError(
                 f"column {field.name!r} has one of {_FORBIDDEN!r} in its name",
                 hint="use another name, or set delta.columnMapping.mode to name",
+            )
+        if field.metadata.get(_COLLATIONS):
+            raise UnsupportedFeatureError(
+                f"column {field.name} has a collation, by which other strings are equal:"
+                f" {', '.join(map(str, field.metadata[_COLLATIONS].values()))}",
+                feature="collations",
+                hint=f"cast it to a plain string: CAST({field.name} AS STRING COLLATE UTF8_BINARY)",
             )
         if any(each.name == "void" for each in primitives(field.type)):
             raise InvalidArgumentError(
