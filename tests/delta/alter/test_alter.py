@@ -257,7 +257,7 @@ class TestProperties:
 
     def test_row_tracking_goes_on_while_there_are_no_rows(self) -> None:
         on = {"delta.enableRowTracking": "true"}
-        state = definition.set_properties(definition.new_table(PLAIN), on, is_empty=True)
+        state = definition.set_properties(definition.new_table(PLAIN), on, is_empty=lambda: True)
         assert {"rowTracking", "domainMetadata"} <= state.protocol.writer_features
         assert definition.set_properties(state, {"k": "v"}).metadata.configuration == {
             **state.metadata.configuration,

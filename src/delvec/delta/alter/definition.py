@@ -30,7 +30,7 @@ from delvec.delta.schema.protocol import Protocol
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from delvec.delta.schema.types import StructType
 
@@ -86,14 +86,18 @@ def new_table(
 
 
 def set_properties(
-    state: TableState, properties: Mapping[str, Any], *, is_empty: bool = False
+    state: TableState,
+    properties: Mapping[str, Any],
+    *,
+    is_empty: Callable[[], bool] = lambda: False,
 ) -> TableState:
     """Set properties, and add the writer features that they need to the protocol.
 
     Args:
         state: The table.
         properties: Their values by name; `delta.feature.<name>` adds a feature.
-        is_empty: Whether the table has no files.
+        is_empty: Tells whether the table has no files; called only if a property depends on it,
+            since the answer takes the entries of all files.
 
     Raises:
         InvalidArgumentError: Delta has no such property or value, or it needs a reader feature.
@@ -113,7 +117,7 @@ def set_properties(
     if (
         changed.metadata.is_on(ENABLE_ROW_TRACKING)
         and not was.is_on(ENABLE_ROW_TRACKING)
-        and not is_empty
+        and not is_empty()
     ):
         raise UnsupportedFeatureError(
             "row tracking cannot be switched on for a table that has rows: each of its files would"

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from delvec.delta.log.action_columns import STRING_MAP, TYPES, VECTOR, conform_struct
 from delvec.delta.log.json_actions import adds_schema
+from delvec.delta.log.paths import one_array
 from delvec.delta.log.segment import LOG
 from delvec.delta.stats.to_json import statistics_to_json
 from delvec.errors import FormatError
@@ -37,6 +38,9 @@ _MAPS: Final = ("partitionValues", "tags")
 _PLAIN_TYPES: Final[dict[str, bool]] = (
     {"arrow_extensions_enabled": False} if int(pa.__version__.partition(".")[0]) >= 21 else {}
 )
+# A file of more bytes is read by row groups: one Arrow array holds at most 2 GiB of strings, and
+# Arrow reads no structs in several arrays.
+_BYTES_AT_ONCE: Final = 1 << 30
 _OTHERS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 
 
@@ -97,11 +101,21 @@ class ParquetActions:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise self._damaged(error) from error
 
-    def json_statistics(self) -> pa.Array | None:
-        """Return the statistics of the files as JSON, or None if the checkpoint has none."""
+    def json_statistics(self) -> pa.Array | pa.ChunkedArray | None:
+        """Return the statistics of the files as JSON, or None if the checkpoint has none.
+
+        In several arrays if they take more than one can hold.
+        """
         if self._type("add", "stats") is None:
             return None
-        return self._cast(_child(self._add(["stats"]), "stats"), pa.string())
+        texts = pc.struct_field(self._read(["add.stats"]).column("add"), "stats")
+        rows = self._live_rows()
+        if len(rows) < len(texts):
+            is_live = np.zeros(len(texts), dtype=np.bool_)
+            is_live[rows] = True
+            texts = texts.filter(pa.array(is_live))
+        texts = self._cast(texts, pa.string())
+        return texts.combine_chunks() if texts.nbytes < _BYTES_AT_ONCE else texts
 
     def parsed_statistics(self, *path: str) -> pa.Array | None:
         """Return one column of `stats_parsed`, or None if there is none."""
@@ -114,15 +128,15 @@ class ParquetActions:
 
     def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         """Return the whole actions of some live files, by their rows in `adds`."""
-        fields = [f.name for f in self._type("add") if not f.name.endswith("_parsed")]
-        chosen = pa.array(rows, pa.int64())
-        values = self._add(fields).take(chosen).to_pylist()
-        if self._type("add", "stats_parsed") is not None:
-            # A checkpoint may have statistics as columns alone; an add action has them as JSON.
-            parsed = _child(self._add(["stats_parsed"]), "stats_parsed").take(chosen)
-            texts = statistics_to_json(parsed).to_pylist()
-            for value, text in zip(values, texts, strict=True):
-                value["stats"] = value.get("stats") or text
+        places = self._live_rows()[np.asarray(rows, dtype=np.int64)]
+        values: list[Any] = [None] * len(places)
+        for group, start in enumerate(self._group_starts):
+            inside = (places >= start) & (places < start + self._group_rows(group))
+            chosen = np.flatnonzero(inside)
+            if len(chosen):  # all columns are read, so only where there is a row to take
+                found = self._entries(group, places[chosen] - start)
+                for index, value in zip(chosen.tolist(), found, strict=True):
+                    values[index] = value
         return [
             {
                 "add": {
@@ -134,6 +148,36 @@ class ParquetActions:
             }
             for value in values
         ]
+
+    def _entries(self, group: int, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """Return the adds of some rows of a row group."""
+        fields = [f.name for f in self._type("add") if not f.name.endswith("_parsed")]
+        has_parsed = self._type("add", "stats_parsed") is not None
+        columns = [f"add.{name}" for name in (*fields, *(["stats_parsed"] if has_parsed else []))]
+        try:
+            column = self._file.read_row_group(group, columns=columns).column("add")
+            found = column.combine_chunks().take(pa.array(rows))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            raise self._damaged(error) from error
+        values = [
+            {name: value for name, value in entry.items() if name != "stats_parsed"}
+            for entry in found.to_pylist()
+        ]
+        if has_parsed:
+            # A checkpoint may have statistics as columns alone; an add action has them as JSON.
+            texts = statistics_to_json(_child(found, "stats_parsed")).to_pylist()
+            for value, text in zip(values, texts, strict=True):
+                value["stats"] = value.get("stats") or text
+        return values
+
+    @cached_property
+    def _group_starts(self) -> list[int]:
+        """The first row of each row group."""
+        counts = [self._group_rows(group) for group in range(self._file.num_row_groups)]
+        return [sum(counts[:group]) for group in range(len(counts))]
+
+    def _group_rows(self, group: int) -> int:
+        return int(self._file.metadata.row_group(group).num_rows)
 
     def pieces(
         self,
@@ -168,12 +212,9 @@ class ParquetActions:
 
     def _add(self, fields: Sequence[str]) -> pa.StructArray:
         """Read fields of `add`, one row for each live file."""
-        column = self._read([f"add.{name}" for name in fields]).column("add").combine_chunks()
-        if self._live is None:
-            paths = column if "path" in fields else self._read(["add.path"]).column("add")
-            valid = _child(paths, "path").is_valid().to_numpy(zero_copy_only=False)
-            self._live = np.flatnonzero(valid)
-        rows = self._live
+        chunks = self._read([f"add.{name}" for name in fields]).column("add")
+        column = one_array(chunks.chunks or [pa.array([], chunks.type)], self.uri)
+        rows = self._live_rows(column if "path" in fields else None)
         # Writers put all adds together; a slice of them costs nothing, a million picked rows 0.5 s.
         if len(rows) and int(rows[-1] - rows[0]) + 1 == len(rows):
             return column.slice(int(rows[0]), len(rows))
@@ -182,8 +223,22 @@ class ParquetActions:
         except pa.ArrowNotImplementedError as error:
             raise self._damaged(error) from error
 
+    def _live_rows(self, adds: pa.StructArray | None = None) -> NDArray[np.int64]:
+        """Return the rows of the file that are adds; read from its paths if those are not given."""
+        if self._live is None:
+            paths = self._read(["add.path"]).column("add") if adds is None else adds
+            valid = _child(paths, "path").is_valid().to_numpy(zero_copy_only=False)
+            self._live = np.flatnonzero(valid)
+        return self._live
+
     def _read(self, columns: Sequence[str]) -> pa.Table:
         try:
+            groups = range(self._file.num_row_groups)
+            footer = self._file.metadata
+            if sum(footer.row_group(each).total_byte_size for each in groups) > _BYTES_AT_ONCE:
+                return pa.concat_tables(
+                    [self._file.read_row_group(each, columns=list(columns)) for each in groups]
+                )
             return self._file.read(columns=list(columns))
         except (pa.ArrowInvalid, OSError) as error:
             raise self._damaged(error) from error

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from delvec.delta.log.action_columns import from_json
 from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.json_actions import JsonActions, adds_schema
-from delvec.delta.log.paths import canonical
+from delvec.delta.log.paths import canonical, one_array
 from delvec.delta.log.replay import Batch, live_rows, require_one_vector_each, vector_ids
 from delvec.errors import FormatError
 from delvec.storage.parallel import gather
@@ -119,7 +119,7 @@ def replayed_files(
     sources = [(source, source.adds(names)) for source in (*commits, *parts)]
     batches = [batch_of(source, adds) for source, adds in sources]
     rows, paths = live_rows(batches[: len(commits)], batches[len(commits) :], root)
-    all_paths = pa.concat_arrays(paths) if paths else pa.array([], pa.string())
+    all_paths = one_array(paths, root) if paths else pa.array([], pa.string())
     if not allow_twice:
         require_one_vector_each(all_paths, root)
     live = [

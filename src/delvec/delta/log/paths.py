@@ -12,12 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.errors import FormatError
+from delvec.errors import FormatError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-__all__ = ["canonical", "decoded"]
+__all__ = ["canonical", "decoded", "one_array"]
 
 _HEX: Final = np.full(256, 255, dtype=np.uint8)
 _HEX[np.frombuffer(b"0123456789", dtype=np.uint8)] = np.arange(10)
@@ -90,6 +92,24 @@ def decoded(paths: pa.Array, root: str) -> pa.Array:
         return result.cast(pa.string())
     except pa.ArrowInvalid as error:
         raise FormatError("a path in the log is not UTF-8 when decoded", path=root) from error
+
+
+def one_array(pieces: Sequence[pa.Array], table: str) -> pa.Array:
+    """Return arrays of strings, or of structs that hold some, as one.
+
+    Raises:
+        UnsupportedFeatureError: They are longer than an array of Arrow can be, which holds 2 GiB of
+            strings: the paths of some 20 million files.
+    """
+    try:
+        return pa.concat_arrays(pieces)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedFeatureError(
+            f"{table} has too many files: their paths, or other strings of their entries, take more"
+            f" than 2 GiB together ({error})",
+            feature="more than 2 GiB of paths",
+            hint="compact the table with an engine that can read it, so that it has fewer files",
+        ) from error
 
 
 def _string_buffer(texts: pa.Array) -> tuple[int, int, NDArray[np.uint8]]:

@@ -17,7 +17,7 @@ import pyarrow.json as pj
 from delvec.delta.pruning.literals import convert_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["StatisticPath", "StatisticsSource", "statistics_columns"]
 
@@ -31,7 +31,7 @@ _BYTES_AT_ONCE: Final = 1 << 29
 class StatisticsSource(Protocol):
     """A file of the log that has statistics for its adds, in either form."""
 
-    def json_statistics(self) -> pa.Array | None:
+    def json_statistics(self) -> pa.Array | pa.ChunkedArray | None:
         """Return the statistics of all adds as JSON."""
 
     def parsed_statistics(self, *path: str) -> pa.Array | None:
@@ -61,7 +61,7 @@ def statistics_columns(
 
 
 def _from_json(
-    texts: pa.Array, wanted: Mapping[StatisticPath, pa.DataType]
+    texts: pa.Array | pa.ChunkedArray, wanted: Mapping[StatisticPath, pa.DataType]
 ) -> dict[StatisticPath, pa.Array]:
     written = {path: _written_as(kind) for path, kind in wanted.items()}
     pieces: dict[StatisticPath, list[pa.Array]] = {path: [] for path in wanted}
@@ -73,10 +73,12 @@ def _from_json(
     return {path: pa.concat_arrays(columns) for path, columns in pieces.items()}
 
 
-def _pieces(texts: pa.Array) -> Sequence[pa.Array]:
+def _pieces(texts: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
     count = max(1, -(-texts.nbytes // _BYTES_AT_ONCE))
     step = max(1, -(-len(texts) // count))
-    return [texts.slice(start, step) for start in range(0, len(texts), step)]
+    for start in range(0, len(texts), step):
+        piece = texts.slice(start, step)
+        yield piece.combine_chunks() if isinstance(piece, pa.ChunkedArray) else piece
 
 
 def _parsed_at_once(

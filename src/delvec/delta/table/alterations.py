@@ -74,7 +74,8 @@ class TableAlterations(TableHandle):
             storage_options: See `for_path`.
 
         Raises:
-            InvalidArgumentError: There is a table already, or the schema or a property is invalid.
+            InvalidArgumentError: There is a table already, or the schema or a property is invalid,
+                or the folder has other files, which a VACUUM of the table would delete.
         """
         if mode not in ("error", "ignore", "replace"):
             raise InvalidArgumentError(f"mode is error, ignore or replace, not {mode!r}")
@@ -141,7 +142,9 @@ class TableAlterations(TableHandle):
         """
 
         def change(snapshot: Snapshot, state: TableState) -> TableState:
-            return definition.set_properties(state, properties, is_empty=not len(snapshot.files))
+            return definition.set_properties(
+                state, properties, is_empty=lambda: not len(snapshot.files)
+            )
 
         shown = {"properties": json.dumps({key: str(value) for key, value in properties.items()})}
         return self._alter("SET TBLPROPERTIES", shown, change, options)
