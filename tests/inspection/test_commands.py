@@ -97,6 +97,8 @@ def test_python_names_a_session_where_the_table_has_none(tmp_path: Path) -> None
     }
     assert calls["purge"] == f"DeltaTable.for_path(spark, {str(tmp_path)!r}).purge()"
     assert calls["vacuum"] == "t.vacuum()"
+    with_options = DeltaTable.for_path(None, tmp_path, {"timeout": "9s"}).inspect()
+    assert "storage_options).purge()" in str(with_options)
     assert DeltaTable.for_path(None, tmp_path).vacuum(dry_run=True).files.num_rows
 
 

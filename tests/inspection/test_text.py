@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from delvec.inspection.advice import advice_for
 from delvec.inspection.figures import (
@@ -184,3 +186,12 @@ def test_long_names_leave_room_for_bars() -> None:
         assert len(line) < width
         assert "30.0 %  30" in line
         assert "…" in line
+
+
+def test_a_console_of_rich_gets_text_of_its_width_and_a_repr_is_whole() -> None:
+    console = Console(width=60, file=io.StringIO(), record=True)
+    console.print(DELTA)
+    shown = console.export_text().splitlines()
+    assert [line.rstrip() for line in shown] == [text for text, _ in DELTA.lines(60)]
+    deep = replace(DELTA, table="/lake/" + "x" * 100)
+    assert repr(deep) == f"InspectReport({deep.table}: Delta, version 1,234)"

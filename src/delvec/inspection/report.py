@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from delvec.errors import InvalidArgumentError
+from delvec.inspection.facts import headline
 from delvec.inspection.figures import (
     EqualityFigures,
     Freed,
@@ -18,6 +19,7 @@ from delvec.inspection.figures import (
 )
 from delvec.inspection.page import fragment, page
 from delvec.inspection.text import lines, text_width
+from delvec.report.figures import visible
 from delvec.report.rendered import Rendered
 
 if TYPE_CHECKING:
@@ -135,6 +137,14 @@ class InspectReport(Rendered):
 
     def _lines(self) -> Iterator[Line]:
         return lines(self, text_width())
+
+    def __repr__(self) -> str:
+        return f"InspectReport({visible(headline(self))})"
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:  # noqa: ANN401
+        plain = {"markup": False, "highlight": False, "emoji": False}
+        for text, style in lines(self, options.max_width):
+            yield console.render_str(text, style=style, **plain)
 
     def _repr_html_(self) -> str:
         return fragment(self)

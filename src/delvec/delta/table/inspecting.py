@@ -71,12 +71,14 @@ class TableInspection(TableHandle):
             listing=listing,
             on_progress=on_progress,
         )
-        return report if self.spark is not None else _with_sessions(report)
+        if self.spark is not None:
+            return report
+        return _with_sessions(report, ", storage_options" if self.storage.options else "")
 
 
-def _with_sessions(report: InspectReport) -> InspectReport:
+def _with_sessions(report: InspectReport, more: str) -> InspectReport:
     """Name a session in calls that need one, for a table that was opened without."""
-    opened = f"DeltaTable.for_path(spark, {report.table!r})"
+    opened = f"DeltaTable.for_path(spark, {report.table!r}{more})"
     calls = tuple(
         replace(each, call=each.call.replace("t.", f"{opened}.", 1))
         if each.action in _ON_SPARK

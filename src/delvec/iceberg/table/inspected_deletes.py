@@ -62,7 +62,8 @@ def equality_figures(table: LoadedTable, files: pa.Table, vectors: pa.Table) -> 
     """Return the figures of equality deletes, and what waits on staging branches."""
     metadata = table.metadata
     both = pa.concat_tables([files, vectors])
-    kinds = pc.unique(pc.binary_join(both.column("equality_columns"), _BETWEEN)).to_pylist()
+    names = both.column("equality_columns").cast(pa.list_(pa.string()))
+    kinds = pc.unique(pc.binary_join(names, _BETWEEN)).to_pylist()
     return EqualityFigures(
         files=files.num_rows,
         vectors=vectors.num_rows,

@@ -21,6 +21,9 @@ LISTED: Final = 100
 def superseded_files(table: LoadedTable, *, listing: bool | None) -> Freed:
     """Return what files take that no branch has at its head, and no tag.
 
+    An expiry frees so much at most: snapshots that are young enough, or among the last of a branch,
+    stay, and which of these files they need would take a job for each snapshot.
+
     Args:
         table: The table.
         listing: Whether to look for them; None to do so if there are few snapshots.
