@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import delvec
+from tests.marks import mark_slow_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -75,6 +76,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slice", type=int, choices=numbers, help="run one of so many parts of the tests"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, object, object]:
+    """Let the mark `quick_cases` of a test decide which of its cases are slow."""
+    made = yield
+    if isinstance(made, list):
+        mark_slow_cases([item for item in made if isinstance(item, pytest.Function)])
+    return made
 
 
 @pytest.hookimpl(trylast=True)  # when `-m` has chosen

@@ -157,6 +157,7 @@ def test_keys_of_every_source_are_deleted(spark: SparkSession, name: str, tmp_pa
     assert "not all values of id are long" in wrong.output
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_rows_are_written_in_place_of_older_ones(
     spark: SparkSession, name: str, tmp_path: Path
@@ -182,6 +183,7 @@ def test_rows_are_written_in_place_of_older_ones(
     assert spark.sql(f"SELECT part FROM {name} WHERE id = 1").collect()[0][0] == "c"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_deletes_are_merged_and_checked(spark: SparkSession, name: str) -> None:
     table = delvec.IcebergTable.for_name(spark, name)

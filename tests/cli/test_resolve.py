@@ -157,6 +157,7 @@ def test_a_locked_table_is_a_conflict(table: IcebergTable) -> None:
             assert "--wait 60s" in error["hint"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_index_is_made_brought_up_to_date_and_dropped(table: IcebergTable) -> None:
     result = run("index", table.name, "--key", "id")
@@ -299,6 +300,7 @@ def _refs(table: IcebergTable) -> list[str]:
     return list(load_table(table.spark, table.identifier).metadata.refs)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_following_takes_what_comes_tells_of_conflicts_and_serves_metrics(
     table: IcebergTable,

@@ -103,6 +103,7 @@ def target() -> str:
     return f"lake.others.t_{uuid4().hex[:8]}"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", slow_but(QUICK, CHANGES))
 def test_columns_and_partitions_that_others_changed_are_refused_and_taken_back_on_request(
     spark: SparkSession, tmp_path: Path, target: str, name: str
@@ -239,6 +240,7 @@ def test_partitions_of_a_type_that_others_changed_cannot_be_taken_back(
     assert metadata_of(spark, target) == theirs
 
 
+@pytest.mark.slow
 def test_a_column_that_others_add_meanwhile_is_not_lost(
     spark: SparkSession, tmp_path: Path, target: str
 ) -> None:

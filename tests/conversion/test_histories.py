@@ -73,6 +73,7 @@ def test_a_new_column_survives_a_conversion_that_was_not_published(
     assert same(spark, path, target)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("history", ["latest", "per-version"])
 def test_a_type_that_is_narrow_again_stays_wide_in_the_target(
@@ -110,6 +111,7 @@ def test_a_type_that_is_narrow_again_stays_wide_in_the_target(
     assert sorted(map(tuple, found.where("n > 2").collect())) == [(3, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_history_of_other_partitions_is_refused_and_the_newest_version_is_not(
     spark: SparkSession, tmp_path: Path

@@ -63,6 +63,7 @@ def by_hand(table: TableBuilder, live: list[dict[str, Any]], gone: list[set[int]
             live[number] = table.delete(live[number], vector)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("format_version", BOTH)
 @pytest.mark.parametrize("engine", ["none", pytest.param("delta-spark", marks=pytest.mark.slow)])
 def test_deleted_rows_never_reappear(
@@ -96,6 +97,7 @@ def _snapshots(spark: SparkSession, target: str) -> list[int]:
     return [row[0] for row in rows]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("format_version", BOTH)
 @pytest.mark.parametrize("engine", ["none", pytest.param("delta-spark", marks=pytest.mark.slow)])
 def test_no_delete_file_is_listed_any_more_once_the_source_has_compacted(

@@ -36,6 +36,7 @@ def test_the_examples_print_what_the_page_shows(
     assert check_without_spark(ROOT / page) == {"pycon": pycon, "console": console}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_spark_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
     shown = blocks(README, "text")

@@ -122,6 +122,7 @@ def make_iceberg(spark: SparkSession, table: str) -> None:
     spark.range(ROWS).coalesce(1).sortWithinPartitions("id").writeTo(table).append()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", DELETES)
 def test_fresh_vectors_of_both_engines_are_our_bytes(
     spark: SparkSession, tmp_path: Path, name: str
@@ -142,6 +143,7 @@ def test_fresh_vectors_of_both_engines_are_our_bytes(
     assert delta.frame == iceberg.frame == encode_frame(expected)
 
 
+@pytest.mark.slow
 def test_merged_vectors_of_both_engines_are_our_values(spark: SparkSession, tmp_path: Path) -> None:
     make_delta(spark, tmp_path / "t")
     make_iceberg(spark, "lake.interop.merged")
@@ -157,6 +159,7 @@ def test_merged_vectors_of_both_engines_are_our_values(spark: SparkSession, tmp_
         assert len(encode_frame(expected)) <= len(vector.frame)
 
 
+@pytest.mark.slow
 def test_several_vectors_of_one_delta_file_are_copied_to_puffin_by_their_bytes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -207,6 +210,7 @@ def commit_vector(table: Path, positions: Bitmap) -> None:
     commit.write_text("\n".join(json.dumps(action) for action in actions))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", DELETES)
 def test_delta_spark_and_deltalake_read_the_vectors_that_we_write(
     spark: SparkSession, tmp_path: Path, name: str
@@ -262,6 +266,7 @@ def test_iceberg_for_java_and_pyiceberg_read_our_puffin_files(
     assert read_by_pyiceberg(puffin.encode(written).data) == vectors
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", [*DELETES, "gap", "merged"])
 def test_iceberg_for_java_decodes_the_vectors_that_we_write(
     spark: SparkSession, name: str, tmp_path: Path

@@ -72,6 +72,7 @@ def interrupted_by(spark: SparkSession) -> Iterator[None]:
         sender.join()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_ends_with_its_tasks_and_leaves_nothing(
     spark: SparkSession, table: DeltaTable, capfd: pytest.CaptureFixture[str], name: str

@@ -99,6 +99,7 @@ SAME: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
 }
 
 
+@pytest.mark.slow
 def test_the_same_rows_have_the_same_sums_and_others_have_others(spark: SparkSession) -> None:
     """One job: each case is a struct of its columns, each side a group of two rows."""
     cases = {**DIFFERENT, **SAME}

@@ -68,6 +68,7 @@ def test_children_of_arrays_and_maps_are_readable_with_column_mapping(
     assert rows(spark.table(target)) == rows(as_delta_spark_reads(spark, path))
 
 
+@pytest.mark.slow
 def test_files_without_any_ids_are_shared_after_column_mapping_was_switched_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -165,6 +165,7 @@ def placed(rows: Sequence[Any]) -> dict[tuple[str, int], str]:
     return found
 
 
+@pytest.mark.quick_cases(1)
 def test_iceberg_reads_the_copies_and_not_the_files_of_delta_spark(
     spark: SparkSession, source: Source, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -210,6 +211,7 @@ def test_iceberg_reads_the_copies_and_not_the_files_of_delta_spark(
     assert texts(by_pyiceberg) == texts(by_spark)
 
 
+@pytest.mark.slow
 def test_columns_that_were_dropped_need_no_copy(spark: SparkSession, tmp_path: Path) -> None:
     columns = "id INT, l ARRAY<INT>, s STRUCT<a: INT, l: ARRAY<INT>>, m MAP<STRING, STRUCT<x: INT>>"
     path = tmp_path / "t"
@@ -241,6 +243,7 @@ def test_columns_that_were_dropped_need_no_copy(spark: SparkSession, tmp_path: P
     assert sorted(found) == sorted(as_delta_spark_reads(spark, path).collect())
 
 
+@pytest.mark.slow
 def test_lists_in_the_old_form_of_spark_are_read(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     columns = "id INT, l ARRAY<INT>, ls ARRAY<STRUCT<x: INT>>, m MAP<STRING, ARRAY<STRING>>"

@@ -419,6 +419,7 @@ class RandomTable:
         return {(path, vector_id(vector)) for path, vector in self.states[version].items()}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_changes_lead_from_any_version_to_any_later_one(tmp_path: Path, seed: int) -> None:
     made = RandomTable(tmp_path, seed)

@@ -19,6 +19,7 @@ REBASE = "spark.sql.parquet.datetimeRebaseModeInWrite"
 OLD = "SELECT id, date'1200-02-03' AS d, timestamp'2020-01-01' AS t FROM range(0, 3, 1, 1)"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_dates_of_another_calendar_are_refused_and_modern_ones_are_not(
     spark: SparkSession, tmp_path: Path

@@ -674,6 +674,7 @@ def peak_of(tmp_path: Path, count: int) -> int:
     return peak
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 def test_memory_does_not_grow_with_the_number_of_deleted_rows(tmp_path: Path) -> None:
     # The bitmap itself takes 25 MB more, twice: as it is read, and decoded.

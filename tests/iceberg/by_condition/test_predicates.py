@@ -202,6 +202,7 @@ def listed(found: KeyList) -> list[Any]:
     return sorted(keys, key=repr)
 
 
+@pytest.mark.quick_cases(60)
 @pytest.mark.parametrize(("condition", "key", "expected"), CASES, ids=NAMES)
 def test_keys_are_those_of_the_rows_that_spark_finds(
     table: LoadedTable,

@@ -310,6 +310,7 @@ def test_a_change_that_does_not_fit_is_refused_and_leaves_no_branch(
     drop(spark, name)
 
 
+@pytest.mark.quick_cases(1)
 def test_who_comes_second_is_told(spark: SparkSession, name: TableName, tmp_path: Path) -> None:
     table = made(spark, name, tmp_path, 1)
     change = RowChange(described(tmp_path, file_of(tmp_path, 2)))
@@ -471,6 +472,7 @@ def test_a_commit_without_an_answer_is_looked_for(
     drop(spark, name)
 
 
+@pytest.mark.slow
 def test_a_conversion_goes_on_after_a_commit_without_an_answer(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -490,7 +492,8 @@ def test_a_conversion_goes_on_after_a_commit_without_an_answer(
         drop(spark, name)
 
 
-@pytest.mark.parametrize("format_version", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("format_version", [2, 3])
 def test_a_table_in_a_database_follows_its_source(
     spark: SparkSession, tmp_path: Path, format_version: int
 ) -> None:

@@ -405,6 +405,7 @@ def test_a_property_without_sense_is_no_lock(table: LoadedTable, wrong: str) -> 
     assert lock_state(metadata) == good
 
 
+@pytest.mark.slow
 def test_it_survives_expiry_and_rollback_and_does_not_disturb_them(
     spark: SparkSession, table: LoadedTable
 ) -> None:

@@ -116,6 +116,28 @@ def test_a_table_without_snapshots_gets_a_branch(spark: SparkSession, *, staging
         assert ids(spark, str(table.name)) == [7]
 
 
+def test_a_dry_run_checks_everything_and_changes_nothing(table: LoadedTable) -> None:
+    first, second = chain(table)
+    create_branch(table, "old", snapshot_id=first)
+    create_tag(table, "named")
+    before_all, files = newest(table), set(Path(table.metadata.location).rglob("*"))
+    tried = (
+        create_branch(table, "audit", snapshot_id=first, dry_run=True).metadata.refs["audit"],
+        create_tag(table, "other", dry_run=True).metadata.refs["other"],
+        fast_forward(table, "old", "main", dry_run=True).metadata.refs["old"],
+        rollback(table, snapshot_id=first, dry_run=True).metadata.refs["main"],
+    )
+    assert [each.snapshot_id for each in tried] == [first, second, second, first]
+    assert is_staging(create_branch(table, "s", staging=True, dry_run=True).metadata, "s")
+    assert "old" not in drop_branch(table, "old", dry_run=True).metadata.refs
+    assert "named" not in drop_tag(table, "named", dry_run=True).metadata.refs
+    with pytest.raises(InvalidArgumentError, match="has a branch 'old' already"):
+        create_branch(table, "old", dry_run=True)
+    assert newest(table) == before_all
+    if table.name.catalog == "lake":
+        assert set(Path(table.metadata.location).rglob("*")) == files
+
+
 def test_a_branch_that_is_not_there_is_not_dropped(table: LoadedTable) -> None:
     create_branch(table, "audit")
     create_tag(table, "v1")
@@ -191,6 +213,7 @@ def test_a_branch_goes_back_to_its_own_snapshots(table: LoadedTable, branch: str
     assert at(table, branch) == [1, 4]
 
 
+@pytest.mark.quick_cases(1)
 def test_a_lost_race_is_run_again(table: LoadedTable) -> None:
     with numbered({0: before(lambda: insert(table, 3))}) as calls:
         made = create_branch(table, "audit", staging=True)

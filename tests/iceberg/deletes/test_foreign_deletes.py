@@ -139,6 +139,7 @@ CASES: dict[str, tuple[list[tuple[list[dict[str, Any]], list[str], str]], list[i
 FAST = ("u avro", "several key sets")
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("case", slow_but(FAST, CASES))
 def test_deletes_of_other_writers(types: IcebergTable, case: str) -> None:
     files, left = CASES[case]

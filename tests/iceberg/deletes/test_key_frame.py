@@ -122,6 +122,7 @@ def test_a_wrong_limit_is_refused(spark: SparkSession) -> None:
 
 
 class TestExecutors:
+    @pytest.mark.slow
     def test_they_write_what_stock_iceberg_reads(self, spark: SparkSession) -> None:
         fields = [
             field(1, "id", "int", required=True),

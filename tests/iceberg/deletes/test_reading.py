@@ -55,6 +55,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
 }
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("form", ["bits", "join"])
 @pytest.mark.parametrize("kind", VALUES)
 def test_keys_of_all_forms_are_compared_as_by_stock_iceberg(
@@ -74,6 +75,7 @@ def test_keys_of_all_forms_are_compared_as_by_stock_iceberg(
     assert ids(table, "n") == by_spark(spark, table.name, "n") == expected
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("most_scans", [16, 0])
 def test_a_delete_applies_to_older_files_of_its_partition_only(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most_scans: int

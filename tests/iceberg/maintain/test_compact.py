@@ -40,6 +40,7 @@ def six(spark: SparkSession, version: int = 3, rest: str = "") -> IcebergTable:
     return made
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("version", [2, 3])
 def test_small_files_become_one_and_no_row_changes(spark: SparkSession, version: int) -> None:
     table = six(spark, version)
@@ -132,6 +133,7 @@ def test_what_iceberg_would_break_is_refused(spark: SparkSession) -> None:
         compact(loaded(table))
 
 
+@pytest.mark.slow
 def test_it_waits_for_the_lock(spark: SparkSession) -> None:
     table = six(spark)
     with locked(loaded(table), "RESOLVE", owner="resolver"):

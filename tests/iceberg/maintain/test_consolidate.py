@@ -49,6 +49,7 @@ def unchanged(table: IcebergTable, branch: str = "main") -> Any:  # noqa: ANN401
     return report
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("version", [2, 3])
 def test_small_deletes_become_one_of_the_last_sequence_number(
     spark: SparkSession, version: int
@@ -144,6 +145,7 @@ def test_composite_and_null_keys_of_changed_columns(spark: SparkSession) -> None
     assert report.unmerged == ()
 
 
+@pytest.mark.slow
 def test_vectors_of_a_staging_branch_stay_vectors(spark: SparkSession) -> None:
     table = staging_table(spark, rows(*range(1, 20)))
     for key in (1, 2, 3):
@@ -160,6 +162,7 @@ def test_vectors_of_a_staging_branch_stay_vectors(spark: SparkSession) -> None:
     assert len(stock(table)) == 19
 
 
+@pytest.mark.slow
 def test_vectors_that_others_brought_to_main_become_readable(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +278,7 @@ def test_conflicts_again_and_again_end(
     assert files_of(table) == written
 
 
+@pytest.mark.slow
 def test_large_groups_are_written_by_executors(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

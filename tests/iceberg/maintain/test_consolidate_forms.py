@@ -62,6 +62,7 @@ def test_keys_of_all_types_stay_exact(spark: SparkSession) -> None:
     assert table.check().findings == ()
 
 
+@pytest.mark.slow
 def test_files_of_other_writers_and_formats_are_merged(spark: SparkSession) -> None:
     columns = [column(1, "id", "long"), column(2, "s", "string"), column(3, "f", "fixed[2]")]
     table = table_of(spark, columns)

@@ -130,6 +130,7 @@ OTHERS: dict[str, tuple[Callable[[IcebergTable], None], dict[str, dict[int, Any]
 QUICK = {("upsert", "in place", 3), ("delete", "staged", 3), ("compaction", "in place", 3)}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("other", "how", "version"),
     [
@@ -178,15 +179,10 @@ def test_a_rollback_between_plan_and_commit(spark: SparkSession, how: str, versi
     assert resolved(table, how).commits == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "version"),
-    [
-        ("staged", 3),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("staged", 2), ("in place", 2), ("in place", 3))
-        ),
-    ],
+    [("staged", 3), ("staged", 2), ("in place", 2), ("in place", 3)],
 )
 def test_another_resolver_between_plan_and_commit(
     spark: SparkSession, how: str, version: int
@@ -267,7 +263,8 @@ def no_answer(spark: SparkSession, *, committed: bool) -> Iterator[None]:
     assert seen
 
 
-@pytest.mark.parametrize("how", ["staged", pytest.param("in place", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["staged", "in place"])
 def test_a_commit_without_an_answer_is_settled(spark: SparkSession, how: str) -> None:
     table = table_with_changes(spark, 3, how)
     before = rows(table)

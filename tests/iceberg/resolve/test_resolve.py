@@ -23,6 +23,7 @@ def rows(spark: SparkSession, *ids: int, n: int = 0) -> DataFrame:
     )
 
 
+@pytest.mark.quick_cases(1)
 @VERSIONS
 def test_in_place(spark: SparkSession, version: int) -> None:
     name = new_table(spark, version=version)
@@ -41,6 +42,7 @@ def test_in_place(spark: SparkSession, version: int) -> None:
     assert again.snapshot_id is None
 
 
+@pytest.mark.quick_cases(1)
 @VERSIONS
 def test_staging(spark: SparkSession, version: int) -> None:
     name = new_table(spark, version=version)
@@ -64,14 +66,10 @@ def test_staging(spark: SparkSession, version: int) -> None:
     assert by_spark(spark, name, "n") == [0] * 8 + [2, 2, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "how"),
-    [
-        (3, "index"),
-        pytest.param(2, "index", marks=pytest.mark.slow),
-        pytest.param(2, "join", marks=pytest.mark.slow),
-        pytest.param(3, "join", marks=pytest.mark.slow),
-    ],
+    [(3, "index"), (2, "index"), (2, "join"), (3, "join")],
 )
 def test_strategies(spark: SparkSession, version: int, how: Literal["join", "index"]) -> None:
     name = new_table(spark, version=version)

@@ -85,7 +85,8 @@ PLAN: list[Step] = [
 ]
 
 
-@pytest.mark.parametrize("version", [3, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [3, 2])
 def test_a_plan_of_many_kinds_of_change(spark: SparkSession, version: int) -> None:
     run(spark, LAYOUTS[version - 1], version, PLAN, own=version == 3)
 

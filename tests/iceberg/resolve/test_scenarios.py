@@ -149,6 +149,7 @@ def test_the_target_is_compacted(spark: SparkSession, form: Form) -> None:
     assert case.rows() == expected
 
 
+@pytest.mark.slow
 @forms("v3 join")
 def test_a_delete_is_scoped_to_its_partition(spark: SparkSession, form: Form) -> None:
     # The partition column is no key column: Flink's converter refuses this.
@@ -195,6 +196,7 @@ def test_a_delete_of_a_partition_spares_files_of_another_spec(
     assert case.rows() == [(1, "a", 1), (1, "b", 3)]
 
 
+@pytest.mark.slow
 @forms("v2 join")
 def test_deletes_by_position_inside_a_batch_are_carried(spark: SparkSession, form: Form) -> None:
     # On v2 these are position-delete files: Flink's converter refuses them.

@@ -60,6 +60,7 @@ def test_snapshots_that_wrote_the_deletes_have_expired(spark: SparkSession, form
     assert report.delete_files == 4
 
 
+@pytest.mark.slow
 @forms("v3 join")
 def test_rows_that_are_inserted_again(spark: SparkSession, form: Form) -> None:
     case = changed(spark, form)
@@ -172,6 +173,7 @@ def test_others_commit_to_the_target_meanwhile(
     assert [row[2] for row in case.rows()] == expected
 
 
+@pytest.mark.slow
 @forms("v3 join")
 def test_two_resolves_at_once(spark: SparkSession, form: Form) -> None:
     case = changed(spark, form)

@@ -53,6 +53,7 @@ def numbers(spark: SparkSession, table: IcebergTable) -> list[tuple[object, obje
 TAKEN = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 1)]
 
 
+@pytest.mark.slow
 def test_the_fork_has_expired(spark: SparkSession) -> None:
     table = staged_table(spark)
     table.append(rows(spark, 9))
@@ -111,6 +112,7 @@ def test_progress_outlives_its_snapshot(spark: SparkSession) -> None:
     assert numbers(spark, table) == [*TAKEN, (9, 0)]
 
 
+@pytest.mark.slow
 def test_a_rollback_of_the_target_takes_progress_back(spark: SparkSession) -> None:
     table = staged_table(spark)
     before = loaded(spark, table.name).metadata.refs["main"].snapshot_id
@@ -230,6 +232,7 @@ def test_a_cherry_picked_snapshot_is_refused(spark: SparkSession) -> None:
     assert by_spark(spark, table.name) == [1, 2, 3]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("staging", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_branch_that_begins_anew_keeps_its_transactions(
     spark: SparkSession, *, staging: bool
@@ -248,6 +251,7 @@ def test_a_branch_that_begins_anew_keeps_its_transactions(
     assert numbers(spark, table) == [(1, 0), (2, 5)]
 
 
+@pytest.mark.slow
 def test_a_branch_begins_anew_once(spark: SparkSession) -> None:
     table = staged_table(spark, staging=True)
     assert table.resolve(staging="st", restart_staging=True).notes == ("st begins anew at main.",)

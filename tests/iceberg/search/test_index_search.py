@@ -49,6 +49,7 @@ def append(table: IcebergTable, rows: list[Any], columns: str) -> None:
     table.append(table.spark.createDataFrame(rows, columns).coalesce(1))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ["string", "bigint"])
 def test_rows_are_found_in_files_with_candidates_alone(spark: SparkSession, kind: str) -> None:
     table = opened(spark, f"k {kind}, n int")
@@ -72,6 +73,7 @@ def test_rows_are_found_in_files_with_candidates_alone(spark: SparkSession, kind
     assert found_by_both(search, indexed(table)) == 3
 
 
+@pytest.mark.slow
 def test_keys_of_the_same_hash_are_told_apart(spark: SparkSession) -> None:
     table = opened(spark, "a int, b int, n int")
     rows = [(None, 5, 0), (5, None, 1), (5, 5, 2), (None, None, 3)]
@@ -125,6 +127,7 @@ def test_null_and_the_value_of_its_hash_are_told_apart(
     assert places(find_by_index(search, index))[0][1] == (0 if deleted is None else 1)
 
 
+@pytest.mark.slow
 def test_few_keys_read_a_part_of_the_index(spark: SparkSession) -> None:
     table = opened(spark, "k string, n int")
     table.append(spark.range(0, 20_000, 1, 1).selectExpr("CAST(id AS STRING) AS k", "0 AS n"))
@@ -266,6 +269,7 @@ def test_another_branch_and_a_rollback(spark: SparkSession) -> None:
     assert found_by_both(search_of(spark, table.name), index) == 2
 
 
+@pytest.mark.slow
 def test_files_of_the_same_hash_are_told_apart(spark: SparkSession) -> None:
     table = opened(spark, "k bigint, n int")
     append(table, [(n, n) for n in range(10)], "k bigint, n int")

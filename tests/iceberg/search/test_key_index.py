@@ -109,7 +109,8 @@ def test_a_difference_is_noticed(spark: SparkSession) -> None:
     assert opened(spark, name).snapshot_id is None
 
 
-@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 3])
 def test_rows_that_a_rollback_brings_back_are_indexed(spark: SparkSession, version: int) -> None:
     name = new_table(spark, version=version)
     append(spark, name, 0, 10)
@@ -260,6 +261,7 @@ def test_small_files_are_merged_and_old_snapshots_go(
     assert difference(spark, name) == RIGHT
 
 
+@pytest.mark.slow
 def test_a_table_may_have_any_name(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_update, "_MOST_RUNS", 0)
     name = f"lake.deletes.`it's {uuid4().hex[:8]}`"
@@ -341,6 +343,7 @@ def test_files_of_another_branch_and_of_other_partitions(spark: SparkSession) ->
     assert difference(spark, name, "other") == difference(spark, name) == RIGHT
 
 
+@pytest.mark.slow
 def test_parts_of_an_index_are_ranges_of_hashes(spark: SparkSession) -> None:
     rows = spark.range(2000).selectExpr("xxhash64(id) AS hash")
     ends = spark.createDataFrame([(-(1 << 63),), ((1 << 63) - 1,)], "hash bigint")

@@ -88,6 +88,7 @@ def test_an_iceberg_table_is_inspected_step_by_step(
     assert "&lt;b&gt;" in resolved.to_html()
 
 
+@pytest.mark.slow
 def test_what_waits_on_a_staging_branch_is_named(spark: SparkSession, table: IcebergTable) -> None:
     table.create_branch("changes", staging=True)
     table.delete_keys([7, 9], "id", branch="changes")

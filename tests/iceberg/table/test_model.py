@@ -183,6 +183,7 @@ def run(spark: SparkSession, layout: str, version: int, plan: list[Step]) -> Non
     spark.sql(f"DROP TABLE {machine.table.name} PURGE")
 
 
+@pytest.mark.slow
 def test_a_plan_of_many_kinds_of_change(spark: SparkSession) -> None:
     machine = Machine(spark, "PARTITIONED BY (bucket(2, id))", 3)
     plan: list[Step] = [

@@ -237,6 +237,7 @@ def test_threads_that_write_at_once_lose_nothing(spark: SparkSession, count: int
     assert mirror.table.history().count() == 1 + 2 * rounds * count
 
 
+@pytest.mark.slow
 def test_one_transaction_of_two_threads_is_applied_once(spark: SparkSession) -> None:
     mirror = Mirror.new(spark, COLUMNS)
     mirror.append([(1, "a", 0)])

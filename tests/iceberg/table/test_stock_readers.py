@@ -145,6 +145,7 @@ class TestColumns:
         mirror.delete_keys([None], "extra")  # all rows from before it was added
         mirror.check()
 
+    @pytest.mark.slow
     def test_dropped(self, mirror: Mirror) -> None:
         before = int(mirror.table.detail().snapshot_id or 0)
         self.alter(mirror, "DROP COLUMN id", "k int, s string")
@@ -214,6 +215,7 @@ def test_pyiceberg_reads_what_has_vectors_alone(spark: SparkSession) -> None:
 class TestTraps:
     """Mistakes that stock Iceberg does not notice: it returns other rows."""
 
+    @pytest.mark.slow
     def test_files_of_keys_have_field_ids(self, spark: SparkSession) -> None:
         # Without them the key, which is not the first column, would be taken for the first.
         mirror = Mirror.new(spark, "s string, id bigint, n int")
@@ -285,6 +287,7 @@ class TestTraps:
         mirror.check()
         other.check()
 
+    @pytest.mark.slow
     def test_a_table_object_that_is_stale(self, spark: SparkSession) -> None:
         """What was loaded before others committed is written on top of theirs."""
         mirror = Mirror.new(spark, "id bigint, n int")

@@ -94,6 +94,7 @@ def run_stream(table: IcebergTable, source: Path, checkpoint: Path) -> None:
         stream.stop()
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_where_it_was_stopped(spark: SparkSession, tmp_path: Path) -> None:
     mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"

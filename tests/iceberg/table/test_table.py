@@ -87,6 +87,7 @@ def test_a_table_says_what_it_is(spark: SparkSession) -> None:
     assert table.uuid != uuid  # each call loads the table anew
 
 
+@pytest.mark.slow
 def test_a_name_with_odd_characters_is_quoted(spark: SparkSession) -> None:
     name = "lake.`odd-db`.`it's-a.table`"
     spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg")
@@ -251,6 +252,7 @@ def test_expiry_keeps_what_branches_are(spark: SparkSession, table: IcebergTable
             table.expire_snapshots(**arguments)
 
 
+@pytest.mark.slow
 def test_only_old_files_that_nobody_refers_to_are_removed(
     spark: SparkSession, table: IcebergTable
 ) -> None:
@@ -283,6 +285,7 @@ def test_a_table_of_shared_files_is_not_cleaned(spark: SparkSession, table: Iceb
         assert "clean_target" in str(refused.value.hint)
 
 
+@pytest.mark.slow
 def test_vectors_of_a_staging_branch_stay_there(spark: SparkSession, table: IcebergTable) -> None:
     enabled = "'write.delete.equality-vector.enabled' = 'true'"
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ({enabled})")

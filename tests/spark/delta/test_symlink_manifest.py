@@ -28,6 +28,7 @@ def write(root: Path) -> None:
     write_manifests(open_snapshot(Storage.open(root)))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_they_are_those_of_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"

@@ -39,6 +39,7 @@ def run(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_session_of_the_defaults_is_quiet_and_has_the_catalog_lake(tmp_path: Path) -> None:
     code = """
 import delvec

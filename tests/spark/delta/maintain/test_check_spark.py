@@ -98,6 +98,7 @@ def judge(spark: SparkSession, path: Path, **options: Any) -> None:  # noqa: ANN
     assert (problems(report), report.checkpoints) == ([], 1)
 
 
+@pytest.mark.slow
 def test_tables_of_both_writers_are_sound(spark: SparkSession, tmp_path: Path) -> None:
     judge(spark, tmp_path / "t", partitioned_by=["part"], properties=MANY)
 

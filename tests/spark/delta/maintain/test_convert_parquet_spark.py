@@ -149,6 +149,7 @@ def test_what_is_refused_delta_spark_refuses_too(
         spark.sql(f"CONVERT TO DELTA parquet.`{path}`").collect()
 
 
+@pytest.mark.slow
 def test_both_engines_work_on_a_converted_table(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.mkdir()

@@ -328,6 +328,7 @@ def test_wrong_arguments_are_refused(spark: SparkSession, tmp_path: Path) -> Non
 # Other writers meanwhile.
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
 def test_a_delete_that_lands_meanwhile_is_carried_over(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, partitioned: bool
@@ -367,6 +368,7 @@ def test_a_delete_of_the_rest_meanwhile_leaves_no_new_file(
     assert not unnamed_files(path)
 
 
+@pytest.mark.slow
 def test_files_that_others_rewrite_are_left_to_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,6 +429,7 @@ def test_appends_meanwhile_stay(
     assert ids(path) == [*range(200), *range(1000, 1010)]
 
 
+@pytest.mark.slow
 def test_an_update_meanwhile_wins(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ def test_the_same_files_go_as_with_delta_sparks_lite(spark: SparkSession, tables
     assert rows_of(spark, path) == after
 
 
+@pytest.mark.slow
 def test_rows_are_the_same_for_every_reader_and_the_history_tells(
     spark: SparkSession, tables: Lazily
 ) -> None:

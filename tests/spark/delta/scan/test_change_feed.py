@@ -114,6 +114,7 @@ def test_every_range_gives_the_rows_of_delta_spark(
     )
 
 
+@pytest.mark.slow
 def test_rows_that_come_back_are_inserts(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table_of(spark, path, "plain")
@@ -139,6 +140,7 @@ def test_filters_on_what_was_added_keep_their_rows(spark: SparkSession, tmp_path
     assert as_delvec_reads(spark, path, 0).count() == whole.count()
 
 
+@pytest.mark.slow
 def test_new_columns_are_null_in_older_rows(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table_of(spark, path, "plain")
@@ -154,6 +156,7 @@ def test_new_columns_are_null_in_older_rows(spark: SparkSession, tmp_path: Path)
     assert bag(found.select("id", "more")) == Counter([(1, None), (2, "c")])
 
 
+@pytest.mark.slow
 def test_times_choose_versions_as_with_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table_of(spark, path, "plain")

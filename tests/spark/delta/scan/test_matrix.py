@@ -267,6 +267,7 @@ def test_files_from_before_a_type_was_widened(
             assert same_rows(read(reader, spark, widened), expected)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "where",
     [
@@ -352,6 +353,7 @@ def test_vectors_of_array_bitmap_and_run_containers(spark: SparkSession, tmp_pat
     same_ids(spark, tmp_path, ids[~(gone | ((ids % 2 == 1) & (ids < 60_000)))])
 
 
+@pytest.mark.slow
 def test_a_file_of_many_row_groups(spark: SparkSession, tmp_path: Path) -> None:
     small = {"parquet.block.size": 65_536, "parquet.page.size": 4_096}
     create(spark, tmp_path, "id BIGINT, s STRING")
@@ -376,6 +378,7 @@ def test_a_file_of_millions_of_rows(spark: SparkSession, tmp_path: Path) -> None
     same_ids(spark, tmp_path, ids[~((ids % 1000 == 7) | ((ids >= 2_000_000) & (ids <= 2_100_000)))])
 
 
+@pytest.mark.slow
 def test_variants_behind_vectors(spark: SparkSession, tmp_path: Path) -> None:
     create(spark, tmp_path, "id BIGINT, v VARIANT")
     value = "parse_json(concat('{\"a\": ', id, ', \"b\": [1, null]}'))"

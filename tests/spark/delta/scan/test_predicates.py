@@ -182,6 +182,7 @@ def test_many_random_conditions_give_the_rows_of_delta_spark(
     check_conditions(spark, tables[name], wanted, form)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JUDGED)
 def test_conditions_built_of_columns(
     spark: SparkSession, tables: dict[str, Judged], name: str
@@ -229,6 +230,7 @@ SUBQUERIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JUDGED)
 def test_conditions_with_subqueries(
     spark: SparkSession, tables: dict[str, Judged], name: str
@@ -242,6 +244,7 @@ def test_conditions_with_subqueries(
     assert judged.table.count("id IN (SELECT id FROM other WHERE i > 50)") == len(answers[0][0])
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "where",
     [
@@ -265,6 +268,7 @@ def test_conditions_that_are_no_constants_until_a_query_runs(
 # Queries that are more than a condition
 
 
+@pytest.mark.slow
 def test_joins_with_dynamic_pruning_of_partitions(
     spark: SparkSession, tables: dict[str, Judged], tmp_path: Path
 ) -> None:
@@ -291,6 +295,7 @@ def test_joins_with_dynamic_pruning_of_partitions(
     assert found == sorted(each.id for each in judged.truth.where("pi = 1").collect())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JUDGED)
 def test_joins_unions_and_caches(tables: dict[str, Judged], name: str) -> None:
     judged = tables[name]
@@ -318,6 +323,7 @@ def test_joins_unions_and_caches(tables: dict[str, Judged], name: str) -> None:
         cached.unpersist()
 
 
+@pytest.mark.slow
 def test_one_frame_serves_six_threads_at_once(tables: dict[str, Judged]) -> None:
     judged = tables["parts"]
     frame = judged.table.to_df()
@@ -399,6 +405,7 @@ PRUNED: list[tuple[dict[str, set[str | None]], str]] = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("form", ["constant", "join"])
 def test_partitions_that_cannot_match_are_not_touched(
     spark: SparkSession, tables: dict[str, Judged], tmp_path: Path, form: str
@@ -480,6 +487,7 @@ COMBINATIONS = [
 CHOSEN = [0b000000, 0b100000, 0b001000, 0b000100, 0b000110, 0b100100, 0b111111, 0b010101]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "number",
     [
@@ -542,6 +550,7 @@ def test_a_table_of_more_columns_than_spark_reads_at_once(
     assert sorted(few.collect()) == sorted(truth.select("c1", "id").collect())
 
 
+@pytest.mark.slow
 def test_vectors_that_the_driver_may_not_hold(
     spark: SparkSession, tables: dict[str, Judged], grouped: Path
 ) -> None:

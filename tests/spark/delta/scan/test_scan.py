@@ -74,6 +74,7 @@ FORMS = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_every_form_gives_the_same_rows(

@@ -102,6 +102,7 @@ TYPES = {
 }
 
 
+@pytest.mark.slow
 def test_partition_values_are_written_as_delta_spark_does(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -166,6 +167,7 @@ def as_delta_spark_does(df: DataFrame, where: str | None) -> Callable[[Path], No
     return lambda path: writer.save(str(path))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "name",
     slow_but(FAST, OVERWRITES),
@@ -233,6 +235,7 @@ def test_columns_are_added_where_no_row_is_replaced(spark: SparkSession, tmp_pat
         assert DeltaTable.for_path(spark, each).schema.names == ("k", "p", "n")
 
 
+@pytest.mark.slow
 def test_a_replaced_schema_is_nullable_as_that_of_delta_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -235,6 +235,7 @@ FAST = (
 )
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.spark
 @pytest.mark.parametrize("name", slow_but(FAST, BAD))
 def test_a_write_that_cannot_be_changes_nothing(

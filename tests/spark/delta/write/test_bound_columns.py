@@ -37,6 +37,7 @@ def rows(table: DeltaTable) -> list[tuple[int, int, int]]:
     return sorted(tuple(row) for row in table.to_df().select("id", "v", "s.b").collect())
 
 
+@pytest.mark.slow
 def test_columns_of_the_tables_own_dataframe(
     spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

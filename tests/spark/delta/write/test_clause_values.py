@@ -32,6 +32,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
+@pytest.mark.slow
 def test_the_alias_of_the_table_in_assigned_columns(spark: SparkSession, table: Path) -> None:
     # `t.v` is the column v, though there is a column t with a field v.
     set_ = {"t.v": "s.w", "t.t.v": "10", "T.`q`.A": "t.v"}

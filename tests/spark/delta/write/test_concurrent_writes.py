@@ -107,6 +107,7 @@ def race(path: Path, shares: list[set[int]], *, spark: bool) -> list[dict[str, i
     return [json.loads(text) for text in told]
 
 
+@pytest.mark.slow
 def test_processes_that_delete_other_rows_of_the_same_files_all_succeed(tmp_path: Path) -> None:
     path = make(tmp_path / "t", 2, 80).root
     shares = [{id_ for id_ in range(160) if id_ % 10 == writer} for writer in range(WRITERS)]
@@ -119,6 +120,7 @@ def test_processes_that_delete_other_rows_of_the_same_files_all_succeed(tmp_path
     assert not unnamed_files(path)
 
 
+@pytest.mark.slow
 def test_processes_that_delete_the_same_rows_count_each_once(tmp_path: Path) -> None:
     path = make(tmp_path / "t", 2, 40).root
     shares = [{id_ for id_ in range(80) if id_ % 10 in (n, n + 1, n + 2)} for n in range(WRITERS)]
@@ -163,6 +165,7 @@ def rows_in_delta_spark(spark: SparkSession, path: Path) -> list[Row]:
     return sorted(zip(found["id"].to_pylist(), found["n"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_threads_that_delete_other_rows_of_the_same_files_scan_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -382,6 +385,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.spark
 @pytest.mark.parametrize(("operation", "winner", "level"), CASES)
 def test_what_becomes_of_a_commit_that_comes_second(
@@ -418,6 +422,7 @@ def test_what_becomes_of_a_commit_that_comes_second(
         assert report.rows_deleted == len(first.rows(START)) - len(expected)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("operation", ["DELETE", "UPDATE"])
 def test_a_conflict_without_retries_leaves_what_the_winner_made(

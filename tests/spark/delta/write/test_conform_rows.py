@@ -287,6 +287,7 @@ class TestChecked:
         df = spark.range(1)
         assert checked(spark, "t", table("id bigint"), df) is df
 
+    @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize("mode", ["stages", "no stages", "interpreted"])
     def test_rows_that_are_not_written_are_not_checked(
         self, spark: SparkSession, mode: str, tmp_path: Path

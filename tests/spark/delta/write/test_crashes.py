@@ -190,6 +190,7 @@ def test_delta_spark_reads_and_cleans_up_what_a_kill_leaves(
     assert cleaned > 1
 
 
+@pytest.mark.slow
 def test_what_was_killed_can_be_done_again(killed: list[Killed], tmp_path: Path) -> None:
     for number, each in enumerate(killed):
         table = tmp_path / str(number)

@@ -166,6 +166,7 @@ PARTITIONS = {
 }
 
 
+@pytest.mark.slow
 def test_partition_values_are_those_of_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
     kinds = list(PARTITIONS)
     columns = "id INT, " + ", ".join(f"P{n} {kind}" for n, kind in enumerate(kinds))
@@ -194,6 +195,7 @@ def test_partition_values_are_those_of_delta_spark(spark: SparkSession, tmp_path
     ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_mapped_columns_have_their_names_and_ids(
     spark: SparkSession, tmp_path: Path, mode: str

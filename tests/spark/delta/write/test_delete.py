@@ -98,6 +98,7 @@ CASES: dict[str, Case] = {
 FAST = {"by vector", "by partition", "the rest of a file"}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", slow_but(FAST, CASES))
 def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path], name: str) -> None:
     kind, sql, where, figures = CASES[name]
@@ -147,6 +148,7 @@ def big(path: Path) -> None:
     table.commit(*({"add": add} for add in adds))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "tasks",
     [

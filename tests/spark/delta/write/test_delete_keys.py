@@ -81,6 +81,7 @@ CASES: dict[str, tuple[Callable[[SparkSession], Any], str | list[str], set[int]]
 QUICK = {"a list", "tuples", "a table of Arrow", "none"}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_the_rows_of_keys_are_gone_and_no_others(
     spark: SparkSession, table: DeltaTable, name: str
@@ -168,6 +169,7 @@ def test_keys_of_other_types_are_refused(table: DeltaTable) -> None:
     assert table.version == 5
 
 
+@pytest.mark.slow
 def test_keys_of_fixed_width_are_padded_as_conditions_are(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -281,6 +281,7 @@ def edited(path: Path, name: str, properties: Mapping[str, str], features: list[
     return copy
 
 
+@pytest.mark.slow
 def test_a_manifest_follows_appends_and_forbids_vectors(spark: SparkSession, plain: Path) -> None:
     symlinks = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
     off = {"delta.enableDeletionVectors": "false"}
@@ -299,6 +300,7 @@ def test_a_manifest_follows_appends_and_forbids_vectors(spark: SparkSession, pla
     assert table.delete("id >= 0").files_removed == 1  # whole files need no vector
 
 
+@pytest.mark.slow
 def test_invariants_of_old_hold(spark: SparkSession, plain: Path) -> None:
     path = edited(plain, "invariants", {}, ["invariants"])
     first = path / "_delta_log" / f"{0:020d}.json"

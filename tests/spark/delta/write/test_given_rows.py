@@ -65,6 +65,7 @@ def read(spark: SparkSession, table: DeltaTable) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, collected(df)), key=repr)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", slow_but({"Arrow table", "pandas", "polars"}, GIVEN))
 def test_rows_of_other_libraries_are_written(
     spark: SparkSession, table: DeltaTable, name: str

@@ -85,6 +85,7 @@ def test_delvec_and_delta_spark_take_turns(
     assert sum(rows_of(spark, path).values()) == 3
 
 
+@pytest.mark.slow
 def test_values_that_rows_bring_along(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = made(spark, path, "BY DEFAULT AS IDENTITY (START WITH 10 INCREMENT BY 3)")
@@ -101,6 +102,7 @@ def test_values_that_rows_bring_along(spark: SparkSession, tmp_path: Path) -> No
     assert {14, 70} < set(ids(table))
 
 
+@pytest.mark.slow
 def test_a_mark_beyond_a_long_is_refused_as_by_delta_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_mark_beyond_a_long_is_refused_as_by_delta_spark(
     assert "no values left" in str(done.error)
 
 
+@pytest.mark.slow
 def test_generated_columns_are_computed_from_generated_ids(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_an_update_casts_as_delta_spark_does(spark: SparkSession, table: Path, ansi: str) -> None:
     values = {name: good for name, (_, good, _) in CASES.items()}
@@ -141,6 +142,7 @@ def test_an_append_casts_as_delta_spark_does(spark: SparkSession, table: Path, a
     assert done.done.rows_inserted == 1
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", slow_but({"i", "s"}, REFUSED))
 def test_delta_spark_appends_no_such_value_either(
     spark: SparkSession, table: Path, name: str

@@ -326,6 +326,7 @@ def test_delta_spark_does_the_same(
     )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("limit", ["64m", "0"])
 def test_the_source_is_computed_once_and_table_and_feed_agree(
     spark: SparkSession, tmp_path: Path, limit: str
@@ -386,6 +387,7 @@ def test_conditions_that_are_different_each_time_count_once(
     assert [row for row in left if row.id < 300 and row.v not in (-1, 7)] == []
 
 
+@pytest.mark.slow
 def test_rules_and_defaults_hold_for_what_a_merge_writes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -417,6 +419,7 @@ def test_rules_and_defaults_hold_for_what_a_merge_writes(
     assert Counter(map(repr, table.to_df().collect())) == rows_of(spark, path)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_columns_of_the_source_become_columns_of_the_table(
     spark: SparkSession, tmp_path: Path, vectors: str
@@ -447,6 +450,7 @@ def test_columns_of_the_source_become_columns_of_the_table(
     assert sum(told.values()) == 3
 
 
+@pytest.mark.slow
 def test_names_aliases_and_a_source_that_is_the_table_itself(
     spark: SparkSession, tmp_path: Path
 ) -> None:

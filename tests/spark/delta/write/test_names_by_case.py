@@ -31,7 +31,8 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
-@pytest.mark.parametrize("is_sensitive", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_sensitive", [True, False])
 def test_an_append_as_delta_spark_does_it(
     spark: SparkSession, table: Path, *, is_sensitive: bool
 ) -> None:

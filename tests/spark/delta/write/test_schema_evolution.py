@@ -49,6 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("evolution")
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_a_statement_gives_the_rows_and_the_schema_of_delta_spark_or_both_refuse(
     spark: SparkSession, folder: Path, name: str
@@ -84,9 +85,10 @@ def test_conditions_depend_on_one_row(spark: SparkSession, tmp_path: Path) -> No
     assert table.version == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first",
-    [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(2, RANDOM, BLOCK))],
+    [0, *range(2, RANDOM, BLOCK)],
 )
 def test_random_statements_do_what_delta_spark_does(
     spark: SparkSession, folder: Path, first: int

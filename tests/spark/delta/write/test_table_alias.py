@@ -59,6 +59,7 @@ def test_a_struct_called_t_is_what_t_names(spark: SparkSession, tmp_path: Path) 
     assert table.to_arrow().to_pylist() == [{"id": 2, "t": {"id": 6}}]
 
 
+@pytest.mark.slow
 def test_delta_sparks_order_and_names_are_taken(table: DeltaTable) -> None:
     table.update("id < 2", {"v": "5"})  # type: ignore[arg-type]
     table.update(functions.col("id") == 2, {"v": "6"})  # type: ignore[arg-type]

@@ -105,6 +105,7 @@ def test_a_merge_widens_as_delta_spark_does(spark: SparkSession, table: Path, ve
     assert schema_of(done.path) == schema_of(base.parent / f"merge-{vectors}-theirs")
 
 
+@pytest.mark.slow
 def test_records_of_changes_are_kept_and_old_rows_found_by_the_new_type(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_records_of_changes_are_kept_and_old_rows_found_by_the_new_type(
     assert {tuple(row) for row in spark.read.format("delta").load(str(path)).collect()} == rows
 
 
+@pytest.mark.slow
 def test_what_is_not_widened(spark: SparkSession, tmp_path: Path) -> None:
     off = DeltaTable.create(spark, tmp_path / "off", "c int, s struct<a: int>")
     for query in ("SELECT 3000000000L AS c", "SELECT named_struct('a', 3000000000L) AS s"):

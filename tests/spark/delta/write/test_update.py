@@ -129,6 +129,7 @@ def made(value: Any) -> Any:  # noqa: ANN401
     return value() if callable(value) else value
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", slow_but(FAST, CASES))
 def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path], name: str) -> None:
     kind, sql, values, where = CASES[name]
@@ -161,6 +162,7 @@ def test_a_condition_that_is_different_each_time_counts_once(
     assert {(row.id, row.v) for row in told} == changed
 
 
+@pytest.mark.slow
 def test_plain_values_and_odd_names(spark: SparkSession, tmp_path: Path) -> None:
     spark_tables.create(
         spark,
