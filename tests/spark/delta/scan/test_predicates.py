@@ -483,18 +483,10 @@ SETTINGS = {
 COMBINATIONS = [
     dict(zip(SETTINGS, choice, strict=True)) for choice in product((0, 1), repeat=len(SETTINGS))
 ]
-# Each setting alone, all at once, and some pairs; the rest runs with the slow tests.
-CHOSEN = [0b000000, 0b100000, 0b001000, 0b000100, 0b000110, 0b100100, 0b111111, 0b010101]
 
 
-@pytest.mark.quick_cases(2)
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(number, marks=[pytest.mark.slow] * (number not in CHOSEN), id=f"{number:06b}")
-        for number in range(len(COMBINATIONS))
-    ],
-)
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("number", range(len(COMBINATIONS)), ids="{:06b}".format)
 def test_positions_hold_however_spark_reads(
     spark: SparkSession, grouped: Path, number: int
 ) -> None:
