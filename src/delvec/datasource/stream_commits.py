@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.action_columns import from_json
 from delvec.delta.log.commit_times import info_of
 from delvec.delta.log.commits import read_log_files
 from delvec.delta.log.segment import commit_key, list_commits
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.read.change_feed_actions import FeedCommit, changed_files_of
+from delvec.delta.read.change_feed_actions import (
+    FeedCommit,
+    batched,
+    changed_files_of,
+    changing_versions,
+)
 from delvec.delta.read.change_feed_parts import PartBuilder
 from delvec.delta.read.change_feed_schema import COMMIT_VERSION, readable_as
 from delvec.delta.schema.metadata import Metadata
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from delvec.datasource.stream_options import StreamOptions
+    from delvec.delta.log.action_columns import Kind
     from delvec.delta.log.file_set import DataFile
     from delvec.delta.log.json_actions import JsonActions
     from delvec.delta.log.snapshot import Snapshot
@@ -38,6 +42,7 @@ __all__ = [
     "require_still_there",
 ]
 
+_KINDS: Final[tuple[Kind, ...]] = ("add", "remove")
 _WAYS_OUT: Final = (
     "set skipChangeCommits=true to pass over such commits, or readChangeFeed=true to get every"
     " change (the table needs delta.enableChangeDataFeed)"
@@ -151,21 +156,6 @@ def require_columns(snapshot: Snapshot, version: int, metadata: Metadata) -> Non
     )
 
 
-@dataclass(frozen=True)
-class _Commit:
-    """What a commit does to rows.
-
-    Attributes:
-        adds: Whether it adds files with new rows.
-        removes: Whether it removes files, or gives them other vectors.
-    """
-
-    version: int
-    actions: JsonActions
-    adds: bool
-    removes: bool
-
-
 def appended_files(
     snapshot: Snapshot, commits: Sequence[tuple[int, JsonActions]], options: StreamOptions
 ) -> list[tuple[int, DataFile]]:
@@ -177,14 +167,25 @@ def appended_files(
     Raises:
         InvalidArgumentError: A commit deletes or updates rows; it names the ways out.
     """
-    kept = []
-    for version, actions in commits:
-        commit = _seen(snapshot, version, actions)
-        if commit.removes and not options.skip_changes:
-            if commit.adds or not options.ignore_deletes:
-                raise _changed(snapshot, commit)
-        elif commit.adds and not commit.removes:
-            kept.append(FeedCommit(actions, version, 0, changes_rows=True))
+    feed = [FeedCommit(actions, version, 0, changes_rows=True) for version, actions in commits]
+    found: list[tuple[int, DataFile]] = []
+    for some in batched(feed):
+        found += _appended(snapshot, some, options)
+    return found
+
+
+def _appended(
+    snapshot: Snapshot, commits: Sequence[FeedCommit], options: StreamOptions
+) -> list[tuple[int, DataFile]]:
+    adding, removing = (
+        changing_versions(commits, kind, snapshot.partition_names) for kind in _KINDS
+    )
+    for commit in commits:
+        if commit.version in removing and not options.skip_changes:
+            adds = commit.version in adding
+            if adds or not options.ignore_deletes:
+                raise _changed(snapshot, commit, adds=adds)
+    kept = [commit for commit in commits if commit.version in adding - removing]
     if not kept:
         return []
     adds = changed_files_of(kept, "add", snapshot)
@@ -204,7 +205,7 @@ def changed_sizes(
     found: dict[int, list[int]] = {version: [] for version, _ in commits}
     feed = [FeedCommit(actions, version, 0, changes_rows=True) for version, actions in commits]
     recorded = changed_files_of(feed, "cdc", snapshot)
-    sides = [changed_files_of(feed, kind, snapshot) for kind in ("add", "remove")]
+    sides = [changed_files_of(feed, kind, snapshot) for kind in _KINDS]
     done = set(recorded[COMMIT_VERSION].to_pylist())
     for table in (recorded, *sides):
         for version, size in zip(
@@ -215,19 +216,10 @@ def changed_sizes(
     return found
 
 
-def _seen(snapshot: Snapshot, version: int, actions: JsonActions) -> _Commit:
-    def changing(kind: Any) -> bool:  # noqa: ANN401
-        found = from_json(actions, kind, snapshot.partition_names)[0]
-        flags = pc.fill_null(pc.struct_field(found, "dataChange"), True)
-        return bool(pc.any(flags).as_py())
-
-    return _Commit(version, actions, changing("add"), changing("remove"))
-
-
-def _changed(snapshot: Snapshot, commit: _Commit) -> InvalidArgumentError:
+def _changed(snapshot: Snapshot, commit: FeedCommit, *, adds: bool) -> InvalidArgumentError:
     operation = info_of(commit.actions).get("operation", "unknown operation")
-    what = "deletes or updates rows" if commit.adds else "deletes rows"
-    more = "" if commit.adds else "; ignoreDeletes=true passes over commits that only delete"
+    what = "deletes or updates rows" if adds else "deletes rows"
+    more = "" if adds else "; ignoreDeletes=true passes over commits that only delete"
     return InvalidArgumentError(
         f"version {commit.version} of {snapshot.table} ({operation}) {what}, and a stream of"
         " appended rows cannot say so",

@@ -16,6 +16,7 @@ from delvec.datasource.stream_commits import appended_files, changed_sizes, requ
 from delvec.datasource.stream_plan import initial_order
 from delvec.datasource.stream_reader import StreamReader, gone
 from delvec.delta.log.segment import find_segment
+from delvec.errors import InvalidArgumentError
 
 try:
     from pyspark.sql.streaming.datasource import (  # type: ignore[import-not-found]
@@ -101,17 +102,24 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: i
     def _sizes(
         self, commits: Sequence[tuple[int, JsonActions]]
     ) -> Iterator[tuple[int, Sequence[int]]]:
-        """Yield for each commit the sizes of the files that are read, in their order.
-
-        One by one: a commit at which the stream ends with an error may be behind the limit.
-        """
+        """Yield for each commit the sizes of the files that are read, in their order."""
         stream = self._options.stream
         if stream.change_feed:
             yield from changed_sizes(self._snapshot, commits).items()
             return
-        for version, actions in commits:
-            files = appended_files(self._snapshot, [(version, actions)], stream)
-            yield version, [file.size for _, file in files]
+        sizes: dict[int, list[int]] = {version: [] for version, _ in commits}
+        try:
+            files = appended_files(self._snapshot, commits, stream)
+        except InvalidArgumentError:
+            if len(commits) == 1:
+                raise
+            # One by one: the commit at which the stream has to end may be behind the limit.
+            for commit in commits:
+                yield from self._sizes([commit])
+            return
+        for version, file in files:
+            sizes[version].append(file.size)
+        yield from sizes.items()
 
 
 class _Left:

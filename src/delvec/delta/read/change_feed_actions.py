@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.segment import LogFile
     from delvec.delta.log.snapshot import Snapshot
 
-__all__ = ["FeedCommit", "batched", "changed_files_of"]
+__all__ = ["FeedCommit", "batched", "changed_files_of", "changing_versions"]
 
 _BYTES_AT_ONCE: Final = 32 << 20
 _ROWS_CHANGED: Final = tuple(f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted"))
@@ -75,6 +75,16 @@ def batched(commits: Sequence[FeedCommit]) -> Iterator[list[FeedCommit]]:
         batch.append(commit)
         size += len(commit.actions.data)
     yield batch
+
+
+def changing_versions(
+    commits: Sequence[FeedCommit], kind: Kind, partition_names: Sequence[str]
+) -> set[int]:
+    """Return the versions that have an action of a kind which changes rows."""
+    found, at = _parsed(commits, kind, partition_names)
+    changing = pc.fill_null(pc.struct_field(found, "dataChange"), True)
+    places = np.unique(at[changing.to_numpy(zero_copy_only=False)])
+    return {commits[place].version for place in places.tolist()}
 
 
 def changed_files_of(commits: Sequence[FeedCommit], kind: Kind, snapshot: Snapshot) -> pa.Table:
