@@ -25,6 +25,8 @@ def test_commands_options_choices_and_folders_are_completed() -> None:
     assert "plain,--storage-option" in completed("files", "--s")
     assert "plain,--option" not in completed("files", "--o")
     assert completed("convert", "a", "b", "--verify", "c") == ["plain,counts"]
+    assert completed("branch", "cr") == ["plain,create"]
+    assert completed("branch", "drop", "t", "--dr") == ["plain,--dry-run"]
     assert completed("files", "/la") == ["dir,/la"]
     assert completed("append", "t", "--source", "/la") == ["file,/la"]
 

@@ -14,8 +14,10 @@ from delvec.cli import (
     convert_plan,
     files,
     history,
+    iceberg_files,
     inspect_file,
     properties,
+    refs,
     vacuum,
 )
 from delvec.cli.fitting import Column, fitted
@@ -32,6 +34,7 @@ LONG = {
     "action": "vector-replace",
     "bytes": 123_456_789,
     "cardinality": 1_234_567_890,
+    "content": "equality-delete-vector",
     "deleted_rows": 1_234_567,
     "engine": "Apache-Spark/4.1.4 Delta-Lake/4.4.0",
     "error": None,
@@ -55,6 +58,8 @@ LONG = {
     "rows": 12_345_678,
     "share": "████▊     60.0 %",
     "size": "123.4 MiB",
+    "snapshot": "1234567890123456789",
+    "staging": "yes",
     "type": "deletion-vector-v1",
     "value": "interval 60 days",
     "vector": "absolute 40.5 KiB",
@@ -68,7 +73,9 @@ TABLES = {
     "convert": convert_plan._COLUMNS,
     "files": files._COLUMNS,
     "history": history._COLUMNS,
+    "iceberg-files": iceberg_files._COLUMNS,
     "inspect": inspect_file._COLUMNS,
+    "refs": refs._COLUMNS,
     "properties": properties._COLUMNS,
     "vacuum": vacuum._COLUMNS,
 }
@@ -162,11 +169,11 @@ def test_lines_of_reports_hang_below_their_text() -> None:
     text: str = output._console.file.getvalue()  # type: ignore[attr-defined]
     assert [line.rstrip() for line in text.splitlines()] == [
         "CHECK of /lake/orders, version 3: nothing is",
-        "  wrong",
+        "    wrong",
         "  looked at  4 data files, 5 deletion",
         "             vectors",
         "  warning: much is wrong with it, and more",
-        "    is not known",
+        "      is not known",
         "    Hint: purge",
     ]
 

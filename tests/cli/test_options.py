@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 import pytest
 from click.testing import CliRunner
 
 from delvec.cli import main
 from delvec.cli.exits import ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.cli.runner import commands
 
 # What changes no table has nothing to try out.
 READING = {
@@ -23,18 +19,11 @@ READING = {
     "files",
     "history",
     "inspect",
+    "refs",
     "schema",
     "traces",
 }
 SPARK = ("--conf", "--master", "--package")
-
-
-def commands() -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(main)
-    for name in main.list_commands(context):
-        found = main.get_command(context, name)
-        assert found is not None
-        yield name, found
 
 
 def options(command: click.Command) -> dict[str, click.Option]:
@@ -90,17 +79,21 @@ def test_arguments_have_few_names() -> None:
         for argument in command.params
         if isinstance(argument, click.Argument) and argument.name != "positional"
     }
-    assert names <= {"table", "source", "target", "folder", "file", "shell"}
+    of_groups = {"columns", "name", "new_name"}
+    assert names <= {"table", "source", "target", "folder", "file", "shell"} | of_groups
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("append", "lake.db.t", "--from", "x.csv"), "is the name of a table in a catalog"),
-        (("files", "lake.db.t", "--option", "a=b"), "is the name of a table in a catalog"),
+        (("append", "./t", "--from", "x.csv", "--branch", "b"), "--branch is for an Iceberg table"),
+        (("files", "lake.db.t", "--option", "a=b"), "--storage-option is for a Delta table"),
         (("changes", "lake.db.t", "--from", "0", "--to", "1"), "is the name of a table in a"),
         (("compact", "./t", "--option", "rewrite-all=true"), "./t is a path"),
-        (("delete-keys", "./t", "--column", "id", "--keys", "1"), "./t is a path"),
+        (
+            ("delete-keys", "./t", "--column", "id", "--keys", "1", "--partition", "a=b"),
+            "--partition is for an Iceberg table",
+        ),
         (("index", "./t", "--key", "id", "--target", "main"), "./t is a path"),
         (("upsert", "./t", "x.csv", "--key", "id"), "./t is a path"),
     ],

@@ -26,9 +26,12 @@ pytestmark = pytest.mark.spark
 DELTA = (
     "append",
     "changes",
+    "column",
+    "constraint",
     "create",
     "delete",
     "downgrade",
+    "feature",
     "merge",
     "optimize",
     "overwrite",
@@ -36,6 +39,7 @@ DELTA = (
     "update",
 )
 ICEBERG = (
+    "branch",
     "clean-target",
     "compact",
     "consolidate",
@@ -43,11 +47,13 @@ ICEBERG = (
     "delete-keys",
     "expire-snapshots",
     "index",
+    "refs",
     "remove-orphan-files",
     "resolve",
+    "tag",
     "upsert",
 )
-OF_BOTH = ("check", "detail", "history", "properties", "schema")
+OF_BOTH = ("check", "detail", "files", "history", "properties", "schema")
 TABLE = "sqlite.printed.orders"
 CONVERTED = "sqlite.printed.converted"
 
@@ -67,6 +73,7 @@ def write_sources(folder: Path) -> None:
     (folder / "new.csv").write_text("id,note,day\n" + "".join(f"{i},n{i},1\n" for i in range(10)))
     (folder / "more.csv").write_text("id,note,day\n9,changed,1\n10,added,2\n")
     (folder / "changes.csv").write_text("id,note\n9,changed\n10,added\n")
+    (folder / "appended.csv").write_text("id,note\n20,x\n21,y\n")
     (folder / "plain").mkdir()
     pq.write_table(pa.table({"id": [1, 2]}), folder / "plain" / "part.parquet")
 
@@ -86,7 +93,20 @@ def delta(recorder: Recorder, table: str) -> None:
     recorder.run("delete", table, "--where", "idd = 5", "--json")
     recorder.tried("optimize", table, "--max-deleted-ratio", "1")
     recorder.tried("purge", table)
+    alterations(recorder, table)
     recorder.tried("downgrade", table)
+    recorder.run("feature", "enable-vectors", table, "--dry-run")
+
+
+def alterations(recorder: Recorder, table: str) -> None:
+    recorder.tried("column", "add", table, "tax decimal(10,2)")
+    recorder.run("column", "drop", table, "tax")
+    recorder.tried("constraint", "add", table, "positive", "--check", "id >= 0")
+    recorder.run("constraint", "drop", table, "positive", "--dry-run")
+    recorder.tried("feature", "add", table, "vacuumProtocolCheck")
+    recorder.tried("delete-keys", table, "--key", "id", "--values", "9")
+    since = ("--start-timestamp", "2000-01-01", "--end-version", "1", "--limit", "1")
+    recorder.both("changes", table, *since)
 
 
 def conversion(spark: SparkSession, recorder: Recorder) -> None:
@@ -103,9 +123,14 @@ def iceberg(spark: SparkSession, recorder: Recorder) -> None:
         f" LOCATION '{recorder.folder}/iceberg' TBLPROPERTIES ('format-version'='3')"
     )
     spark.sql(f"INSERT INTO {TABLE} SELECT id, CONCAT('n', id) FROM range(10)")
+    [[first]] = spark.sql(f"SELECT snapshot_id FROM {TABLE}.snapshots").collect()
     changes = f"{recorder.folder}/changes.csv"
     recorder.tried("delete-keys", TABLE, "--key", "id", "--values", "1,2")
     recorder.tried("upsert", TABLE, "--source", changes, "--key", "id")
+    recorder.tried("append", TABLE, "--source", f"{recorder.folder}/appended.csv")
+    recorder.tried("delete", TABLE, "--where", "note = 'n3'")
+    recorder.tried("delete", TABLE, "--where", "id = 4", "--key", "id")
+    refs(recorder, str(first))
     for command in OF_BOTH:
         recorder.both(command, TABLE)
     recorder.tried("consolidate", TABLE)
@@ -118,6 +143,16 @@ def iceberg(spark: SparkSession, recorder: Recorder) -> None:
     recorder.run("remove-orphan-files", TABLE, "--older-than", "1h")
     recorder.run("detail", "sqlite.printed.nothing")
     recorder.run("delete-keys", TABLE, "--key", "idd", "--values", "1")
+
+
+def refs(recorder: Recorder, first: str) -> None:
+    recorder.tried("branch", "create", TABLE, "audit", "--snapshot-id", first)
+    recorder.tried("branch", "fast-forward", TABLE, "audit", "--to", "main")
+    recorder.tried("tag", "create", TABLE, "first", "--snapshot-id", first)
+    recorder.both("refs", TABLE)
+    recorder.tried("branch", "rollback", TABLE, "--branch", "audit", "--snapshot-id", first)
+    recorder.tried("branch", "drop", TABLE, "audit")
+    recorder.tried("tag", "drop", TABLE, "first")
 
 
 @PINNED

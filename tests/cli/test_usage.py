@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from click.testing import Result
 
 DELTA = (
-    ("append", "--source", "x.csv"),
     ("changes", "--start-version", "0"),
     ("checkpoint",),
     ("clean-log",),
     ("clone", "/tmp/target"),  # noqa: S108 - never made
+    ("column add", "id2 long"),
+    ("column drop", "id"),
+    ("constraint add", "positive", "--check", "id > 0"),
+    ("feature add", "vacuumProtocolCheck"),
     ("create", "--schema", "id long"),
-    ("delete", "--all"),
     ("downgrade",),
-    ("files",),
     ("generate-manifest",),
     ("merge", "--source", "x.csv", "--on", "a", "--upsert"),
     ("optimize",),
@@ -41,14 +42,17 @@ DELTA = (
     ("vacuum",),
 )
 ICEBERG = (
+    ("branch create", "audit"),
+    ("branch rollback", "--snapshot-id", "1"),
     ("clean-target",),
     ("compact",),
     ("consolidate",),
-    ("delete-keys", "--key", "id", "--values", "1"),
     ("expire-snapshots",),
     ("remove-orphan-files",),
     ("index", "--key", "id"),
+    ("refs",),
     ("resolve",),
+    ("tag drop", "end-of-2026"),
     ("upsert", "--source", "x.csv", "--key", "id"),
 )
 
@@ -60,7 +64,7 @@ def run(*arguments: str | Path) -> Result:
 
 @pytest.mark.parametrize("arguments", DELTA, ids=lambda given: given[0])
 def test_a_catalog_name_instead_of_a_path(arguments: tuple[str, ...]) -> None:
-    result = run(arguments[0], "lake.db.orders", *arguments[1:])
+    result = run(*arguments[0].split(), "lake.db.orders", *arguments[1:])
     assert result.exit_code == ExitCode.USAGE, result.output
     assert "lake.db.orders is the name of a table in a catalog; this command takes" in result.stderr
     assert "Hint: name its folder" in result.stderr
@@ -68,7 +72,7 @@ def test_a_catalog_name_instead_of_a_path(arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("arguments", ICEBERG, ids=lambda given: given[0])
 def test_a_path_instead_of_a_catalog_name(arguments: tuple[str, ...]) -> None:
-    result = run(arguments[0], "/lake/orders", *arguments[1:])
+    result = run(*arguments[0].split(), "/lake/orders", *arguments[1:])
     assert result.exit_code == ExitCode.USAGE, result.output
     assert (
         "/lake/orders is a path; this command takes an Iceberg table by its name" in result.stderr
@@ -118,6 +122,12 @@ def test_a_misspelt_column_is_named_with_those_that_are_near(tmp_path: Path) -> 
             ("convert-to-delta", "t", "--partition-by", "a=date", "--partition-by", "b"),
             "or of none",
         ),
+        (("changes", "t"), "give --start-version or --start-timestamp"),
+        (("branch", "rollback", "lake.db.t"), "give --snapshot-id or --timestamp"),
+        (("branch",), "branch [OPTIONS] COMMAND [ARGS]"),
+        (("recompute-statistics", "t", "--where", "id < 3"), "comparisons of partition columns"),
+        (("append", "lake.db.t", "--source", "x", "--merge-schema"), "is for a Delta table"),
+        (("delete", "lake.db.t", "--all", "--max-retries", "3"), "is for a Delta table"),
         (("completion", "tcsh"), "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         (("detail", "./t", "--branch", "x"), "--branch is for an Iceberg table"),
         (("schema", "lake.db.t", "--version", "1"), "--version is for a Delta table"),

@@ -187,6 +187,30 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(
     assert json.loads(result.output)["error"]["type"] == "TableNotFoundError"
 
 
+@pytest.mark.spark
+def test_a_transaction_is_written_once_and_keys_of_a_file_are_deleted(
+    orders: DeltaTable, tmp_path: Path
+) -> None:
+    (tmp_path / "new.csv").write_text(
+        "id,day,note\n1,2026-01-31,a\n2,2026-01-31,b\n3,2026-01-31,c\n"
+    )
+    (tmp_path / "gone.csv").write_text("id\n2\n9\n")
+    root = orders.storage.root
+    txn = ("--txn-app-id", "job", "--txn-version", "1", "--json")
+    for written in (3, 0):
+        told = run("append", root, "--source", tmp_path / "new.csv", *txn)
+        assert told.exit_code == 0, told.output
+        assert json.loads(told.output)["rows_inserted"] == written
+    told = run("delete-keys", root, "--key", "id", "--source", tmp_path / "gone.csv", "--json")
+    assert json.loads(told.output)["rows_deleted"] == 1
+    told = run("delete-keys", root, "--key", "id", "--values", "3", "--dry-run")
+    assert "1 row would be deleted" in told.output
+    assert sorted(orders.to_arrow()["id"].to_pylist()) == [1, 3]
+    wrong = run("delete-keys", root, "--key", "id", "--values", "x")
+    assert wrong.exit_code == ExitCode.USAGE
+    assert "not all values of id are long" in wrong.output
+
+
 @pytest.fixture
 def orders(spark: SparkSession, tmp_path: Path) -> DeltaTable:
     path = tmp_path / "orders"

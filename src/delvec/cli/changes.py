@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import Aliased, limit_option, spark_options, storage_options, table_argument
-from delvec.cli.output import Column, visible
+from delvec.cli.options import Aliased, spark_options, storage_options, table_argument
+from delvec.cli.output import Column, JsonOutput, visible
 from delvec.cli.spark_tables import opened
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from delvec.report.figures import counted
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_SHOWN = 50
 _STYLES = {CHANGE_TYPE: "bold", COMMIT_VERSION: "cyan", COMMIT_TIMESTAMP: "dim"}
 
 
@@ -32,7 +33,6 @@ _STYLES = {CHANGE_TYPE: "bold", COMMIT_VERSION: "cyan", COMMIT_TIMESTAMP: "dim"}
     cls=Aliased,
     aliases=["--from"],
     type=click.IntRange(min=0),
-    required=True,
     metavar="N",
     help="The first version.",
 )
@@ -45,16 +45,29 @@ _STYLES = {CHANGE_TYPE: "bold", COMMIT_VERSION: "cyan", COMMIT_TIMESTAMP: "dim"}
     metavar="N",
     help="The last version; the newest if absent.",
 )
-@limit_option("Show so many rows, 0 for all.")
+@click.option(
+    "--start-timestamp", metavar="TIME", help="Instead, the first version at or after this time."
+)
+@click.option(
+    "--end-timestamp", metavar="TIME", help="Instead, the last version at or before this time."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help=f"Show so many rows, 0 for all; as text {_SHOWN} if absent, in JSON all.",
+)
 @storage_options
 @spark_options
-def command(
+def command(  # noqa: PLR0913
     output: Output,
     table: str,
     *,
-    start: int,
+    start: int | None,
     end: int | None,
-    limit: int,
+    start_timestamp: str | None,
+    end_timestamp: str | None,
+    limit: int | None,
     options: dict[str, str],
     session: dict[str, Any],
 ) -> None:
@@ -64,21 +77,32 @@ def command(
 
     \b
     delvec changes /lake/orders --start-version 3 --end-version 5
+    delvec changes /lake/orders --start-timestamp "2026-01-31 10:00"
     """  # noqa: D301
+    if (start is None) == (start_timestamp is None):
+        raise click.UsageError("since when? give --start-version or --start-timestamp")
+    if end is not None and end_timestamp is not None:
+        raise click.UsageError("give --end-version or --end-timestamp, not both")
+    if limit is None:
+        limit = 0 if isinstance(output, JsonOutput) else _SHOWN
+    times = {"start_timestamp": start_timestamp, "end_timestamp": end_timestamp}
     with opened(output, table, options, session=session) as (_, target):
-        found = target.changes(start, end)
+        found = target.changes(start, end, **times)
         names = found.columns
         rows = _documents(found.orderBy(COMMIT_VERSION), limit)
         root = target.storage.root
     shown = rows[:limit] if limit else rows
     more = len(shown) < len(rows)
-    until = "" if end is None else f" to {end:,}"
-    output.note((visible(root), "bold"), f": changes from version {start:,}{until}")
+    since = f"version {start:,}" if start is not None else str(start_timestamp)
+    last = f"{end:,}" if end is not None else end_timestamp
+    until = "" if last is None else f" to {last}"
+    output.note((visible(root), "bold"), f": changes from {visible(since + until)}")
     if shown:
         output.table([_column(name) for name in names], shown)
     count = counted(len(shown), "row")
     output.note((f"the first {count}; --limit 0 shows all", "dim") if more else count)
-    output.result({"table": root, "from": start, "to": end, "is_all": not more, "rows": shown})
+    facts = {"table": root, "from": start, "to": end, **times, "is_all": not more}
+    output.result({**facts, "truncated": more, "rows": shown})
 
 
 def _column(name: str) -> Column:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import numpy as np
 import pyarrow.compute as pc
 
+from delvec.cli.iceberg_files import show_iceberg_files
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import limit_option, storage_options, table_argument, version_options
+from delvec.cli.options import (
+    catalog_options,
+    limit_option,
+    storage_options,
+    table_argument,
+    version_options,
+)
 from delvec.cli.output import Column, JsonOutput, used_columns, visible
-from delvec.cli.spark_tables import delta_storage
+from delvec.cli.ref_changes import snapshot_option
+from delvec.cli.spark_tables import delta_storage, opened_iceberg
+from delvec.cli.table_kinds import is_delta, refuse_options
 from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.files_table import files_table
 from delvec.delta.log.snapshot import open_snapshot
+from delvec.inspection.columns import partition_word
 from delvec.report.figures import bar, counted, percent, size
 from delvec.storage.listed_files import is_absolute
 
@@ -39,25 +50,40 @@ _WHERE: Final = {"u": "file", "p": "absolute", "i": "inline"}
 @delvec_command("files")
 @table_argument
 @version_options
+@click.option("--branch", metavar="NAME", help="Iceberg: the branch; main if absent.")
+@snapshot_option("Iceberg: instead, a snapshot by its id.")
 @limit_option("Show so many files, 0 for all. JSON holds all of them.")
 @storage_options
-def command(
+@catalog_options
+def command(  # noqa: PLR0913 - one for each option
     output: Output,
     table: str,
     *,
     version: int | None,
     timestamp: str | None,
+    branch: str | None,
+    snapshot_id: int | None,
     limit: int,
     options: dict[str, str],
+    iceberg: dict[str, Any],
 ) -> None:
     """Show the data files of TABLE, those with most deleted rows first.
 
-    TABLE is the path or URI of a Delta table. The log alone is read.
+    TABLE is the path or URI of a Delta table, whose log alone is read, or the name of an Iceberg
+    table in a catalog, with its delete files.
 
     \b
     delvec files /lake/orders --limit 0
     delvec files /lake/orders --version 3 --json
+    delvec files lake.db.orders --branch changes
     """  # noqa: D301
+    if not is_delta(table):
+        refuse_options("a Delta table", {"--version": version, "--storage-option": options})
+        which = {"snapshot_id": snapshot_id, "timestamp": timestamp, "branch": branch}
+        with opened_iceberg(output, table, iceberg) as (_, target):
+            show_iceberg_files(output, target, which, limit)
+        return
+    refuse_options("an Iceberg table", {"--branch": branch, "--snapshot-id": snapshot_id})
     with delta_storage(table, options) as storage, output.working("reading the log"):
         if timestamp is not None:
             version = version_at(storage, timestamp)
@@ -127,7 +153,7 @@ def _row(file: dict[str, Any]) -> dict[str, Any]:
     """Return the table row of a file."""
     rows, deleted, kind = (file[key] for key in ("row_count", "deleted_rows", "vector"))
     values = file["partition_values"].items()
-    partition = " ".join(f"{name}={'null' if text is None else text}" for name, text in values)
+    partition = " ".join(f"{name}={partition_word(text)}" for name, text in values)
     path = file["path"]
     # The folder repeats the partition, and takes space from the file name.
     name = path.rpartition("/")[2] if partition and not is_absolute(path) else path

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delvec.cli.key_trials import try_drop_index, try_index
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import Aliased, catalog_options, dry_run, key_option, table_argument
 from delvec.cli.output import visible
@@ -54,20 +53,16 @@ def command(
     if drop and branch is not None:
         raise click.UsageError("--branch goes with --key: there is one index of all branches")
     with opened_iceberg(output, table, iceberg) as (_, found):
-        if dry_run and drop:
-            try_drop_index(output, found)
-            return
-        if dry_run:
-            try_index(output, found, keys, branch or "main")
-            return
         if drop:
-            _show_dropped(output, found.name, dropped=found.drop_index())
+            dropped = found.drop_index(dry_run=dry_run)
+            _show_dropped(output, found.name, dropped=dropped, dry_run=dry_run)
             return
-        report = found.build_index(list(keys), target=branch or "main")
+        report = found.build_index(list(keys), target=branch or "main", dry_run=dry_run)
     show_report(output, report)
 
 
-def _show_dropped(output: Output, name: str, *, dropped: bool) -> None:
+def _show_dropped(output: Output, name: str, *, dropped: bool, dry_run: bool) -> None:
     shown = visible(name)
-    output.note(f"the index of {shown} is dropped" if dropped else f"{shown} has no index")
-    output.result({"table": name, "dropped": dropped})
+    done = f"dry run: the index of {shown} would be" if dry_run else f"the index of {shown} is"
+    output.note(f"{done} dropped" if dropped else f"{shown} has no index")
+    output.result({"table": name, "dropped": dropped, "dry_run": dry_run})

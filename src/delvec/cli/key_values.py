@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from delvec.delta.table import DeltaTable
     from delvec.iceberg.table import IcebergTable
 
-__all__ = ["partition_values", "typed_keys", "written_keys"]
+__all__ = ["delta_keys", "partition_values", "typed_keys", "written_keys"]
 
 # What transforms make of a column, where it is not a value of the column's own type.
 _RESULTS: Final = {"bucket": "int", "year": "int", "month": "int", "day": "date", "hour": "int"}
@@ -66,6 +67,24 @@ def typed_keys(table: IcebergTable, columns: Sequence[str], keys: list[list[str]
     return pa.table(values, names=[column.name for column in found])
 
 
+def delta_keys(table: DeltaTable, columns: Sequence[str], keys: list[list[str]]) -> pa.Table:
+    """Return keys as an Arrow table with the types of the columns of a Delta table.
+
+    Raises:
+        InvalidArgumentError: There is no such column, or a value is not of its type.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    from delvec.delta.schema.arrow import arrow_type  # noqa: PLC0415
+
+    fields = [table.schema.field(name) for name in columns]
+    values = [
+        _cast([row[place] for row in keys], arrow_type(field.type), str(field.type), field.name)
+        for place, field in enumerate(fields)
+    ]
+    return pa.table(values, names=[field.name for field in fields])
+
+
 def partition_values(table: IcebergTable, given: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of a partition with the types of its fields; unknown fields as they are.
 
@@ -92,11 +111,15 @@ def _values(strings: list[str], kind: str, column: str) -> pa.Array:
 
     from delvec.iceberg.deletes.key_columns import arrow_type  # noqa: PLC0415
 
-    texts = pa.array(strings, pa.string())
-    if kind in ("string", "uuid"):
-        return texts
+    wanted = pa.string() if kind in ("string", "uuid") else arrow_type(kind)
+    return _cast(strings, wanted, kind, column)
+
+
+def _cast(strings: list[str], wanted: pa.DataType, kind: str, column: str) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415
+
     try:
-        return texts.cast(arrow_type(kind))
+        return pa.array(strings, pa.string()).cast(wanted)
     except pa.ArrowException as error:
         raise InvalidArgumentError(
             f"not all values of {column} are {kind}: {error}",

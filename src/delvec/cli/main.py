@@ -16,13 +16,13 @@ from delvec.cli.usage import asks_for_json, usage_errors
 from delvec.errors import DelvecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from click.shell_completion import CompletionItem
 
     from delvec.cli.output import Output
 
-__all__ = ["command", "main"]
+__all__ = ["command", "group", "main"]
 
 # The short help of each command is here, so that `delvec --help` imports none of them.
 _SECTIONS: Final = {
@@ -31,6 +31,7 @@ _SECTIONS: Final = {
         "detail": "Show what a table is made of, in figures.",
         "schema": "Show the columns of a table.",
         "properties": "Show the properties of a table; set or unset some.",
+        "refs": "Show the branches and tags of an Iceberg table.",
         "history": "Show what was done to a table, newest first.",
         "files": "Show the data files of a table, with deleted rows.",
         "changes": "Show the rows that changed between two versions.",
@@ -41,9 +42,17 @@ _SECTIONS: Final = {
         "append": "Add rows to a table.",
         "overwrite": "Replace all rows of a table, or some, by others.",
         "delete": "Delete rows of a table.",
+        "delete-keys": "Delete the rows that have some keys.",
         "update": "Give rows of a table new values.",
         "merge": "Update, delete and insert rows by those of a source.",
         "restore": "Bring a table back to an earlier version.",
+    },
+    "Change what a table is": {
+        "column": "Add, rename or drop columns.",
+        "constraint": "Add or drop CHECK constraints.",
+        "feature": "Add table features; enable deletion vectors.",
+        "branch": "Make, drop and move branches of an Iceberg table.",
+        "tag": "Make and drop tags of an Iceberg table.",
     },
     "Make tables": {
         "create": "Make an empty table.",
@@ -63,7 +72,6 @@ _SECTIONS: Final = {
         "downgrade": "Make a table readable without deletion vectors.",
     },
     "Iceberg tables": {
-        "delete-keys": "Delete the rows that have some keys.",
         "upsert": "Write rows in place of those with the same keys.",
         "resolve": "Turn equality deletes into deletion vectors.",
         "index": "Make the primary-key index, for resolve.",
@@ -156,6 +164,17 @@ class _LazyGroup(_Command, click.Group):
             if name.startswith(incomplete)
         ]
         return named + click.Command.shell_complete(self, ctx, incomplete)
+
+
+class _Group(_Command, click.Group):
+    """A few commands about one thing, in one module."""
+
+
+def group(name: str, text: str, commands: Mapping[click.Command, str]) -> click.Group:
+    """Return a group of commands, each with its short help: `delvec NAME COMMAND`."""
+    for each, short in commands.items():
+        each.short_help = short
+    return _Group(name, {each.name or "": each for each in commands}, help=text)
 
 
 @click.group(cls=_LazyGroup)

@@ -9,7 +9,13 @@ import click
 
 from delvec.cli.clauses import UPSERT, parse_clause
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import source_options, spark_options, table_argument, write_options
+from delvec.cli.options import (
+    source_options,
+    spark_options,
+    table_argument,
+    txn_options,
+    write_options,
+)
 from delvec.cli.sources import rows_from
 from delvec.cli.spark_tables import opened, show_report
 
@@ -36,6 +42,7 @@ __all__ = ["command"]
     help='Short for --when "matched then update set *" --when "not matched then insert *".',
 )
 @click.option("--merge-schema", is_flag=True, help="Add columns that the table does not have.")
+@txn_options
 @write_options
 @spark_options
 def command(  # noqa: PLR0913
@@ -48,6 +55,7 @@ def command(  # noqa: PLR0913
     clauses: tuple[str, ...],
     upsert: bool,
     merge_schema: bool,
+    txn: dict[str, Any],
     how: dict[str, Any],
     options: dict[str, str],
     session: dict[str, Any],
@@ -75,5 +83,7 @@ def command(  # noqa: PLR0913
     with opened(output, table, options, session=session) as (spark, target):
         rows = rows_from(spark, target, source, kind, options)
         merge = target.merge(rows, on, merge_schema=merge_schema)
-        report = reduce(lambda built, clause: clause.add_to(built), parsed, merge).execute(**how)
+        report = reduce(lambda built, clause: clause.add_to(built), parsed, merge).execute(
+            **txn, **how
+        )
     show_report(output, report)

@@ -12,6 +12,7 @@ from delvec.cli.options import (
     source_options,
     spark_options,
     table_argument,
+    txn_options,
     write_options,
 )
 from delvec.cli.sources import rows_from
@@ -28,6 +29,7 @@ __all__ = ["command"]
 @source_options()
 @rows_chosen
 @click.option("--merge-schema", is_flag=True, help="Add columns that the table does not have.")
+@txn_options
 @write_options
 @spark_options
 def command(  # noqa: PLR0913
@@ -38,6 +40,7 @@ def command(  # noqa: PLR0913
     kind: str | None,
     where: str | None,
     merge_schema: bool,
+    txn: dict[str, Any],
     how: dict[str, Any],
     options: dict[str, str],
     session: dict[str, Any],
@@ -51,5 +54,5 @@ def command(  # noqa: PLR0913
     """  # noqa: D301
     with opened(output, table, options, session=session) as (spark, target):
         rows = rows_from(spark, target, source, kind, options)
-        report = target.overwrite(rows, where, merge_schema=merge_schema, **how)
+        report = target.overwrite(rows, where, merge_schema=merge_schema, **txn, **how)
     show_report(output, report)

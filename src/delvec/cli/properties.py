@@ -9,7 +9,7 @@ import click
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import catalog_options, pairs, table_argument, write_options
 from delvec.cli.output import Column, visible
-from delvec.cli.spark_tables import delta_table, opened_iceberg, show_report
+from delvec.cli.spark_tables import delta_table, opened_iceberg
 from delvec.cli.table_kinds import is_delta, refuse_options
 from delvec.errors import UnsupportedFeatureError
 from delvec.report.figures import counted
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delvec.cli.output import Output
+    from delvec.delta.write.report import WriteReport
 
 __all__ = ["command"]
 
@@ -65,12 +66,31 @@ def command(
             _show(output, named.name, named.properties)
         return
     target = delta_table(table, options)
-    if wanted:
-        show_report(output, target.set_properties(wanted, **how))
-    elif unset:
-        show_report(output, target.unset_properties(unset, **how))
-    else:
+    if not (wanted or unset):
         _show(output, target.storage.root, target.properties)
+        return
+    before = target.properties
+    report = (
+        target.set_properties(wanted, **how) if wanted else target.unset_properties(unset, **how)
+    )
+    _show_change(output, report, before, dict.fromkeys(unset) | wanted)
+
+
+def _show_change(
+    output: Output,
+    report: WriteReport,
+    before: Mapping[str, str],
+    after: Mapping[str, str | None],
+) -> None:
+    """Show the report, and what each property was and is, or would be."""
+    output.draw(report)
+    would = "would be " if report.dry_run else ""
+    for key, value in after.items():
+        old = f" (it was {visible(before[key])})" if key in before else ""
+        what = "unset" if value is None else f"set to {visible(value)}"
+        output.note(f"  {visible(key)}: {would}{what}{old}")
+    changes = {key: {"from": before.get(key), "to": value} for key, value in after.items()}
+    output.result({**report.to_json(), "properties": changes})
 
 
 def _refuse_changes(table: str, wanted: Mapping[str, str], unset: tuple[str, ...]) -> None:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from delvec.delta.write.report import WriteReport
     from delvec.iceberg.table import IcebergTable
 
-__all__ = ["delta_storage", "delta_table", "on_spark", "opened", "opened_iceberg", "show_report"]
+__all__ = [
+    "delta_storage",
+    "delta_table",
+    "on_spark",
+    "opened",
+    "opened_iceberg",
+    "show_report",
+    "without_catalog",
+]
 
 # A failure is reported once, not also in the logs of tasks.
 _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
@@ -109,6 +117,11 @@ def opened_iceberg(
         from delvec.iceberg.table import IcebergTable  # noqa: PLC0415
 
         yield spark, IcebergTable.for_name(spark, table)
+
+
+def without_catalog(iceberg: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a session for a Delta table, of those for a table of either format."""
+    return {name: iceberg[name] for name in ("master", "packages", "conf")}
 
 
 def show_report(output: Output, report: WriteReport | ConversionReport | Any) -> None:  # noqa: ANN401

@@ -14,7 +14,7 @@ from delvec.identifiers import QUOTED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["is_delta", "refuse_options", "require_name", "require_path"]
+__all__ = ["is_delta", "refuse_for_iceberg", "refuse_options", "require_name", "require_path"]
 
 _NAME: Final = re.compile(rf"(?:[\w-]+|{QUOTED})(?:\.(?:[\w-]+|{QUOTED}))+")
 
@@ -54,6 +54,19 @@ def require_name(table: str) -> None:
             hint="name it as catalog.database.table, such as lake.db.orders; --warehouse says where"
             " the catalog lake is",
         )
+
+
+def refuse_for_iceberg(
+    how: Mapping[str, Any], options: Mapping[str, str], given: Mapping[str, Any]
+) -> bool:
+    """Refuse options of Delta tables, of those that `write_options` adds; return `dry_run`."""
+    of_delta = {
+        "--storage-option": options,
+        "--max-retries": how.get("max_retries"),
+        "--commit-metadata": how.get("commit_metadata"),
+    }
+    refuse_options("a Delta table", {**given, **of_delta})
+    return bool(how["dry_run"])
 
 
 def refuse_options(kind: str, given: Mapping[str, Any]) -> None:

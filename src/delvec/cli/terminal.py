@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClosedPipeError", "blocks", "folded", "opened_console", "printing", "unpadded"]
 
-# Where the text of a line begins: after the name of a figure, else two further than the line.
+# Where the text of a line begins: after the name of a figure, else four further than the line.
 _START: Final = re.compile(r" +\S+(?: \S+)* {2,}")
 
 
@@ -83,7 +83,7 @@ def _hanging(line: str, width: int) -> str:
     if len(line) <= width:
         return line
     start = _START.match(line)
-    hang = len(line) - len(line.lstrip()) + 2
+    hang = len(line) - len(line.lstrip()) + 4
     if start and start.end() <= width // 2:
         hang = start.end()
     return "\n".join(wrap(line, width, subsequent_indent=" " * hang, break_on_hyphens=False))

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import rows_chosen, spark_options, table_argument, write_options
+from delvec.cli.options import (
+    rows_chosen,
+    spark_options,
+    table_argument,
+    txn_options,
+    write_options,
+)
 from delvec.cli.spark_tables import opened, show_report
 from delvec.cli.sql import Cursor, assignments
 
@@ -30,6 +36,7 @@ _HINT: Final = "write --set \"amount = amount * 2, note = 'doubled'\""
     help="A column's new value; several with commas, or by repeating the option.",
 )
 @rows_chosen
+@txn_options
 @write_options
 @spark_options
 def command(
@@ -38,6 +45,7 @@ def command(
     *,
     changes: tuple[str, ...],
     where: str | None,
+    txn: dict[str, Any],
     how: dict[str, Any],
     options: dict[str, str],
     session: dict[str, Any],
@@ -49,5 +57,5 @@ def command(
     """  # noqa: D301
     new = assignments(Cursor(", ".join(changes), hint=_HINT))
     with opened(output, table, options, session=session) as (_, target):
-        report = target.update(new, where, **how)
+        report = target.update(new, where, **txn, **how)
     show_report(output, report)

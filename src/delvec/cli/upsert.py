@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from delvec.cli.key_trials import try_upsert
 from delvec.cli.main import command as delvec_command
 from delvec.cli.options import (
     branch_option,
@@ -84,10 +83,6 @@ def command(  # noqa: PLR0913
     choices: dict[str, Any] = {"delete_where": delete_where, "order_by": order_by}
     with opened_iceberg(output, table, iceberg) as (spark, target):
         rows = rows_from(spark, target, str(source or positional), kind, {})
-        if dry_run:
-            try_upsert(output, target, rows, keys, branch, duplicates=duplicates, **choices)
-            return
-        report = target.upsert(
-            rows, list(keys), branch=branch, duplicates=duplicates, **choices, **txn
-        )
+        given: dict[str, Any] = {**choices, **txn, "dry_run": dry_run}
+        report = target.upsert(rows, list(keys), branch=branch, duplicates=duplicates, **given)
     show_report(output, report)

@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "build_index": "index",
     "consolidate_deletes": "consolidate",
     "create_branch": "branch create",
+    "enable_deletion_vectors": "feature enable-vectors",
 }
 
 

@@ -24,6 +24,7 @@ from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructT
 from delvec.delta.schema.walk import change_struct, map_fields, nullable, resolve, walk
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import split_path
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -211,7 +212,10 @@ def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
         raise UnsupportedFeatureError(
             f"{name} cannot be {what}: the files know their columns by name",
             feature="columnMapping",
-            hint='add_feature("columnMapping"), then set delta.columnMapping.mode to name',
+            hint=worded(
+                "{}, then set delta.columnMapping.mode to name",
+                call("add_feature", "columnMapping"),
+            ),
         )
     names = [field.name for field in state.schema.fields]
     path = (name,) if name in names else split_path(name)

@@ -22,6 +22,7 @@ from delvec.delta.schema.properties import CHECKPOINT_POLICY
 from delvec.delta.schema.protocol import READERS_WITH_FEATURES, WRITERS_WITH_FEATURES, Protocol
 from delvec.delta.schema.walk import all_fields, primitives
 from delvec.errors import InvalidArgumentError
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -89,9 +90,9 @@ class TableState:
             raise InvalidArgumentError(
                 f"this needs the table feature {', '.join(for_readers)}: readers that do not"
                 " support it could not read the table any more",
-                hint="enable_deletion_vectors() adds it"
+                hint=worded("{} adds it", call("enable_deletion_vectors"))
                 if for_readers[0] == "deletionVectors"
-                else f'add_feature("{for_readers[0]}") adds it',
+                else worded("{} adds it", call("add_feature", for_readers[0])),
             )
         return self.with_features(missing) if missing else self
 

@@ -36,6 +36,7 @@ class PositionDeleteReport(ChangeReport):
             format 2.
         vectors_replaced: Those whose earlier vector or position-delete file it replaces.
         attempts: How often a commit was attempted.
+        dry_run: Whether nothing was written: rows, files and vectors are those that would be.
     """
 
     table: str
@@ -47,6 +48,7 @@ class PositionDeleteReport(ChangeReport):
     vectors_added: int = 0
     vectors_replaced: int = 0
     attempts: int = 1
+    dry_run: bool = False
 
     def _lines(self) -> Iterator[Line]:
         vectors = listed(added=self.vectors_added, replaced=self.vectors_replaced)
@@ -67,7 +69,10 @@ def _headline(report: PositionDeleteReport) -> str:
     where = visible(report.table)
     if report.branch != "main":
         where += f", branch {visible(report.branch)}"
+    rows = "all rows" if report.rows_deleted is None else counted(report.rows_deleted, "row")
+    if report.dry_run:
+        told = "dry run: nothing was written"
+        return f"DELETE on {where}: {told}, {rows} would be deleted by position"
     if report.snapshot_id is None:
         return f"DELETE on {where}: nothing to do, nothing was written"
-    rows = "all rows" if report.rows_deleted is None else counted(report.rows_deleted, "row")
     return f"DELETE on {where}: snapshot {report.snapshot_id}, {rows} deleted by position"

@@ -61,6 +61,7 @@ def delete_positions(
     branch: str = MAIN,
     txn: Txn | None = None,
     reason: str = "",
+    dry_run: bool = False,
 ) -> PositionDeleteReport:
     """Delete the rows of a branch that match a condition, by their positions, in one snapshot.
 
@@ -75,6 +76,7 @@ def delete_positions(
         branch: The branch, which is created from `main` if it does not exist.
         txn: Commit nothing if the application has committed this version or a later one.
         reason: Why it is by position, for the report.
+        dry_run: Whether to find the rows only, and write nothing.
 
     Raises:
         InvalidArgumentError: Spark cannot resolve the condition, or `branch` is a tag.
@@ -87,7 +89,7 @@ def delete_positions(
     stopwatch = Stopwatch()
     for attempt in range(1, _ATTEMPTS + 1):
         require_branch(table.metadata, branch, str(table.name))
-        run = _Attempt(table, condition, branch, txn, stopwatch)
+        run = _Attempt(table, condition, branch, txn, stopwatch, dry_run=dry_run)
         try:
             report = run.delete()
         except (ConflictError, PlanError):
@@ -137,11 +139,14 @@ class _Attempt:
         branch: str,
         txn: Txn | None,
         stopwatch: Stopwatch,
+        *,
+        dry_run: bool = False,
     ) -> None:
         self._table, self._condition, self._branch = table, condition, branch
         self._txn, self._stopwatch = txn, stopwatch
         self._head = table.metadata.head(branch) or table.metadata.head()
-        self._nothing = PositionDeleteReport(str(table.name), branch)
+        self._dry_run = dry_run
+        self._nothing = PositionDeleteReport(str(table.name), branch, dry_run=dry_run)
 
     def is_newest(self, table: LoadedTable) -> bool:
         """Whether the branch of a table has not moved since."""
@@ -153,7 +158,8 @@ class _Attempt:
         if txn is not None and is_committed(metadata, self._branch, txn):
             return self._nothing
         if self._head is None:
-            return self._nothing if txn is None else self._commit(RowChange(), self._nothing)
+            is_done = txn is None or self._dry_run
+            return self._nothing if is_done else self._commit(RowChange(), self._nothing)
         with self._phase("plan"):
             files = snapshot_files(self._table, self._head.id)
         if self._condition.where is None:
@@ -179,8 +185,8 @@ class _Attempt:
             rows_deleted=None if has_keys else counts[0] - counts[1],
             files_removed=len(files.data),
         )
-        if not len(files.data) and self._txn is None:
-            return self._nothing
+        if self._dry_run or (not len(files.data) and self._txn is None):
+            return report if self._dry_run else self._nothing
         change = RowChange(
             removed_data=_combined(files.data["file_path"]), removed_deletes=_combined(keys)
         )
@@ -214,12 +220,21 @@ class _Attempt:
         return rows_with_places(table, self._snapshot_id, condition.where)
 
     def _store(self, touched: _Touched) -> PositionDeleteReport:
+        files = [touched.files[path] for path in touched.vectors]
+        found = replace(
+            self._nothing,
+            rows_deleted=touched.rows,
+            files_removed=len(touched.whole),
+            vectors_added=len(touched.vectors),
+            vectors_replaced=sum(_is_replaced(file) for file in files),
+        )
+        if self._dry_run:
+            return found
         if not touched.rows and self._txn is None:
             return self._nothing
         storage = self._storage()
         with UncommittedFiles(storage) as uncommitted:
             with self._phase("write"):
-                files = [touched.files[path] for path in touched.vectors]
                 stored = write_vectors(
                     self._table, files, list(touched.vectors.values()), storage, uncommitted
                 )
@@ -235,15 +250,7 @@ class _Attempt:
                 removed_deletes=pa.array(replaced, pa.string()),
                 data_with_new_deletes=pa.array(touched.vectors, pa.string()),
             )
-            report = replace(
-                self._nothing,
-                rows_deleted=touched.rows,
-                files_removed=len(touched.whole),
-                vectors_added=len(touched.vectors),
-                vectors_replaced=sum(_is_replaced(file) for file in files),
-                vector_files=stored.files,
-                vector_bytes=stored.bytes,
-            )
+            report = replace(found, vector_files=stored.files, vector_bytes=stored.bytes)
             uncommitted.keep()
             try:
                 committed = self._commit(change, report)

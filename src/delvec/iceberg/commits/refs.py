@@ -7,6 +7,7 @@ answer, the table is looked at.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
@@ -51,7 +52,12 @@ _ATTEMPTS: Final = 5
 
 
 def create_branch(
-    table: LoadedTable, name: str, *, snapshot_id: int | None = None, staging: bool = False
+    table: LoadedTable,
+    name: str,
+    *,
+    snapshot_id: int | None = None,
+    staging: bool = False,
+    dry_run: bool = False,
 ) -> LoadedTable:
     """Create a branch, and return the table with it.
 
@@ -62,6 +68,7 @@ def create_branch(
         name: The name, which no branch or tag has.
         snapshot_id: The snapshot that it begins at; by default that of `main`.
         staging: Whether it may hold equality delete vectors alone, which stock readers cannot read.
+        dry_run: Whether to check all of that only; see `change_refs`.
 
     Raises:
         InvalidArgumentError: The name is taken or empty, or there is no such snapshot.
@@ -87,10 +94,10 @@ def create_branch(
             properties[STAGING_PROPERTY + name] = str(first)
         change_properties(transaction, properties)
 
-    return change_refs(table, f"CREATE BRANCH {name}", change)
+    return change_refs(table, f"CREATE BRANCH {name}", change, dry_run=dry_run)
 
 
-def drop_branch(table: LoadedTable, name: str) -> LoadedTable:
+def drop_branch(table: LoadedTable, name: str, *, dry_run: bool = False) -> LoadedTable:
     """Drop a branch, and return the table without it; its snapshots go when snapshots expire.
 
     Raises:
@@ -105,10 +112,12 @@ def drop_branch(table: LoadedTable, name: str) -> LoadedTable:
         transaction.manageSnapshots().removeBranch(name).commit()
         change_properties(transaction, _without_branch(newest.metadata, name))
 
-    return change_refs(table, f"DROP BRANCH {name}", change)
+    return change_refs(table, f"DROP BRANCH {name}", change, dry_run=dry_run)
 
 
-def create_tag(table: LoadedTable, name: str, *, snapshot_id: int | None = None) -> LoadedTable:
+def create_tag(
+    table: LoadedTable, name: str, *, snapshot_id: int | None = None, dry_run: bool = False
+) -> LoadedTable:
     """Create a tag, by default of the newest snapshot of `main`, and return the table with it.
 
     Raises:
@@ -124,10 +133,10 @@ def create_tag(table: LoadedTable, name: str, *, snapshot_id: int | None = None)
             raise InvalidArgumentError(f"{newest.name} has no snapshot that a tag could name")
         transaction.manageSnapshots().createTag(name, found.id).commit()
 
-    return change_refs(table, f"CREATE TAG {name}", change)
+    return change_refs(table, f"CREATE TAG {name}", change, dry_run=dry_run)
 
 
-def drop_tag(table: LoadedTable, name: str) -> LoadedTable:
+def drop_tag(table: LoadedTable, name: str, *, dry_run: bool = False) -> LoadedTable:
     """Drop a tag, and return the table without it.
 
     Raises:
@@ -139,16 +148,17 @@ def drop_tag(table: LoadedTable, name: str) -> LoadedTable:
         require_ref(newest.metadata, str(newest.name), name, is_branch=False)
         transaction.manageSnapshots().removeTag(name).commit()
 
-    return change_refs(table, f"DROP TAG {name}", change)
+    return change_refs(table, f"DROP TAG {name}", change, dry_run=dry_run)
 
 
-def fast_forward(table: LoadedTable, branch: str, to: str) -> LoadedTable:
+def fast_forward(table: LoadedTable, branch: str, to: str, *, dry_run: bool = False) -> LoadedTable:
     """Move a branch forward to what another one, or a tag, points to, and return the table.
 
     Args:
         table: The table; its newest metadata are loaded.
         branch: The branch to move; `main` may have no snapshot yet.
         to: The branch or tag that goes on from where `branch` is.
+        dry_run: Whether to check all of that only; see `change_refs`.
 
     Raises:
         InvalidArgumentError: There is no such branch or tag.
@@ -178,7 +188,7 @@ def fast_forward(table: LoadedTable, branch: str, to: str) -> LoadedTable:
             _require_readable(newest, goal, branch)
         transaction.manageSnapshots().fastForwardBranch(branch, to).commit()
 
-    return change_refs(table, f"FAST FORWARD {branch} to {to}", change)
+    return change_refs(table, f"FAST FORWARD {branch} to {to}", change, dry_run=dry_run)
 
 
 def rollback(
@@ -188,6 +198,7 @@ def rollback(
     snapshot_id: int | None = None,
     timestamp: Any = None,  # noqa: ANN401 - `snapshot_of` checks it
     time_zone: str = "UTC",
+    dry_run: bool = False,
 ) -> LoadedTable:
     """Move a branch back to one of its own earlier snapshots, and return the table.
 
@@ -199,6 +210,7 @@ def rollback(
         snapshot_id: The snapshot, of this branch.
         timestamp: Instead: a time; the snapshot that was the branch's newest then.
         time_zone: The zone of a timestamp that names none.
+        dry_run: Whether to check all of that only; see `change_refs`.
 
     Raises:
         InvalidArgumentError: There is no such branch or snapshot, or not exactly one is named.
@@ -248,7 +260,7 @@ def rollback(
             },
         )
 
-    return change_refs(table, f"ROLLBACK of {branch}", change)
+    return change_refs(table, f"ROLLBACK of {branch}", change, dry_run=dry_run)
 
 
 def keep_staging_marks(table: LoadedTable) -> LoadedTable:
@@ -270,7 +282,11 @@ def keep_staging_marks(table: LoadedTable) -> LoadedTable:
 
 
 def change_refs(
-    table: LoadedTable, what: str, change: Callable[[LoadedTable, Any], None]
+    table: LoadedTable,
+    what: str,
+    change: Callable[[LoadedTable, Any], None],
+    *,
+    dry_run: bool = False,
 ) -> LoadedTable:
     """Apply a change of refs to the newest metadata in one commit, again after lost races.
 
@@ -279,8 +295,12 @@ def change_refs(
         what: The change, for errors.
         change: Validates itself on the metadata that it is given, and adds what it changes to the
             transaction; nothing if there is nothing to do.
+        dry_run: Whether to commit nothing: the table that is returned has the metadata that it
+            would have.
     """
     spark, name = table.spark, table.name
+    if dry_run:
+        return _tried(reload_table(table), change)
     lost: ConflictError | None = None
     for attempt in range(1, _ATTEMPTS + 1):
         newest = reload_table(table)
@@ -305,6 +325,18 @@ def change_refs(
         spark.catalog.refreshTable(str(name))
         return load_table(spark, name)
     raise lost or AssertionError
+
+
+def _tried(newest: LoadedTable, change: Callable[[LoadedTable, Any], None]) -> LoadedTable:
+    """Return a table as a change would leave it; nothing stays written."""
+    with explained(str(newest.name)):
+        transaction = newest.handle.newTransaction()
+        try:
+            change(newest, transaction)
+            final = parsed(newest.spark, transaction.currentMetadata())
+        finally:
+            _discard(newest, transaction)
+    return replace(newest, metadata=final)
 
 
 def commit_exactly(newest: LoadedTable, change: Callable[[LoadedTable, Any], None]) -> None:

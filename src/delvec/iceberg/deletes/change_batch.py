@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from delvec.iceberg.deletes.key_columns import KeyColumn
 
-__all__ = ["Batch", "change_batch"]
+__all__ = ["Batch", "change_batch", "require_columns"]
 
 _DELETED: Final = "__delvec_deleted"
 _PLACE: Final = "__delvec_place"
@@ -71,7 +71,7 @@ def change_batch(
     columns = [field["name"] for field in schema["fields"]]
     for expression in (delete_where, order_by):
         _require_no_order(expression, changes.sparkSession)
-    _require_columns(changes, columns, (delete_where, order_by), table)
+    require_columns(changes, columns, (delete_where, order_by), table)
     deleted = F.lit(False) if delete_where is None else _column(delete_where)
     order = F.lit(0) if order_by is None else _column(order_by)
     marked = changes.select(
@@ -113,7 +113,7 @@ def _duplicates(rows: DataFrame, keys: Sequence[KeyColumn], choice: str, table: 
     return 0
 
 
-def _require_columns(
+def require_columns(
     changes: DataFrame,
     columns: Sequence[str],
     conditions: Sequence[str | Column | None],

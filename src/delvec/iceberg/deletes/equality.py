@@ -23,6 +23,7 @@ from delvec.iceberg.commits.branch_commit import commit_change, is_committed, re
 from delvec.iceberg.commits.changes import RowChange
 from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.deletes.change_batch import change_batch
+from delvec.iceberg.deletes.dry_runs import try_append, try_delete, try_upsert
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.deletes.report import KeyDeleteReport
 from delvec.iceberg.deletes.scopes import scope_of
@@ -52,7 +53,12 @@ _DELETES_SINCE: Final = 2  # the format version
 
 
 def append_rows(
-    table: LoadedTable, rows: DataFrame, *, branch: str, txn: Txn | None = None
+    table: LoadedTable,
+    rows: DataFrame,
+    *,
+    branch: str,
+    txn: Txn | None = None,
+    dry_run: bool = False,
 ) -> KeyDeleteReport:
     """Append rows to a branch; columns are matched by name.
 
@@ -62,6 +68,8 @@ def append_rows(
     start = KeyDeleteReport("APPEND", str(table.name), branch)
     if _is_done(table, branch, txn):
         return replace(start, replayed=True)
+    if dry_run:
+        return try_append(start, table, rows)
     watch = Stopwatch()
     with interruptible(table.spark), _uncommitted(table) as uncommitted:
         data = _write_rows(table, rows, watch)
@@ -77,6 +85,7 @@ def delete_keys(
     branch: str,
     partition: Mapping[str, object] | None = None,
     txn: Txn | None = None,
+    dry_run: bool = False,
 ) -> KeyDeleteReport:
     """Delete all rows that have one of some keys.
 
@@ -90,6 +99,7 @@ def delete_keys(
         branch: The branch.
         partition: The partition to delete from, all by default.
         txn: Write nothing if this transaction was committed before.
+        dry_run: Write nothing at all, and count the keys.
 
     Raises:
         InvalidArgumentError: A key or a column is not usable.
@@ -100,6 +110,10 @@ def delete_keys(
     start = KeyDeleteReport("DELETE KEYS", str(table.name), branch)
     if _is_done(table, branch, txn):
         return replace(start, replayed=True)
+    if dry_run:
+        if partition is not None:  # for all of them it may add a partition spec
+            scope_of(table, branch, partition)
+        return try_delete(start, keys, wanted)
     watch = Stopwatch()
     table, scope = scope_of(table, branch, partition)
     with interruptible(table.spark), _uncommitted(table) as uncommitted:
@@ -110,7 +124,7 @@ def delete_keys(
     return _reported(start, done, watch, deletes=deletes, scope=scope)
 
 
-def upsert_rows(
+def upsert_rows(  # noqa: PLR0913
     table: LoadedTable,
     changes: DataFrame,
     keys: Sequence[str],
@@ -120,6 +134,7 @@ def upsert_rows(
     duplicates: str = "error",
     order_by: str | Column | None = None,
     txn: Txn | None = None,
+    dry_run: bool = False,
 ) -> KeyDeleteReport:
     """Write rows, and delete all older rows that have one of their keys.
 
@@ -135,9 +150,16 @@ def upsert_rows(
     start = KeyDeleteReport("UPSERT", name, branch)
     if _is_done(table, branch, txn):
         return replace(start, replayed=True)
+    choices: Any = {"delete_where": delete_where, "duplicates": duplicates, "order_by": order_by}
+    if dry_run:
+        schema = table.metadata.schema
+        with (
+            interruptible(table.spark),
+            change_batch(changes, schema, wanted, **choices, table=name) as batch,
+        ):
+            return try_upsert(start, batch, wanted)
     watch = Stopwatch()
     table, scope = scope_of(table, branch, None)
-    choices: Any = {"delete_where": delete_where, "duplicates": duplicates, "order_by": order_by}
     with (
         interruptible(table.spark),
         _uncommitted(table) as uncommitted,

@@ -41,6 +41,7 @@ class KeyDeleteReport(ChangeReport):
         scope: The partition that the deletes apply to, or `global`.
         duplicates: Rows of the batch that a later row with the same key replaced.
         forms: In which form keys were written and why, in sentences.
+        dry_run: Whether nothing was written: keys and rows are those that would be.
     """
 
     operation: str
@@ -59,6 +60,7 @@ class KeyDeleteReport(ChangeReport):
     scope: str = "global"
     duplicates: int = 0
     forms: tuple[str, ...] = ()
+    dry_run: bool = False
 
     def _lines(self) -> Iterator[Line]:
         deletes = []
@@ -74,6 +76,7 @@ class KeyDeleteReport(ChangeReport):
             "scope": "" if self.scope == "global" else self.scope,
             "added": added if self.files_added else "",
             "duplicates": counted(self.duplicates, "row") if self.duplicates else "",
+            "null keys": f"{self.null_keys:,}" if self.dry_run and self.null_keys else "",
         }
         notes = (*self.forms, *self.notes)
         return Summary(_headline(self), facts, self.phases, notes=notes).lines()
@@ -83,6 +86,12 @@ def _headline(report: KeyDeleteReport) -> str:
     told = []
     if report.replayed:
         told.append("this transaction was committed before, nothing was written")
+    elif report.dry_run:
+        told.append("dry run: nothing was written")
+        if report.keys:
+            told.append(f"{counted(report.keys, 'key')} would be deleted")
+        if report.rows_added:
+            told.append(f"{counted(report.rows_added, 'row')} would be added")
     elif report.snapshot_id is None:
         told.append("nothing to do, nothing was written")
     else:

@@ -42,6 +42,7 @@ class IndexReport(Rendered):
         bytes: The size of its files.
         phases: Seconds by phase.
         notes: What else there is to know, in sentences.
+        dry_run: Whether nothing was written: the action is the one that would be taken.
     """
 
     table: str
@@ -56,6 +57,7 @@ class IndexReport(Rendered):
     bytes: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    dry_run: bool = False
 
     @classmethod
     def of(
@@ -93,8 +95,11 @@ class IndexReport(Rendered):
             "table": self.index,
             "because": self.reason,
             "indexed": indexed if self.added_files else "",
-            "rows": f"{self.rows:,}, {size(self.bytes)}",
+            "rows": f"{self.rows:,}, {size(self.bytes)}" if self.rows else "",
         }
         state = "" if self.snapshot_id is None else f", reflects snapshot {self.snapshot_id}"
-        headline = f"INDEX of {self.table} by {', '.join(self.keys)}: {self.action}{state}"
+        told = f"{self.action}{state}"
+        if self.dry_run:
+            told = f"dry run: nothing was written, it would be {self.action}"
+        headline = f"INDEX of {self.table} by {', '.join(self.keys)}: {told}"
         return Summary(headline, facts, self.phases, notes=self.notes).lines()

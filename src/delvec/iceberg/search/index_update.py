@@ -20,6 +20,7 @@ from delvec.iceberg.search.key_index import (
     WHOLE,
     Written,
     find_or_make_index,
+    open_index,
     opened,
     wanted_key,
 )
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.search.index_rows import IndexedKey
     from delvec.iceberg.search.key_index import KeyIndex
 
-__all__ = ["update_index"]
+__all__ = ["planned_action", "update_index"]
 
 _LOG: Final = logging.getLogger("delvec")
 _MOST_RUNS: Final = 16  # appended, before they are merged: each is looked into for each key
@@ -64,17 +65,39 @@ def update_index(
         UnsupportedFeatureError: Such a key has no index.
         PlanError: There is a table of the index's name that is none.
     """
+    key, schema = _indexable(table, ids)
+    index = opened(find_or_make_index(table), key)
+    update = _Update(table, snapshot_id, schema, key, index)
+    with described(table.spark, f"delvec: index of {table.name}"):
+        return update.run(rebuild=rebuild)
+
+
+def planned_action(table: LoadedTable, snapshot_id: int, ids: Collection[int]) -> str:
+    """Return what `update_index` would do, by metadata alone: `built`, `updated` or `kept`.
+
+    An index that is updated may be built anew as well, if too much of it is about files that are
+    gone.
+
+    Raises:
+        UnsupportedFeatureError: Such a key has no index.
+        PlanError: There is a table of the index's name that is none.
+    """
+    _indexable(table, ids)
+    found = open_index(table, ids)
+    if found is None or not found.is_usable or found.head is None:
+        return "built"
+    return "kept" if found.snapshot_id == snapshot_id else "updated"
+
+
+def _indexable(table: LoadedTable, ids: Collection[int]) -> tuple[IndexedKey, Mapping[str, Any]]:
     key, schema = wanted_key(table, ids)
     if key.why_not is not None:
         raise UnsupportedFeatureError(
             f"a key of {table.name} cannot be indexed: {key.why_not}",
             feature="an index of such a key",
-            hint='resolve with index="join", or --index join',
+            hint='resolve with index="join"',
         )
-    index = opened(find_or_make_index(table), key)
-    update = _Update(table, snapshot_id, schema, key, index)
-    with described(table.spark, f"delvec: index of {table.name}"):
-        return update.run(rebuild=rebuild)
+    return key, schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -192,8 +192,10 @@ def open_index(table: LoadedTable, ids: Collection[int]) -> KeyIndex | None:
     return None if found is None else opened(found, wanted_key(table, ids)[0])
 
 
-def drop_index(table: LoadedTable) -> bool:
+def drop_index(table: LoadedTable, *, dry_run: bool = False) -> bool:
     """Drop the index of a table with its files; return whether there was one.
+
+    With `dry_run` it stays.
 
     Raises:
         PlanError: There is a table of its name that is none.
@@ -202,6 +204,8 @@ def drop_index(table: LoadedTable) -> bool:
     if found is None:
         return False
     _require_ours(found)
+    if dry_run:
+        return True
     with explained(str(found.name)):
         table.spark.sql(f"DROP TABLE IF EXISTS {found.name} PURGE")
     return True

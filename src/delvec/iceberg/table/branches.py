@@ -22,10 +22,18 @@ __all__ = ["TableBranches"]
 @explained_calls()
 @dataclass(frozen=True)
 class TableBranches(TableHandle):
-    """The commands that make, move and drop branches and tags; each is one commit."""
+    """The commands that make, move and drop branches and tags; each is one commit.
+
+    With `dry_run=True` all is checked, and nothing is changed.
+    """
 
     def create_branch(
-        self, name: str, *, snapshot_id: int | None = None, staging: bool = False
+        self,
+        name: str,
+        *,
+        snapshot_id: int | None = None,
+        staging: bool = False,
+        dry_run: bool = False,
     ) -> int:
         """Create a branch, and return the snapshot that it points to.
 
@@ -38,24 +46,27 @@ class TableBranches(TableHandle):
             staging: Whether the branch is delvec's own: equality deletes may be written to it as
                 vectors alone, which stock readers of Iceberg refuse to read. Other branches,
                 `main` among them, are not touched.
+            dry_run: Whether to check all of that only, and change nothing.
 
         Raises:
             InvalidArgumentError: The name is taken, or there is no such snapshot.
             PlanError: The snapshot has equality delete vectors alone, and `staging` is not given.
             ConflictError: Somebody else made a branch of that name at the same time.
         """
-        made = refs.create_branch(self._load(), name, snapshot_id=snapshot_id, staging=staging)
+        made = refs.create_branch(
+            self._load(), name, snapshot_id=snapshot_id, staging=staging, dry_run=dry_run
+        )
         return made.metadata.refs[name].snapshot_id
 
-    def drop_branch(self, name: str) -> None:
+    def drop_branch(self, name: str, *, dry_run: bool = False) -> None:
         """Drop a branch; its rows are gone when its snapshots expire.
 
         Raises:
             InvalidArgumentError: There is no such branch, or it is `main` or a tag.
         """
-        refs.drop_branch(self._load(), name)
+        refs.drop_branch(self._load(), name, dry_run=dry_run)
 
-    def fast_forward(self, branch: str, to: str) -> int:
+    def fast_forward(self, branch: str, to: str, *, dry_run: bool = False) -> int:
         """Move a branch forward to another branch or a tag, and return the snapshot there.
 
             t.fast_forward("main", "audit")
@@ -63,13 +74,14 @@ class TableBranches(TableHandle):
         Args:
             branch: The branch to move.
             to: The branch or tag, which goes on from where `branch` is.
+            dry_run: Whether to check all of that only, and change nothing.
 
         Raises:
             InvalidArgumentError: There is no such branch or tag.
             PlanError: `branch` has snapshots that `to` has not, or stock readers could not read it
                 any more, since `to` is a staging branch or has equality delete vectors alone.
         """
-        return _head(refs.fast_forward(self._load(), branch, to), branch)
+        return _head(refs.fast_forward(self._load(), branch, to, dry_run=dry_run), branch)
 
     def rollback(
         self,
@@ -77,6 +89,7 @@ class TableBranches(TableHandle):
         *,
         timestamp: datetime | str | None = None,
         branch: str = MAIN,
+        dry_run: bool = False,
     ) -> int:
         """Move a branch back to one of its earlier snapshots, and return that.
 
@@ -89,6 +102,7 @@ class TableBranches(TableHandle):
             snapshot_id: The snapshot, of this branch.
             timestamp: Instead: a time; the snapshot that was the branch's newest then.
             branch: The branch.
+            dry_run: Whether to check all of that only, and change nothing.
 
         Raises:
             InvalidArgumentError: There is no such branch or snapshot.
@@ -100,26 +114,29 @@ class TableBranches(TableHandle):
             snapshot_id=snapshot_id,
             timestamp=timestamp,
             time_zone=time_zone(self.spark),
+            dry_run=dry_run,
         )
         return _head(moved, branch)
 
-    def create_tag(self, name: str, *, snapshot_id: int | None = None) -> int:
+    def create_tag(
+        self, name: str, *, snapshot_id: int | None = None, dry_run: bool = False
+    ) -> int:
         """Create a tag, by default of the newest snapshot of `main`, and return its snapshot.
 
         Raises:
             InvalidArgumentError: The name is taken, or there is no such snapshot.
             ConflictError: Somebody else made a tag of that name at the same time.
         """
-        made = refs.create_tag(self._load(), name, snapshot_id=snapshot_id)
+        made = refs.create_tag(self._load(), name, snapshot_id=snapshot_id, dry_run=dry_run)
         return made.metadata.refs[name].snapshot_id
 
-    def drop_tag(self, name: str) -> None:
+    def drop_tag(self, name: str, *, dry_run: bool = False) -> None:
         """Drop a tag.
 
         Raises:
             InvalidArgumentError: There is no such tag, or it is a branch.
         """
-        refs.drop_tag(self._load(), name)
+        refs.drop_tag(self._load(), name, dry_run=dry_run)
 
 
 def _head(table: LoadedTable, branch: str) -> int:

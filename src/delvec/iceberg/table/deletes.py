@@ -42,6 +42,7 @@ class TableDeletes(TableHandle):
         branch: str = MAIN,
         txn_app_id: str | None = None,
         txn_version: int | None = None,
+        dry_run: bool = False,
     ) -> KeyDeleteReport | PositionDeleteReport:
         """Delete the rows that match a condition; all rows without one.
 
@@ -62,6 +63,7 @@ class TableDeletes(TableHandle):
             txn_app_id: The id of the writing application; with `txn_version`.
             txn_version: A number that grows with each commit of the application. If the branch has
                 this one or a later one already, nothing is written.
+            dry_run: Whether to count rows or keys only, and write nothing.
 
         Returns:
             A report that says which way was taken, and why.
@@ -72,7 +74,10 @@ class TableDeletes(TableHandle):
         """
         require_condition("delete({})", where)
         txn = checked_txn(txn_app_id, txn_version)
-        return delete_where(self._load(), Condition(where), key=key, branch=branch, txn=txn)
+        condition = Condition(where)
+        return delete_where(
+            self._load(), condition, key=key, branch=branch, txn=txn, dry_run=dry_run
+        )
 
 
 def delete_where(
@@ -82,6 +87,7 @@ def delete_where(
     key: str | Sequence[str] | None = None,
     branch: str = MAIN,
     txn: Txn | None = None,
+    dry_run: bool = False,
 ) -> KeyDeleteReport | PositionDeleteReport:
     """Delete the rows that match a condition, by key or by position; see `TableDeletes.delete`."""
     chosen = chosen_key(table.metadata, str(table.name), key)
@@ -92,8 +98,10 @@ def delete_where(
         found = keys_of(table, condition, chosen.columns)
     if isinstance(found, KeyList):
         names = [each.name for each in found.columns]
-        report = delete_keys(table, found.keys, names, branch=branch, txn=txn)
+        report = delete_keys(table, found.keys, names, branch=branch, txn=txn, dry_run=dry_run)
         why = f"by key: the condition lists values of {', '.join(names)}, {chosen.reason}"
         return replace(report, notes=(why, *report.notes))
     with interruptible(table.spark):
-        return delete_positions(table, condition, branch=branch, txn=txn, reason=found.reason)
+        return delete_positions(
+            table, condition, branch=branch, txn=txn, reason=found.reason, dry_run=dry_run
+        )

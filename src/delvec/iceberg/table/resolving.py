@@ -167,7 +167,9 @@ class TableResolving(TableHandle):
             self._load(), where=where, options=options, wait=wait, dry_run=dry_run
         )
 
-    def build_index(self, keys: str | Sequence[str], *, target: str = MAIN) -> IndexReport:
+    def build_index(
+        self, keys: str | Sequence[str], *, target: str = MAIN, dry_run: bool = False
+    ) -> IndexReport:
         """Make the primary-key index of the table, or bring it up to date.
 
         It is an Iceberg table of its own beside the table, a sorted list of hashes of keys with the
@@ -177,6 +179,7 @@ class TableResolving(TableHandle):
         Args:
             keys: The key columns.
             target: The branch whose files are indexed.
+            dry_run: Whether to tell by metadata what would be done, and write nothing.
 
         Raises:
             UnsupportedFeatureError: Such a key has no index.
@@ -190,14 +193,22 @@ class TableResolving(TableHandle):
             raise InvalidArgumentError(
                 f"{self.name} has no snapshot that could be indexed", hint="append rows first"
             )
+        if dry_run:
+            action = index_update.planned_action(table, head.id, ids)
+            own = str(key_index.index_name(table.name))
+            return IndexReport(self.name, own, tuple(names), None, action, dry_run=True)
         watch = Stopwatch()
         with watch.phase("index"):
             index = index_update.update_index(table, head.id, ids)
         return IndexReport.of(self.name, tuple(names), index, watch.seconds)
 
-    def drop_index(self) -> bool:
-        """Drop the primary-key index with its files; return whether there was one."""
-        return key_index.drop_index(self._load())
+    def drop_index(self, *, dry_run: bool = False) -> bool:
+        """Drop the primary-key index with its files; return whether there was one.
+
+        Args:
+            dry_run: Whether to look only, and drop nothing.
+        """
+        return key_index.drop_index(self._load(), dry_run=dry_run)
 
 
 def _require_one_of(name: str, given: object, known: Sequence[str]) -> None:

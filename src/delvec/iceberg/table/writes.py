@@ -34,7 +34,8 @@ class TableWrites(TableHandle):
 
     All of them take `branch`, which is made from `main` if it does not exist, and `txn_app_id` with
     `txn_version`: if the application has committed this version or a later one to the branch
-    already, nothing is written. Others may commit meanwhile: the commit is made again on top.
+    already, nothing is written. Others may commit meanwhile: the commit is made again on top. With
+    `dry_run=True` keys and rows are checked and counted, and nothing is written.
     """
 
     def append(
@@ -44,6 +45,7 @@ class TableWrites(TableHandle):
         branch: str = MAIN,
         txn_app_id: str | None = None,
         txn_version: int | None = None,
+        dry_run: bool = False,
     ) -> KeyDeleteReport:
         """Append rows; columns are matched by name, and values cast, as Spark's `writeTo` does.
 
@@ -52,13 +54,14 @@ class TableWrites(TableHandle):
             branch: See the class.
             txn_app_id: See the class.
             txn_version: See the class.
+            dry_run: See the class.
 
         Raises:
             EngineError: A column is missing, or has a type that cannot be stored.
         """
         rows = given_rows(self.spark, df, "append")
         txn = checked_txn(txn_app_id, txn_version)
-        return append_rows(self._load(), rows, branch=branch, txn=txn)
+        return append_rows(self._load(), rows, branch=branch, txn=txn, dry_run=dry_run)
 
     def delete_keys(
         self,
@@ -70,6 +73,7 @@ class TableWrites(TableHandle):
         partition: Mapping[str, object] | None = None,
         txn_app_id: str | None = None,
         txn_version: int | None = None,
+        dry_run: bool = False,
     ) -> KeyDeleteReport:
         """Delete all rows that have one of some keys, whether there are any or not; reads no data.
 
@@ -89,6 +93,7 @@ class TableWrites(TableHandle):
             partition: Delete from one partition only: the value of each partition field.
             txn_app_id: See the class.
             txn_version: See the class.
+            dry_run: See the class.
 
         Returns:
             A report that says in which form the keys were written, and why.
@@ -99,9 +104,17 @@ class TableWrites(TableHandle):
         """
         txn = checked_txn(txn_app_id, txn_version)
         names = _key_names(column, columns)
-        return delete_keys(self._load(), keys, names, branch=branch, partition=partition, txn=txn)
+        return delete_keys(
+            self._load(),
+            keys,
+            names,
+            branch=branch,
+            partition=partition,
+            txn=txn,
+            dry_run=dry_run,
+        )
 
-    def upsert(
+    def upsert(  # noqa: PLR0913
         self,
         df: Any,  # noqa: ANN401
         keys: str | Sequence[str],
@@ -112,6 +125,7 @@ class TableWrites(TableHandle):
         order_by: str | Column | None = None,
         txn_app_id: str | None = None,
         txn_version: int | None = None,
+        dry_run: bool = False,
     ) -> KeyDeleteReport:
         """Insert rows and delete all older rows with their keys, in one commit; reads no data.
 
@@ -131,6 +145,7 @@ class TableWrites(TableHandle):
             order_by: Which row of a key is the last; by default their order in `df`.
             txn_app_id: See the class.
             txn_version: See the class.
+            dry_run: See the class.
 
         Raises:
             InvalidArgumentError: A column is missing or unknown, or a key is there twice.
@@ -151,6 +166,7 @@ class TableWrites(TableHandle):
             duplicates=duplicates,
             order_by=order_by,
             txn=checked_txn(txn_app_id, txn_version),
+            dry_run=dry_run,
         )
 
 
