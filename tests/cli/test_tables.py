@@ -161,7 +161,7 @@ def test_files_shows_each_file_with_its_deleted_rows(table: Path) -> None:
         "day=1",
         *("1,000", "1", "▏", "0.1", "%", "inline", "40", "B", "1.2", "MiB"),
     ]
-    assert shown[2] == ["c.parquet", "day=null", "200", "500", "B"]
+    assert shown[2] == ["c.parquet", "day=NULL", "200", "500", "B"]
     assert lines[-1] == ("3 files, 3.1 MiB, 2,200 rows, 601 of them deleted (27.3 %) by 2 vectors")
     assert "statistics" not in result.output
 

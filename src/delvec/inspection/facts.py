@@ -181,8 +181,9 @@ def _vacuum(report: InspectReport) -> str:
         return f"not looked for: {freed.why_unknown}" if freed.why_unknown else ""
     files = f"{size(freed.vacuum)} in {counted(freed.vacuum_files, 'file')}"
     if report.format == "iceberg":
-        kept = f"would free up to {files}" if freed.vacuum_files else "would free nothing"
-        return f"{kept}: what older snapshots alone have"
+        if not freed.vacuum_files:
+            return "would free nothing: older snapshots have no files of their own"
+        return f"would free up to {files}: what older snapshots alone have"
     now = f"would free {files} now" if freed.vacuum_files else "would free nothing now"
     if not freed.later:
         return now

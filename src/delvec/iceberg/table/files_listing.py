@@ -31,6 +31,7 @@ CONTENTS: Final = (
 
 _DATA: Final = 0
 _POSITIONS: Final = 1
+_FILE_PATH: Final = 2147483546  # the field id of the column of position delete files
 _DELETED: Final = 2  # the status of an entry of a file that its snapshot removed
 _VECTOR: Final = "-edv.puffin"
 _PARTITION: Final = MapType(StringType(), StringType())
@@ -62,7 +63,7 @@ def list_files(table: LoadedTable, snapshot_id: int | None) -> DataFrame:
             F.coalesce(file.content_size_in_bytes, file.file_size_in_bytes).alias("bytes"),
             F.col("sequence_number"),
             _equality_columns(table.metadata).alias("equality_columns"),
-            file.referenced_data_file.alias("referenced_data_file"),
+            _referenced().alias("referenced_data_file"),
         )
 
 
@@ -77,6 +78,18 @@ def _content() -> Column:
         .when(file.file_path.endswith(_VECTOR), equality_vector)
         .otherwise(equality)
     )
+
+
+def _referenced() -> Column:
+    """Return the data file that a delete is of alone, if there is one.
+
+    Position delete files of format 2 need not name it: as Iceberg's readers do, it is taken from
+    the bounds of their column `file_path` where both are the same.
+    """
+    file = F.col("data_file")
+    lowest, highest = (bounds[_FILE_PATH] for bounds in (file.lower_bounds, file.upper_bounds))
+    is_one = (file.content == _POSITIONS) & (lowest == highest)
+    return F.coalesce(file.referenced_data_file, F.when(is_one, lowest.cast("string")))
 
 
 def _partition(entries: StructType, metadata: TableMetadata) -> Column:
