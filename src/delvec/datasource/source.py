@@ -73,6 +73,9 @@ class DelvecDataSource(DataSource):
         ignoreDeletes: Pass over commits that only remove whole files.
         readChangeFeed: Return all changes, with `_change_type`, `_commit_version` and
             `_commit_timestamp`.
+        maxFilesPerTrigger: How many files a batch reads at most, 1000 by default. Needs Spark 4.2.
+        maxBytesPerTrigger: After how many bytes, such as `10g`, a batch takes no further file.
+            Needs Spark 4.2.
 
     Options of writes:
         partitionBy: The partition columns of a table that is created; Spark does not hand over
