@@ -103,7 +103,7 @@ def alterations(recorder: Recorder, table: str) -> None:
     recorder.run("column", "drop", table, "tax")
     recorder.tried("constraint", "add", table, "positive", "--check", "id >= 0")
     recorder.run("constraint", "drop", table, "positive", "--dry-run")
-    recorder.tried("feature", "add", table, "vacuumProtocolCheck")
+    recorder.tried("feature", "add", table, "domainMetadata")
     recorder.tried("delete-keys", table, "--key", "id", "--values", "9")
     since = ("--start-timestamp", "2000-01-01", "--end-version", "1", "--limit", "1")
     recorder.both("changes", table, *since)

@@ -94,7 +94,7 @@ def command(  # noqa: PLR0913
     shown = rows[:limit] if limit else rows
     more = len(shown) < len(rows)
     since = f"version {start:,}" if start is not None else str(start_timestamp)
-    last = f"{end:,}" if end is not None else end_timestamp
+    last = end_timestamp if end is None else f"{end:,}" if start is not None else f"version {end:,}"
     until = "" if last is None else f" to {last}"
     output.note((visible(root), "bold"), f": changes from {visible(since + until)}")
     if shown:

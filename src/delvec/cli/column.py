@@ -9,7 +9,7 @@ import click
 from delvec.cli.main import command as delvec_command
 from delvec.cli.main import group
 from delvec.cli.options import spark_options, table_argument, write_options
-from delvec.cli.spark_tables import delta_table, opened, show_report
+from delvec.cli.spark_tables import delta_table, opened, show_alteration
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -40,7 +40,7 @@ def add(
     """  # noqa: D301
     with opened(output, table, options, session=session) as (_, target):
         report = target.add_columns(columns, **how)
-    show_report(output, report)
+    show_alteration(output, report, columns, "added")
 
 
 @delvec_command("rename")
@@ -62,7 +62,8 @@ def rename(
     \b
     delvec column rename /lake/orders note remark
     """  # noqa: D301
-    show_report(output, delta_table(table, options).rename_column(name, new_name, **how))
+    report = delta_table(table, options).rename_column(name, new_name, **how)
+    show_alteration(output, report, name, f"renamed to {new_name}")
 
 
 @delvec_command("drop")
@@ -79,7 +80,8 @@ def drop(
     \b
     delvec column drop /lake/orders note --dry-run
     """  # noqa: D301
-    show_report(output, delta_table(table, options).drop_column(name, **how))
+    report = delta_table(table, options).drop_column(name, **how)
+    show_alteration(output, report, name, "dropped")
 
 
 command = group(

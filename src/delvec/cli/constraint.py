@@ -9,7 +9,7 @@ import click
 from delvec.cli.main import command as delvec_command
 from delvec.cli.main import group
 from delvec.cli.options import spark_options, table_argument, write_options
-from delvec.cli.spark_tables import delta_table, opened, show_report
+from delvec.cli.spark_tables import delta_table, opened, show_alteration
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -40,7 +40,7 @@ def add(
     """  # noqa: D301
     with opened(output, table, options, session=session) as (_, target):
         report = target.add_constraint(name, check, **how)
-    show_report(output, report)
+    show_alteration(output, report, name, f"added: {check}")
 
 
 @delvec_command("drop")
@@ -63,7 +63,8 @@ def drop(
     delvec constraint drop /lake/orders positive
     """  # noqa: D301
     target = delta_table(table, options)
-    show_report(output, target.drop_constraint(name, if_exists=if_exists, **how))
+    report = target.drop_constraint(name, if_exists=if_exists, **how)
+    show_alteration(output, report, name, "dropped")
 
 
 command = group(

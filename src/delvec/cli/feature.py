@@ -9,7 +9,7 @@ import click
 from delvec.cli.main import command as delvec_command
 from delvec.cli.main import group
 from delvec.cli.options import table_argument, write_options
-from delvec.cli.spark_tables import delta_table, show_report
+from delvec.cli.spark_tables import delta_table, show_alteration
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -32,7 +32,8 @@ def add(
     \b
     delvec feature add /lake/orders vacuumProtocolCheck --dry-run
     """  # noqa: D301
-    show_report(output, delta_table(table, options).add_feature(name, **how))
+    report = delta_table(table, options).add_feature(name, **how)
+    show_alteration(output, report, name, "added")
 
 
 @delvec_command("enable-vectors")
@@ -48,7 +49,8 @@ def enable_vectors(
     \b
     delvec feature enable-vectors /lake/orders
     """  # noqa: D301
-    show_report(output, delta_table(table, options).enable_deletion_vectors(**how))
+    report = delta_table(table, options).enable_deletion_vectors(**how)
+    show_alteration(output, report, "deletion vectors", "enabled")
 
 
 command = group(

@@ -48,12 +48,13 @@ def show_ref(
         table: The table.
         kind: `branch` or `tag`.
         name: Its name.
-        what: What was done, as in `dropped`.
+        what: What was done: `made`, `dropped`, `moved`, `moved back`.
         snapshot_id: The snapshot that it points to; None if it is gone, or not known yet.
         dry_run: Whether nothing was done.
     """
     done = f"would be {what}" if dry_run else f"is {what}"
-    place = "" if snapshot_id is None else f", at snapshot {snapshot_id}"
+    way = "to" if what.startswith("moved") else "at"
+    place = "" if snapshot_id is None else f" {way} snapshot {snapshot_id}"
     told = "dry run: " if dry_run else ""
     output.note((visible(table), "bold"), f": {told}{kind} {visible(name)} {done}{place}")
     facts = {"table": table, kind: name, "action": what, "snapshot_id": snapshot_id}

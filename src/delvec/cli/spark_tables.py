@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.cli.table_kinds import require_name, require_path
 from delvec.errors import TableNotFoundError
+from delvec.report.figures import visible
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "on_spark",
     "opened",
     "opened_iceberg",
+    "show_alteration",
     "show_report",
     "without_catalog",
 ]
@@ -127,4 +129,19 @@ def without_catalog(iceberg: Mapping[str, Any]) -> dict[str, Any]:
 def show_report(output: Output, report: WriteReport | ConversionReport | Any) -> None:  # noqa: ANN401
     """Print a report."""
     output.draw(report)
+    output.result(report.to_json())
+
+
+def show_alteration(output: Output, report: WriteReport, name: str, what: str) -> None:
+    """Print the report of a change without rows, which does not tell by itself what changes.
+
+    Args:
+        output: Where to.
+        report: The report.
+        name: What is changed, such as a column.
+        what: How, as in `added`.
+    """
+    output.draw(report)
+    if report.dry_run or report.version is not None:
+        output.note(f"  {visible(name)}: {'would be ' if report.dry_run else ''}{visible(what)}")
     output.result(report.to_json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,10 +51,13 @@ def call(operation: str, *values: str, table: str | None = None, **arguments: ob
     ('vacuum()', '`delvec vacuum`')
     >>> call("clean_log", table="/my lake/orders", dry_run=True).command
     "`delvec clean-log '/my lake/orders' --dry-run`"
-    >>> call("add_feature", "vacuumProtocolCheck").command
-    '`delvec feature add TABLE vacuumProtocolCheck`'
+    >>> call("add_feature", "v2Checkpoint"), call("add_feature", "v2Checkpoint").command
+    ('add_feature("v2Checkpoint")', '`delvec feature add TABLE v2Checkpoint`')
     """
-    given = [*map(repr, values), *(f"{name}={value!r}" for name, value in arguments.items())]
+    given = [
+        *map(_literal, values),
+        *(f"{name}={_literal(value)}" for name, value in arguments.items()),
+    ]
     words = ["delvec", _COMMANDS.get(operation, operation.replace("_", "-"))]
     if table is not None:
         words.append(shlex.quote(table))
@@ -64,6 +68,10 @@ def call(operation: str, *values: str, table: str | None = None, **arguments: ob
         words.append(f"--{name.replace('_', '-')}")
         words += [] if value is True else [shlex.quote(str(value))]
     return Wording(f"{operation}({', '.join(given)})", f"`{' '.join(words)}`")
+
+
+def _literal(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def worded(template: str, *parts: object) -> Wording:
