@@ -15,6 +15,7 @@ __all__ = ["Wording", "call", "in_command", "on_one_line", "worded"]
 
 # Where the command is called otherwise than the method.
 _COMMANDS: Final = {
+    "add_constraint": "constraint add",
     "add_feature": "feature add",
     "build_index": "index",
     "consolidate_deletes": "consolidate",

@@ -28,6 +28,7 @@ from delvec.delta.schema.properties import (
 )
 from delvec.delta.schema.protocol import Protocol
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -107,7 +108,7 @@ def set_properties(
     if asked.constraints:
         raise InvalidArgumentError(
             f"constraint {next(iter(asked.constraints))} cannot be set as a property",
-            hint="add_constraint() checks the rows of the table first",
+            hint=worded("{} checks the rows of the table first", call("add_constraint")),
         )
     was = state.metadata
     changed = _with_asked(state, asked.features).with_properties(

@@ -17,6 +17,7 @@ from delvec.errors import (
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.identifiers import quote_if_needed
+from delvec.report.wordings import Wording
 from delvec.spark import jvm
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 
@@ -171,7 +172,10 @@ def iceberg_view(spark: SparkSession) -> Any:  # noqa: ANN401
             raise MissingDependencyError(
                 "this session runs without Iceberg's library",
                 dependency=coordinate,
-                hint=f"begin with delvec.session(), or add --packages {coordinate}",
+                hint=Wording(
+                    f"begin with delvec.session(), or add --packages {coordinate}",
+                    f"add --package {coordinate}",
+                ),
             )
         cache["iceberg"] = view.org.apache.iceberg
     return cache["iceberg"]

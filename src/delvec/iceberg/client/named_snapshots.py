@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.metadata import MAIN
+from delvec.report.wordings import Wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,7 +156,10 @@ def _by_id(metadata: TableMetadata, table: str, snapshot_id: int) -> IcebergSnap
     if found is None:
         raise InvalidArgumentError(
             f"{table} has no snapshot {snapshot_id}",
-            hint="it may have expired; snapshots() lists those that there are",
+            hint=Wording(
+                "it may have expired; snapshots() lists those that there are",
+                "it may have expired; `delvec history` lists those of a branch",
+            ),
         )
     return found
 

@@ -27,6 +27,7 @@ from delvec.iceberg.commits.marks import (
 )
 from delvec.iceberg.commits.progress import resolved_after_rollback, resolved_properties
 from delvec.iceberg.commits.row_delta import row_changes
+from delvec.report.wordings import Wording, call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -242,7 +243,7 @@ def rollback(
         if goal.id not in ids:
             raise PlanError(
                 f"snapshot {goal.id} of {name} does not belong to branch {branch}",
-                hint=f'history(branch="{branch}") lists those that do',
+                hint=worded("{} lists those that do", call("history", branch=branch)),
             )
         kept = earlier[ids.index(goal.id) :]
         if is_staging(metadata, branch):
@@ -424,7 +425,7 @@ def _require_no_staging(table: LoadedTable, branch: str, to: str) -> None:
         raise PlanError(
             f"{to} of {table.name} is a staging branch: {branch}, moved forward to it, could not be"
             " read by stock Iceberg",
-            hint=f"resolve(staging={to!r}, target={branch!r}) takes over its changes",
+            hint=worded("{} takes over its changes", call("resolve", staging=to, target=branch)),
         )
 
 
@@ -437,7 +438,10 @@ def _require_readable(table: LoadedTable, snapshot: IcebergSnapshot, what: str) 
         raise PlanError(
             f"snapshot {snapshot.id} of {table.name} has {len(found)} equality delete vectors, such"
             f" as {found[0].path}: stock Iceberg could not read {what} with it",
-            hint="name another snapshot, or make it a staging branch: staging=True",
+            hint=worded(
+                "name another snapshot, or make it a staging branch: {}",
+                Wording("staging=True", "--for-staging"),
+            ),
         )
 
 

@@ -16,6 +16,7 @@ from delvec.iceberg.deletes.key_columns import KeyColumn
 from delvec.iceberg.deletes.key_values import from_python
 from delvec.iceberg.deletes.read_schema import key_types
 from delvec.iceberg.deletes.write_deletes import Scope
+from delvec.report.wordings import call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,7 @@ def scope_of(
         raise InvalidArgumentError(
             f"partition names {', '.join(map(str, partition)) or 'nothing'},"
             f" expected {', '.join(fields)}",
-            hint="give the value of each partition field, as `files()` shows it",
+            hint=worded("give the value of each partition field, as {} shows it", call("files")),
         )
     _require_one_spec(table, branch)
     values = [_value(table, field, partition.get(field["name"])) for field in spec["fields"]]

@@ -21,6 +21,7 @@ from delvec.iceberg.deletes.key_vectors import read_key_vector
 from delvec.iceberg.deletes.keys import Keys
 from delvec.iceberg.deletes.read_schema import key_paths, key_schema, key_types, with_dropped_keys
 from delvec.identifiers import quote
+from delvec.report.wordings import call, worded
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path
 from delvec.storage.parallel import gather
@@ -187,7 +188,7 @@ def _read(
             " manifests say",
             expected=expected,
             found=found.num_rows,
-            hint="check() says which",
+            hint=worded("{} says which", call("check")),
         )
     ordered = found.sort_by(_GROUP)
     numbers = ordered.column(_GROUP).to_numpy()

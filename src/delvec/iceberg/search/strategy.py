@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.deletes.read_schema import key_types
 from delvec.iceberg.search.index_search import FEW_KEYS
+from delvec.report.wordings import Wording
 
 if TYPE_CHECKING:
     from delvec.iceberg.search.key_index import KeyIndex
@@ -55,7 +56,8 @@ def choose(search: Search, index: KeyIndex | None, wanted: Strategy) -> Choice:
         why = "there is no index" if index is None else f"the index is not usable: {index.why_not}"
         if wanted == "index":
             raise InvalidArgumentError(
-                f"index='index' for {search.table.name}, but {why}", hint="build_index(keys) first"
+                f"index='index' for {search.table.name}, but {why}",
+                hint=Wording("build_index(keys) first", "make it by `delvec index` first"),
             )
         return Choice("join", why)
     if wanted == "index":

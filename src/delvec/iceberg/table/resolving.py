@@ -20,6 +20,7 @@ from delvec.iceberg.search.index_report import IndexReport
 from delvec.iceberg.search.strategy import Strategy
 from delvec.iceberg.table.handle import TableHandle
 from delvec.report.phases import Stopwatch
+from delvec.report.wordings import Wording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,7 +124,7 @@ class TableResolving(TableHandle):
         if choices.unique_keys and not choices.keys:
             raise InvalidArgumentError(
                 f"unique_keys needs the key columns of {self.name}",
-                hint='resolve("id", unique_keys=True)',
+                hint=Wording('resolve("id", unique_keys=True)', "name them by --key"),
             )
         if choices.staging == choices.target:
             raise InvalidArgumentError(
@@ -133,7 +134,9 @@ class TableResolving(TableHandle):
         if restarts and choices.staging is None:
             raise InvalidArgumentError(
                 f"restart_staging needs the staging branch of {self.name}",
-                hint='resolve(staging="...", restart_staging=True)',
+                hint=Wording(
+                    'resolve(staging="...", restart_staging=True)', "name it by --staging"
+                ),
             )
         if choices.max_snapshots is not None and choices.max_snapshots < 1:
             raise InvalidArgumentError(

@@ -12,6 +12,7 @@ from delvec.delta.alter.table_state import TableState
 from delvec.delta.parquet.row_counts import row_counts
 from delvec.delta.write.change import Rewrite
 from delvec.errors import EngineError
+from delvec.report.wordings import call, worded
 from delvec.spark.delta.maintain.moved_rows import MovedRows
 from delvec.spark.delta.write.data_files import write_each
 from delvec.spark.delta.write.rewrite import placed_rows
@@ -99,7 +100,10 @@ def _written(attempt: Attempt, groups: Sequence[FileSet], rows: Sequence[int]) -
             raise EngineError(
                 f"Spark wrote {found:,} rows in place of the {expected:,} live rows of"
                 f" {files.paths[0].as_py()} and {len(files) - 1} more files of {snapshot.table}",
-                hint="nothing was changed; does check() find a wrong numRecords, and repair it?",
+                hint=worded(
+                    "nothing was changed; does {} find a wrong numRecords, and repair it?",
+                    call("check"),
+                ),
             )
         entries = tuple(files.entries())
         if made is None:

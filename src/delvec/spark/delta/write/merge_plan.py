@@ -14,6 +14,7 @@ from delvec.delta.schema.expressions import GENERATION, names_in
 from delvec.delta.schema.parse import parse_schema
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
+from delvec.report.wordings import call, worded
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.change_files import OLD, has_change_feed
 from delvec.spark.delta.write.clauses import (
@@ -132,7 +133,7 @@ class MergePlan:
                 raise InvalidArgumentError(
                     f"generated column {field.name} is computed from an identity column: {sql};"
                     " a merge cannot insert into such a table",
-                    hint="append() can",
+                    hint=worded("{} can", call("append")),
                 )
 
     def _with_values(self, clause: Clause) -> Clause:
