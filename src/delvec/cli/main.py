@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delvec._version import __version__
+from delvec.cli.sections import COMMANDS, SECTIONS
 from delvec.cli.usage import asks_for_json, usage_errors
 from delvec.errors import DelvecError
 
@@ -24,70 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "group", "main"]
 
-# The short help of each command is here, so that `delvec --help` imports none of them.
-_SECTIONS: Final = {
-    "Look": {
-        "inspect": "Show a table at a glance, and what to run next.",
-        "detail": "Show what a table is made of, in figures.",
-        "schema": "Show the columns of a table.",
-        "properties": "Show the properties of a table; set or unset some.",
-        "refs": "Show the branches and tags of an Iceberg table.",
-        "history": "Show what was done to a table, newest first.",
-        "files": "Show the data files of a table, with deleted rows.",
-        "changes": "Show the rows that changed between two versions.",
-        "check": "Check that files, vectors and deletes are sound.",
-        "traces": "Tell where rows still physically are.",
-    },
-    "Change rows": {
-        "append": "Add rows to a table.",
-        "overwrite": "Replace all rows of a table, or some, by others.",
-        "delete": "Delete rows of a table.",
-        "delete-keys": "Delete the rows that have some keys.",
-        "update": "Give rows of a table new values.",
-        "merge": "Update, delete and insert rows by those of a source.",
-        "restore": "Bring a table back to an earlier version.",
-    },
-    "Change what a table is": {
-        "column": "Add, rename or drop columns.",
-        "constraint": "Add or drop CHECK constraints.",
-        "feature": "Add table features; enable deletion vectors.",
-        "branch": "Make, drop and move branches of an Iceberg table.",
-        "tag": "Make and drop tags of an Iceberg table.",
-    },
-    "Make tables": {
-        "create": "Make an empty table.",
-        "clone": "Make a table that shares the data files of another.",
-        "convert-to-delta": "Make a folder of Parquet files a Delta table.",
-        "convert": "Bring an Iceberg table to what a Delta table holds.",
-        "clean-target": "Clean up what conversions left in their target.",
-    },
-    "Maintain Delta tables": {
-        "optimize": "Put the small files of a table together.",
-        "purge": "Rewrite the files that have deletion vectors.",
-        "vacuum": "Delete the files that a table no longer needs.",
-        "clean-log": "Delete old commits and checkpoints of a table.",
-        "checkpoint": "Write a checkpoint of a table.",
-        "recompute-statistics": "Compute statistics that are missing or have wide bounds.",
-        "generate-manifest": "Write symlink manifests, for readers without Delta.",
-        "downgrade": "Make a table readable without deletion vectors.",
-    },
-    "Iceberg tables": {
-        "upsert": "Write rows in place of those with the same keys.",
-        "resolve": "Turn equality deletes into deletion vectors.",
-        "index": "Make the primary-key index, for resolve.",
-        "consolidate": "Merge small equality deletes into few.",
-        "compact": "Rewrite small data files.",
-        "expire-snapshots": "Expire snapshots, and delete files only they had.",
-        "remove-orphan-files": "Delete files that no snapshot refers to.",
-    },
-    "Other": {
-        "completion": "Print the script for completion by a shell.",
-        "demo": "Show what delvec does, step by step.",
-    },
-}
 _HELP: Final = ("-h", "--help")
 _AS_JSON: Final = "delvec.as_json"
-_COMMANDS: Final = {name: text for each in _SECTIONS.values() for name, text in each.items()}
 
 
 class _Command(click.Command):
@@ -101,10 +40,10 @@ class _LazyGroup(_Command, click.Group):
     """A group whose commands are in modules of the same names."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
         module = import_module(f"delvec.cli.{cmd_name.replace('-', '_')}")
         found: click.Command = module.command
@@ -140,17 +79,17 @@ class _LazyGroup(_Command, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; the error for one that does not exist names those that are near."""
         name = args[0]
-        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches  # noqa: PLC0415
 
-            near = get_close_matches(name.replace("_", "-"), _COMMANDS)
+            near = get_close_matches(name.replace("_", "-"), COMMANDS)
             hint = f"did you mean {' or '.join(near)}?" if near else "delvec --help lists all."
             raise click.UsageError(f"no such command {name!r}: {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        width = max(map(len, _COMMANDS))
-        for title, commands in _SECTIONS.items():
+        width = max(map(len, COMMANDS))
+        for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
@@ -160,7 +99,7 @@ class _LazyGroup(_Command, click.Group):
 
         named = [
             CompletionItem(name, help=text)
-            for name, text in _COMMANDS.items()
+            for name, text in COMMANDS.items()
             if name.startswith(incomplete)
         ]
         return named + click.Command.shell_complete(self, ctx, incomplete)
