@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.cli.output import Column, used_columns, visible
+from delvec.inspection.columns import partition_word
 from delvec.report.figures import counted, size
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _row(file: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "path": file["path"].rpartition("/")[2],
         "content": file["content"],
-        "partition": " ".join(f"{name}={text}" for name, text in values),
+        "partition": " ".join(f"{name}={partition_word(text)}" for name, text in values),
         "rows": file["rows"],
         "size": size(file["bytes"]),
     }
