@@ -40,7 +40,7 @@ def show_iceberg_files(
         limit: How many files are shown as text; 0 for all.
     """
     found = [each.asDict(recursive=True) for each in target.files(**which).collect()]
-    found.sort(key=lambda each: (_place(each["content"]), -each["rows"], each["path"]))
+    found.sort(key=_order)
     output.note((visible(target.name), "bold"), f": {_sentence(found)}")
     rows = [_row(each) for each in (found[:limit] if limit else found)]
     width = max((len(row["size"]) for row in rows), default=0)
@@ -53,8 +53,10 @@ def show_iceberg_files(
     output.result({"table": target.name, **which, "files": found})
 
 
-def _place(content: str) -> int:
-    return _ORDER.index(content) if content in _ORDER else len(_ORDER)
+def _order(file: Mapping[str, Any]) -> tuple[Any, ...]:
+    content = file["content"]
+    place = _ORDER.index(content) if content in _ORDER else len(_ORDER)
+    return place, -file["rows"], file["sequence_number"], file["path"]
 
 
 def _sentence(files: Sequence[Mapping[str, Any]]) -> str:
