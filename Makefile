@@ -11,7 +11,7 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal
 setup = scripts/setup.sh $(1)
 setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
 
-.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak s3-server dist lint format docs compatibility-table snapshots bench clean
+.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak s3-server dist lint format docs compatibility-table snapshots bench bench-scale clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -79,6 +79,9 @@ snapshots: ## Write the snapshots of the command's help and output anew
 
 bench: ## Run the benchmarks (NAME: one of them; ARGS: options)
 	@$(call setup_java,test) && $(PY) -m benchmarks $(NAME) $(ARGS)
+
+bench-scale: ## Measure operations on metadata of up to 10 million files, and write docs/scale.md (ARGS: options)
+	@$(call setup_java,test) && $(PY) -m benchmarks.scale $(ARGS)
 
 clean: ## Remove .venv, caches and build output; tables in a warehouse folder stay
 	rm -rf .venv .venv-lowest .venv-readers .cache build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache derby.log
