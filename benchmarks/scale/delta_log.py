@@ -63,7 +63,6 @@ class Shape:
         form: One Parquet file, parts, or a v2 checkpoint with sidecars.
         part: Files in each part or sidecar.
         row_group: Files in each row group of these.
-        vectors: Whether a tenth of the files have a vector.
         vectors_in_file: How many vectors one `.bin` file holds.
         statistics: Whether the checkpoint has statistics as JSON, as columns, or both.
     """
@@ -72,7 +71,6 @@ class Shape:
     form: Form = "parts"
     part: int = _PIECE
     row_group: int = _PIECE
-    vectors: bool = True
     vectors_in_file: int = 1000
     statistics: Literal["json", "columns", "both"] = "both"
 
@@ -278,7 +276,7 @@ def _vectors(
     rng: np.random.Generator, numbers: np.ndarray[Any, Any], shape: Shape
 ) -> pa.StructArray:
     """Return the descriptors: one of every ten files has a vector, many in one `.bin` file."""
-    has, in_file = (numbers % _VECTOR_EVERY == 0) & shape.vectors, shape.vectors_in_file
+    has, in_file = numbers % _VECTOR_EVERY == 0, shape.vectors_in_file
     places = numbers // _VECTOR_EVERY
     texts = [f"{place:020d}" for place in (places // in_file).tolist()]
     kind = ADD.field(ADD.get_field_index("deletionVector")).type

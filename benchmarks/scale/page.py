@@ -77,7 +77,7 @@ def _memory(document: Document) -> str:
             rows.append([operation, *_each(found.model), _gib(found.predicted), *cells])
         elif len(points) > 1:
             line = line_through(*list(points.items())[-2:])
-            far = [_gib(line.at(_TEN)), _why_not(document, operation), "", _gib(line.at(_FAR))]
+            far = [_gib(line.at(_TEN)), _why_not(document, operation), "", ""]
             rows.append([operation, *_each(line), *far])
     head = ("", "each file", "10 M, predicted", "10 M, measured", "off by", "100 M, by the line")
     return _table(head, rows)

@@ -25,7 +25,6 @@ HEAPS: Final = ("1g", "2g", "4g", "6g")
 """Heaps that are tried, smallest first."""
 
 _IN_ALL_FORMS: Final = ("plan by bounds",)
-_CONVERSION: Final = ("convert, full", "convert, incremental")
 # A JVM that ended for want of memory does not answer any more.
 _NO_MEMORY: Final = ("OutOfMemory", "heap space", "GC overhead", "Py4JNetwork", "Connection")
 _PART: Final = 100_000
@@ -34,13 +33,13 @@ _MOST_ENTRIES: Final = 1_000_000  # of ten times as many, the entries alone take
 Run = dict[str, Any]
 
 
-def delta_table(folder: Path, files: int, form: Form, *, vectors: bool = True) -> Path:
+def delta_table(folder: Path, files: int, form: Form) -> Path:
     """Make a table, unless it is there already."""
-    path = folder / f"delta-{form}-{files}{'' if vectors else '-plain'}"
+    path = folder / f"delta-{form}-{files}"
     if not path.exists():
         made = path.with_name(f"{path.name}-unfinished")
         shutil.rmtree(made, ignore_errors=True)
-        write_delta_table(made, Shape(files, form, part=_PART, vectors=vectors))
+        write_delta_table(made, Shape(files, form, part=_PART))
         made.rename(path)
     return path
 
@@ -115,10 +114,7 @@ def measure_on_spark(
     """Measure operations that need a JVM, with the smallest heap that suffices."""
     for files in sizes:
         for operation in SPARK_OPERATIONS:
-            if name not in operation or operation == _CONVERSION[1]:
-                continue
-            if operation == _CONVERSION[0]:
-                yield from _conversions(folder, files, say)
+            if name not in operation:
                 continue
             for heap in HEAPS:
                 if is_iceberg(operation):
@@ -127,7 +123,9 @@ def measure_on_spark(
                     table = copied(delta_table(folder, files, "parts"), scratch(folder))
                 found = measured(operation, str(table), heap=heap)
                 say(f"spark {files} {json.dumps(found)}")
-                if not lacks_memory(found):
+                if "failed" in found and not lacks_memory(found):
+                    raise RuntimeError(f"{operation}: {found['failed']}")
+                if "failed" not in found:
                     break
             yield {**found, "form": "spark", "files": files}
 
@@ -135,21 +133,3 @@ def measure_on_spark(
 def lacks_memory(found: Run) -> bool:
     """Tell whether a run has failed for want of memory, so that a larger heap may help."""
     return any(word in found.get("failed", "") for word in _NO_MEMORY)
-
-
-def _conversions(folder: Path, files: int, say: Callable[[str], None]) -> Iterator[Run]:
-    """Convert a table into a new target, delete some rows, and convert again."""
-    source = delta_table(folder, files, "parts", vectors=False)
-    for heap in HEAPS:
-        table = copied(source, scratch(folder))
-        steps = [measured(_CONVERSION[0], str(table), heap=heap)]
-        if "failed" not in steps[0]:
-            deleted = measured("delete in ten files", str(table), heap=heap)
-            if "failed" in deleted:
-                raise RuntimeError(f"the rows were not deleted: {deleted['failed']}")
-            steps.append(measured(_CONVERSION[1], str(table), heap=heap))
-        say(f"spark {files} {json.dumps(steps)}")
-        if not lacks_memory(steps[-1]):
-            break
-    for step in steps:
-        yield {**step, "form": "spark", "files": files}

@@ -1,7 +1,7 @@
 """Operations that need a JVM, on Delta and on Iceberg; each returns facts about its result.
 
 Those on Delta touch the ten data files that exist, so what grows with the table is planning and the
-commit. The tables that are converted have no vectors: there are no `.bin` files to copy them from.
+commit. A conversion is not among them: it looks into data files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["SPARK_OPERATIONS", "is_iceberg"]
 
 Facts = dict[str, Any]
-_TARGET: Final = "lake.db.converted"
 
 
 def is_iceberg(operation: str) -> bool:
@@ -61,12 +60,6 @@ def _merged(spark: SparkSession, path: Path) -> Facts:
 def _facts(report: Any) -> Facts:  # noqa: ANN401
     requests = report.requests
     return {"version": report.version, "gets": requests.gets, "puts": requests.puts}
-
-
-def _converted(spark: SparkSession, path: Path) -> Facts:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
-    report = delvec.convert(spark, path, _TARGET)
-    return {"mode": report.mode, "version": report.version}
 
 
 def _iceberg(act: Callable[[LoadedTable], Facts]) -> Callable[[SparkSession, Path], Facts]:
@@ -104,8 +97,6 @@ SPARK_OPERATIONS: Final[dict[str, Callable[[SparkSession, Path], Facts]]] = {
     "delete in ten files": _deleted,
     "update in ten files": _updated,
     "merge into ten files": _merged,
-    "convert, full": _converted,
-    "convert, incremental": _converted,
     "Iceberg: equality deletes": _iceberg(_equality_deletes),
     "Iceberg: plan, 1 % to search": _iceberg(_planned("main")),
     "Iceberg: plan, all to search": _iceberg(_planned("wide")),
