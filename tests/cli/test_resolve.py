@@ -195,7 +195,7 @@ def test_compaction_tells_what_it_did(table: IcebergTable) -> None:
     table.delete_keys([1], "id")
     result = run(*chosen)
     assert result.exit_code == ExitCode.FAILED
-    assert "Hint: resolve(), or `delvec resolve`, turns them into deletion vectors" in result.output
+    assert "Hint: `delvec resolve` turns them into deletion vectors" in result.output
 
 
 def printed() -> str:
