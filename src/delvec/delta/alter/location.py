@@ -40,8 +40,8 @@ def require_empty_location(storage: Storage, metadata: Metadata) -> None:
     raise InvalidArgumentError(
         f"{storage.root} is no Delta table and has files, which a VACUUM of a new table there would"
         f" delete: {', '.join(found[:_SHOWN])}{more}",
-        hint="DeltaTable.convert_to_delta(None, path) makes a table of a folder of Parquet files;"
-        " or choose another folder"
+        hint="delete them if they are what a killed write left; else choose another folder, or make"
+        " them a table: DeltaTable.convert_to_delta(None, path)"
         if is_parquet
         else "choose another folder, or move these files",
     )

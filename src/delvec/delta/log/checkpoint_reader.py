@@ -7,6 +7,7 @@ sidecars: all have the same columns, and any of them may be missing.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -174,7 +175,7 @@ class ParquetActions:
     def _group_starts(self) -> list[int]:
         """The first row of each row group."""
         counts = [self._group_rows(group) for group in range(self._file.num_row_groups)]
-        return [sum(counts[:group]) for group in range(len(counts))]
+        return [0, *accumulate(counts)][:-1]
 
     def _group_rows(self, group: int) -> int:
         return int(self._file.metadata.row_group(group).num_rows)
