@@ -245,6 +245,7 @@ def test_only_these_modules_commit_to_iceberg() -> None:
         "iceberg.commits.branch_commit",
         "iceberg.commits.commit",
         "iceberg.commits.lock",
+        "iceberg.commits.ref_commit",
         "iceberg.commits.refs",
         "iceberg.commits.specs",
         "iceberg.commits.staging",

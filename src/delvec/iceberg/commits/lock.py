@@ -48,7 +48,7 @@ from delvec.iceberg.commits.lock_state import (
     lock_tags,
     next_generation,
 )
-from delvec.iceberg.commits.refs import commit_exactly
+from delvec.iceberg.commits.ref_commit import commit_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

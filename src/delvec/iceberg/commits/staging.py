@@ -8,7 +8,8 @@ from delvec.errors import PlanError
 from delvec.iceberg.client.named_snapshots import branch_head
 from delvec.iceberg.commits.commit import change_properties
 from delvec.iceberg.commits.marks import STAGING_PROPERTY, is_staging, txn_properties
-from delvec.iceberg.commits.refs import change_refs, mark_branch
+from delvec.iceberg.commits.ref_commit import change_refs
+from delvec.iceberg.commits.refs import mark_branch
 
 if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable
