@@ -314,3 +314,26 @@ def test_before_spark_4_2_limits_are_refused_with_the_reason(tmp_path: Path, nam
 def test_tasks_get_no_planner(tmp_path: Path) -> None:
     write_each(tmp_path, 1)
     assert pickled(Query(tmp_path).reader()).__dict__ == {}
+
+
+@pytest.mark.parametrize("change", ["other columns", "deleted rows"])
+def test_what_comes_before_the_commit_that_ends_a_stream_is_returned(
+    tmp_path: Path, change: str
+) -> None:
+    for number in range(1, 4):
+        write_each(tmp_path, number)
+    query = Query(tmp_path)
+    running = query.reader()
+    assert len(query.batch(until=running)) == 3
+    for number in range(4, 9):
+        write_each(tmp_path, number)
+    if change == "other columns":
+        replaced = pa.table({"name": ["x"]})
+        deltalake.write_deltalake(tmp_path, replaced, mode="overwrite", schema_mode="overwrite")
+    else:
+        deltalake.DeltaTable(tmp_path).delete("id = 1")
+    start = query.ends[-1]
+    end = running.latestOffset(start, None)
+    assert sorted(rows_between(running, start, end)) == [(number,) for number in range(4, 9)]
+    with pytest.raises(InvalidArgumentError, match="version 8 of"):
+        running.latestOffset(end, None)

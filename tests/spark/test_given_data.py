@@ -173,3 +173,13 @@ def test_a_type_of_polars_that_arrow_lacks_is_refused() -> None:
     pl = pytest.importorskip("polars")
     with pytest.raises(InvalidArgumentError, match=r"(?s)cannot be read as Arrow.*cast the column"):
         as_table(pl.DataFrame({"c": pl.Series([1], dtype=pl.Int128)}))
+
+
+def test_python_objects_of_polars_are_refused() -> None:
+    """Arrow would get their addresses."""
+    pl = pytest.importorskip("polars")
+    column = pl.Series("o", [object(), object()], dtype=pl.Object)
+    with pytest.raises(InvalidArgumentError, match="column of Python objects"):
+        as_table(column.to_frame())
+    with pytest.raises(InvalidArgumentError, match="column of Python objects"):
+        as_array(column)

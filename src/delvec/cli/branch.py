@@ -11,6 +11,7 @@ from delvec.cli.main import group
 from delvec.cli.options import branch_option, catalog_options, dry_run, table_argument
 from delvec.cli.ref_changes import show_ref, snapshot_option
 from delvec.cli.spark_tables import opened_iceberg
+from delvec.iceberg.client.metadata import NO_SNAPSHOT
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -49,7 +50,8 @@ def create(
     """  # noqa: D301
     with opened_iceberg(output, table, iceberg) as (_, target):
         head = target.create_branch(name, snapshot_id=snapshot_id, staging=staging, dry_run=dry_run)
-        new = None if dry_run and staging else head  # it begins with a snapshot of its own
+        # A branch for staging, or of a table without snapshots, begins with a new snapshot.
+        new = None if dry_run and (staging or head == NO_SNAPSHOT) else head
         show_ref(output, target.name, "branch", name, "made", new, dry_run=dry_run)
 
 

@@ -204,15 +204,16 @@ def changed_sizes(
     """Return the sizes of the files that the change feed reads, by version; 0 if unknown."""
     found: dict[int, list[int]] = {version: [] for version, _ in commits}
     feed = [FeedCommit(actions, version, 0, changes_rows=True) for version, actions in commits]
-    recorded = changed_files_of(feed, "cdc", snapshot)
-    sides = [changed_files_of(feed, kind, snapshot) for kind in _KINDS]
-    done = set(recorded[COMMIT_VERSION].to_pylist())
-    for table in (recorded, *sides):
-        for version, size in zip(
-            table[COMMIT_VERSION].to_pylist(), table["size"].to_pylist(), strict=True
-        ):
-            if table is recorded or version not in done:
-                found[version].append(size or 0)
+    for some in batched(feed):
+        recorded = changed_files_of(some, "cdc", snapshot)
+        sides = [changed_files_of(some, kind, snapshot) for kind in _KINDS]
+        done = set(recorded[COMMIT_VERSION].to_pylist())
+        for table in (recorded, *sides):
+            for version, size in zip(
+                table[COMMIT_VERSION].to_pylist(), table["size"].to_pylist(), strict=True
+            ):
+                if table is recorded or version not in done:
+                    found[version].append(size or 0)
     return found
 
 

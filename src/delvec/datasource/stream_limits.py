@@ -38,6 +38,7 @@ __all__ = ["LimitedStreamReader"]
 
 _DEFAULT_FILES: Final = 1000
 _MAX_VERSIONS: Final = 1000  # of a batch: commits without files count for nothing else
+_FIRST_WINDOW: Final = 16  # commits that are read at first: their files may be more than a batch
 _ALL: Final = "ReadAllAvailable"
 
 
@@ -86,18 +87,28 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: i
                 return replace(end, version=-1, files=start.files + taken)
             return replace(end, version=start.since)
         first, last = start.version + 1, min(end.version, start.version + _MAX_VERSIONS)
-        for commits in self.windows(first, last, left.window):
-            for version, sizes in self._sizes(commits):
+        done = start.version
+        try:
+            for version, sizes in self._all_sizes(first, last):
                 skipped = start.files if version == first else 0
                 is_first, taken = left.is_whole, left.take(sizes[skipped:])
-                if skipped + taken == len(sizes) and not left.is_spent:
-                    continue
-                if skipped + taken == len(sizes):
-                    return replace(end, version=version)
-                if not self._options.stream.change_feed:
-                    return replace(end, version=version - 1, files=skipped + taken)
-                return replace(end, version=version if is_first else version - 1)
-        return replace(end, version=last)
+                if skipped + taken < len(sizes):
+                    if not self._options.stream.change_feed:
+                        return replace(end, version=version - 1, files=skipped + taken)
+                    return replace(end, version=version if is_first else version - 1)
+                done = version
+                if left.is_spent:
+                    break
+        except InvalidArgumentError:
+            # What comes before the commit at which the stream has to end is read; the next batch
+            # begins with that.
+            if done == start.version:
+                raise
+        return replace(end, version=done)
+
+    def _all_sizes(self, first: int, last: int) -> Iterator[tuple[int, Sequence[int]]]:
+        for commits in self.windows(first, last, _FIRST_WINDOW):
+            yield from self._sizes(commits)
 
     def _sizes(
         self, commits: Sequence[tuple[int, JsonActions]]
@@ -129,11 +140,6 @@ class _Left:
         self._files = files or (_DEFAULT_FILES if size is None else None)
         self._bytes = size
         self.is_whole = True
-
-    @property
-    def window(self) -> int:
-        """How many commits to read at once, of which each may have one file."""
-        return max(16, self._files or 0)
 
     @property
     def is_spent(self) -> bool:

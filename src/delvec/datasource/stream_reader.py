@@ -204,12 +204,24 @@ class StreamReader(DataSourceStreamReader):
     def windows(
         self, first: int, last: int, size: int = _WINDOW
     ) -> Iterator[list[tuple[int, JsonActions]]]:
-        """Read the commits of versions, not too many at once; both ends are included."""
-        size = min(size, _WINDOW)
-        for start in range(first, last + 1, size):
+        """Read the commits of versions, not too many at once; both ends are included.
+
+        So many as `size` says, and then ever more. Those before one that the stream cannot return
+        are read as well.
+        """
+        start, refused = first, None
+        while start <= last:
             follows = start > first or self._checked == first - 1
-            end = min(start + size - 1, last)
-            yield read_commits(self._snapshot, start, end, follows=follows)
+            end = min(start + min(size, _WINDOW) - 1, last)
+            try:
+                commits = read_commits(self._snapshot, start, end, follows=follows)
+            except InvalidArgumentError as error:
+                if start == end:
+                    raise refused or error from None
+                refused, size = error, 1
+                continue
+            yield commits
+            start, size, refused = end + 1, 2 * size, None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task, a batch at a time."""

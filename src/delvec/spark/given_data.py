@@ -191,8 +191,20 @@ def _of_pandas(rows: Any) -> pa.Table:  # noqa: ANN401
 
 
 def _of_polars(data: Any) -> Any:  # noqa: ANN401
+    kinds = data.dtypes if hasattr(data, "dtypes") else [data.dtype]
+    if any(_has_objects(kind) for kind in kinds):
+        # Arrow would get the addresses of these objects as bytes.
+        raise InvalidArgumentError(
+            f"{shown(data)} has a column of Python objects, polars' type Object",
+            hint="cast it to a type of its values, such as pl.String",
+        )
     # The newest form has Enum and Categorical as dictionaries of views, which Arrow cannot decode.
     return data.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
+
+
+def _has_objects(kind: Any) -> bool:  # noqa: ANN401
+    inner = [getattr(kind, "inner", None), *(each.dtype for each in getattr(kind, "fields", ()))]
+    return str(kind) == "Object" or any(_has_objects(each) for each in inner if each is not None)
 
 
 def _named_levels(rows: Any) -> list[tuple[str, Any]]:  # noqa: ANN401

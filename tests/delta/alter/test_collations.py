@@ -53,3 +53,16 @@ def test_rows_with_a_collation_go_into_a_column_of_plain_strings(tmp_path: Path)
     writer.commit([pickled(writer).write(iter(rows.to_batches()))])
     assert table.to_arrow().to_pylist() == [{"id": 1, "c": "Aa"}]
     assert "__COLLATIONS" not in (tmp_path / "t/_delta_log" / f"{0:020}.json").read_text()
+
+
+def test_a_table_that_has_one_may_be_changed_otherwise(tmp_path: Path) -> None:
+    DeltaTable.create(None, tmp_path, columns(StringType()))
+    first = tmp_path / "_delta_log" / f"{0:020}.json"
+    plain, marked = r"\"name\":\"c\",", r"\"metadata\":{\"__COLLATIONS\":{\"c\":\"icu.DE\"}}"
+    head, name, tail = first.read_text().partition(plain)
+    first.write_text(head + name + tail.replace(r"\"metadata\":{}", marked, 1))
+    table = DeltaTable.for_path(None, tmp_path)
+    assert table.schema.field("c").metadata
+    table.set_properties({"delta.logRetentionDuration": "interval 1 day"})
+    table.add_columns(pa.schema({"n": pa.int64()}))
+    assert table.version == 2

@@ -15,6 +15,7 @@ from delvec.iceberg.client.catalog import TableName, load_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
 from delvec.iceberg.client.metadata import IcebergSnapshot, Ref, TableMetadata
 from delvec.iceberg.client.named_snapshots import snapshot_of, time_ms
+from delvec.iceberg.commits import ref_commit
 from delvec.iceberg.commits.marks import STAGING_SUMMARY, txn_properties, txns_after_rollback
 from delvec.iceberg.commits.refs import (
     create_branch,
@@ -26,6 +27,7 @@ from delvec.iceberg.commits.refs import (
     keep_staging_marks,
     rollback,
 )
+from delvec.iceberg.table import IcebergTable
 from tests.conversion.targets import before, branches, ids, numbered
 from tests.iceberg.client.test_catalog import lost, never
 
@@ -128,7 +130,9 @@ def test_a_dry_run_checks_everything_and_changes_nothing(table: LoadedTable) -> 
         rollback(table, snapshot_id=first, dry_run=True).metadata.refs["main"],
     )
     assert [each.snapshot_id for each in tried] == [first, second, second, first]
-    assert is_staging(create_branch(table, "s", staging=True, dry_run=True).metadata, "s")
+    staged = create_branch(table, "s", staging=True, dry_run=True).metadata
+    assert staged.refs["s"].snapshot_id == second
+    assert staged.snapshots == before_all.snapshots
     assert "old" not in drop_branch(table, "old", dry_run=True).metadata.refs
     assert "named" not in drop_tag(table, "named", dry_run=True).metadata.refs
     with pytest.raises(InvalidArgumentError, match="has a branch 'old' already"):
@@ -136,6 +140,26 @@ def test_a_dry_run_checks_everything_and_changes_nothing(table: LoadedTable) -> 
     assert newest(table) == before_all
     if table.name.catalog == "lake":
         assert set(Path(table.metadata.location).rglob("*")) == files
+
+
+def test_a_dry_run_leaves_what_others_commit_meanwhile(
+    table: LoadedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = load_table(table.spark, table.name)
+    monkeypatch.setattr(ref_commit, "reload_table", lambda _: stale)
+    insert(table, 3)
+    create_tag(table, "t", dry_run=True)
+    create_branch(table, "s", staging=True, dry_run=True)
+    with pytest.raises(InvalidArgumentError):
+        drop_tag(table, "none", dry_run=True)
+    assert at(table, "main") == [1, 2, 3]
+
+
+def test_a_dry_run_on_a_table_without_snapshots(spark: SparkSession) -> None:
+    table = IcebergTable.for_name(spark, str(empty(spark).name))
+    assert table.create_branch("b", dry_run=True) == -1
+    assert table.create_branch("b", staging=True, dry_run=True) == -1
+    assert table.create_branch("b", staging=True) > 0
 
 
 def test_a_branch_that_is_not_there_is_not_dropped(table: LoadedTable) -> None:

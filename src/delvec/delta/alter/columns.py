@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from delvec.delta.alter.column_mapping import assign_column_ids, without_mapping
-from delvec.delta.alter.valid_schema import require_valid_schema
+from delvec.delta.alter.valid_schema import require_no_collations, require_valid_schema
 from delvec.delta.schema.expressions import (
     CURRENT_DEFAULT,
     GENERATION,
@@ -168,6 +168,7 @@ def _finished(state: TableState, schema: StructType) -> TableState:
         return state
     changed = assign_column_ids(state.with_schema(schema))
     require_valid_schema(changed.metadata)
+    require_no_collations(changed.schema, state.schema)
     return changed.upgraded(state)
 
 

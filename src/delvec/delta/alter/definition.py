@@ -13,7 +13,11 @@ from uuid import uuid4
 from delvec.delta.alter.column_mapping import assign_column_ids, without_mapping
 from delvec.delta.alter.constraints import checked_condition
 from delvec.delta.alter.table_state import TableState, needed_features
-from delvec.delta.alter.valid_schema import require_nullable_elements, require_valid_schema
+from delvec.delta.alter.valid_schema import (
+    require_no_collations,
+    require_nullable_elements,
+    require_valid_schema,
+)
 from delvec.delta.schema.expressions import CONSTRAINT
 from delvec.delta.schema.features import FEATURES, feature_name
 from delvec.delta.schema.known_properties import PROPERTIES, check_properties
@@ -62,6 +66,7 @@ def new_table(
 
     Raises:
         InvalidArgumentError: Delta does not allow the schema or a property.
+        UnsupportedFeatureError: A string has a collation.
     """
     asked = check_properties({ENABLE_DELETION_VECTORS: "true", **_spelled(properties or {})})
     checks = {
@@ -81,6 +86,7 @@ def new_table(
     )
     state = assign_column_ids(TableState(Protocol(1, 2), metadata))
     require_valid_schema(state.metadata)
+    require_no_collations(state.schema)
     require_nullable_elements(state.schema)
     state = _with_asked(state, asked.features)
     return _finished(state.with_features(needed_features(state.metadata)))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.types import DataType
 
-__all__ = ["require_nullable_elements", "require_valid_schema"]
+__all__ = ["require_no_collations", "require_nullable_elements", "require_valid_schema"]
 
 _FORBIDDEN: Final = " ,;{}()\n\t="
 _COLLATIONS: Final = "__COLLATIONS"  # of the strings in a field, by their places
@@ -26,7 +26,6 @@ def require_valid_schema(metadata: Metadata) -> None:
 
     Raises:
         InvalidArgumentError: A name or a type is not allowed, or the partition columns are not.
-        UnsupportedFeatureError: A string has a collation; delta-spark refuses it as well.
     """
     schema = metadata.schema
     if not schema.fields:
@@ -38,13 +37,6 @@ def require_valid_schema(metadata: Metadata) -> None:
             raise InvalidArgumentError(
                 f"column {field.name!r} has one of {_FORBIDDEN!r} in its name",
                 hint="use another name, or set delta.columnMapping.mode to name",
-            )
-        if field.metadata.get(_COLLATIONS):
-            raise UnsupportedFeatureError(
-                f"column {field.name} has a collation, by which other strings are equal:"
-                f" {', '.join(map(str, field.metadata[_COLLATIONS].values()))}",
-                feature="collations",
-                hint=f"cast it to a plain string: CAST({field.name} AS STRING COLLATE UTF8_BINARY)",
             )
         if any(each.name == "void" for each in primitives(field.type)):
             raise InvalidArgumentError(
@@ -59,6 +51,22 @@ def require_valid_schema(metadata: Metadata) -> None:
                 hint="rename it, or leave delta.enableChangeDataFeed off",
             )
     _require_partitions(metadata)
+
+
+def require_no_collations(schema: StructType, known: StructType | None = None) -> None:
+    """Refuse strings with a collation, as delta-spark does, unless the table has them already.
+
+    Raises:
+        UnsupportedFeatureError: It names the column.
+    """
+    old = {each.physical_name for each in all_fields(known)} if known is not None else set()
+    for field in all_fields(schema):
+        if (found := field.metadata.get(_COLLATIONS)) and field.physical_name not in old:
+            raise UnsupportedFeatureError(
+                f"column {field.name} has a collation, by which other strings are equal: {found}",
+                feature="collations",
+                hint=f"cast it to a plain string: CAST({field.name} AS STRING COLLATE UTF8_BINARY)",
+            )
 
 
 def require_nullable_elements(schema: StructType) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["MAIN", "IcebergSnapshot", "Ref", "StatisticsFile", "TableMetadata"]
+__all__ = ["MAIN", "NO_SNAPSHOT", "IcebergSnapshot", "Ref", "StatisticsFile", "TableMetadata"]
 
 MAIN: Final = "main"
-_NO_PARENT: Final = -1
+NO_SNAPSHOT: Final = -1
+"""Iceberg's id for a snapshot that is not there."""
 
 
 @dataclass(frozen=True)
@@ -209,10 +210,10 @@ def _statistics(value: Mapping[str, Any]) -> StatisticsFile:
 
 
 def _snapshot(value: Mapping[str, Any]) -> IcebergSnapshot:
-    parent = value.get("parent-snapshot-id", _NO_PARENT)
+    parent = value.get("parent-snapshot-id", NO_SNAPSHOT)
     return IcebergSnapshot(
         value["snapshot-id"],
-        None if parent == _NO_PARENT else parent,
+        None if parent == NO_SNAPSHOT else parent,
         value["timestamp-ms"],
         value.get("summary", {}),
         value.get("schema-id"),

@@ -41,7 +41,7 @@ def change_refs(
         change: Validates itself on the metadata that it is given, and adds what it changes to the
             transaction; nothing if there is nothing to do.
         dry_run: Whether to commit nothing: the table that is returned has the metadata that it
-            would have.
+            would have. Then `change` must not write files, such as those of an empty snapshot.
     """
     spark, name = table.spark, table.name
     if dry_run:
@@ -73,14 +73,11 @@ def change_refs(
 
 
 def _tried(newest: LoadedTable, change: Callable[[LoadedTable, Any], None]) -> LoadedTable:
-    """Return a table as a change would leave it; nothing stays written."""
+    """Return a table as a change would leave it, which is never committed."""
     with explained(str(newest.name)):
         transaction = newest.handle.newTransaction()
-        try:
-            change(newest, transaction)
-            final = parsed(newest.spark, transaction.currentMetadata())
-        finally:
-            _discard(newest, transaction)
+        change(newest, transaction)
+        final = parsed(newest.spark, transaction.currentMetadata())
     return replace(newest, metadata=final)
 
 
@@ -122,9 +119,12 @@ def commit_exactly(newest: LoadedTable, change: Callable[[LoadedTable, Any], Non
 
 
 def _discard(newest: LoadedTable, transaction: Any) -> None:  # noqa: ANN401
-    """Delete the manifest list of an empty snapshot that was not committed."""
-    final = transaction.currentMetadata()
-    for snapshot_id in parsed(newest.spark, final).snapshots.keys() - newest.metadata.snapshots:
+    """Delete the manifest list of an empty snapshot that was not committed.
+
+    The table that the transaction starts from is newer than `newest` if somebody else committed.
+    """
+    final, start = transaction.currentMetadata(), parsed(newest.spark, transaction.startMetadata())
+    for snapshot_id in parsed(newest.spark, final).snapshots.keys() - start.snapshots:
         io = transaction.table().io()
         row_changes(newest.spark).deleteManifests(io, final.snapshot(snapshot_id))
 

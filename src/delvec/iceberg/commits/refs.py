@@ -58,7 +58,8 @@ def create_branch(
         name: The name, which no branch or tag has.
         snapshot_id: The snapshot that it begins at; by default that of `main`.
         staging: Whether it may hold equality delete vectors alone, which stock readers cannot read.
-        dry_run: Whether to check all of that only; see `change_refs`.
+        dry_run: Whether to check all of that only; see `change_refs`. The branch is returned
+            without its empty snapshot, so not at all for a table without snapshots.
 
     Raises:
         InvalidArgumentError: The name is taken or empty, or there is no such snapshot.
@@ -75,6 +76,8 @@ def create_branch(
             _require_readable(newest, start, f"branch {name}")
         if start is not None:
             transaction.manageSnapshots().createBranch(name, start.id).commit()
+        if dry_run:
+            return  # an empty snapshot would be a file
         if start is None or staging:
             mark_branch(transaction, name, staging=staging)
         # Others may have dropped a branch of that name, and left its properties.

@@ -1,4 +1,8 @@
-"""Dry runs of appends, deletes by key and upserts: all is computed, nothing is written."""
+"""Dry runs of appends, deletes by key and upserts: counted and checked, nothing is written.
+
+Keys are computed and checked as for the write. Of rows the names of the columns are checked;
+whether values fit into them is seen when they are written.
+"""
 
 from __future__ import annotations
 

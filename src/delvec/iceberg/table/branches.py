@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delvec.calls import explained_calls
-from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.client.metadata import MAIN, NO_SNAPSHOT
 from delvec.iceberg.commits import refs
 from delvec.iceberg.table.handle import TableHandle
 from delvec.spark.conf import time_zone
@@ -37,6 +37,9 @@ class TableBranches(TableHandle):
     ) -> int:
         """Create a branch, and return the snapshot that it points to.
 
+        A staging branch begins with an empty snapshot, which a dry run does not make: it returns
+        the one before, and -1 for a table without snapshots.
+
             t.create_branch("audit")
             t.create_branch("changes", staging=True)
 
@@ -56,7 +59,8 @@ class TableBranches(TableHandle):
         made = refs.create_branch(
             self._load(), name, snapshot_id=snapshot_id, staging=staging, dry_run=dry_run
         )
-        return made.metadata.refs[name].snapshot_id
+        ref = made.metadata.refs.get(name)
+        return ref.snapshot_id if ref else NO_SNAPSHOT
 
     def drop_branch(self, name: str, *, dry_run: bool = False) -> None:
         """Drop a branch; its rows are gone when its snapshots expire.
