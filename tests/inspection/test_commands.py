@@ -56,14 +56,23 @@ def test_an_advised_command_runs_as_it_is_typed(
 
 def test_options_that_the_advised_command_takes_are_passed_on(tmp_path: Path) -> None:
     dead_table(tmp_path)
-    options = ["-o", "region=eu west", "--conf", "a=b", "--conf", "c=d", "--master", "local[4]"]
+    options = [
+        "-o",
+        "region=eu west",
+        "--conf",
+        "spark.driver.memory=2g",
+        "--conf",
+        "spark.sql.catalog.x.type=rest",
+        "--master",
+        "local[4]",
+    ]
     commands = advised(str(tmp_path), *options, "--package", "g:a:1", "--no-listing")
     words = shlex.split(commands["purge"])
     assert words[:3] == ["delvec", "purge", str(tmp_path)]
     rest = words[3:]
     assert sorted(zip(rest[::2], rest[1::2], strict=True)) == [
-        ("--conf", "a=b"),
-        ("--conf", "c=d"),
+        ("--conf", "spark.driver.memory=2g"),
+        ("--conf", "spark.sql.catalog.x.type=rest"),
         ("--master", "local[4]"),
         ("--package", "g:a:1"),
         ("--storage-option", "region=eu west"),
@@ -79,6 +88,10 @@ def test_keys_and_passwords_are_not_repeated(tmp_path: Path) -> None:
         *("-o", f"aws_secret_access_key={secret}", "-o", f"AWS_ACCESS_KEY_ID={secret}"),
         *("--conf", f"spark.hadoop.fs.s3a.secret.key={secret}", "-o", "region=eu-west-1"),
         *("-o", f"azure_storage_sas_token={secret}", "-o", f"account_key={secret}"),
+        *("-o", f"api_key={secret}", "-o", f"azure_connection_string=AccountKey={secret}"),
+        *("-o", f"aws_sse_customer_key_base64={secret}"),
+        *("--conf", f"spark.sql.catalog.x.uri=jdbc:postgresql://u:{secret}@h/db?p={secret}"),
+        *("--conf", f"spark.sql.catalog.x.header.Authorization={secret}"),
     ]
     page = tmp_path / "page.html"
     result = run("inspect", str(tmp_path), *options, "--html", str(page))

@@ -21,11 +21,13 @@ SECRET: Final = "***"  # noqa: S105 - what stands in its place
 """What stands for a key or a password: reports are sent around and kept."""
 
 _REACHING: Final = ("options", "warehouse", "catalog", "master", "packages", "conf")
-_SECRET_NAME: Final = re.compile(
-    r"secret|password|token|credential|(^|[._-])sas([._-]|$)|(access|account|master|private|sas)"
-    r"[._-]?key",
+# All other settings may be secret: there are too many names of keys to know them all.
+_HARMLESS: Final = re.compile(
+    r"(.*[._-])?(region|endpoint(_url)?|warehouse|type|uri|catalog-impl|io-impl|allow_http"
+    r"|account_name|bucket|timeout|memory|cores|timezone|extensions)|spark\.sql\.catalog\.[^.]+",
     re.IGNORECASE,
 )
+_IN_URI: Final = re.compile(r"(?<=//)[^/@]*(?=@)|(?<=[?;]).*", re.DOTALL)  # users, parameters
 
 
 def with_commands(report: InspectReport, table: str) -> InspectReport:
@@ -44,11 +46,11 @@ def with_commands(report: InspectReport, table: str) -> InspectReport:
     for each in report.advice:
         name, _, *more = each.arguments
         words = [name, _unlike_option(table), *more, *_reaching(context, name)]
-        hidden = hidden or any(word.endswith(f"={SECRET}") for word in words)
+        hidden = hidden or any("=" in word and SECRET in word for word in words)
         advice.append(replace(each, command=" ".join(["delvec", *map(_quoted, words)])))
     notes = report.notes
     if hidden:
-        notes = (*notes, f"keys and passwords are not repeated: put yours in place of {SECRET}")
+        notes = (*notes, f"what may be secret is not repeated: put yours in place of {SECRET}")
     return replace(report, advice=tuple(advice), notes=notes)
 
 
@@ -68,11 +70,20 @@ def _reaching(context: click.Context, name: str) -> Iterator[str]:
 def _values(value: Any) -> Iterator[str]:  # noqa: ANN401 - of any option
     if isinstance(value, dict):
         for key, text in value.items():
-            yield f"{key}={SECRET if _SECRET_NAME.search(key) else text}"
+            yield f"{key}={_shown(key, str(text))}"
     elif isinstance(value, list | tuple):
         yield from map(str, value)
     else:
         yield str(value)
+
+
+def _shown(name: str, value: str) -> str:
+    """Return the value of a setting without what may be secret.
+
+    >>> _shown("region", "eu-west-1"), _shown("api_key", "k"), _shown("uri", "jdbc:x://u:p@h/db?p=w")
+    ('eu-west-1', '***', 'jdbc:x://***@h/db?***')
+    """
+    return _IN_URI.sub(SECRET, value) if _HARMLESS.fullmatch(name) else SECRET
 
 
 def _unlike_option(table: str) -> str:

@@ -86,7 +86,12 @@ def _hanging(line: str, width: int) -> str:
     hang = len(line) - len(line.lstrip()) + 4
     if start and start.end() <= width // 2:
         hang = start.end()
-    return "\n".join(wrap(line, width, subsequent_indent=" " * hang, break_on_hyphens=False))
+    indent = " " * hang
+    # A path longer than a line stays whole, to be copied.
+    folded = wrap(
+        line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+    return "\n".join(folded)
 
 
 def blocks(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from benchmarks.scale.delta_log import Shape, write_delta_table
 
@@ -91,3 +92,23 @@ def test_setting_a_property_reads_no_entries_of_files(
     monkeypatch.setattr(snapshot, "replayed_files", refused)
     done = DeltaTable.for_path(None, tmp_path).set_properties({"owner": "lake"})
     assert done.version == 11
+
+
+def test_small_reads_take_none_of_arrows_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends while such a thread frees what Python read is aborted."""
+    write_delta_table(tmp_path, Shape(FILES, "classic", row_group=30))
+    threads = []
+    whole = pq.ParquetFile.read
+
+    def noted(self: pq.ParquetFile, **options: Any) -> pa.Table:  # noqa: ANN401
+        threads.append(options["use_threads"])
+        return whole(self, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read", noted)
+    read(tmp_path)
+    assert set(threads) == {False}
+    monkeypatch.setattr(checkpoint_reader, "wants_threads", lambda _: True)
+    read(tmp_path)
+    assert set(threads) == {False, True}

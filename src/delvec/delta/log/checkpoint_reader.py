@@ -22,6 +22,7 @@ from delvec.delta.log.paths import one_array
 from delvec.delta.log.segment import LOG
 from delvec.delta.stats.to_json import statistics_to_json
 from delvec.errors import FormatError
+from delvec.parquet.threads import wants_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -156,7 +157,7 @@ class ParquetActions:
         has_parsed = self._type("add", "stats_parsed") is not None
         columns = [f"add.{name}" for name in (*fields, *(["stats_parsed"] if has_parsed else []))]
         try:
-            column = self._file.read_row_group(group, columns=columns).column("add")
+            column = self._read_group(group, columns).column("add")
             found = column.combine_chunks().take(pa.array(rows))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise self._damaged(error) from error
@@ -180,6 +181,9 @@ class ParquetActions:
     def _group_rows(self, group: int) -> int:
         return int(self._file.metadata.row_group(group).num_rows)
 
+    def _group_bytes(self, group: int) -> int:
+        return int(self._file.metadata.row_group(group).total_byte_size)
+
     def pieces(
         self,
         kind: Kind,
@@ -200,7 +204,7 @@ class ParquetActions:
         columns = [f"{kind}.{name}" for name in (*names, *added)]
         for group in range(self._file.num_row_groups):
             try:
-                column = self._file.read_row_group(group, columns=columns).column(kind)
+                column = self._read_group(group, columns).column(kind)
                 column = column.combine_chunks()
                 found = column.filter(_child(column, "path").is_valid())
                 whole = conform_struct(found, TYPES[kind])
@@ -235,14 +239,16 @@ class ParquetActions:
     def _read(self, columns: Sequence[str]) -> pa.Table:
         try:
             groups = range(self._file.num_row_groups)
-            footer = self._file.metadata
-            if sum(footer.row_group(each).total_byte_size for each in groups) > _BYTES_AT_ONCE:
-                return pa.concat_tables(
-                    [self._file.read_row_group(each, columns=list(columns)) for each in groups]
-                )
-            return self._file.read(columns=list(columns))
+            size = sum(map(self._group_bytes, groups))
+            if size > _BYTES_AT_ONCE:
+                return pa.concat_tables([self._read_group(each, columns) for each in groups])
+            return self._file.read(columns=list(columns), use_threads=wants_threads(size))
         except (pa.ArrowInvalid, OSError) as error:
             raise self._damaged(error) from error
+
+    def _read_group(self, group: int, columns: Sequence[str]) -> pa.Table:
+        threads = wants_threads(self._group_bytes(group))
+        return self._file.read_row_group(group, columns=list(columns), use_threads=threads)
 
     def _type(self, *path: str) -> Any:  # noqa: ANN401
         """Return the Arrow type of a column, None if there is none."""

@@ -16,6 +16,7 @@ from delvec.delta.parquet.conform import Conformer, find_field, has_field_ids
 from delvec.delta.parquet.footer_bounds import leaf_count
 from delvec.delta.schema.arrow import arrow_type
 from delvec.errors import DelvecError, FormatError
+from delvec.parquet.threads import wants_threads
 from delvec.storage.listed_files import open_listed_file
 
 if TYPE_CHECKING:
@@ -161,7 +162,12 @@ class ParquetData:
             yield from ([] for _ in range(start, end, _BATCH_ROWS))
             return
         self.source.prefetch(self._ranges(group))
-        batches = self.parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=names)
+        batches = self.parquet.iter_batches(
+            _BATCH_ROWS,
+            row_groups=[group],
+            columns=names,
+            use_threads=wants_threads(self.parquet.metadata.row_group(group).total_byte_size),
+        )
         while True:
             with _readable(self.uri):
                 batch = next(batches, None)

@@ -20,6 +20,7 @@ from delvec.spark.delta.scan.scan import scan
 from delvec.spark.failures import explained
 from delvec.spark.jvm import items
 from delvec.spark.positions import NUMBER, POSITION, find_rows
+from delvec.spark.progress import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +77,7 @@ class SqlCondition:
         """Find the matching rows of all files by one job."""
         as_of = replace(snapshot, metadata=reading.metadata)
         chosen = plain_files(reading.metadata, snapshot.table, files)
-        with explained(snapshot.table):
+        with explained(snapshot.table), described(self.spark, f"searching {snapshot.table}"):
             rows = scan(
                 self.spark,
                 as_of,
