@@ -103,7 +103,7 @@ def target() -> str:
     return f"lake.others.t_{uuid4().hex[:8]}"
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(QUICK, CHANGES))
 def test_columns_and_partitions_that_others_changed_are_refused_and_taken_back_on_request(
     spark: SparkSession, tmp_path: Path, target: str, name: str

@@ -126,6 +126,7 @@ def test_no_delete_file_is_listed_any_more_once_the_source_has_compacted(
     assert len(delete_paths(spark, target)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", HISTORIES)
 def test_commits_of_one_millisecond_and_a_clock_that_goes_back_lose_nothing(
     spark: SparkSession, tmp_path: Path, target: str, history: str
@@ -247,6 +248,7 @@ def test_a_live_file_that_is_added_again_with_new_statistics_has_its_rows_once(
     assert len(delete_paths(spark, target)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_version", FORMATS)
 @pytest.mark.parametrize("history", HISTORIES)
 def test_files_that_come_and_go_and_come_back_are_what_they_are_in_the_end(

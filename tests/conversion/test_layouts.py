@@ -268,6 +268,7 @@ def quick(spark: SparkSession) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(("all in one",), LAYOUTS))
 def test_a_layout_reads_the_same_in_iceberg(spark: SparkSession, tmp_path: Path, name: str) -> None:
     path = tmp_path / "a täble 100%25"

@@ -154,6 +154,7 @@ def test_a_dataframe_stays_at_its_version(spark: SparkSession, tmp_path: Path) -
     assert values(path) == [(1,), (2,), (3,)]
 
 
+@pytest.mark.slow
 def test_filters_of_one_query_do_not_reach_another(spark: SparkSession, orders: Path) -> None:
     before = spark.conf.get("spark.sql.python.filterPushdown.enabled")
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -181,6 +182,7 @@ def test_the_option_filters_reads_only_files_that_can_match(
         values(copy)
 
 
+@pytest.mark.slow
 def test_views_tell_what_the_log_says(spark: SparkSession, orders: Path) -> None:
     files = read(spark, orders, view="files").collect()
     assert sorted(row.deleted_rows for row in files) == [0, 0, 10, 10]

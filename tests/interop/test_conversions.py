@@ -60,6 +60,7 @@ def test_a_change_of_columns_alone_is_followed(spark: SparkSession, tmp_path: Pa
     run.live(("append", "add in array"), compared=(0,), asked=0)
 
 
+@pytest.mark.slow
 def test_position_deletes_belong_to_one_file_by_their_bounds(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def test_nothing_found_is_no_bitmap(placed: DataFrame) -> None:
     assert (found.bitmaps, found.counts) == ({}, {"none": 0})
 
 
+@pytest.mark.slow
 def test_after_a_shuffle_the_driver_gets_each_word_once(placed: DataFrame) -> None:
     assert not shuffles(placed)
     mixed = placed.repartition(TASKS, POSITION)

@@ -338,6 +338,7 @@ def test_rows_that_others_changed_are_refused_and_taken_back_on_request(
     assert delvec.convert(spark, source.root, target).mode == "none"
 
 
+@pytest.mark.slow
 def test_commits_of_others_that_leave_the_rows_alone_are_in_nobodys_way(
     spark: SparkSession, source: TableBuilder, target: str
 ) -> None:

@@ -295,6 +295,7 @@ def test_conversions_at_the_same_time_lose_nothing(
     assert delvec.convert(spark, root, target).mode == "none"
 
 
+@pytest.mark.slow
 def test_a_lock_on_the_target_disturbs_neither_conversion_nor_cleaning(
     spark: SparkSession, source: Source, target: str
 ) -> None:
@@ -390,6 +391,7 @@ def load(spark: SparkSession, target: str) -> int:
     return head.id
 
 
+@pytest.mark.slow
 def test_branches_of_dead_conversions_go_after_a_day_with_what_they_hold(
     spark: SparkSession, source: Source, target: str, later: Callable[[float], None]
 ) -> None:

@@ -165,7 +165,7 @@ def placed(rows: Sequence[Any]) -> dict[tuple[str, int], str]:
     return found
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 def test_iceberg_reads_the_copies_and_not_the_files_of_delta_spark(
     spark: SparkSession, source: Source, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -58,6 +58,7 @@ def check(spark: SparkSession, name: str, expected: object) -> None:
     assert by_pyiceberg(spark, name) == expected
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("version", [2, 3])
 def test_rows_of_several_files(spark: SparkSession, version: int) -> None:
     name = new_table(spark, version=version)

@@ -338,7 +338,7 @@ def test_a_branch_that_others_read_does_not_move_to_a_staging_branch(table: Load
     insert(table, 3, "b")
     with pytest.raises(PlanError, match="is a staging branch: main") as refused:
         fast_forward(table, "main", "b")
-    assert "resolve(staging='b', target='main')" in str(refused.value.hint)
+    assert 'resolve(staging="b", target="main")' in str(refused.value.hint)
     fast_forward(table, "a", "b")
     assert at(table, "a") == [1, 2, 3]
     with pytest.raises(PlanError, match="older than the staging branch a"):

@@ -121,6 +121,7 @@ def test_a_condition_skips_deletes_and_files(spark: SparkSession) -> None:
     assert odd.to_df().collect() == expected.collect()
 
 
+@pytest.mark.slow
 def test_filters_of_a_query_prune_and_never_repeat_rows(spark: SparkSession) -> None:
     table = opened(spark, "id bigint, p int", "PARTITIONED BY (p)")
     for p in range(3):

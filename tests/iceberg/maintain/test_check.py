@@ -68,6 +68,7 @@ def local(path: str) -> Path:
     return Path(local_path(path))
 
 
+@pytest.mark.slow
 @spark_test
 def test_a_sound_table_has_no_errors(spark: SparkSession) -> None:
     table = new_table(spark, "id bigint, p string", "PARTITIONED BY (p)", properties=ENABLED)
@@ -129,6 +130,7 @@ def test_files_that_are_gone_or_changed(spark: SparkSession, version: int) -> No
     assert "3 errors, 1 warning" in str(report)
 
 
+@pytest.mark.slow
 @spark_test
 def test_equality_delete_files_that_are_not_what_the_manifest_says(spark: SparkSession) -> None:
     table = new_table(spark)
@@ -206,6 +208,7 @@ def test_foreign_equality_delete_files(spark: SparkSession) -> None:
     assert now.name == table.identifier
 
 
+@pytest.mark.slow
 @spark_test
 def test_vectors_of_keys(spark: SparkSession) -> None:
     table = staging_table(spark, ROWS)
@@ -310,6 +313,7 @@ def test_deletion_vectors(spark: SparkSession) -> None:
     assert "sequence number 1, expected 2 or more" in finding.message
 
 
+@pytest.mark.slow
 @spark_test
 def test_deletes_without_data(spark: SparkSession) -> None:
     table = new_table(spark, "id bigint, p int", "PARTITIONED BY (p)")

@@ -70,6 +70,7 @@ def test_small_files_become_one_and_no_row_changes(spark: SparkSession, version:
     assert "main, nothing to do" in str(again)
 
 
+@pytest.mark.slow
 def test_a_condition_and_options_choose_files(spark: SparkSession) -> None:
     table = six(spark, rest="PARTITIONED BY (s)")
     one = {"where": "s = 'it''s' or s = 'a'", "options": {"min-input-files": 2}}

@@ -127,22 +127,12 @@ OTHERS: dict[str, tuple[Callable[[IcebergTable], None], dict[str, dict[int, Any]
     ),
     "compaction": (compacted, {"in place": AFTER, "staged": AFTER}),
 }
-QUICK = {("upsert", "in place", 3), ("delete", "staged", 3), ("compaction", "in place", 3)}
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    ("other", "how", "version"),
-    [
-        pytest.param(
-            *case, marks=() if case in QUICK else pytest.mark.slow, id="-".join(map(str, case))
-        )
-        for name in OTHERS
-        for how in ("in place", "staged")
-        for version in (2, 3)
-        for case in [(name, how, version)]
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("how", ["in place", "staged"])
+@pytest.mark.parametrize("other", OTHERS)
 def test_a_commit_of_others_between_plan_and_commit(
     spark: SparkSession, other: str, how: str, version: int
 ) -> None:

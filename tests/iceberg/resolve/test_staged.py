@@ -148,6 +148,7 @@ def test_a_rollback_of_the_staging_branch_repeats_nothing(spark: SparkSession) -
     assert numbers(spark, table) == [(0, 3), *TAKEN[1:], (6, 2)]
 
 
+@pytest.mark.slow
 def test_deletes_by_position_of_rows_of_the_target(spark: SparkSession) -> None:
     table = staged_table(spark)
     table.delete("id = 1", branch="st")
@@ -232,8 +233,8 @@ def test_a_cherry_picked_snapshot_is_refused(spark: SparkSession) -> None:
     assert by_spark(spark, table.name) == [1, 2, 3]
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("staging", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("staging", [False, True])
 def test_a_branch_that_begins_anew_keeps_its_transactions(
     spark: SparkSession, *, staging: bool
 ) -> None:
@@ -265,6 +266,7 @@ def test_a_branch_begins_anew_once(spark: SparkSession) -> None:
     assert numbers(spark, table) == [*TAKEN, (9, 0)]
 
 
+@pytest.mark.slow
 def test_a_branch_that_is_dropped_meanwhile_is_not_taken_over(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,6 +410,7 @@ def test_rows_that_are_appended_during_a_verification(
     assert by_spark(spark, table.name) == [2, 3]
 
 
+@pytest.mark.slow
 def test_a_target_without_snapshots(spark: SparkSession) -> None:
     table = IcebergTable.for_name(spark, new_table(spark))
     table.create_branch("st", staging=True)

@@ -49,7 +49,7 @@ def append(table: IcebergTable, rows: list[Any], columns: str) -> None:
     table.append(table.spark.createDataFrame(rows, columns).coalesce(1))
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["string", "bigint"])
 def test_rows_are_found_in_files_with_candidates_alone(spark: SparkSession, kind: str) -> None:
     table = opened(spark, f"k {kind}, n int")

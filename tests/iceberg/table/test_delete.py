@@ -118,6 +118,7 @@ def test_the_key_is_found(spark: SparkSession, version: int) -> None:
         table.delete("user_id = 6", key="nothing")
 
 
+@pytest.mark.slow
 def test_keys_and_positions_in_turn(spark: SparkSession) -> None:
     """A row that is deleted by key is not found again, and a key may come back."""
     table = orders(spark, properties=VECTORS)

@@ -56,6 +56,7 @@ def test_columns_are_named_in_any_case(spark: SparkSession) -> None:
     assert ids(table) == [0, 2, 4, 5, 6, 7]
 
 
+@pytest.mark.slow
 def test_a_branch_is_read_with_the_columns_that_the_table_has_now(spark: SparkSession) -> None:
     table = new_table(spark, "id bigint, v int")
     table.append(spark.range(5).selectExpr("id", "int(id) v").coalesce(1))
@@ -135,6 +136,7 @@ def test_writes_that_wait_for_an_audit_are_refused(spark: SparkSession) -> None:
     assert ids(table) == [0, 1, 2]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("version", [2, 3])
 def test_an_update_meanwhile_does_not_save_its_row(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, version: int

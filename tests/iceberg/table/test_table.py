@@ -195,6 +195,7 @@ def test_files_tell_every_form_of_deletes(spark: SparkSession, table: IcebergTab
         table.files(tag="v1")
 
 
+@pytest.mark.slow
 def test_files_of_older_specs_show_their_own_partitions(spark: SparkSession) -> None:
     name = made(spark, "PARTITIONED BY (part)", 2, "id BIGINT, part STRING")
     spark.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, NULL)")
@@ -232,6 +233,7 @@ def test_a_branch_is_made_moved_and_dropped(spark: SparkSession, table: IcebergT
         table.create_tag("x", snapshot=1)  # type: ignore[call-arg]
 
 
+@pytest.mark.slow
 def test_expiry_keeps_what_branches_are(spark: SparkSession, table: IcebergTable) -> None:
     table.create_branch("own", staging=True)
     spark.sql(f"INSERT INTO {table.name}.branch_own VALUES (6)")  # without delvec's mark

@@ -47,7 +47,7 @@ def test_every_reader_gives_the_expected_rows(
         assert delta.DeltaTable.for_path(spark, golden / name / "delta").count() == TABLES[name][0]
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("version", [9, 12])
 def test_versions_of_a_table_with_vectors_are_what_delta_spark_reads(

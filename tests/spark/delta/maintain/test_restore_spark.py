@@ -146,7 +146,7 @@ def test_work_goes_on_after_a_restore(spark: SparkSession, tables: Lazily) -> No
     assert count == distinct == before - 2
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["delvec", "delta-spark"])
 def test_the_upgrade_boundary_is_crossed_both_ways(
     spark: SparkSession, tmp_path: Path, engine: str

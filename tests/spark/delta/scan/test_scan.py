@@ -97,6 +97,7 @@ def test_every_form_gives_the_same_rows(
         assert wanted[form] in report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_positions_on_request(spark: SparkSession, orders: Path, form: str) -> None:
     with settings_of(spark, FORMS[form]):
@@ -263,6 +264,7 @@ def _parquet_field(name: str, kind: pa.DataType, number: int) -> pa.Field:
     return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
 
 
+@pytest.mark.slow
 def test_texts_of_fixed_width_are_filled_up(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     spark.sql(f"CREATE TABLE delta.`{path}` (id INT, c CHAR(5), a ARRAY<CHAR(3)>) USING delta")

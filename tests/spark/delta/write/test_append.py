@@ -38,6 +38,7 @@ def ids(table: DeltaTable) -> list[int]:
     return sorted(row.id for row in table.to_df().select("id").collect())
 
 
+@pytest.mark.slow
 def test_columns_are_found_by_name(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable.create(spark, tmp_path / "t", "id long, s struct<a: int, b: string>, v int")
     rows = spark.sql("SELECT 7S V, named_struct('B', 'x', 'A', int(NULL)) S, 1 ID")
@@ -167,7 +168,7 @@ def as_delta_spark_does(df: DataFrame, where: str | None) -> Callable[[Path], No
     return lambda path: writer.save(str(path))
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     slow_but(FAST, OVERWRITES),
@@ -188,6 +189,7 @@ def test_rows_come_in_place_of_others(
         assert result.error.constraint == "replace where"
 
 
+@pytest.mark.slow
 def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -215,6 +217,7 @@ def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
     assert bag(table.to_df(version=1)) == bag(spark.range(8).selectExpr("id", "int(id % 2) p"))
 
 
+@pytest.mark.slow
 def test_columns_are_added_where_no_row_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     spark_tables.create(spark, path, "k INT, p INT")
@@ -279,6 +282,7 @@ def test_tables_of_others_have_columns_without_a_type(
         table.to_arrow()
 
 
+@pytest.mark.slow
 def test_texts_of_a_length_are_declared_and_kept(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     columns = "c char(3), v varchar(2), a array<varchar(2)>"

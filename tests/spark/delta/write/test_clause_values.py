@@ -66,6 +66,7 @@ def test_names_behind_an_alias_that_are_no_columns(spark: SparkSession, table: P
         merge.when_matched_update({"t.v": "1", "v": "2"}).execute()
 
 
+@pytest.mark.slow
 def test_default_as_a_value(spark: SparkSession, table: Path) -> None:
     judged(
         spark,

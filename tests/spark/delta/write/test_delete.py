@@ -148,15 +148,10 @@ def big(path: Path) -> None:
     table.commit(*({"add": add} for add in adds))
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tasks",
-    [
-        (),
-        ("write", "scan"),
-        pytest.param(("write",), marks=pytest.mark.slow),
-        pytest.param(("scan",), marks=pytest.mark.slow),
-    ],
+    [(), ("write", "scan"), ("write",), ("scan",)],
 )
 def test_all_forms_do_the_same_in_files_without_statistics(
     spark: SparkSession, tmp_path: Path, forms: Callable[..., None], tasks: tuple[str, ...]

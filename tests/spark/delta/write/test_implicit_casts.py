@@ -61,8 +61,8 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("ansi", ["true", "false"])
 def test_an_update_casts_as_delta_spark_does(spark: SparkSession, table: Path, ansi: str) -> None:
     values = {name: good for name, (_, good, _) in CASES.items()}
     listed = ", ".join(f"{name} = {value}" for name, value in values.items())

@@ -326,7 +326,7 @@ def test_delta_spark_does_the_same(
     )
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["64m", "0"])
 def test_the_source_is_computed_once_and_table_and_feed_agree(
     spark: SparkSession, tmp_path: Path, limit: str
@@ -364,6 +364,7 @@ def test_the_source_is_computed_once_and_table_and_feed_agree(
     assert sorted(row.id for row in new) == [6, 7, 8, 9, 10]
 
 
+@pytest.mark.slow
 def test_conditions_that_are_different_each_time_count_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -419,7 +420,7 @@ def test_rules_and_defaults_hold_for_what_a_merge_writes(
     assert Counter(map(repr, table.to_df().collect())) == rows_of(spark, path)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_columns_of_the_source_become_columns_of_the_table(
     spark: SparkSession, tmp_path: Path, vectors: str

@@ -253,6 +253,7 @@ def test_a_cache_that_was_computed_from_an_older_cache_is_refused(
     older.unpersist()
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_gone_is_no_conflict(spark_: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     make(path)

@@ -145,6 +145,7 @@ def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path],
         assert result.done.version is None
 
 
+@pytest.mark.slow
 def test_a_condition_that_is_different_each_time_counts_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -207,6 +208,7 @@ def test_plain_values_and_odd_names(spark: SparkSession, tmp_path: Path) -> None
     assert folder(tmp_path / "t") == before
 
 
+@pytest.mark.slow
 def test_whole_files_go_by_the_log_and_a_plan_leaves_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def rows(spark: SparkSession, *values: tuple[int, str]) -> DataFrame:
     return spark.createDataFrame(list(values), "id long, day string")
 
 
+@pytest.mark.slow
 def test_an_overwrite_of_no_rows_still_depends_on_its_condition(
     spark: SparkSession, tmp_path: Path, before_commit: Callable[[Callable[[], object]], None]
 ) -> None:
