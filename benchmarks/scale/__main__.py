@@ -16,6 +16,7 @@ import click
 
 from benchmarks.runner import machine
 from benchmarks.scale import run
+from benchmarks.scale.measure import GIB
 from benchmarks.scale.page import DOCS, numbers, written
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _KEYS = ("operation", "form", "files")
 @click.option("--in", "folder", type=click.Path(path_type=Path), help="Where the tables are made.")
 @click.option("--only", type=click.Choice(["delta", "s3", "spark"]), multiple=True)
 @click.option("--name", default="", help="Only operations with this in their name.")
-@click.option("--most-gib", type=float, help="Memory that a process may take.")
+@click.option("--most-gib", type=float, help="Address space of a process without a JVM.")
 @click.option("--page", "only_page", is_flag=True, help="Measure nothing; write the page.")
 def main(
     *,
@@ -45,7 +46,7 @@ def main(
     if not only_page:
         place = (folder or Path("build/scale")).resolve()
         sizes = sizes or (100_000, 1_000_000, 10_000_000)
-        most = None if most_gib is None else int(most_gib * (1 << 30))
+        most = None if most_gib is None else int(most_gib * GIB)
         for each in _measured(place, sizes, only or ("delta", "s3", "spark"), name, most):
             document = _updated(numbers(), each)  # at once: a long run may be stopped
             text = json.dumps(document, indent=1, ensure_ascii=False)

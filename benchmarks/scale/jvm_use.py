@@ -1,4 +1,4 @@
-"""What a JVM has used: the most bytes of its heap, and the tasks that Spark has started."""
+"""What a JVM has used: a bound of its heap, its time, and the tasks that Spark has started."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from delvec.spark import jvm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["cpu_seconds", "heap_peak", "started_tasks"]
+__all__ = ["cpu_seconds", "heap_bound", "started_tasks"]
 
 
-def heap_peak(spark: SparkSession) -> int:
-    """Return the most bytes that the pools of the heap have held, garbage included."""
+def heap_bound(spark: SparkSession) -> int:
+    """Return an upper bound of the bytes that the heap has held, garbage included.
+
+    It is the sum of each pool's own peak. Pools reach theirs at different times, so that the sum
+    may exceed the heap itself: the JVM has no peak of all pools together.
+    """
     factory = jvm.view_of(spark).java.lang.management.ManagementFactory
     pools = list(factory.getMemoryPoolMXBeans())
     heap = [pool for pool in pools if pool.getType().name() == "HEAP"]

@@ -3,8 +3,8 @@
     python -m benchmarks.scale.measure OPERATION TABLE [HEAP]
 
 prints one line of JSON. The time is that of all threads on the processor, since the clock depends
-on what else the machine does. The peak is that of the process, libraries included; that of the JVM
-is the most that its heap held, garbage included.
+on what else the machine does. The peak is that of the process, libraries included; of the heap of
+the JVM there is an upper bound, see `heap_bound`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["MIB", "S3_OPTIONS", "measured", "run_here"]
+__all__ = ["GIB", "MIB", "S3_OPTIONS", "measured", "run_here"]
 
 MIB: Final = 1 << 20
+GIB: Final = 1 << 30
 S3_OPTIONS: Final = "DELVEC_SCALE_STORAGE_OPTIONS"
 """The variable with the storage options of a table in a bucket, as JSON."""
 
@@ -38,7 +39,10 @@ def measured(
         most_memory: Bytes of address space that a process without a JVM may take.
     """
     command = [sys.executable, "-m", "benchmarks.scale.measure", operation, table]
-    limit = [] if most_memory is None or heap else ["prlimit", f"--as={most_memory}"]
+    limit, limits = [], {}
+    if most_memory is not None and not heap:
+        limit = ["prlimit", f"--as={most_memory}"]
+        limits = {"address_space_gib": most_memory / GIB}
     done = subprocess.run(
         [*limit, *command, *([heap] if heap else [])], capture_output=True, text=True, check=False
     )
@@ -46,9 +50,9 @@ def measured(
     if done.returncode or not lines:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         errors = [line for line in said if "Error" in line] or said
-        return {"operation": operation, "failed": errors[-1][:300], "heap": heap}
+        return {"operation": operation, "failed": errors[-1][:300], "heap": heap, **limits}
     found: dict[str, Any] = json.loads(lines[-1])
-    return found
+    return found | limits
 
 
 def run_here(operation: str, table: str, heap: str = "") -> dict[str, Any]:
@@ -73,7 +77,7 @@ def _without_jvm(operation: str, table: str) -> dict[str, Any]:
 
 def _on_spark(operation: str, table: Path, heap: str) -> dict[str, Any]:
     import delvec  # noqa: PLC0415
-    from benchmarks.scale.jvm_use import cpu_seconds, heap_peak, started_tasks  # noqa: PLC0415
+    from benchmarks.scale.jvm_use import cpu_seconds, heap_bound, started_tasks  # noqa: PLC0415
     from benchmarks.scale.spark_operations import SPARK_OPERATIONS, is_iceberg  # noqa: PLC0415
 
     warehouse = table.parent.parent if is_iceberg(operation) else table.parent / "warehouse"
@@ -96,7 +100,7 @@ def _on_spark(operation: str, table: Path, heap: str) -> dict[str, Any]:
     return {
         "seconds": round(seconds, 3),
         "heap": heap,
-        "heap_peak_mib": round(heap_peak(spark) / MIB),
+        "heap_bound_mib": round(heap_bound(spark) / MIB),
         "tasks": started_tasks(spark) - before,
         "facts": facts,
     }

@@ -26,6 +26,7 @@ _FAR: Final = 100_000_000
 _GIB: Final = 1024.0
 _READING: Final = "plan by bounds"
 _FORMS: Final = {"classic": "one file", "parts": "parts", "sidecars": "v2, sidecars"}
+_NO_MEMORY: Final = ("MemoryError", "bad_alloc")
 _KINDS: Final = ("gets", "heads", "puts", "lists")
 
 Document = dict[str, Any]
@@ -87,8 +88,13 @@ def _why_not(document: Document, operation: str) -> str:
     """Return why an operation has no figure of 10 million files."""
     tried = (operation, "parts", _TEN)
     keys = ("operation", "form", "files")
-    is_tried = any(tuple(each[key] for key in keys) == tried for each in document["runs"])
-    return "more than 14 GiB" if is_tried else "not run"
+    runs = [each for each in document["runs"] if tuple(each[key] for key in keys) == tried]
+    if not runs:
+        return "not run"
+    limit = runs[0].get("address_space_gib")
+    if limit is None or not any(word in runs[0]["failed"] for word in _NO_MEMORY):
+        return "fails"
+    return f"not in {limit:g} GiB of address space"
 
 
 def _each(line: Line) -> list[str]:

@@ -48,6 +48,22 @@ def test_all_operations_were_measured_up_to_ten_million_files() -> None:
     assert {(name, files) for name in names for files in sizes} <= found
 
 
+def test_the_page_names_the_limit_at_which_memory_ended_and_no_limit_for_other_failures() -> None:
+    runs = [
+        {"operation": "open", "form": "parts", "files": files, "peak_mib": 100}
+        for files in (100_000, 1_000_000)
+    ]
+    tried = {"operation": "open", "form": "parts", "files": 10_000_000}
+
+    def cell(**found: Any) -> str:  # noqa: ANN401
+        table = TABLES["memory"]({"runs": [*runs, {**tried, **found}]})
+        return table.splitlines()[2].split(" | ")[3]
+
+    assert cell(failed="MemoryError", address_space_gib=3.5) == "not in 3.5 GiB of address space"
+    assert cell(failed="MemoryError") == "fails"
+    assert cell(failed="FormatError: damaged", address_space_gib=3.5) == "fails"
+
+
 @pytest.mark.parametrize("form", get_args(Form))
 def test_every_operation_runs_on_a_small_table_of_each_form(tmp_path: Path, form: Form) -> None:
     write_delta_table(tmp_path, Shape(FILES, form, part=300, row_group=200))
