@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from delvec.cli import main
@@ -75,7 +79,31 @@ def test_a_column_without_mapping_is_not_dropped_and_the_hint_is_a_command(tmp_p
     small_table(tmp_path / "t")
     result = run("column", "drop", tmp_path / "t", "id")
     assert result.exit_code != 0
-    assert "Hint: `delvec feature add TABLE columnMapping`, then set" in result.stderr
+    command = re.search(r"`delvec (.*)`", result.stderr)
+    assert command is not None
+    DeltaTable.for_path(None, tmp_path / "t").add_feature("columnMapping")  # as the hint once said
+    assert run(*shlex.split(command[1])).exit_code == 0
+    again = run("column", "drop", tmp_path / "t", "id")
+    assert "id cannot be dropped: it is the only one" in again.stderr
+
+
+def test_hints_of_properties_are_commands(tmp_path: Path) -> None:
+    small_table(tmp_path / "my t")
+    absent = run("properties", tmp_path / "my t", "--unset", "nope")
+    assert f"Hint: `delvec properties '{tmp_path}/my t'` shows those that are" in absent.stderr
+    constraint = run("properties", tmp_path / "my t", "--unset", "delta.constraints.x")
+    assert f"Hint: use `delvec constraint drop '{tmp_path}/my t' x`" in constraint.stderr
+
+
+def test_a_folder_of_parquet_files_is_not_cloned_over_and_the_hint_converts_it(
+    table: DeltaTable, tmp_path: Path
+) -> None:
+    (tmp_path / "full").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "full" / "part.parquet")
+    result = run("clone", table.storage.root, tmp_path / "full")
+    assert f"`delvec convert-to-delta {tmp_path}/full`" in result.stderr
+    above = run("convert-to-delta", tmp_path)
+    assert "copy the rows to a new table by `delvec append`" in above.stderr
 
 
 def test_what_is_set_is_told(table: DeltaTable) -> None:

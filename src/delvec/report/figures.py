@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 __all__ = [
+    "UNIT_GAP",
     "bar",
     "counted",
     "listed",
@@ -16,6 +17,11 @@ __all__ = [
     "sizes",
     "visible",
 ]
+
+UNIT_GAP: Final = re.compile(
+    r"(?<=\d) (?=%|B\b|[KMGTP]iB\b|UTC\b)|(?<=-\d\d) (?=\d\d:)",
+)
+"""The blanks inside of figures and times, where no line ends."""
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"

@@ -11,7 +11,7 @@ from delvec.report.figures import visible
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Wording", "call", "in_command", "on_one_line", "worded"]
+__all__ = ["Wording", "call", "in_command", "on_one_line", "shell_word", "worded"]
 
 # Where the command is called otherwise than the method.
 _COMMANDS: Final = {
@@ -20,8 +20,10 @@ _COMMANDS: Final = {
     "build_index": "index",
     "consolidate_deletes": "consolidate",
     "create_branch": "branch create",
+    "drop_constraint": "constraint drop",
     "enable_deletion_vectors": "feature enable-vectors",
 }
+_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Wording(str):
@@ -61,14 +63,41 @@ def call(operation: str, *values: str, table: str | None = None, **arguments: ob
     ]
     words = ["delvec", _COMMANDS.get(operation, operation.replace("_", "-"))]
     if table is not None:
-        words.append(shlex.quote(table))
+        words.append(shell_word(table, is_path=True))
     elif values:
         words.append("TABLE")
-    words += map(shlex.quote, values)
+    words += map(shell_word, values)
     for name, value in arguments.items():
         words.append(f"--{name.replace('_', '-')}")
-        words += [] if value is True else [shlex.quote(str(value))]
+        words += [] if value is True else [shell_word(str(value))]
     return Wording(f"{operation}({', '.join(given)})", f"`{' '.join(words)}`")
+
+
+def shell_word(word: str, *, is_path: bool = False) -> str:
+    r"""Return a word as a shell takes it; control characters as bash, zsh and ksh have them.
+
+    Args:
+        word: The word.
+        is_path: Whether it names a file or folder: one that begins with a dash is no option.
+
+    >>> shell_word("/lake/my orders"), shell_word("a\n"), shell_word("-x", is_path=True)
+    ("'/lake/my orders'", "$'a\\n'", './-x')
+    """
+    if is_path and word.startswith("-"):
+        word = f"./{word}"
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{''.join(c if c.isprintable() else _escaped(c) for c in escaped)}'"
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    # Python has bytes of names that are no UTF-8 as surrogates.
+    is_byte = "\udc80" <= character <= "\udcff"
+    encoded = character.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass")
+    return "".join(f"\\{byte:03o}" for byte in encoded)  # a digit that follows is no part of it
 
 
 def _literal(value: object) -> str:

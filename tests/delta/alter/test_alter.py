@@ -433,7 +433,9 @@ class TestConstraintsAndFeatures:
             constraints.add_constraint(with_check, "POSITIVE", "a > 1")
         gone = constraints.drop_constraint(with_check, "posiTive")
         assert gone.metadata == state.metadata
-        with pytest.raises(InvalidArgumentError, match="no constraint positive, only none"):
+        with pytest.raises(
+            InvalidArgumentError, match="no constraint positive: the table has none"
+        ):
             constraints.drop_constraint(gone, "positive")
         assert constraints.drop_constraint(gone, "positive", if_exists=True) == gone
 

@@ -18,13 +18,13 @@ from delvec.delta.schema.expressions import (
     invariants,
     names_in,
 )
-from delvec.delta.schema.properties import ENABLE_TYPE_WIDENING, STATS_COLUMNS
+from delvec.delta.schema.properties import ENABLE_TYPE_WIDENING, MAPPING_MODE, STATS_COLUMNS
 from delvec.delta.schema.type_widening import TYPE_CHANGES, can_widen, with_type_changes
 from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
 from delvec.delta.schema.walk import change_struct, map_fields, nullable, resolve, walk
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import split_path
-from delvec.report.wordings import call, worded
+from delvec.report.wordings import Wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 __all__ = ["add_columns", "drop_column", "evolve_schema", "rename_column"]
 
 _EXPRESSIONS: Final = (CURRENT_DEFAULT, GENERATION, INVARIANT)
+# Both at once, so that it is right whether the protocol has the feature or not.
+_FEATURE: Final = "delta.feature.columnMapping"
+_MAPPED: Final = Wording(
+    f'switch column mapping on: set_properties({{"{_FEATURE}": "supported", "{MAPPING_MODE}":'
+    ' "name"})',
+    f"switch column mapping on: `delvec properties TABLE --set {_FEATURE}=supported --set"
+    f" {MAPPING_MODE}=name`",
+)
 
 
 def add_columns(state: TableState, fields: Sequence[Field]) -> TableState:
@@ -213,10 +221,7 @@ def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
         raise UnsupportedFeatureError(
             f"{name} cannot be {what}: the files know their columns by name",
             feature="columnMapping",
-            hint=worded(
-                "{}, then set delta.columnMapping.mode to name",
-                call("add_feature", "columnMapping"),
-            ),
+            hint=_MAPPED,
         )
     names = [field.name for field in state.schema.fields]
     path = (name,) if name in names else split_path(name)

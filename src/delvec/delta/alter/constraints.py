@@ -37,9 +37,10 @@ def drop_constraint(state: TableState, name: str, *, if_exists: bool = False) ->
     """
     found = _found(state, name)
     if found is None and not if_exists:
-        known = ", ".join(constraints(state.metadata)) or "none at all"
+        known = ", ".join(constraints(state.metadata))
+        others = f", only {known}" if known else ": the table has none"
         raise InvalidArgumentError(
-            f"there is no constraint {name}, only {known}", hint="if_exists=True ignores it"
+            f"there is no constraint {name}{others}", hint="if_exists=True ignores it"
         )
     kept = dict(state.metadata.configuration)
     kept.pop(f"{CONSTRAINT}{found}", None)

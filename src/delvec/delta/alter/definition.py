@@ -32,7 +32,7 @@ from delvec.delta.schema.properties import (
 )
 from delvec.delta.schema.protocol import Protocol
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.report.wordings import call, worded
+from delvec.report.wordings import Wording, call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -150,12 +150,18 @@ def unset_properties(
         known = PROPERTIES.get(name.lower())
         found = known.name if known else name
         if found.startswith(CONSTRAINT):
-            raise InvalidArgumentError(f"{found} is a constraint", hint="use drop_constraint()")
+            raise InvalidArgumentError(
+                f"{found} is a constraint",
+                hint=worded("use {}", call("drop_constraint", found.removeprefix(CONSTRAINT))),
+            )
         if (known and known.managed) or found == MAPPING_MODE:
             raise InvalidArgumentError(f"{found} cannot be unset: the table needs it")
         if found not in properties and not if_exists:
             raise InvalidArgumentError(
-                f"property {name} is not set", hint="if_exists=True ignores it"
+                f"property {name} is not set",
+                hint=Wording(
+                    "if_exists=True ignores it", "`delvec properties TABLE` shows those that are"
+                ),
             )
         properties.pop(found, None)
     return state.with_properties(properties)

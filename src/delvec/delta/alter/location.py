@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from delvec.delta.log.segment import find_segment
 from delvec.delta.schema.hidden_names import NameRules
 from delvec.errors import InvalidArgumentError, TableNotFoundError
+from delvec.report.wordings import Wording, shell_word, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +41,20 @@ def require_empty_location(storage: Storage, metadata: Metadata) -> None:
     raise InvalidArgumentError(
         f"{storage.root} is no Delta table and has files, which a VACUUM of a new table there would"
         f" delete: {', '.join(found[:_SHOWN])}{more}",
-        hint="delete them if they are what a killed write left; else choose another folder, or make"
-        " them a table: DeltaTable.convert_to_delta(None, path)"
+        hint=worded(
+            "delete them if they are what a killed write left; else choose another folder, or make"
+            " them a table: {}",
+            _conversion(storage.root),
+        )
         if is_parquet
         else "choose another folder, or move these files",
+    )
+
+
+def _conversion(root: str) -> Wording:
+    return Wording(
+        f"DeltaTable.convert_to_delta(None, {root!r})",
+        f"`delvec convert-to-delta {shell_word(root, is_path=True)}`",
     )
 
 

@@ -22,7 +22,7 @@ from delvec.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from delvec.report.wordings import call, worded
+from delvec.report.wordings import Wording, call, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,8 +106,11 @@ def _require_plain(storage: Storage, folders: Sequence[str], name: str) -> None:
             f"{storage.root} cannot be converted: {where} is {what}",
             feature=what,
             needed_by=storage.root,
-            hint="rows that are deleted there would come back: copy the rows to a new table by"
-            " append(), or move what is no part of the table elsewhere",
+            hint=worded(
+                "rows that are deleted there would come back: copy the rows to a new table by {},"
+                " or move what is no part of the table elsewhere",
+                call("append"),
+            ),
         )
 
 
@@ -133,8 +136,11 @@ def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> P
         if [name.lower() for name in has] != [name.lower() for name in names]:
             raise InvalidArgumentError(
                 f"{key} in {root} is {_shown(has)}, by its folders, and {like} is {_shown(names)}",
-                hint="partition_by={'day': 'date'} names the columns in the order of the folders;"
-                " move files that are no part of the table elsewhere",
+                hint=worded(
+                    "{} names the columns in the order of the folders; move files that are no part"
+                    " of the table elsewhere",
+                    Wording("partition_by={'day': 'date'}", "--partition-by day=date"),
+                ),
             )
     values = [tuple(value for _, value in pairs) for pairs in found]
     columns = list(zip(*values, strict=True)) if names and values else [() for _ in names]

@@ -159,7 +159,7 @@ class StructType:
         similar = get_close_matches(name.lower(), [each.lower() for each in self.names], 3)
         near = [each for each in self.names if each.lower() in similar]
         raise InvalidArgumentError(
-            f"there is no column {name!r}, only {known or 'none at all'}",
+            f"there is no column {name!r}{f', only {known}' if known else ': there are none'}",
             hint=f"did you mean {' or '.join(near)}?" if near else None,
         )
 

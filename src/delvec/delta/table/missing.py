@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from itertools import islice
 from typing import Final
 
 from delvec.errors import InvalidArgumentError, StorageError, TableNotFoundError
-from delvec.report.wordings import Wording, worded
+from delvec.report.wordings import Wording, shell_word, worded
 from delvec.storage import Storage
 
 __all__ = ["explain_missing"]
@@ -50,9 +49,7 @@ def explain_missing(
             f"it holds Parquet files and no {_LOG}",
             worded(
                 "make it one, without a copy: {}; or is a folder above it the table's?",
-                _made(
-                    f"convert_to_delta(None, {given!r})", f"convert-to-delta {shlex.quote(given)}"
-                ),
+                _made(f"convert_to_delta(None, {given!r})", f"convert-to-delta {_word(given)}"),
             ),
         )
     if keys:
@@ -72,7 +69,7 @@ def _nothing(storage: Storage, given: str) -> TableNotFoundError:
             f"open it by DeltaTable.for_name(spark, {given!r}), an Iceberg table by"
             f" IcebergTable.for_name(spark, {given!r})",
         )
-    made = _made(f"create(spark, {given!r}, schema)", f"create {shlex.quote(given)} --schema ...")
+    made = _made(f"create(spark, {given!r}, schema)", f"create {_word(given)} --schema ...")
     return _error(
         root,
         "there is no such folder, or it is empty",
@@ -82,6 +79,10 @@ def _nothing(storage: Storage, given: str) -> TableNotFoundError:
 
 def _made(python: str, command: str) -> Wording:
     return Wording(f"DeltaTable.{python}", f"delvec {command}")
+
+
+def _word(path: str) -> str:
+    return shell_word(path, is_path=True)
 
 
 def _is_file(storage: Storage) -> bool:
