@@ -124,11 +124,12 @@ def short_folder() -> Iterator[Path]:
 
 
 def too_long(recorder: Recorder) -> list[str]:
-    """The lines that do not fit the terminal."""
+    """The lines that do not fit the terminal; those of errors are folded by it, to be copied."""
     found = [printed.partition("\n") for all_of in recorder.printed.values() for printed in all_of]
     shown = [text for command, _, text in found if "--json" not in command]
     lines = [line for text in shown for line in text.splitlines() if "_COMPLETE" not in line]
-    return [line for line in lines if len(line) > WIDTH]
+    folded = ("Error: ", "Hint: ")
+    return [line for line in lines if len(line) > WIDTH and not line.startswith(folded)]
 
 
 def quoted(word: str) -> str:

@@ -83,7 +83,7 @@ def test_repairs_are_told_before_they_are_made(tmp_path: Path) -> None:
         (["lake.db.orders", "--repair"], "--repair is for a Delta table"),
         (["lake.db.orders", "--sample", "3"], "--sample is for a Delta table"),
         (["lake.db.orders", "--dry-run"], "--dry-run is for a Delta table"),
-        (["lake.db.orders", "-o", "region=x"], "-o is for a Delta table"),
+        (["lake.db.orders", "-o", "region=x"], "--storage-option is for a Delta table"),
         (["/lake/orders", "--sample", "-1"], "--sample"),
     ],
 )

@@ -178,6 +178,16 @@ def test_lines_of_reports_hang_below_their_text() -> None:
     ]
 
 
+def test_a_sentence_is_not_folded_inside_of_a_figure() -> None:
+    output = TextOutput()
+    output._console = Console(file=io.StringIO(), width=20, highlight=False, emoji=False)
+    output.note("4 files, 9 deleted 9.5 % ", ("of 1.5 MiB", "dim"))
+    text: str = output._console.file.getvalue()  # type: ignore[attr-defined]
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert lines == ["4 files, 9 deleted", "9.5 % of 1.5 MiB"]
+    assert "\ue000" not in text
+
+
 def test_rows_of_changes_fold() -> None:
     keys = ("id", "note", CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
     when = datetime(2026, 1, 31, tzinfo=timezone.utc).isoformat()

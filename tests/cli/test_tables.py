@@ -304,7 +304,7 @@ def test_history_of_one_commit_that_says_nothing_shows_its_version(tmp_path: Pat
 def test_history_can_be_cut_short_and_says_so(table: Path) -> None:
     result = run("history", table, "--limit", "1")
     assert "1 commit\n" in result.output
-    assert "Older commits are left out." in result.output
+    assert "Older commits are left out; without --limit all are shown." in result.output
     assert "WRITE" not in result.output
     assert len(document("history", table, "--limit", "1")["commits"]) == 1
     assert run("history", table, "--limit", "0").exit_code == ExitCode.USAGE

@@ -107,6 +107,9 @@ def test_a_misspelt_column_is_named_with_those_that_are_near(tmp_path: Path) -> 
     [
         (("histroy", "t"), "no such command 'histroy': did you mean history?"),
         (("delete_keys", "t"), "no such command 'delete_keys': did you mean delete-keys"),
+        (("--dry-run", "vacuum", "t"), "options come after it, as in delvec history TABLE --json"),
+        (("files", "t", "--limt", "3"), "No such option '--limt'. Did you mean '--limit'?"),
+        (("files", "t", "--where", "x"), "No such option '--where'."),
         (("xyzzy",), "no such command 'xyzzy': delvec --help lists all."),
         (("files", "t", "--limmit", "1"), "--limmit"),
         (("files", "t", "--limit", "many"), "'many' is not a valid integer"),
@@ -128,6 +131,8 @@ def test_a_misspelt_column_is_named_with_those_that_are_near(tmp_path: Path) -> 
         (("recompute-statistics", "t", "--where", "id < 3"), "comparisons of partition columns"),
         (("append", "lake.db.t", "--source", "x", "--merge-schema"), "is for a Delta table"),
         (("delete", "lake.db.t", "--all", "--max-retries", "3"), "is for a Delta table"),
+        (("append", "lake.db.t", "--source", "x", "--max-retries", "0"), "is for a Delta table"),
+        (("properties", "lake.db.t", "--commit-metadata", "main"), "--commit-metadata is for"),
         (("completion", "tcsh"), "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         (("detail", "./t", "--branch", "x"), "--branch is for an Iceberg table"),
         (("schema", "lake.db.t", "--version", "1"), "--version is for a Delta table"),
@@ -138,6 +143,7 @@ def test_usage_that_click_or_a_command_refuses(arguments: tuple[str, ...], messa
     result = run(*arguments)
     assert result.exit_code == ExitCode.USAGE, result.output
     assert message in " ".join(result.stderr.split())
+    assert "'--help'?" not in result.stderr
     assert result.stdout == ""
 
 
@@ -188,7 +194,12 @@ def test_paths_in_hints_are_quoted_for_the_shell(tmp_path: Path) -> None:
 
 
 def test_properties_of_iceberg_tables_are_refused_with_the_statement_that_sets_them() -> None:
-    result = run("properties", "lake.db.t", "--set", "a=1", "--json")
+    result = run("properties", "lake.db.t", "--set", "it's=secret", "--json")
     assert result.exit_code == ExitCode.UNSUPPORTED
     error = json.loads(result.stdout)["error"]
-    assert error["hint"] == "run in Spark SQL: ALTER TABLE lake.db.t SET TBLPROPERTIES ('a'='1')"
+    statement = r"ALTER TABLE lake.db.t SET TBLPROPERTIES ('it\'s'='…')"
+    assert error["hint"] == f"run in Spark SQL: {statement}"
+
+
+def test_a_hint_has_no_path_that_looks_like_an_option() -> None:
+    assert "delvec create ./-x --schema ..." in run("inspect", "--", "-x").stderr

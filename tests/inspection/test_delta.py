@@ -295,7 +295,7 @@ def test_the_command_shows_a_page_of_text(tmp_path: Path) -> None:
         "12 data files",
         "6 by relative path (u) in 6 files",
         "part-0-3.parquet  ████▊             30.0 %  30",
-        "… and 6 files more",
+        "… and 6 files without deleted rows",
         "1. purge: 10.0 % of the rows are deleted, more than 5 %",
     ):
         assert text in result.output

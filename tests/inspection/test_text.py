@@ -71,7 +71,7 @@ DELTA_TEXT = """\
 
 Files with the most deleted rows
   part-00000-1a.parquet  █████████████▌   90.0 %  9,000
-  … and 299 files more
+  … and 299 files more, with 291,000 deleted rows in all
 
 Partitions with the most deleted rows
   day=1  █▍              10.0 %  300,000

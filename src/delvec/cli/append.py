@@ -17,7 +17,7 @@ from delvec.cli.options import (
 )
 from delvec.cli.sources import rows_from
 from delvec.cli.spark_tables import opened, opened_iceberg, show_report, without_catalog
-from delvec.cli.table_kinds import is_delta, refuse_for_iceberg, refuse_options
+from delvec.cli.table_kinds import is_delta, refuse_delta_options, refuse_options
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -53,14 +53,14 @@ def command(  # noqa: PLR0913
     delvec append lake.db.orders --source new-orders.parquet --branch audit
     """  # noqa: D301
     if is_delta(table):
-        refuse_options("an Iceberg table", {"--branch": branch})
+        refuse_options("an Iceberg table", "--branch")
         session = without_catalog(iceberg)
         with opened(output, table, options, session=session) as (spark, target):
             rows = rows_from(spark, target, source, kind, options)
             report: Any = target.append(rows, merge_schema=merge_schema, **txn, **how)
     else:
-        dry_run = refuse_for_iceberg(how, options, {"--merge-schema": merge_schema})
+        refuse_delta_options("--merge-schema")
         with opened_iceberg(output, table, iceberg) as (spark, named):
             rows = rows_from(spark, named, source, kind, {})
-            report = named.append(rows, branch=branch, dry_run=dry_run, **txn)
+            report = named.append(rows, branch=branch, dry_run=how["dry_run"], **txn)
     show_report(output, report)

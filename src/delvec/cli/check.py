@@ -67,7 +67,7 @@ def command(  # noqa: PLR0913 - one for each option
     delvec check lake.db.orders --branch changes
     """  # noqa: D301
     if is_delta(table):
-        refuse_options("an Iceberg table", {"--branch": branch, "--snapshot-id": snapshot_id})
+        refuse_options("an Iceberg table", "--branch", "--snapshot-id")
         with delta_storage(table, options) as storage, output.progress() as show:
             report: Any = DeltaTable(storage).check(
                 repair=repair,
@@ -76,8 +76,7 @@ def command(  # noqa: PLR0913 - one for each option
                 on_progress=show,
             )
     else:
-        given = {"--repair": repair, "--sample": sample, "--dry-run": dry_run, "-o": options}
-        refuse_options("a Delta table", given)
+        refuse_options("a Delta table", "--repair", "--sample", "--dry-run", "--storage-option")
         with opened_iceberg(output, table, iceberg) as (_, named):
             report = named.check(branch, snapshot_id)
     show_report(output, report)

@@ -17,7 +17,7 @@ from delvec.cli.options import (
     write_options,
 )
 from delvec.cli.spark_tables import opened, opened_iceberg, show_report, without_catalog
-from delvec.cli.table_kinds import is_delta, refuse_for_iceberg, refuse_options
+from delvec.cli.table_kinds import is_delta, refuse_delta_options, refuse_options
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -61,14 +61,14 @@ def command(  # noqa: PLR0913
     delvec delete lake.db.orders --where "amount < 0" --dry-run
     """  # noqa: D301
     if is_delta(table):
-        refuse_options("an Iceberg table", {"--key": keys, "--branch": branch})
+        refuse_options("an Iceberg table", "--key", "--branch")
         session = without_catalog(iceberg)
         with opened(output, table, options, session=session) as (_, target):
             report: Any = target.delete(where, rewrite_ratio=rewrite_ratio, **txn, **how)
     else:
-        dry_run = refuse_for_iceberg(how, options, {"--rewrite-ratio": rewrite_ratio})
+        refuse_delta_options("--rewrite-ratio")
         with opened_iceberg(output, table, iceberg) as (_, named):
             report = named.delete(
-                where, key=list(keys) or None, branch=branch, dry_run=dry_run, **txn
+                where, key=list(keys) or None, branch=branch, dry_run=how["dry_run"], **txn
             )
     show_report(output, report)

@@ -21,7 +21,7 @@ from delvec.cli.options import (
 )
 from delvec.cli.sources import rows_from
 from delvec.cli.spark_tables import opened, opened_iceberg, show_report, without_catalog
-from delvec.cli.table_kinds import is_delta, refuse_for_iceberg, refuse_options
+from delvec.cli.table_kinds import is_delta, refuse_delta_options, refuse_options
 
 if TYPE_CHECKING:
     from delvec.cli.output import Output
@@ -83,7 +83,7 @@ def command(  # noqa: PLR0913
         raise click.UsageError("which keys? give --values or --source, one of them")
     written = None if source not in (None, "-") else written_keys(values, keys)
     if is_delta(table):
-        refuse_options("an Iceberg table", {"--partition": partition, "--branch": branch})
+        refuse_options("an Iceberg table", "--partition", "--branch")
         session = without_catalog(iceberg)
         with opened(output, table, options, session=session) as (spark, target):
             given: Any = (
@@ -94,7 +94,7 @@ def command(  # noqa: PLR0913
             report: Any = target.delete(keys=given, on=list(keys), **txn, **how)
         show_report(output, report)
         return
-    dry_run = refuse_for_iceberg(how, options, {})
+    refuse_delta_options()
     with opened_iceberg(output, table, iceberg) as (spark, named):
         if written is not None:
             given = typed_keys(named, keys, written)
@@ -102,6 +102,6 @@ def command(  # noqa: PLR0913
             given = rows_from(spark, named, str(source), kind, {})
         scope = partition_values(named, partition) if partition else None
         report = named.delete_keys(
-            given, columns=list(keys), branch=branch, partition=scope, dry_run=dry_run, **txn
+            given, columns=list(keys), branch=branch, partition=scope, dry_run=how["dry_run"], **txn
         )
     show_report(output, report)

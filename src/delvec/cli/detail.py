@@ -48,11 +48,10 @@ def command(
     delvec detail lake.db.orders --warehouse /warehouse
     """  # noqa: D301
     if is_delta(table):
-        refuse_options("an Iceberg table", {"--branch": branch})
+        refuse_options("an Iceberg table", "--branch")
         show_report(output, delta_table(table, options).detail(version, timestamp))
         return
-    given = {"--version": version, "--timestamp": timestamp, "--storage-option": options}
-    refuse_options("a Delta table", given)
+    refuse_options("a Delta table", "--version", "--timestamp", "--storage-option")
     with opened_iceberg(output, table, iceberg) as (_, target):
         detail = target.detail(branch=branch)
     show_report(output, detail)

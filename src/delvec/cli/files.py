@@ -78,12 +78,12 @@ def command(  # noqa: PLR0913 - one for each option
     delvec files lake.db.orders --branch changes
     """  # noqa: D301
     if not is_delta(table):
-        refuse_options("a Delta table", {"--version": version, "--storage-option": options})
+        refuse_options("a Delta table", "--version", "--storage-option")
         which = {"snapshot_id": snapshot_id, "timestamp": timestamp, "branch": branch}
         with opened_iceberg(output, table, iceberg) as (_, target):
             show_iceberg_files(output, target, which, limit)
         return
-    refuse_options("an Iceberg table", {"--branch": branch, "--snapshot-id": snapshot_id})
+    refuse_options("an Iceberg table", "--branch", "--snapshot-id")
     with delta_storage(table, options) as storage, output.working("reading the log"):
         if timestamp is not None:
             version = version_at(storage, timestamp)

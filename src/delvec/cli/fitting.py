@@ -12,13 +12,27 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
+from rich.text import Text
 
-from delvec.report.figures import shortened, visible
+from delvec.report.figures import UNIT_GAP, shortened, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["UNLIMITED", "Column", "Fitted", "apart", "cell", "fitted", "is_numeric", "used_columns"]
+    from rich.console import Console
+    from rich.containers import Lines
+
+__all__ = [
+    "UNLIMITED",
+    "Column",
+    "Fitted",
+    "Sentence",
+    "apart",
+    "cell",
+    "fitted",
+    "is_numeric",
+    "used_columns",
+]
 
 UNLIMITED: Final = 10_000
 """The width of a pipe: lines are not wrapped, and names not shortened."""
@@ -27,6 +41,7 @@ _GAP: Final = 3  # between two columns, with the padding of both
 _EDGES: Final = 2
 _LEAST_NAME: Final = 18
 _LEAST_TEXT: Final = 12
+_HELD: Final = "\ue000"  # in place of a blank, while lines are made; `visible` lets none through
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,19 @@ class Fitted:
     columns: Sequence[Column]
     widths: Sequence[int]
     omitted: Sequence[str]
+
+
+class Sentence(Text):
+    """A text whose figures stay whole where it is folded: `9.5 %`."""
+
+    def wrap(self, console: Console, width: int, *more: Any, **how: Any) -> Lines:  # noqa: ANN401
+        """Return the lines."""
+        held = self.copy()
+        held.plain = UNIT_GAP.sub(_HELD, held.plain)
+        lines = held.wrap(console, width, *more, **how)
+        for line in lines:
+            line.plain = line.plain.replace(_HELD, " ")
+        return lines
 
 
 def used_columns(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:

@@ -76,11 +76,11 @@ def command(
     if not is_delta(table):
         from delvec.cli.iceberg_history import show_snapshots  # noqa: PLC0415
 
-        refuse_options("a Delta table", {"--storage-option": options})
+        refuse_options("a Delta table", "--storage-option")
         with opened_iceberg(output, table, iceberg) as (_, target):
             show_snapshots(output, target, limit, branch)
         return
-    refuse_options("an Iceberg table", {"--branch": branch})
+    refuse_options("an Iceberg table", "--branch")
     with delta_storage(table, options) as storage:
         commits = [_document(row) for row in history(storage, limit).to_pylist()]
     _show(output, storage.root, commits, limit)
@@ -102,7 +102,7 @@ def _show(output: Output, table: str, commits: list[dict[str, Any]], limit: int 
         output.table(used_columns(_COLUMNS, rows), rows)
     oldest = commits[-1]["version"] if commits else None
     if oldest and len(commits) == limit:
-        output.note(("Older commits are left out.", "dim"))
+        output.note(("Older commits are left out; without --limit all are shown.", "dim"))
     elif oldest:
         output.note((f"Commits before version {oldest:,} were cleaned up.", "dim"))
 

@@ -35,7 +35,7 @@ def show_snapshots(output: Output, target: IcebergTable, limit: int | None, bran
     if rows:
         output.table(used_columns(_COLUMNS, rows), rows)
     if snapshots and len(snapshots) == limit:
-        output.note(("Older snapshots are left out.", "dim"))
+        output.note(("Older snapshots are left out; without --limit all are shown.", "dim"))
     output.result({"table": target.name, "branch": branch, "snapshots": snapshots})
 
 

@@ -85,14 +85,14 @@ def command(  # noqa: PLR0913 - one for each option
         return
     limit = _HISTORY if history is None else history
     if is_delta(table):
-        refuse_options("an Iceberg table", of_iceberg)
+        refuse_options("an Iceberg table", *of_iceberg)
         target = delta_table(table, options)
         with output.progress() as show:
             report = target.inspect(
                 version, timestamp, history=limit, listing=listing, on_progress=show
             )
     else:
-        refuse_options("a Delta table", {"--version": version, "--storage-option": options})
+        refuse_options("a Delta table", "--version", "--storage-option")
         with opened_iceberg(output, table, iceberg) as (_, named):
             report = named.inspect(
                 snapshot_id, timestamp, branch=branch, history=limit, listing=listing

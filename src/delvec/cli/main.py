@@ -13,7 +13,7 @@ import click
 
 from delvec._version import __version__
 from delvec.cli.sections import COMMANDS, SECTIONS
-from delvec.cli.usage import asks_for_json, usage_errors
+from delvec.cli.usage import asks_for_json, known_options, usage_errors
 from delvec.errors import DelvecError
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ class _Command(click.Command):
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_HELP)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; see `known_options`."""
+        with known_options(before_command=isinstance(self, click.Group)):
+            return super().parse_args(ctx, args)
 
 
 class _LazyGroup(_Command, click.Group):

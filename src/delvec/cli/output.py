@@ -15,7 +15,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from delvec.cli.fitting import UNLIMITED, Column, apart, cell, fitted, is_numeric, used_columns
+from delvec.cli.fitting import (
+    UNLIMITED,
+    Column,
+    Sentence,
+    apart,
+    cell,
+    fitted,
+    is_numeric,
+    used_columns,
+)
 from delvec.cli.hints import command_hint
 from delvec.cli.terminal import (
     ClosedPipeError,
@@ -121,7 +130,7 @@ class TextOutput(Output):
 
     def note(self, *parts: str | tuple[str, str]) -> None:
         """Print the sentence."""
-        self.draw(Text.assemble(*parts))
+        self.draw(Sentence.assemble(*parts))
 
     def draw(self, picture: RenderableType) -> None:
         """Print it; a report names commands, and its lines are folded under their own text."""

@@ -10,7 +10,7 @@ from delvec.cli.main import command as delvec_command
 from delvec.cli.options import catalog_options, pairs, table_argument, write_options
 from delvec.cli.output import Column, visible
 from delvec.cli.spark_tables import delta_table, opened_iceberg
-from delvec.cli.table_kinds import is_delta, refuse_options
+from delvec.cli.table_kinds import is_delta, refuse_delta_options
 from delvec.errors import UnsupportedFeatureError
 from delvec.report.figures import counted
 
@@ -61,7 +61,7 @@ def command(
         raise click.UsageError("--set and --unset are two commits: give one of them")
     if not is_delta(table):
         _refuse_changes(table, wanted, unset)
-        refuse_options("a Delta table", {**how, "--storage-option": options})
+        refuse_delta_options("--dry-run")
         with opened_iceberg(output, table, iceberg) as (_, named):
             _show(output, named.name, named.properties)
         return
@@ -97,16 +97,27 @@ def _refuse_changes(table: str, wanted: Mapping[str, str], unset: tuple[str, ...
     if not (wanted or unset):
         return
     if wanted:
-        given = ", ".join(f"'{key}'='{value}'" for key, value in wanted.items())
+        # A value may be a secret, and hints are kept in logs.
+        given = ", ".join(f"{_literal(key)}='…'" for key in wanted)
         statement = f"ALTER TABLE {table} SET TBLPROPERTIES ({given})"
     else:
-        given = ", ".join(f"'{key}'" for key in unset)
+        given = ", ".join(map(_literal, unset))
         statement = f"ALTER TABLE {table} UNSET TBLPROPERTIES ({given})"
     raise UnsupportedFeatureError(
         f"the properties of {table}, an Iceberg table, are changed by its catalog",
         feature="properties of Iceberg tables",
         hint=f"run in Spark SQL: {statement}",
     )
+
+
+def _literal(text: str) -> str:
+    r"""Return a literal of Spark SQL.
+
+    >>> print(_literal("it's"))
+    'it\'s'
+    """
+    escaped = visible(text).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _show(output: Output, name: str, properties: Mapping[str, str]) -> None:

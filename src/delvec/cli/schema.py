@@ -52,8 +52,7 @@ def command(
         document: Any = metadata.schema.to_json()
         partitions: Sequence[str] = metadata.partition_columns
     else:
-        given = {"--version": version, "--timestamp": timestamp, "--storage-option": options}
-        refuse_options("a Delta table", given)
+        refuse_options("a Delta table", "--version", "--timestamp", "--storage-option")
         with opened_iceberg(output, table, iceberg) as (_, named):
             name, when, document = named.name, "current schema", named.schema.jsonValue()
             fields = [field for field in named.spec["fields"] if field["transform"] == "identity"]

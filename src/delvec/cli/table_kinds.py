@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
+from click.core import ParameterSource
 
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import QUOTED
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["is_delta", "refuse_for_iceberg", "refuse_options", "require_name", "require_path"]
+__all__ = ["is_delta", "refuse_delta_options", "refuse_options", "require_name", "require_path"]
 
 _NAME: Final = re.compile(rf"(?:[\w-]+|{QUOTED})(?:\.(?:[\w-]+|{QUOTED}))+")
+_ABSENT: Final = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def is_delta(table: str) -> bool:
@@ -56,24 +55,28 @@ def require_name(table: str) -> None:
         )
 
 
-def refuse_for_iceberg(
-    how: Mapping[str, Any], options: Mapping[str, str], given: Mapping[str, Any]
-) -> bool:
-    """Refuse options of Delta tables, of those that `write_options` adds; return `dry_run`."""
-    of_delta = {
-        "--storage-option": options,
-        "--max-retries": how.get("max_retries"),
-        "--commit-metadata": how.get("commit_metadata"),
-    }
-    refuse_options("a Delta table", {**given, **of_delta})
-    return bool(how["dry_run"])
+def refuse_delta_options(*names: str) -> None:
+    """Refuse options of Delta tables: these, and those of `write_options` but `--dry-run`."""
+    of_writes = ("--storage-option", "--max-retries", "--commit-metadata")
+    refuse_options("a Delta table", *names, *of_writes)
 
 
-def refuse_options(kind: str, given: Mapping[str, Any]) -> None:
-    """Refuse options that go with tables of the other format."""
-    wrong = [name for name, value in given.items() if value not in (None, False, {}, (), "main")]
-    if wrong:
+def refuse_options(kind: str, *names: str) -> None:
+    """Refuse options that go with tables of the other format, with whatever value.
+
+    Args:
+        kind: The tables that they go with.
+        names: Options of the current command.
+
+    Raises:
+        click.UsageError: One was given.
+    """
+    context = click.get_current_context()
+    of_option = {opt: each.name for each in context.command.params for opt in each.opts}
+    for name in names:
+        if context.get_parameter_source(of_option[name] or "") in _ABSENT:
+            continue
         raise click.UsageError(
-            f"{wrong[0]} is for {kind}; a path or URI names a Delta table, a name such as"
+            f"{name} is for {kind}; a path or URI names a Delta table, a name such as"
             " lake.db.orders an Iceberg table"
         )

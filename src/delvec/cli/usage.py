@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["asks_for_json", "usage_errors"]
+__all__ = ["asks_for_json", "known_options", "usage_errors"]
+
+_LIKE: Final = 0.6  # of 1, as for the names of commands
 
 
 class _JsonUsageError(click.ClickException):
@@ -36,6 +38,37 @@ def asks_for_json(arguments: Sequence[str]) -> bool:
     """Return whether `--json` is among the arguments; what follows `--` is no option."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return "--json" in arguments[:end]
+
+
+@contextmanager
+def known_options(*, before_command: bool) -> Iterator[None]:
+    """Name options instead of one that does not exist only if they are like it.
+
+    Args:
+        before_command: Whether these are the options of `delvec` itself, or of a group.
+    """
+    try:
+        yield
+    except click.NoSuchOption as error:
+        near = [each for each in error.possibilities or () if _is_like(each, error.option_name)]
+        message = None
+        if before_command and not near:
+            message = (
+                f"No such option {error.option_name!r} before the command: options come after it,"
+                " as in delvec history TABLE --json"
+            )
+        raise click.NoSuchOption(error.option_name, message, near, error.ctx) from error
+
+
+def _is_like(one: str, other: str) -> bool:
+    """Return whether options are alike; click compares their dashes too.
+
+    >>> _is_like("--dry-run", "--dryrun"), _is_like("--help", "--where")
+    (True, False)
+    """
+    from difflib import SequenceMatcher  # noqa: PLC0415
+
+    return SequenceMatcher(None, one.lstrip("-"), other.lstrip("-")).ratio() > _LIKE
 
 
 @contextmanager

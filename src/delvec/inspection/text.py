@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from delvec.inspection.facts import facts, headline
-from delvec.report.figures import bar, counted, percent, shortened, visible
+from delvec.report.figures import UNIT_GAP, bar, counted, percent, shortened, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,6 @@ WIDTH: Final = 80
 """The width where there is no terminal."""
 
 _UNBROKEN: Final = "\u00a0"
-_FIGURE: Final = re.compile(r"(?<=\d) (?=%|B\b|[KMGTP]iB\b|UTC\b)|(?<=-\d\d) (?=\d\d:)")
 _WORD: Final = r"""(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|"[^"]*"|[^\s'"])+"""  # as a shell quotes it
 _PART: Final = re.compile(rf"-\S+ (?!-){_WORD}|{_WORD}")  # an option with its value, or a word
 _WIDEST: Final = 120  # longer lines are hard to read
@@ -84,7 +83,12 @@ def _bars(what: str, ranking: Ranking, most: int, noun: str, room: int) -> Itera
         drawn = " " * bars if each.rows is None else bar(each.deleted, each.rows, bars)
         yield f"  {name:<{name_width}}  {drawn} {number}", ""
     if more := len(ranking.shown) - len(shown) + ranking.others:
-        yield f"  … and {counted(more, noun)} more", "dim"
+        deleted = sum(each.deleted for each in (*ranking.shown, ranking.rest) if each)
+        if left := deleted - sum(each.deleted for each in shown):
+            text = f"{counted(more, noun)} more, with {counted(left, 'deleted row')} in all"
+        else:
+            text = f"{counted(more, noun)} without deleted rows"
+        yield f"  … and {text}", "dim"
 
 
 def _number(share: Share) -> str:
@@ -127,7 +131,7 @@ def _folded(
     """Yield lines of a text behind a label; words longer than a line, and figures, stay whole."""
     rest = " " * (len(start) if indent is None else indent)
     found = wrap(
-        _FIGURE.sub(_UNBROKEN, text),
+        UNIT_GAP.sub(_UNBROKEN, text),
         room,
         initial_indent=start,
         subsequent_indent=rest,
