@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
+
+from delvec.report.wordings import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +46,10 @@ def with_commands(report: InspectReport, table: str) -> InspectReport:
     hidden = False
     for each in report.advice:
         name, _, *more = each.arguments
-        words = [name, _unlike_option(table), *more, *_reaching(context, name)]
+        words = [*more, *_reaching(context, name)]
         hidden = hidden or any("=" in word and SECRET in word for word in words)
-        advice.append(replace(each, command=" ".join(["delvec", *map(_quoted, words)])))
+        line = ["delvec", name, shell_word(table, is_path=True), *map(shell_word, words)]
+        advice.append(replace(each, command=" ".join(line)))
     notes = report.notes
     if hidden:
         notes = (*notes, f"what may be secret is not repeated: put yours in place of {SECRET}")
@@ -84,20 +86,3 @@ def _shown(name: str, value: str) -> str:
     ('eu-west-1', '***', 'jdbc:x://***@h/db?***')
     """
     return _IN_URI.sub(SECRET, value) if _HARMLESS.fullmatch(name) else SECRET
-
-
-def _unlike_option(table: str) -> str:
-    return f"./{table}" if table.startswith("-") else table
-
-
-def _quoted(word: str) -> str:
-    r"""Return a word for the shell; one with control characters as bash, zsh and ksh have it.
-
-    >>> _quoted("/lake/my orders"), _quoted("a\n")
-    ("'/lake/my orders'", "$'a\\n'")
-    """
-    if word.isprintable():
-        return shlex.quote(word)
-    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
-    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in escaped)
-    return f"$'{''.join(shown)}'"
