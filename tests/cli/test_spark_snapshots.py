@@ -155,12 +155,14 @@ def refs(recorder: Recorder, first: str) -> None:
     recorder.tried("tag", "drop", TABLE, "first")
 
 
+@pytest.mark.slow
 @PINNED
 @pytest.mark.parametrize("name", [*DELTA, *ICEBERG])
 def test_a_command_prints_what_its_snapshot_shows(recorder: Recorder, name: str) -> None:
     compare(name, recorder.of(name))
 
 
+@pytest.mark.slow
 @PINNED
 @pytest.mark.parametrize("name", OF_BOTH)
 def test_a_command_of_both_formats_prints_what_its_second_snapshot_shows(

@@ -105,6 +105,7 @@ def test_delta_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path)
     assert len(collected(as_delta_spark_reads(spark, path).select("id"))) == 5
 
 
+@pytest.mark.slow
 def test_a_stream_of_changes_is_copied_once(
     spark: SparkSession, changed: Path, tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_a_query_ends_with_the_version_and_both_ways_out(
         run(stream, tmp_path / "sink", tmp_path / "checkpoint")
 
 
+@pytest.mark.slow
 def test_a_partition_value_without_a_zone_is_in_that_of_the_session(
     spark: SparkSession, tmp_path: Path
 ) -> None:

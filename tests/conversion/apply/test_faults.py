@@ -264,6 +264,7 @@ def test_a_vector_that_vacuum_removes_meanwhile_is_named_and_the_target_is_as_be
     assert ids(spark, target) == LIVE
 
 
+@pytest.mark.slow
 def test_a_data_file_that_vacuum_removes_meanwhile_is_found_when_rows_are_verified(
     spark: SparkSession, source: TableBuilder, target: str
 ) -> None:
@@ -368,6 +369,7 @@ def test_commits_of_others_that_leave_the_rows_alone_are_in_nobodys_way(
     assert properties["theirs"] == "1"
 
 
+@pytest.mark.slow
 def test_a_target_that_was_rolled_back_is_noticed_and_goes_on_from_there(
     spark: SparkSession, source: TableBuilder, target: str
 ) -> None:

@@ -113,6 +113,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return shift
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["format 3"], KINDS))
 def test_what_is_left_reads_as_before_and_the_source_is_untouched(
     spark: SparkSession, source: Source, kind: str, later: Callable[[float], None]

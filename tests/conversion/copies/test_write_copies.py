@@ -314,6 +314,7 @@ def test_a_copy_that_is_there_is_kept_and_another_file_is_not_overwritten(
     assert copy.stat().st_ino == before.st_ino
 
 
+@pytest.mark.slow
 def test_a_failure_names_the_file_and_leaves_nothing(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ def test_each_type_has_the_statistics_that_a_footer_gives(tmp_path: Path, kind: 
 FLOATS = st.lists(st.one_of(st.none(), st.floats(width=64)), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @given(values=FLOATS, data=st.data())
 def test_numbers_that_are_none_have_no_maximum(
     values: list[float | None], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -114,6 +114,7 @@ def vacuum(spark: SparkSession, path: Path, retention: str = "") -> None:
         spark_tables.sql(spark, path, f"VACUUM {{T}} {retention}")
 
 
+@pytest.mark.slow
 def test_a_vector_in_the_log_breaks_vacuum_until_it_is_repaired(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -405,7 +405,7 @@ PRUNED: list[tuple[dict[str, set[str | None]], str]] = [
 ]
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["constant", "join"])
 def test_partitions_that_cannot_match_are_not_touched(
     spark: SparkSession, tables: dict[str, Judged], tmp_path: Path, form: str

@@ -104,6 +104,7 @@ def comparable(stats: str) -> dict[str, Any]:
     return found  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_all_types_are_written_as_by_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
     user_settings = {
         "spark.sql.session.timeZone": "Europe/Berlin",
@@ -195,7 +196,7 @@ def test_partition_values_are_those_of_delta_spark(spark: SparkSession, tmp_path
     ]
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_mapped_columns_have_their_names_and_ids(
     spark: SparkSession, tmp_path: Path, mode: str

@@ -59,10 +59,8 @@ def by_delta_spark(rows: DataFrame, path: Path) -> None:
     writer.option("partitionOverwriteMode", "dynamic").save(str(path))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [each if each == FAST else pytest.param(each, marks=pytest.mark.slow) for each in SOURCES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOURCES)
 def test_delta_spark_replaces_the_same(spark: SparkSession, table: Path, name: str) -> None:
     rows = spark.sql(SOURCES[name])
     plan = DeltaTable.for_path(spark, table).overwrite(rows, partitions="dynamic", dry_run=True)

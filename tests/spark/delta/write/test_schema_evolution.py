@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("evolution")
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_a_statement_gives_the_rows_and_the_schema_of_delta_spark_or_both_refuse(
     spark: SparkSession, folder: Path, name: str
@@ -68,6 +68,7 @@ def test_differences_from_delta_spark_are_those_that_are_meant(
     assert found == expected
 
 
+@pytest.mark.slow
 def test_conditions_depend_on_one_row(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable.create(spark, tmp_path / "t", "k int")
     source = spark.sql("SELECT 1 k")

@@ -476,6 +476,7 @@ def test_an_append_of_rows_of_the_table_is_not_blind(spark_: SparkSession, tmp_p
     assert read_counter(path) == [1, 2, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", slow_but({"delete"}, ("delete", "update", "merge")))
 def test_a_condition_that_reads_the_table_depends_on_its_rows(
     spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str

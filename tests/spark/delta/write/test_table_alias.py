@@ -32,6 +32,7 @@ def values(table: DeltaTable) -> dict[int, int]:
     return {row["id"]: row["v"] for row in rows}
 
 
+@pytest.mark.slow
 def test_conditions_and_values_may_call_the_table_t(table: DeltaTable) -> None:
     table.delete("t.id >= 8")
     table.delete(functions.col("t.id") == 7)
@@ -51,6 +52,7 @@ def test_files_are_pruned_by_a_condition_that_names_the_table(table: DeltaTable)
     assert (report.files_scanned, report.files_removed) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_struct_called_t_is_what_t_names(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable.create(spark, tmp_path / "t", "id long, t struct<id: long>")
     table.append(pa.table({"id": [1, 2], "t": [{"id": 2}, {"id": 1}]}))

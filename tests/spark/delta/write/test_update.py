@@ -129,7 +129,7 @@ def made(value: Any) -> Any:  # noqa: ANN401
     return value() if callable(value) else value
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(FAST, CASES))
 def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path], name: str) -> None:
     kind, sql, values, where = CASES[name]
