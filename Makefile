@@ -75,7 +75,7 @@ compatibility-table: ## Write the table of engines in docs/compatibility.md anew
 	@$(call setup_java,test) && DELVEC_MATRIX=write $(PY) -m pytest -n 0 -m slow tests/interop/test_matrix.py
 
 snapshots: ## Write the snapshots of the command's help and output anew
-	@$(call setup_java,test) && DELVEC_WRITE_SNAPSHOTS=1 $(PY) -m pytest -n 0 tests/cli/test_snapshots.py tests/cli/test_spark_snapshots.py tests/cli/test_help.py
+	@$(call setup_java,test) && DELVEC_WRITE_SNAPSHOTS=1 $(PY) -m pytest -n 0 -m "slow or not slow" tests/cli/test_snapshots.py tests/cli/test_spark_snapshots.py tests/cli/test_help.py
 
 bench: ## Run the benchmarks (NAME: one of them; ARGS: options)
 	@$(call setup_java,test) && $(PY) -m benchmarks $(NAME) $(ARGS)

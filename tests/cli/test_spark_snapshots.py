@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 DELTA = (
     "append",
@@ -155,14 +155,12 @@ def refs(recorder: Recorder, first: str) -> None:
     recorder.tried("tag", "drop", TABLE, "first")
 
 
-@pytest.mark.slow
 @PINNED
 @pytest.mark.parametrize("name", [*DELTA, *ICEBERG])
 def test_a_command_prints_what_its_snapshot_shows(recorder: Recorder, name: str) -> None:
     compare(name, recorder.of(name))
 
 
-@pytest.mark.slow
 @PINNED
 @pytest.mark.parametrize("name", OF_BOTH)
 def test_a_command_of_both_formats_prints_what_its_second_snapshot_shows(
