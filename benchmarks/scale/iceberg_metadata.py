@@ -109,7 +109,8 @@ class _Template:
         self._fill(rows, _HIGH, _octets((numbers + 1) * _ROWS - 1))
         partition = _FIRST_PARTITION + numbers % PARTITIONS
         self._fill(rows, _varint(_FIRST_PARTITION), _varints(partition))
-        packed = zlib.compress(rows.tobytes(), level=1, wbits=-15)
+        squeeze = zlib.compressobj(level=1, wbits=-15)
+        packed = squeeze.compress(rows.tobytes()) + squeeze.flush()
         return _varint(len(numbers)) + _varint(len(packed)) + packed + self.marker
 
     def _fill(self, rows: NDArray[np.uint8], place: bytes, values: NDArray[np.uint8]) -> None:

@@ -127,7 +127,6 @@ def test_a_misspelt_column_is_named_with_those_that_are_near(tmp_path: Path) -> 
         ),
         (("changes", "t"), "give --start-version or --start-timestamp"),
         (("branch", "rollback", "lake.db.t"), "give --snapshot-id or --timestamp"),
-        (("branch",), "branch [OPTIONS] COMMAND [ARGS]"),
         (("recompute-statistics", "t", "--where", "id < 3"), "comparisons of partition columns"),
         (("append", "lake.db.t", "--source", "x", "--merge-schema"), "is for a Delta table"),
         (("delete", "lake.db.t", "--all", "--max-retries", "3"), "is for a Delta table"),
@@ -145,6 +144,11 @@ def test_usage_that_click_or_a_command_refuses(arguments: tuple[str, ...], messa
     assert message in " ".join(result.stderr.split())
     assert "'--help'?" not in result.stderr
     assert result.stdout == ""
+
+
+def test_a_command_of_commands_alone_shows_them() -> None:
+    result = run("branch")
+    assert "branch [OPTIONS] COMMAND [ARGS]" in result.output  # of click 8.1 the exit code is 0
 
 
 @pytest.mark.parametrize(
@@ -165,7 +169,7 @@ def test_wrong_usage_is_told_in_json_where_that_is_asked_for(
     assert result.stderr == ""
     error = json.loads(result.stdout)["error"]
     assert error["type"] == "UsageError"
-    assert message in error["message"].replace(": --", " '--")
+    assert message in error["message"]
     assert error["hint"] == f"{command} --help shows the options and examples"
 
 

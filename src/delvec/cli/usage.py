@@ -51,13 +51,16 @@ def known_options(*, before_command: bool) -> Iterator[None]:
         yield
     except click.NoSuchOption as error:
         near = [each for each in error.possibilities or () if _is_like(each, error.option_name)]
-        message = None
-        if before_command and not near:
-            message = (
-                f"No such option {error.option_name!r} before the command: options come after it,"
-                " as in delvec history TABLE --json"
+        message = f"No such option {error.option_name!r}"  # versions of click word it differently
+        if near:
+            message += f". Did you mean {' or '.join(map(repr, near))}?"
+        elif before_command:
+            message += (
+                " before the command: options come after it, as in delvec history TABLE --json"
             )
-        raise click.NoSuchOption(error.option_name, message, near, error.ctx) from error
+        else:
+            message += "."
+        raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from error
 
 
 def _is_like(one: str, other: str) -> bool:
