@@ -93,6 +93,8 @@ def run(*arguments):
         assert not end.code, arguments
 run("--help")
 assert not {absent!r} & set(sys.modules)
+run("history", {str(table)!r})
+assert "pandas" not in sys.modules
 for name in ("history", "detail", "schema", "properties", "files"):
     run(name, {str(table)!r})
 run("checkpoint", {str(table)!r}, "--dry-run")

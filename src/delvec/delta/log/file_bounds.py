@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["column_bounds"]
 
 _LAST_MICROSECOND: Final = 2**63 - 1
-# Writers cut timestamps to milliseconds: a value may lie that much above the stored maximum.
-_CUT: Final = pa.scalar(1000, pa.duration("us"))
 
 
 def column_bounds(files: FileSet, column: ColumnPath, time_zone: str) -> ColumnBounds | None:
@@ -99,7 +97,9 @@ def _surely_above(high: pa.Array) -> pa.Array:
         return pc.max_element_wise(high, _as_floats(high), skip_nulls=False)
     if pa.types.is_timestamp(high.type):
         at_the_end = pc.greater(high.cast(pa.int64()), _LAST_MICROSECOND - 1000)
-        return pc.add(pc.if_else(at_the_end, pa.scalar(None, high.type), high), _CUT)
+        # Writers cut them to milliseconds: a value may lie that much above the stored maximum.
+        cut = pa.scalar(1000, pa.duration("us"))
+        return pc.add(pc.if_else(at_the_end, pa.scalar(None, high.type), high), cut)
     if pa.types.is_string(high.type):
         # A cut string ends in a character that is above all others. Some writers took one that is
         # not: the emoji and other characters beyond 16 bits are larger.

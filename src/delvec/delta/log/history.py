@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.segment import LogFile
     from delvec.storage import Storage
 
-__all__ = ["SCHEMA", "as_string", "history"]
+__all__ = ["SCHEMA", "as_string", "history", "history_rows"]
 
 SCHEMA: Final = pa.schema(
     [
@@ -44,6 +44,11 @@ What people look for comes first; what is empty outside of Databricks comes last
 
 
 def history(storage: Storage, limit: int | None = None) -> pa.Table:
+    """Return `history_rows` as a table."""
+    return pa.Table.from_pylist(history_rows(storage, limit), SCHEMA)
+
+
+def history_rows(storage: Storage, limit: int | None = None) -> list[dict[str, Any]]:
     """List the commits that are still in the log, newest first.
 
     The table is opened, the log is listed, and each commit of the result is read. A `commitInfo` is
@@ -54,7 +59,7 @@ def history(storage: Storage, limit: int | None = None) -> pa.Table:
         limit: The most commits that are listed.
 
     Returns:
-        One row for each commit, with the columns of `SCHEMA`.
+        One row for each commit, with the columns of `SCHEMA`; times in microseconds, maps as pairs.
 
     Raises:
         TableNotFoundError: There is no table.
@@ -68,7 +73,7 @@ def history(storage: Storage, limit: int | None = None) -> pa.Table:
     times = commit_times(snapshot, start, snapshot.version)
     wanted = [commit for commit in reversed(times.commits) if commit.first >= start]
     rows = gather(lambda commit: _row(times, commit), wanted)
-    return pa.Table.from_pylist([row for row in rows if row is not None], SCHEMA)
+    return [row for row in rows if row is not None]
 
 
 def _row(times: CommitTimes, commit: LogFile) -> dict[str, Any] | None:

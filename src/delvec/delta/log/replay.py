@@ -130,7 +130,7 @@ class _Keys:
     removes: pa.Array
 
 
-_NONE = pa.array([], pa.string())
+_NONE = pa.nulls(0, pa.string())
 
 
 def _keys_of(batch: Batch, root: str) -> _Keys:
