@@ -80,7 +80,7 @@ def _with_sessions(report: InspectReport, more: str) -> InspectReport:
     """Name a session in calls that need one, for a table that was opened without."""
     opened = f"DeltaTable.for_path(spark, {report.table!r}{more})"
     calls = tuple(
-        replace(each, call=each.call.replace("t.", f"{opened}.", 1))
+        replace(each, call=f"{opened}.{each.call.removeprefix('t.')}")
         if each.action in _ON_SPARK
         else each
         for each in report.advice
