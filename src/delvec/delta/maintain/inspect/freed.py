@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -102,14 +104,10 @@ def _dead_files(
     writer that has not committed yet.
     """
     folds = folds_names(snapshot.storage)
-    # Read twice: of the keys of each file only 8 bytes stay.
-    live, retained = (
-        KeySet(
-            (e.keys for e in references(snapshot, retention.before_ms) if e.is_live is wanted),
-            folds=folds,
-        )
-        for wanted in (True, False)
-    )
+    # Those of live files come first, so each set is made while they are read.
+    parts = groupby(references(snapshot, retention.before_ms), key=attrgetter("is_live"))
+    sets = {live: KeySet((each.keys for each in part), folds=folds) for live, part in parts}
+    live, retained = sets[True], sets.get(False, KeySet(()))
     found = unreferenced_files(snapshot.storage, snapshot.metadata, live, _EVER, on_progress)
     paths = found.files["path"]
     chunks = [retained.contains(chunk.to_pylist()) for chunk in paths.chunks]
