@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import delvec
+from tests.hostile.attack import SECRET, SECRET_VARIABLE
 from tests.marks import mark_slow_cases
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ settings.load_profile("delvec")
 _JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:-UsePerfData"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM)  # for each JVM of Spark, in children too
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", _JVM)  # for that which computes its command line
-
+os.environ.setdefault(SECRET_VARIABLE, SECRET)  # what hostile tables look for
 
 SLICES = 8
 
@@ -43,6 +44,7 @@ INTERPRETED = (
     "tests/cli/",
     "tests/conversion/",
     "tests/datasource/",
+    "tests/hostile/",
     "tests/iceberg/",
     "tests/interop/",
     "tests/readers/",

@@ -1,0 +1,17 @@
+"""All attacks, from the tables of their kinds."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tests.hostile.attack import Attack
+
+__all__ = ["ATTACKS"]
+
+_TABLES: Final = ("log_names",)
+
+ATTACKS: Final[list[Attack]] = [
+    attack for name in _TABLES for attack in import_module(f"tests.hostile.{name}").ATTACKS
+]
