@@ -25,6 +25,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # The longest name that fits is a module's room.
 ROOMS = (
     "errors",
+    "documents",
     "_version",
     "identifiers",
     "spellings",
@@ -83,10 +84,18 @@ ONLY = {
     "report": (),
     "inspection": ("errors", "_version", "report"),
     "storage": ("errors", "_version"),
-    "vector": ("errors", "_version"),
+    "vector": ("errors", "documents", "_version"),
     "parquet": ("errors",),
     "datasource": ("errors", "_version", "storage", "vector", "delta", "spark.types"),
-    "iceberg.client": ("errors", "identifiers", "report", "storage", "vector", "spark"),
+    "iceberg.client": (
+        "errors",
+        "documents",
+        "identifiers",
+        "report",
+        "storage",
+        "vector",
+        "spark",
+    ),
 }
 # Packages of others, and the only rooms that import them; the last two also inside functions.
 FOREIGN = {

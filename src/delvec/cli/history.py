@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,8 @@ from delvec.cli.output import Column, used_columns, visible
 from delvec.cli.spark_tables import delta_storage, opened_iceberg
 from delvec.cli.table_kinds import is_delta, refuse_options
 from delvec.delta.log.history import history_rows
+from delvec.documents import parse_json, whole_number
+from delvec.errors import FormatError
 from delvec.report.figures import counted
 
 if TYPE_CHECKING:
@@ -142,8 +143,8 @@ def _parameters(parameters: Mapping[str, str | None]) -> str:
 def _predicate(text: str) -> str:
     """Return a predicate without the JSON list that delta-spark wraps it in."""
     try:
-        parts = json.loads(text)
-    except ValueError:
+        parts = parse_json(text, "a predicate")
+    except FormatError:
         return text
     return " and ".join(map(str, parts)) if isinstance(parts, list) else text
 
@@ -152,6 +153,6 @@ def _figures(metrics: Mapping[str, str | None], wanted: Mapping[str, tuple[str, 
     shown = []
     for word, names in wanted.items():
         values = [metrics.get(name) or "" for name in names]
-        if count := next((int(value) for value in values if value.isdecimal() and int(value)), 0):
+        if count := next(filter(None, map(whole_number, values)), 0):
             shown.append(f"{count:,} {word}")
     return ", ".join(shown)

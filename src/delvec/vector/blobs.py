@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from delvec.documents import whole_number
 from delvec.errors import FormatError, InvalidArgumentError, located
 from delvec.vector import puffin
 from delvec.vector.frame import KEYS, decode_frame, encode_frame
@@ -249,8 +250,9 @@ def _required(blob: BlobMetadata, name: str) -> str:
 
 def _number(blob: BlobMetadata, name: str) -> int:
     text = _required(blob, name)
-    if len(text) <= 19 and text.isascii() and text.isdigit():
-        return int(text)
+    number = whole_number(text)
+    if number is not None:
+        return number
     raise FormatError(f"property {name} is not a number", found=repr(text[:40]))
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec._version import __version__
+from delvec.documents import parse_json
 from delvec.errors import FormatError, InvalidArgumentError, MagicError, TruncatedError, located
 from delvec.vector import compression
 
@@ -247,11 +248,10 @@ def _parse_footer(data: memoryview, begin: int, file_size: int) -> Footer:
             )
         payload = _decompressed(payload, codec, begin + HEADER_SIZE)
     try:
-        content = json.loads(bytes(payload).decode())
-    except (ValueError, RecursionError) as error:
-        raise FormatError(
-            f"footer of a Puffin file is not JSON ({error})", offset=begin + HEADER_SIZE
-        ) from error
+        content = parse_json(bytes(payload), "the footer of a Puffin file")
+    except FormatError as error:
+        error.offset = begin + HEADER_SIZE
+        raise
     if not isinstance(content, dict) or not isinstance(content.get("blobs"), list):
         raise FormatError("footer of a Puffin file lists no blobs", offset=begin + HEADER_SIZE)
     properties = _strings(content.get("properties"), begin)

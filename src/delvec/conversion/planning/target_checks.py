@@ -9,6 +9,7 @@ from delvec.conversion.planning.commit_facts import commit_facts
 from delvec.conversion.planning.progress import SOURCE_ID, SOURCE_VERSION, source_id
 from delvec.conversion.planning.target_files import list_target_files, without_ids
 from delvec.conversion.planning.target_layout import layout_changes
+from delvec.documents import whole_number
 from delvec.errors import PlanError
 from delvec.report.wordings import Wording, worded
 
@@ -144,7 +145,7 @@ def is_another_history(source: Snapshot, progress: Progress) -> bool:
 
 def rollback_note(target: Target, progress: Progress | None) -> tuple[str, ...]:
     """Return a note if the target was rolled back to an older snapshot."""
-    newest = target.properties.get(SOURCE_VERSION, "")
-    if progress is None or not newest.isdecimal() or int(newest) <= progress.version:
+    newest = whole_number(target.properties.get(SOURCE_VERSION))
+    if progress is None or newest is None or newest <= progress.version:
         return ()
     return (f"{target.name} was rolled back from version {newest} to {progress.version}",)

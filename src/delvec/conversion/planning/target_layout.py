@@ -7,7 +7,6 @@ other state.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,8 @@ from delvec.conversion.planning.progress import (
 from delvec.conversion.schema.iceberg_types import NestedType, parse_fields, walk_iceberg
 from delvec.conversion.schema.name_mapping import name_mapping
 from delvec.conversion.schema.partition_spec import listed_fields
+from delvec.documents import parse_json
+from delvec.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -115,8 +116,8 @@ def layout_changes(metadata: TableMetadata) -> LayoutChanges:
 def current_mapping(properties: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the name mapping of a target; none if what others wrote there is no name mapping."""
     try:
-        found = json.loads(properties.get(NAME_MAPPING, "[]"))
-    except ValueError:
+        found = parse_json(properties.get(NAME_MAPPING, "[]"), NAME_MAPPING)
+    except FormatError:
         return []
     return found if _is_mapping(found) else []
 

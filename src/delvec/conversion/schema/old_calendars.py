@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from delvec.delta.parquet.footer_statistics import read_parquet_footer
 from delvec.delta.schema.walk import walk
+from delvec.documents import whole_number
 from delvec.errors import UnsupportedFeatureError
 from delvec.storage.listed_files import open_listed_file
 
@@ -77,5 +78,6 @@ def _is_hybrid_calendar(footer: Mapping[bytes, Any]) -> bool:
     if any(flag in footer for flag in _LEGACY):
         return True
     numbers = footer.get(_WRITER, b"").decode(errors="replace").split(".")[:2]
-    version = tuple(int(number) for number in numbers if number.isdecimal())
+    found = map(whole_number, numbers)
+    version = tuple(number for number in found if number is not None)
     return bool(version) and version < _MODERN

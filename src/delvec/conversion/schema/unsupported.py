@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from delvec.delta.schema.type_widening import TYPE_CHANGES
 from delvec.delta.schema.walk import children, primitives, walk
+from delvec.documents import parse_json
 from delvec.errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _require_promotable(field: Field, path: str, table: str) -> None:
     """Refuse columns whose type was widened in a way that Iceberg's readers do not support."""
     changes = field.metadata.get(TYPE_CHANGES) or ()
     if isinstance(changes, str):
-        changes = json.loads(changes)
+        changes = parse_json(changes, f"the type changes of {path}", path=table)
     for change in changes:
         before, after = str(change.get("fromType")), str(change.get("toType"))
         if not _is_promotion(before, after):

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from delvec.conversion.vectors.keys import delete_file_keys
 from delvec.conversion.vectors.places import vector_places
 from delvec.conversion.vectors.repack import SOURCE_ID
+from delvec.documents import whole_number
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
 from delvec.storage.listed_files import is_absolute, local_path, open_listed_file, spark_path
 from delvec.storage.parallel import in_order
@@ -101,7 +102,7 @@ def referenced_ids(ids: pa.Array, root: str) -> pa.Array:
 
 def _referenced(unique_id: str | None, root: str) -> str | None:
     path, sign, offset = (unique_id or "").rpartition("@")
-    if not sign or not offset.isdecimal() or path[:1] not in ("u", "p"):
+    if not sign or whole_number(offset) is None or path[:1] not in ("u", "p"):
         return None
     kind: StorageType = "u" if path[0] == "u" else "p"
     try:

@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from delvec.delta.alter.column_mapping import highest_column_id
 from delvec.delta.alter.table_state import TableState, with_features
 from delvec.delta.schema.features import FEATURES
 from delvec.delta.schema.identity import Identity, identity_fields, with_mark
@@ -22,14 +23,17 @@ from delvec.delta.schema.properties import (
     ROW_COMMIT_VERSION_COLUMN,
     ROW_ID_COLUMN,
 )
-from delvec.errors import UnsupportedFeatureError
+from delvec.documents import parse_json
+from delvec.errors import FormatError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.protocol import Protocol
 
-__all__ = ["CLUSTERING_DOMAIN", "restored_clustering", "restored_definition"]
+__all__ = ["CLUSTERING_DOMAIN", "clustered_by", "restored_clustering", "restored_definition"]
 
 CLUSTERING_DOMAIN: Final = "delta.clustering"
 """The metadata domain that names the columns by which a table is clustered."""
@@ -46,6 +50,20 @@ def restored_definition(newest: Snapshot, wanted: Snapshot) -> TableState:
     """
     protocol = _united(newest, wanted)
     return TableState(protocol, _lasting(newest.metadata, wanted.metadata, protocol))
+
+
+def clustered_by(domains: Mapping[str, str]) -> Sequence[Sequence[str]]:
+    """Return the columns by which a table is clustered, as paths of physical names.
+
+    Raises:
+        FormatError: The domain names no columns.
+    """
+    what = f"the domain {CLUSTERING_DOMAIN}"
+    value = parse_json(domains.get(CLUSTERING_DOMAIN, _NO_CLUSTERING), what)
+    found = value.get("clusteringColumns", []) if isinstance(value, dict) else None
+    if not isinstance(found, list) or not all(isinstance(path, list) for path in found):
+        raise FormatError(f"{what} names no columns", expected=_NO_CLUSTERING)
+    return found
 
 
 def restored_clustering(newest: Snapshot, wanted: Snapshot) -> dict[str, str]:
@@ -90,7 +108,7 @@ def _lasting(now: Metadata, then: Metadata, protocol: Protocol) -> Metadata:
     if CHECKPOINT_PROTECTION_BEFORE in now.configuration:
         properties[CHECKPOINT_PROTECTION_BEFORE] = now.configuration[CHECKPOINT_PROTECTION_BEFORE]
     if MAX_COLUMN_ID in now.configuration:
-        ids = [int(each.get(MAX_COLUMN_ID, "0")) for each in (now.configuration, properties)]
+        ids = map(highest_column_id, (now.configuration, properties))
         properties[MAX_COLUMN_ID] = str(max(ids))
     return replace(then, configuration=properties, schema_string=_with_marks(now, then))
 

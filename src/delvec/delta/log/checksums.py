@@ -5,10 +5,10 @@ Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#version
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from delvec.errors import ObjectNotFoundError
+from delvec.documents import parse_json
+from delvec.errors import FormatError, ObjectNotFoundError
 
 if TYPE_CHECKING:
     from delvec.storage import Storage
@@ -28,8 +28,8 @@ def read_checksum(storage: Storage, version: int) -> dict[str, Any] | None:
     except ObjectNotFoundError:
         return None
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text, "a checksum file")
+    except FormatError:
         return None  # optional: an unreadable one is ignored
     return value if isinstance(value, dict) else None
 

@@ -23,6 +23,7 @@ from delvec.delta.schema.properties import (
     IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
 )
 from delvec.delta.schema.types import PrimitiveType
+from delvec.documents import whole_number
 from delvec.errors import FormatError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -208,14 +209,14 @@ def _enablement(snapshot: Snapshot) -> _Enablement | None:
     values = [snapshot.metadata.configuration.get(name) for name in names]
     if values == [None, None]:
         return _Enablement(0, 0)  # since the first commit
-    if not all(str(value).isdecimal() for value in values):
+    version, time_ms = map(whole_number, values)
+    if version is None or time_ms is None:
         raise FormatError(
             "the table does not say since when it has in-commit timestamps",
             path=snapshot.table,
             expected=f"numbers in both {names[0]} and {names[1]}",
-            found=values,
+            found=repr(values)[:80],
         )
-    version, time_ms = (int(value or 0) for value in values)
     return _Enablement(version, time_ms)
 
 

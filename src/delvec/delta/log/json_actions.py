@@ -6,7 +6,6 @@ the others (protocol, metadata, transactions, ...) are few and become dictionari
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from delvec.delta.log.action_columns import VECTOR
+from delvec.documents import parse_json
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ __all__ = ["JsonActions", "adds_schema"]
 _BLOCK: Final = 8 << 20
 # Where a line begins whose action is not one of a data file.
 _OTHER: Final = re.compile(rb'^[ \t]*\{(?![ \t]*"(?:add|remove|cdc)"[ \t]*:[ \t]*\{)', re.MULTILINE)
+
+_TWO_IN_LINE: Final = re.compile(rb"\}[ \t\r]*\{")
 
 
 def adds_schema(partition_names: Sequence[str]) -> pa.Schema:
@@ -85,7 +87,7 @@ class JsonActions:
         if not self.data.strip():
             return schema.empty_table()
         try:
-            return pj.read_json(
+            found = pj.read_json(
                 pa.BufferReader(self.data),
                 read_options=pj.ReadOptions(block_size=max(_BLOCK, self._longest_line + 1)),
                 parse_options=pj.ParseOptions(
@@ -97,6 +99,16 @@ class JsonActions:
             raise FormatError(
                 f"an action has a field of the wrong type ({error})", path=self.uri
             ) from error
+        self._require_lines(found.num_rows)
+        return found
+
+    def _require_lines(self, rows: int) -> None:
+        """Refuse several actions in a line, of which other engines read the first, and parts."""
+        if _TWO_IN_LINE.search(self.data):  # or such a string
+            self._find_damage()
+        lines = self.data.count(b"\n") + (not self.data.endswith(b"\n"))
+        if rows != lines and rows != self.line_count:  # empty lines are fine
+            raise self._damaged(0, f"{rows} objects in {self.line_count} lines")
 
     def all_actions(self) -> Iterator[dict[str, Any]]:
         """Yield all actions, each as a dictionary; for single commits."""
@@ -135,11 +147,11 @@ class JsonActions:
 
     def _parsed(self, line: bytes, start: int) -> dict[str, Any]:
         try:
-            action = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise self._damaged(start, f"{error}: {line[:60]!r}") from error
+            action = parse_json(line, "a line of the log")
+        except FormatError as error:
+            raise self._damaged(start, str(error.found)) from error
         if not isinstance(action, dict):
-            raise self._damaged(start, repr(line[:60]))
+            raise self._damaged(start, type(action).__name__)
         return action
 
     def _damaged(self, offset: int, found: str) -> FormatError:

@@ -10,11 +10,11 @@ _last_checkpoint                            where to begin; a hint that may be m
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from delvec.documents import parse_json
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError, TableNotFoundError
 
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ def list_commits(storage: Storage, start: int = 0) -> list[LogFile]:
 def hinted_version(storage: Storage) -> int | None:
     """Return the version that `_last_checkpoint` points to, or None without a valid one."""
     try:
-        hint = json.loads(storage.read(LAST_CHECKPOINT))
-    except (ObjectNotFoundError, ValueError):
+        hint = parse_json(storage.read(LAST_CHECKPOINT), "the hint")
+    except (ObjectNotFoundError, FormatError):
         return None  # optional: without it, or with a damaged one, the listing decides
     version = hint.get("version") if isinstance(hint, dict) else None
     return version if type(version) is int and version >= 0 else None

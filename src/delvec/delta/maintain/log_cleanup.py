@@ -35,6 +35,7 @@ from delvec.delta.maintain.recent_commits import commits_until
 from delvec.delta.maintain.retention import property_ms
 from delvec.delta.schema.properties import CHECKPOINT_PROTECTION_BEFORE, LOG_RETENTION
 from delvec.delta.write.writable import require_writable
+from delvec.documents import whole_number
 from delvec.errors import DelvecError, FormatError
 from delvec.storage.parallel import gather
 
@@ -166,9 +167,10 @@ def _base(snapshot: Snapshot, before_ms: int) -> tuple[int | None, tuple[str, ..
         return base, ()  # nothing is older
     if _PROTECTION in snapshot.protocol.supported:
         text = snapshot.metadata.configuration.get(CHECKPOINT_PROTECTION_BEFORE, "0")
-        if not text.isdecimal() or base < int(text):
+        before = whole_number(text)
+        if before is None or base < before:
             note = "history before it goes as a whole, or not at all"
-            return None, (f"{CHECKPOINT_PROTECTION_BEFORE} is {text}: {note}",)
+            return None, (f"{CHECKPOINT_PROTECTION_BEFORE} is {text[:40]}: {note}",)
     _require_readable(snapshot, listing, base)
     return base, ()
 

@@ -21,6 +21,7 @@ from delvec.delta.schema.properties import (
     TRUNCATED_HISTORY_RETENTION,
 )
 from delvec.delta.schema.protocol import READERS_WITH_FEATURES, WRITERS_WITH_FEATURES, Protocol
+from delvec.documents import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -137,8 +138,8 @@ def last_to_delete(snapshot: Snapshot) -> int | None:
 
 
 def _protected_before(snapshot: Snapshot) -> int:
-    text = snapshot.metadata.configuration.get(CHECKPOINT_PROTECTION_BEFORE, "0")
-    return int(text) if text.isdecimal() else snapshot.version
+    before = whole_number(snapshot.metadata.configuration.get(CHECKPOINT_PROTECTION_BEFORE, "0"))
+    return snapshot.version if before is None else before
 
 
 def is_protected(snapshot: Snapshot) -> bool:

@@ -21,6 +21,7 @@ from delvec.delta.pruning.predicate import (
     Predicate,
     find_column,
 )
+from delvec.delta.schema.types import WIDEST_CHAR
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -85,9 +86,10 @@ def _parse_filter(each: object, schema: StructType) -> Predicate:
     path, kind = find_column(_path_of(name, schema), schema)
     width = schema.field(path[0]).char_width
     if width is not None and isinstance(value, str):
-        value = value.ljust(width)  # as SQL compares char(n)
+        value = value.ljust(min(width, WIDEST_CHAR))  # as SQL compares char(n)
     if width is not None and isinstance(value, (list, tuple, set, frozenset)):
-        value = [text.ljust(width) if isinstance(text, str) else text for text in value]
+        narrow = min(width, WIDEST_CHAR)  # a wider one is refused when it is read
+        value = [text.ljust(narrow) if isinstance(text, str) else text for text in value]
     if written in ("in", "not in"):
         members = In(path, _parse_members(path, kind, value))
         return members if written == "in" else Not(members)

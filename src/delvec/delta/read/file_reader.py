@@ -21,7 +21,7 @@ from delvec.delta.pruning.skipping import ColumnBounds, may_match
 from delvec.delta.read.load_vectors import load_vectors
 from delvec.delta.schema.arrow import arrow_field, arrow_type
 from delvec.delta.schema.partition_values import parse_partition_value
-from delvec.delta.schema.types import StructType
+from delvec.delta.schema.types import WIDEST_CHAR, StructType
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError, located
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["read_file", "read_files"]
 
 _VECTORS_AT_ONCE: Final = 64
-_WIDEST_CHAR: Final = 65_536
+_ROWS_AT_ONCE: Final = 1 << 16
+_PADDED_BYTES: Final = 64 << 20
 
 
 def read_files(storage: Storage, files: Sequence[DataFile], scan: Scan) -> Iterator[pa.RecordBatch]:
@@ -89,9 +90,11 @@ def read_file(
             if vector is not None and _is_deleted(vector, *data.row_starts[group : group + 2]):
                 continue
             for positions, columns in data.read_group(group, vector):
-                batch = assembly.batch(positions, columns)
-                if batch.num_rows:
-                    yield batch
+                for start in range(0, len(positions), assembly.rows_at_once):
+                    rows = slice(start, start + assembly.rows_at_once)
+                    batch = assembly.batch(positions[rows], [each[rows] for each in columns])
+                    if batch.num_rows:
+                        yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,12 @@ class _Assembly:
     returned: Sequence[int]
     widths: Sequence[int | None]
     row_filter: pc.Expression | None
+
+    @property
+    def rows_at_once(self) -> int:
+        """So many that the strings of `char(n)` columns, padded, take some 64 MiB at most."""
+        width = sum(width or 0 for width in self.widths)
+        return _ROWS_AT_ONCE if not width else max(1, min(_ROWS_AT_ONCE, _PADDED_BYTES // width))
 
     @classmethod
     def of(cls, scan: Scan, constants: Mapping[str, pa.Scalar], uri: str) -> _Assembly:
@@ -159,11 +168,11 @@ def _char_width(field: Field, uri: str) -> int | None:
             needed_by=uri,
             hint="read the table by to_df(), or without this column",
         )
-    if field.char_width is not None and field.char_width > _WIDEST_CHAR:
+    if field.char_width is not None and field.char_width > WIDEST_CHAR:
         raise FormatError(
             f"column {field.name} has strings that are too wide",
             path=uri,
-            expected=f"char({_WIDEST_CHAR}) at most",
+            expected=f"char({WIDEST_CHAR}) at most",
             found=field.char_type,
         )
     return field.char_width

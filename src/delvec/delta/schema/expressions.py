@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.schema.walk import walk
+from delvec.documents import parse_json
 from delvec.errors import FormatError
 from delvec.identifiers import QUOTED, unquote
 
@@ -77,7 +77,7 @@ def names_in(expression: str) -> frozenset[str]:
 def _invariant(value: Any, path: str) -> str:  # noqa: ANN401
     """Read an invariant: a string of JSON in the JSON of the schema."""
     try:
-        text = json.loads(value)["expression"]["expression"]
+        text = parse_json(value, "the invariant")["expression"]["expression"]
     except (TypeError, ValueError, KeyError) as error:
         raise FormatError(
             f"the invariant of column {path} is not readable",

@@ -48,6 +48,7 @@ from delvec.delta.schema.properties import (
     TRUNCATED_HISTORY_RETENTION,
     interval_ms,
 )
+from delvec.documents import whole_number
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["PROPERTIES", "CheckedProperties", "Property", "check_properties"]
 
 _FEATURE: Final = "delta.feature."
+_LONG: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,15 @@ def _flag(name: str, managed: str = "") -> Property:
     return Property(name, "true or false", lambda text: text.lower() in ("true", "false"), managed)
 
 
-def _number(name: str, at_least: int, managed: str = "") -> Property:
+def _number(name: str, at_least: int, managed: str = "", at_most: int = 2**31 - 1) -> Property:
     def is_valid(text: str) -> bool:
-        sign, digits = text[:1] == "-", text.removeprefix("-")
-        return digits.isdecimal() and (-int(digits) if sign else int(digits)) >= at_least
+        number = whole_number(text.removeprefix("-"))
+        if number is None:
+            return False
+        return at_least <= (-number if text.startswith("-") else number) <= at_most
 
-    return Property(name, f"a whole number of {at_least} and more", is_valid, managed)
+    takes = f"a whole number of {at_least} and more, up to {at_most}"
+    return Property(name, takes, is_valid, managed)
 
 
 def _interval(name: str) -> Property:
@@ -113,7 +118,7 @@ PROPERTIES: Final = {
         _number(CHECKPOINT_INTERVAL, 1),
         _choice(CHECKPOINT_POLICY, "classic", "v2"),
         _interval("delta.checkpointRetentionDuration"),
-        _number(MAX_COLUMN_ID, 0, _OURS),
+        _number(MAX_COLUMN_ID, 0, _OURS, _LONG),
         _choice(MAPPING_MODE, "none", "name", "id"),
         _flag(SYMLINK_MANIFEST),
         _number(INDEXED_COLUMN_COUNT, -1),
@@ -135,8 +140,8 @@ PROPERTIES: Final = {
         _flag(ENABLE_ROW_TRACKING),
         _flag(ENABLE_TYPE_WIDENING),
         _flag(ENABLE_VARIANT_SHREDDING),
-        _number(IN_COMMIT_TIMESTAMPS_SINCE_TIME, 0, _OURS),
-        _number(IN_COMMIT_TIMESTAMPS_SINCE_VERSION, 0, _OURS),
+        _number(IN_COMMIT_TIMESTAMPS_SINCE_TIME, 0, _OURS, _LONG),
+        _number(IN_COMMIT_TIMESTAMPS_SINCE_VERSION, 0, _OURS, _LONG),
         _choice(ISOLATION_LEVEL, "Serializable", "WriteSerializable"),
         _interval(LOG_RETENTION),
         _choice(COMPRESSION_CODEC, "snappy", "zstd", "gzip", "lz4", "uncompressed"),
@@ -145,7 +150,7 @@ PROPERTIES: Final = {
         _number(RANDOM_PREFIX_LENGTH, 1),
         _string("delta.redirectReaderWriter-preview", _CATALOG),
         _string("delta.redirectWriterOnly-preview", _CATALOG),
-        _number(CHECKPOINT_PROTECTION_BEFORE, 0, _OURS),
+        _number(CHECKPOINT_PROTECTION_BEFORE, 0, _OURS, _LONG),
         _string(ROW_ID_COLUMN, _OURS),
         _string(ROW_COMMIT_VERSION_COLUMN, _OURS),
         _flag("delta.rowTrackingSuspended"),
@@ -226,7 +231,7 @@ def _known(name: str) -> Property:
 
 def _require_valid(known: Property, text: str) -> None:
     if not known.is_valid(text):
-        raise InvalidArgumentError(f"{known.name} takes {known.takes}, not {text!r}")
+        raise InvalidArgumentError(f"{known.name} takes {known.takes}, not {text[:80]!r}")
     if known.managed and text.lower() != "false":
         raise UnsupportedFeatureError(
             f"{known.name} cannot be set to {text}: {known.managed}",

@@ -5,7 +5,6 @@ Specification: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#schema-
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from delvec.delta.schema.types import (
     PrimitiveType,
     StructType,
 )
+from delvec.documents import parse_json
 from delvec.errors import FormatError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -64,12 +64,7 @@ def parse_schema(text: str, mapping_mode: MappingMode = "none") -> StructType:
         raise UnsupportedFeatureError(
             f"unknown column mapping mode {mapping_mode!r}", feature="columnMapping"
         )
-    try:
-        parsed = _parse_type(json.loads(text), mapping_mode, "schema")
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError("the schema is not JSON", found=repr(text)[:80]) from error
+    parsed = _parse_type(parse_json(text, "the schema"), mapping_mode, "schema")
     if not isinstance(parsed, StructType):
         raise FormatError("the schema is not a struct", found=repr(text)[:80])
     return parsed

@@ -100,7 +100,10 @@ _UNITS: Final = {
     "microsecond": 0.001,
     "nanosecond": 0.000001,
 }
-_PART: Final = re.compile(rf"([+-]?\d+(?:\.\d+)?)\s+({'|'.join(_UNITS)})s?(?:\s+|$)")
+_PART: Final = re.compile(
+    rf"([+-]?[0-9]{{1,18}}(?:\.[0-9]{{1,18}})?)\s+({'|'.join(_UNITS)})s?(?:\s+|$)"
+)
+_FOREVER: Final = 1000 * 366 * 86_400_000  # beyond, there is no date so long before today
 
 
 def retention_ms(properties: Mapping[str, str], name: str) -> int | None:
@@ -122,7 +125,7 @@ def retention_text(properties: Mapping[str, str], name: str) -> str:
 
 
 def interval_ms(text: str) -> int | None:
-    """Return an interval in milliseconds, or None if it is none of fixed length.
+    """Return an interval in milliseconds, 1000 years at most; None if it is none of fixed length.
 
     >>> interval_ms("interval 1 week"), interval_ms("2 days 12 hours"), interval_ms("a month")
     (604800000, 216000000, None)
@@ -131,4 +134,5 @@ def interval_ms(text: str) -> int | None:
     parts = _PART.findall(rest)
     if not parts or _PART.sub("", rest):
         return None
-    return int(sum(float(number) * _UNITS[unit] for number, unit in parts))
+    length = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return int(max(-_FOREVER, min(length, _FOREVER)))

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from delvec.documents import whole_number
 from delvec.errors import InvalidArgumentError
 from delvec.spellings import called_property
 
@@ -18,6 +19,7 @@ __all__ = [
     "CHAR_TYPE",
     "FIELD_ID",
     "PHYSICAL_NAME",
+    "WIDEST_CHAR",
     "ArrayType",
     "DataType",
     "Field",
@@ -31,9 +33,10 @@ MappingMode: TypeAlias = Literal["none", "name", "id"]
 
 PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 FIELD_ID: Final = "delta.columnMapping.id"
-_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,9})\s*,\s*(-?[0-9]{1,9})\s*\)")
 CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
-_CHAR: Final = re.compile(r"(?<!var)char\((\d+)\)", re.IGNORECASE)
+WIDEST_CHAR: Final = 65_536
+_CHAR: Final = re.compile(r"(?<!var)char\(([0-9]+)\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class Field:
     def char_width(self) -> int | None:
         """The width of the strings of a `char(n)` column."""
         found = _CHAR.fullmatch(self.char_type or "")
-        return int(found[1]) if found else None
+        return whole_number(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)

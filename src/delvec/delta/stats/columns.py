@@ -6,7 +6,6 @@ unknown bound is not pruned.
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -15,6 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from delvec.delta.pruning.literals import convert_literal
+from delvec.documents import parse_json
+from delvec.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -135,8 +136,8 @@ def _parsed_one_by_one(
 
 def _document(text: str | None) -> object:
     try:
-        return json.loads(text or "{}", parse_float=Decimal)
-    except ValueError:
+        return parse_json(text or "{}", "a statistic", parse_float=Decimal)
+    except FormatError:
         return None  # statistics are optional: a file without them is not pruned
 
 

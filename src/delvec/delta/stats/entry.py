@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from delvec.documents import parse_json
+from delvec.errors import FormatError
+
 __all__ = ["record_count", "tight_bounds", "widened"]
 
 
@@ -62,8 +65,8 @@ def _parsed(text: object) -> dict[str, Any]:
     if not isinstance(text, str):
         return {}
     try:
-        value = json.loads(text, parse_float=_Number)
-    except ValueError:
+        value = parse_json(text, "a statistic", parse_float=_Number)
+    except FormatError:
         return {}  # statistics are optional: a file without them is not pruned
     return value if isinstance(value, dict) else {}
 

@@ -45,7 +45,7 @@ def prefix_length(metadata: Metadata) -> int:
 
 def _number(metadata: Metadata, key: str, default: int) -> int:
     text = metadata.configuration.get(key, str(default)).strip()
-    if not re.fullmatch(r"-?\d{1,9}", text):
+    if not re.fullmatch(r"-?[0-9]{1,9}", text):
         raise FormatError(f"the property {key} is no number", found=repr(text)[:40])
     return int(text)
 

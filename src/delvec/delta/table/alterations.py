@@ -15,6 +15,7 @@ from delvec.calls import explained_calls
 from delvec.delta.alter import definition, operations
 from delvec.delta.alter.columns import add_columns, drop_column, rename_column
 from delvec.delta.alter.constraints import drop_constraint
+from delvec.delta.alter.restored_definition import clustered_by
 from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS
 from delvec.delta.schema.types import StructType
 from delvec.delta.table.handle import TableHandle
@@ -195,9 +196,7 @@ class TableAlterations(TableHandle):
         """Drop a column; needs column mapping. No file is rewritten: values stay in old files."""
 
         def change(snapshot: Snapshot, state: TableState) -> TableState:
-            clustering = json.loads(snapshot.domains.get("delta.clustering", "{}"))
-            keys = clustering.get("clusteringColumns", ())
-            return drop_column(state, name, clustered_by=keys)
+            return drop_column(state, name, clustered_by=clustered_by(snapshot.domains))
 
         return self._alter("DROP COLUMNS", {"columns": json.dumps([name])}, change, options)
 

@@ -8,6 +8,7 @@ from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.log.symlink_manifest import write_manifests
 from delvec.delta.schema.properties import CHECKPOINT_INTERVAL, SYMLINK_MANIFEST
+from delvec.documents import whole_number
 from delvec.errors import DelvecError
 
 if TYPE_CHECKING:
@@ -42,5 +43,4 @@ def after_commit(storage: Storage, version: int, metadata: Metadata) -> tuple[st
 
 def checkpoint_interval(metadata: Metadata) -> int:
     """Return after how many commits a table wants a checkpoint."""
-    value = metadata.configuration.get(CHECKPOINT_INTERVAL, "")
-    return int(value) if value.isdecimal() and int(value) else _CHECKPOINT_INTERVAL
+    return whole_number(metadata.configuration.get(CHECKPOINT_INTERVAL)) or _CHECKPOINT_INTERVAL

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.delta.schema.properties import (
@@ -11,6 +10,7 @@ from delvec.delta.schema.properties import (
     ROW_ID_COLUMN,
 )
 from delvec.delta.stats.entry import record_count
+from delvec.documents import parse_json
 from delvec.errors import FormatError, PlanError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def high_water_mark(configuration: str | None) -> int:
     if configuration is None:
         return -1
     try:
-        value = json.loads(configuration)["rowIdHighWaterMark"]
+        value = parse_json(configuration, f"the domain {ROW_TRACKING_DOMAIN}")["rowIdHighWaterMark"]
     except (ValueError, LookupError, TypeError):
         value = None
     if type(value) is not int or value < -1:

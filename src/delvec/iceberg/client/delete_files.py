@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from delvec.documents import parse_json
 from delvec.iceberg.client.chosen_files import SEPARATOR, key_scans
 from delvec.iceberg.client.failures import explained
 
@@ -67,7 +68,7 @@ def equality_deletes(table: LoadedTable, snapshot_id: int) -> tuple[EqualityDele
 
 def from_content_file(text: str, sequence_number: int) -> EqualityDeleteFile:
     """Parse the JSON object of Iceberg's `ContentFileParser`."""
-    value = json.loads(text)
+    value = parse_json(text, "the entry of a delete file")
     return EqualityDeleteFile(
         value["file-path"],
         value["file-format"].lower(),

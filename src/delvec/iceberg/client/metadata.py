@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from delvec.documents import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -112,7 +113,7 @@ class TableMetadata:
             metadata: The JSON document.
             location: The file that holds it; None if it was not committed.
         """
-        value = json.loads(metadata)
+        value = parse_json(metadata, "the metadata of the table", path=location)
         schemas = {schema["schema-id"]: schema for schema in value["schemas"]}
         specs = {spec["spec-id"]: spec for spec in value["partition-specs"]}
         log = value.get("metadata-log", [])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Any, Final
 
+from delvec.documents import parse_json
 from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.failures import explained
@@ -104,7 +105,7 @@ def find_position_deletes(
 
 def _parsed(parts: Iterator[str]) -> Iterator[DataFileWithDeletes]:
     for part in parts:
-        data = json.loads(part)
+        data = parse_json(part, "the entry of a data file")
         count = int(next(parts))
         deletes = tuple(_delete_file(next(parts), next(parts)) for _ in range(count))
         yield DataFileWithDeletes(
@@ -117,7 +118,7 @@ def _parsed(parts: Iterator[str]) -> Iterator[DataFileWithDeletes]:
 
 
 def _delete_file(text: str, is_file_scoped: str) -> PositionDeleteFile:
-    value = json.loads(text)
+    value = parse_json(text, "the entry of a delete file")
     offset = value.get("content-offset")
     span = None if offset is None else (offset, value["content-size-in-bytes"])
     return PositionDeleteFile(

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
+from delvec.documents import parse_json
+
 if TYPE_CHECKING:
     from threading import Event
 
@@ -137,7 +139,7 @@ def next_generation(metadata: TableMetadata) -> int:
 def _written(metadata: TableMetadata) -> LockState | None:
     """Return what the property says; None if there is none, or none that makes sense."""
     try:
-        value = json.loads(metadata.properties[LOCK_PROPERTY])
+        value = parse_json(metadata.properties[LOCK_PROPERTY], LOCK_PROPERTY)
         return LockState(
             int(value["generation"]),
             str(value["owner"]),

@@ -6,10 +6,10 @@ the driver, with bounded memory.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
+from delvec.documents import parse_json
 from delvec.iceberg.client.delete_files import equality_deletes
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_table
@@ -151,5 +151,5 @@ def _check_scopes(
 
 def _is_odd(metadata: TableMetadata, delete: EqualityDeleteFile) -> bool:
     """Tell whether a delete is of one partition, and all of its values are null."""
-    values = json.loads(delete.partition_json)
+    values = parse_json(delete.partition_json, "the partition of a delete file", path=delete.path)
     return not is_global(metadata, delete.spec_id) and all(each is None for each in values)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from delvec.documents import parse_json
 from delvec.errors import DelvecError, FormatError, StorageError
 from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.failures import explained
@@ -59,7 +59,7 @@ def companions_of(
         text = iceberg_view(table.spark).TableMetadataParser.toJson(table.current)
     live = {each.path for each in deletes}
     found = {}
-    for statistics in json.loads(text).get("statistics", ()):
+    for statistics in parse_json(text, "the metadata of the table").get("statistics", ()):
         for blob in statistics.get("blob-metadata", ()):
             path = blob.get("properties", {}).get(DELETE_FILE)
             if blob["type"] == EQUALITY_DELETE_VECTOR and path in live:

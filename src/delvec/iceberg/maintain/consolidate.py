@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from delvec.documents import parse_json
 from delvec.errors import ConflictError, PlanError
 from delvec.iceberg.client.catalog import load_table, require_same_table
 from delvec.iceberg.client.delete_files import equality_deletes
@@ -101,7 +102,7 @@ def scope_name(metadata: TableMetadata, spec_id: int, partition_json: str) -> st
     if is_global(metadata, spec_id):
         return "global"
     names = [field["name"] for field in metadata.specs[spec_id]["fields"]]
-    values = json.loads(partition_json)
+    values = parse_json(partition_json, "the partition of a delete file")
     return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=False))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Any, Final
 
+from delvec.documents import parse_json
 from delvec.errors import PlanError
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.named_snapshots import branch_head
@@ -325,14 +326,14 @@ class _Changes:
             # Those of a rewrite repeat what they were merged from.
             self._deletes += found["equality"]
         for text in found["position"]:
-            value = json.loads(text)
+            value = parse_json(text, "the entry of a staged file")
             offset = value.get("content-offset")
             key = value["file-path"] if offset is None else f"{value['file-path']}@{offset}"
             self._marks[key] = value.get("referenced-data-file")
 
     def _add_data(self, texts: Sequence[str]) -> None:
         for text in texts:
-            value = json.loads(text)
+            value = parse_json(text, "the entry of a staged file")
             value.pop("first-row-id", None)  # the target gives its rows ids of its own
             self._data[value["file-path"]] = json.dumps(value)
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from delvec.documents import parse_json
 from delvec.iceberg.client.chosen_files import read_all_rows
 from delvec.iceberg.deletes.read_schema import key_paths
 from delvec.identifiers import quote
@@ -202,6 +203,6 @@ def _numbers_by_part(rows: DataFrame, parts: int) -> list[int]:
 
 def _mapped(metadata: TableMetadata) -> Iterator[Mapping[str, Any]]:
     """Yield the top-level fields of the table's name mapping, those without a column omitted."""
-    for each in json.loads(metadata.properties.get(_NAME_MAPPING) or "[]"):
+    for each in parse_json(metadata.properties.get(_NAME_MAPPING) or "[]", _NAME_MAPPING):
         if "field-id" in each:
             yield each

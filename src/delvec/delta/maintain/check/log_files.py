@@ -6,7 +6,6 @@ log, and with its commits since the newest checkpoint.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +15,8 @@ from delvec.delta.log.commits import read_log_file
 from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, commit_key, list_log
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.maintain.check.report import LOG_DAMAGE, log_damage
-from delvec.errors import ObjectNotFoundError
+from delvec.documents import parse_json
+from delvec.errors import FormatError, ObjectNotFoundError
 from delvec.report.figures import counted
 from delvec.report.findings import Finding
 from delvec.report.wordings import call, worded
@@ -147,8 +147,8 @@ def wrong_hint(storage: Storage, listing: LogListing) -> Finding | None:
             "check(repair=True) writes it",
         )
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text, "the hint")
+    except FormatError:
         value = None
     version = value.get("version") if isinstance(value, dict) else None
     if type(version) is int and version in versions:

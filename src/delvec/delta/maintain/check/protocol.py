@@ -21,6 +21,7 @@ from delvec.delta.schema.protocol import READERS_WITH_FEATURES, WRITERS_WITH_FEA
 from delvec.delta.schema.type_widening import TYPE_CHANGES
 from delvec.delta.schema.walk import all_fields
 from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, high_water_mark
+from delvec.documents import whole_number
 from delvec.errors import FormatError
 from delvec.report.findings import Finding
 from delvec.report.wordings import call, worded
@@ -169,8 +170,8 @@ def _mapping(snapshot: Snapshot) -> Iterator[Finding]:
             f"two columns have the id {twice[0]}: other engines may read one for the other",
             "copy the rows to a new table",
         )
-    highest = metadata.configuration.get(MAX_COLUMN_ID, "")
-    if ids and highest.isdecimal() and int(highest) < max(ids):
+    highest = whole_number(metadata.configuration.get(MAX_COLUMN_ID))
+    if ids and highest is not None and highest < max(ids):
         yield Finding(
             "warning",
             "column-mapping",

@@ -21,6 +21,7 @@ from delvec.delta.log.paths import canonical
 from delvec.delta.maintain.traces.files import inside_names
 from delvec.delta.maintain.traces.suspects import folder_values
 from delvec.delta.stats.columns import statistics_columns
+from delvec.documents import parse_json
 from delvec.errors import DelvecError, FormatError, ObjectNotFoundError
 from delvec.storage.parallel import gather
 
@@ -104,10 +105,7 @@ def _search(
     if not _may_mention(data, values):
         return set(), []
     if key.endswith(".crc"):
-        try:
-            data = _as_actions(json.loads(data))
-        except ValueError as error:
-            raise FormatError("a checksum file of the log is not JSON", path=uri) from error
+        data = _as_actions(parse_json(data, "a checksum file of the log", path=uri))
         actions = JsonActions(uri, data)
     return _in_actions(actions.others(), values), list(_in_json(actions, values, root))
 

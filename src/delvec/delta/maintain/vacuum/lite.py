@@ -23,6 +23,7 @@ from delvec.delta.maintain.recent_commits import commits_until, read_commits
 from delvec.delta.maintain.references import commit_references
 from delvec.delta.maintain.vacuum.candidates import FILES, Candidates
 from delvec.delta.schema.hidden_names import NameRules
+from delvec.documents import parse_json
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
 from delvec.storage.parallel import gather
 
@@ -44,7 +45,7 @@ _VERSION: Final = "latestCommitVersionOutsideOfRetentionWindow"
 def vacuumed_until(storage: Storage) -> int | None:
     """Return the last version whose removed files the last vacuum deleted; None if unknown."""
     try:
-        value = json.loads(storage.read(_INFO))
+        value = parse_json(storage.read(_INFO), "the mark of the last vacuum")
     except (ObjectNotFoundError, ValueError):
         return None
     version = value.get(_VERSION) if isinstance(value, dict) else None
