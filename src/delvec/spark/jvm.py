@@ -9,6 +9,8 @@ from functools import reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from py4j.clientserver import ClientServer
+from py4j.java_gateway import JavaObject
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +49,7 @@ __all__ = [
 # The settings that `started` gave the JVM of this process, which keeps them for life.
 _started_here: set[str] = set()
 _compiling = Lock()
+_starting_calls_back = Lock()
 
 
 def is_running() -> bool:
@@ -83,7 +86,11 @@ def started_with(key: str) -> str:
 
 @contextmanager
 def started(options: Mapping[str, object], *, quiet: bool) -> Iterator[None]:
-    """Start the JVM, as PySpark does when it is first needed; `quiet` holds its output back.
+    """Start the JVM, as PySpark does when it is first needed.
+
+    Args:
+        options: The settings, which PYSPARK_SUBMIT_ARGS names a file of.
+        quiet: Whether to hold its output back.
 
     Raises:
         EngineError: It did not start; with the last lines of its output.
@@ -98,7 +105,7 @@ def started(options: Mapping[str, object], *, quiet: bool) -> Iterator[None]:
         if console:
             arguments["stderr"] = console.sink
         try:
-            gateway = launch_gateway(conf, arguments)  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(None, arguments)  # type: ignore[no-untyped-call]
         except Exception as error:
             output = console.last_lines() if console else ""
             raise EngineError(
@@ -250,8 +257,38 @@ def compiled(spark: SparkSession, name: str, source: str) -> Any:  # noqa: ANN40
 
 
 def allow_calls_back(spark: SparkSession) -> None:
-    """Let the JVM call objects of this process, as `foreachBatch` does."""
-    ensure_callback_server_started(_gateway(spark))  # type: ignore[no-untyped-call]
+    """Let the JVM, and nobody else, call objects of this process, as `foreachBatch` does.
+
+    Py4J's callback server takes calls from everybody on this machine unless it has a token. One
+    that was started before, as by `foreachBatch`, stays as it is.
+    """
+    gateway = _gateway(spark)
+    with _starting_calls_back:
+        if gateway.__dict__.get("_callback_server") is not None:
+            return
+        token = gateway.gateway_parameters.auth_token
+        gateway.callback_server_parameters.auth_token = token
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        if isinstance(gateway, ClientServer):
+            _tell_token(spark, token)
+
+
+def _tell_token(spark: SparkSession, token: str) -> None:
+    """Let the JVM send a token with its calls: PySpark made it forget the one that it had.
+
+    `resetCallbackClient` tells the JVM the port, by a copy of the client that lacks the token.
+    """
+    server = JavaObject("GATEWAY_SERVER", _gateway(spark)._gateway_client)  # noqa: SLF001
+    client, gateway = server.getCallbackClient(), server.getGateway()
+    seconds = java_class(spark, "java.util.concurrent.TimeUnit").SECONDS
+    sockets = java_class(spark, "javax.net.SocketFactory").getDefault()
+    address, port = client.getAddress(), client.getPort()
+    told = java_class(spark, "py4j.PythonClient")(
+        gateway, None, port, address, 30, seconds, sockets, server, True, 0, token
+    )
+    field = gateway.getClass().getDeclaredField("cbClient")
+    field.setAccessible(True)
+    field.set(gateway, told)
 
 
 def array_of(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401

@@ -25,15 +25,18 @@ pytestmark = pytest.mark.spark
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
-def run(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def environment() -> dict[str, str]:
     hidden = ("PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR")
-    environment = {key: value for key, value in os.environ.items() if key not in hidden}
+    return {key: value for key, value in os.environ.items() if key not in hidden}
+
+
+def run(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env=environment,
+        env=environment(),
         timeout=300,
         check=False,
     )
@@ -155,9 +158,9 @@ spark.sql("CREATE TABLE lake.db.t (id BIGINT) USING iceberg")
         *("--conf", f"spark.sql.catalog.lake.warehouse={folder}"),
         str(tmp_path / "app.py"),
     ]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    place = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+        command, capture_output=True, text=True, cwd=tmp_path, env=place, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,13 @@ from delvec.spark.session.iceberg_runtime import (
     require_iceberg,
     with_iceberg,
 )
-from delvec.spark.session.settings import PACKAGES, listed, setting, submit_packages
+from delvec.spark.session.settings import (
+    PACKAGES,
+    listed,
+    privately_submitted,
+    setting,
+    submit_packages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +37,8 @@ __all__ = ["configure", "session"]
 
 _ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _EXTENSIONS: Final = "spark.sql.extensions"
+_IN_ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
+_ADDRESSES: Final = ("spark.driver.bindAddress", "spark.driver.host")
 _HAS_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 
@@ -52,19 +60,23 @@ def session(
     has none for the installed Spark, the session starts without it, which is logged once; calls on
     Iceberg tables then fail with the versions that work together.
 
+    Spark's UI is off, unless `conf` or another setting has `spark.ui.enabled`; with a local master
+    everything else that Spark opens listens on 127.0.0.1, unless an address is set.
+
         spark = delvec.session(warehouse="warehouse")
         spark.sql("CREATE TABLE lake.db.orders (id BIGINT) USING iceberg")
 
     Args:
         warehouse: The folder or URI of the Iceberg catalog, created by the first write; by default
             the folder `warehouse`, unless the catalog is configured already.
-        app_name: The name that Spark's UI shows; by default `delvec`, unless one is configured.
+        app_name: The name of the application; by default `delvec`, unless one is configured.
         master: Where to run; by default on all cores of this machine, unless one is configured.
         catalog: The name of the Iceberg catalog (of Hadoop type) in the warehouse.
         iceberg: False starts without any jar, for work on Delta tables only; True fails where
             Iceberg has no runtime for this Spark; None takes one if there is one.
         packages: More Maven coordinates.
-        conf: More Spark settings; they override those of delvec.
+        conf: More Spark settings; they override those of delvec. The JVM gets them by a file that
+            nobody else can read, so they may hold secrets.
         quiet: Hold back what the JVM prints while it starts, and log errors only.
 
     Raises:
@@ -89,7 +101,10 @@ def session(
         packages=packages,
     )
     options = builder._options  # noqa: SLF001
-    with nullcontext() if jvm.is_running() else jvm.started(options, quiet=quiet):
+    with ExitStack() as start:
+        if not jvm.is_running():
+            with privately_submitted(options):
+                start.enter_context(jvm.started(options, quiet=quiet))
         if iceberg:
             require_iceberg()
         spark = builder.getOrCreate()
@@ -101,7 +116,7 @@ def _with_context(
     builder: SparkSession.Builder, app_name: str | None, master: str | None, *, quiet: bool
 ) -> SparkSession.Builder:
     """Set how Spark itself runs, where the user has not set it."""
-    wanted = {"spark.app.name": "delvec", "spark.master": "local[*]"}
+    wanted = {"spark.app.name": "delvec", "spark.master": "local[*]", "spark.ui.enabled": "false"}
     if quiet:
         wanted |= {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     if master:
@@ -114,6 +129,12 @@ def _with_context(
     if setting(builder, "spark.master").startswith("local"):
         # Workers must run the Python that has delvec; PySpark would run any `python3` of the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _IN_ONE_PROCESS.fullmatch(setting(builder, "spark.master")) and not (
+        any(setting(builder, key) for key in _ADDRESSES) or os.environ.get("SPARK_LOCAL_IP")
+    ):
+        # There is nobody else to talk to: Spark would listen on the address of the machine.
+        for key in _ADDRESSES:
+            builder = builder.config(key, "127.0.0.1")
     return builder
 
 
@@ -150,6 +171,9 @@ def configure(
     Packages and extensions are added to those of the builder, of spark-submit, of
     `PYSPARK_SUBMIT_ARGS` and of `spark-defaults.conf`. A configured catalog of that name stays, and
     so does another Iceberg runtime.
+
+    Where the builder's `getOrCreate` starts the JVM, PySpark puts all its settings onto command
+    lines, which all users of the machine can read; `session` does not.
 
         builder = delvec.configure(SparkSession.builder.appName("mine"), warehouse="warehouse")
         spark = builder.getOrCreate()

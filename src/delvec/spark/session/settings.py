@@ -5,21 +5,27 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import pyspark
 
+from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from pyspark.sql import SparkSession
 
-__all__ = ["PACKAGES", "listed", "setting", "spark_jars", "submit_packages"]
+__all__ = ["PACKAGES", "listed", "privately_submitted", "setting", "spark_jars", "submit_packages"]
 
 PACKAGES: Final = "spark.jars.packages"
 
 _SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+_FILE: Final = "--properties-file"
 _OPTIONS: Final = {
     "--conf": "",
     "-c": "",
@@ -28,7 +34,7 @@ _OPTIONS: Final = {
     "--name": "spark.app.name",
     "--jars": "spark.jars",
     "--remote": "spark.remote",
-    "--properties-file": "--properties-file",
+    _FILE: _FILE,
 }
 # One entry of a Java properties file: key, then blanks, `=` or `:`, then the value.
 _PROPERTY: Final = re.compile(r"([^\s=:]+)\s*[=:\s]\s*(.*)")
@@ -46,7 +52,7 @@ def setting(builder: SparkSession.Builder, key: str) -> str:
     if jvm.is_running():
         return jvm.started_with(key)
     arguments = _submitted()
-    file = arguments.get("--properties-file") or _defaults_file()
+    file = arguments.get(_FILE) or _defaults_file()
     environment = {"spark.master": os.environ.get("MASTER", "")}
     return arguments.get(key) or _properties(file).get(key) or environment.get(key) or ""
 
@@ -68,6 +74,64 @@ def submit_packages(packages: list[str]) -> None:
         return
     kept = [word for key, _, words in pairs if key != PACKAGES for word in words]
     os.environ[_SUBMIT_ARGUMENTS] = shlex.join(["--packages", ",".join(packages), *kept])
+
+
+@contextmanager
+def privately_submitted(options: Mapping[str, object]) -> Iterator[None]:
+    """Give these settings to a JVM that starts in the block, by a file that nobody else can read.
+
+    PySpark would put them onto the command lines of four processes, which all users of a machine
+    can read. The order is Spark's own: settings in PYSPARK_SUBMIT_ARGS override these, and these
+    those of a properties file or of spark-defaults.conf.
+    """
+    before = os.environ.get(_SUBMIT_ARGUMENTS)
+    pairs = _parsed(shlex.split(before or "pyspark-shell"))
+    kept = [word for key, _, words in pairs if key != _FILE for word in words]
+    with TemporaryDirectory(prefix="delvec-") as folder:  # of mode 0700
+        file = Path(folder, "spark.conf")
+        file.touch(mode=0o600)
+        own = {key: value for key, value, _ in pairs}.get(_FILE)
+        if own is None:  # a file replaces the defaults otherwise
+            kept.insert(0, "--load-spark-defaults")
+        file.write_bytes(_content(own) + _as_properties(options).encode("ascii"))
+        os.environ[_SUBMIT_ARGUMENTS] = shlex.join([_FILE, str(file), *kept])
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_SUBMIT_ARGUMENTS]
+            else:
+                os.environ[_SUBMIT_ARGUMENTS] = before
+
+
+def _content(file: str | None) -> bytes:
+    if file is None:
+        return b""
+    try:
+        return Path(file).read_bytes() + b"\n\n"  # its last line may end in a backslash
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"{_SUBMIT_ARGUMENTS} names the properties file {file}: {error.strerror}",
+            hint=f"mend {_FILE} there",
+        ) from error
+
+
+def _as_properties(options: Mapping[str, object]) -> str:
+    r"""Return settings as lines of a Java properties file; a character may be escaped by its code.
+
+    >>> print(_as_properties({"spark.a b": "x=1\n"}), end="")
+    spark.a\u0020b=x\u003d1\u000a
+    """
+    return "".join(f"{_escaped(key)}={_escaped(str(value))}\n" for key, value in options.items())
+
+
+def _escaped(text: str) -> str:
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    return "".join(chr(unit) if _plain(unit) else f"\\u{unit:04x}" for unit in units)
+
+
+def _plain(unit: int) -> bool:
+    return unit < 128 and (chr(unit).isalnum() or chr(unit) in "._-/,")
 
 
 def _submitted() -> dict[str, str]:
