@@ -3,7 +3,9 @@
 All derive from `DelvecError`, and from the builtin exception that fits (`ValueError`, `OSError`,
 ...), so that code that does not import delvec can catch them too. Errors carry their facts as
 attributes, print them in one sentence, end in a `Hint:` where there is a next step, and can be
-pickled, because they travel from Spark workers to the driver.
+pickled, because they travel from Spark workers to the driver. What a table says is quoted in them,
+and may be hostile: the text of an error has no control characters, is on one line but for the hint,
+and is short.
 
     DelvecError
       FormatError (ValueError)              bytes are wrong: .path .offset .expected .found
@@ -26,7 +28,9 @@ pickled, because they travel from Spark workers to the driver.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from delvec.report.figures import shortened, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,6 +58,8 @@ __all__ = [
     "VerificationError",
 ]
 
+_LONGEST: Final = 2000
+
 
 class DelvecError(Exception):
     """Base of all errors that delvec raises on purpose.
@@ -64,6 +70,8 @@ class DelvecError(Exception):
     >>> print(DelvecError("the vector is gone", hint="run `delvec check`"))
     the vector is gone
     Hint: run `delvec check`
+
+    `message` and the other attributes are as they were given; quote `describe()`.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -73,11 +81,14 @@ class DelvecError(Exception):
 
     def describe(self) -> str:
         """Return what is wrong and where, in one sentence without the hint."""
+        return _shown(self._sentence())
+
+    def _sentence(self) -> str:
         return self.message
 
     def __str__(self) -> str:
         text = self.describe()
-        return f"{text}\nHint: {self.hint}" if self.hint else text
+        return f"{text}\nHint: {_shown(self.hint)}" if self.hint else text
 
     def __reduce__(self) -> tuple[object, ...]:
         # Explicit, because OSError, a base of some subclasses, pickles in its own way.
@@ -107,8 +118,7 @@ class FormatError(DelvecError, ValueError):
         self.expected = expected
         self.found = found
 
-    def describe(self) -> str:
-        """Return what is wrong, where, what was expected and what was found."""
+    def _sentence(self) -> str:
         text = self.message
         if self.path is not None:
             text += f" in {self.path}"
@@ -280,7 +290,28 @@ class MissingDependencyError(DelvecError, ImportError):
 
 
 class EngineError(DelvecError):
-    """A failure inside the JVM: the short cause first, the full error in `__cause__`."""
+    """A failure inside the JVM: the short cause first, the full error in `__cause__`.
+
+    `output` is what a JVM printed that did not start.
+    """
+
+    def __init__(self, message: str, *, output: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.output = output
+
+    def describe(self) -> str:
+        """Return what is wrong, and then the output, line by line."""
+        lines = (_shown(line.expandtabs()) for line in self.output.splitlines())
+        return "\n".join([super().describe(), *lines])
+
+
+def _shown(text: str) -> str:
+    r"""Return text on one line, without control characters, and a long one without its middle.
+
+    >>> print(_shown("a\x1b[31m\n" + "b" * 3000)[:20])
+    a\x1b[31m\nbbbbbbbbb
+    """
+    return shortened(visible(shortened(text, _LONGEST)), _LONGEST)
 
 
 @contextmanager

@@ -218,11 +218,10 @@ class TextOutput(Output):
 
     def error(self, error: DelvecError) -> None:
         """Print the error and its hint to standard error."""
-        lines = "\n".join(map(visible, error.describe().splitlines()))
         # The terminal folds them: a command that is copied has no line breaks of ours.
-        self._errors.print(Text.assemble(("Error: ", "bold red"), lines), soft_wrap=True)
+        self._errors.print(Text.assemble(("Error: ", "bold red"), error.describe()), soft_wrap=True)
         if error.hint:
-            hint = command_hint(error.hint, _options())
+            hint = visible(command_hint(error.hint, _options()))
             self._errors.print(Text.assemble(("Hint: ", "bold yellow"), hint), soft_wrap=True)
 
 

@@ -10,16 +10,18 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rich.console import Console
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from delvec.cli.fitting import UNLIMITED, cell
+from delvec.report.figures import visible
 from delvec.report.wordings import in_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType
 
     from delvec.cli.fitting import Column
 
@@ -34,7 +36,21 @@ class ClosedPipeError(Exception):
 
 
 class _Console(Console):
-    """A console that reports a closed pipe, instead of ending the process itself."""
+    """A console that prints no control character of a text.
+
+    It reports a closed pipe, instead of ending the process itself.
+    """
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Yield the parts of a picture; rich drops only some control characters of a text."""
+        for part in super().render(renderable, options):
+            if part.control or part.text == "\n" or part.text.isprintable():
+                yield part
+            else:
+                text = "\n".join(map(visible, part.text.split("\n")))
+                yield Segment(text, part.style)
 
     def on_broken_pipe(self) -> NoReturn:
         """Raise; rich calls this while it handles a BrokenPipeError."""

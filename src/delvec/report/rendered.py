@@ -29,8 +29,11 @@ class Rendered(ABC):
         """Yield the lines of the report."""
 
     def styled_lines(self) -> Iterator[Line]:
-        """Yield the lines of the report, each with its style."""
-        return self._lines()
+        """Yield the lines of the report, each with its style.
+
+        Whatever a table put into them, they are single lines without control characters.
+        """
+        return ((on_one_line(text), style) for text, style in self._lines())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
         """Give each report a short `repr`, which `dataclass` would replace by all fields."""
@@ -39,18 +42,18 @@ class Rendered(ABC):
             cls.__repr__ = Rendered.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
-        headline = next(iter(self._lines()), ("", ""))[0]
+        headline = next(self.styled_lines(), ("", ""))[0]
         return f"{type(self).__name__}({headline})"
 
     def __str__(self) -> str:
-        return "\n".join(text for text, _ in self._lines())
+        return "\n".join(text for text, _ in self.styled_lines())
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
     # Rich passes its console in, so that nothing here has to import it.
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:  # noqa: ANN401
-        for text, style in self._lines():
+        for text, style in self.styled_lines():
             yield console.render_str(text, style=style, **_AS_IT_IS)
 
     def __rich_measure__(self, console: Any, options: Any) -> Any:  # noqa: ANN401

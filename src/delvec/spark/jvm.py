@@ -107,9 +107,9 @@ def started(options: Mapping[str, object], *, quiet: bool) -> Iterator[None]:
         try:
             gateway = launch_gateway(None, arguments)  # type: ignore[no-untyped-call]
         except Exception as error:
-            output = console.last_lines() if console else ""
             raise EngineError(
-                f"Spark's JVM did not start\n{output}".rstrip(),
+                "Spark's JVM did not start",
+                output=console.last_lines() if console else "",
                 hint="Spark needs Java 17 or 21: is JAVA_HOME set to one?",
             ) from error
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001

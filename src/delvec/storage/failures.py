@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["cause_of", "explained", "truncated"]
 
 _DENIED_HINT = "check the bucket's name, and the credentials in storage_options or Spark's settings"
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>", re.ASCII)
+_ANSWER = re.compile(r"(status code: \d{3}[^:\n]*|invalid \w+ response):.*", re.DOTALL | re.ASCII)
 _ERRNO_HINTS = {
     errno.ENOSPC: "make room on the disk",
     errno.EDQUOT: "make room, or ask for a larger quota",
@@ -44,20 +46,26 @@ def explained(uri: str) -> Iterator[None]:
     except DelvecError:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _absence(uri, error) from error
+        raise _absence(uri, error) from _of_the_system(error)
     except (FileExistsError, AlreadyExistsError) as error:
-        raise ObjectExistsError(f"{uri} exists already", uri=uri) from error
+        raise ObjectExistsError(f"{uri} exists already", uri=uri) from _of_the_system(error)
     except ValueError as error:
         raise InvalidArgumentError(
             f"{uri!r} is not a valid name of an object: {cause_of(error)}"
         ) from error
     except (OSError, BaseError) as error:
         cause = cause_of(error)
-        raise StorageError(f"{uri}: {cause}", uri=uri, hint=_hint(error, cause)) from error
+        told = StorageError(f"{uri}: {cause}", uri=uri, hint=_hint(error, cause))
+        raise told from _of_the_system(error)
+
+
+def _of_the_system(error: Exception) -> Exception | None:
+    """Return an error of the operating system; that of a store holds the body of its answer."""
+    return error if isinstance(error, OSError) and error.strerror else None
 
 
 def _absence(uri: str, error: OSError) -> StorageError:
-    code = re.search(r"<Code>(\w+)</Code>", str(error))
+    code = _CODE.search(str(error))
     if code is None or code[1] in ("NoSuchKey", "BlobNotFound", "PathNotFound"):
         return ObjectNotFoundError(f"{uri} does not exist", uri=uri)
     # A 404 may also mean the bucket or, with versitygw, the user: an object is not "absent" then.
@@ -65,11 +73,16 @@ def _absence(uri: str, error: OSError) -> StorageError:
 
 
 def cause_of(error: Exception) -> str:
-    """Reduce an error to one line: obstore adds a dump, and stores answer in XML."""
+    """Reduce an error to one line without what a store answered, except for the name of the error.
+
+    Anybody may have written that, and it repeats what was asked: signatures, names of keys.
+    """
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     text = str(error).partition("\n\nDebug source")[0]
-    return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:400]
+    code = _CODE.search(text)
+    text = " ".join(_ANSWER.sub(r"\1", text).split())
+    return f"{text} ({code[1]})" if code else text
 
 
 def _hint(error: Exception, cause: str) -> str | None:

@@ -149,9 +149,10 @@ class JsonActions:
         try:
             action = parse_json(line, "a line of the log")
         except FormatError as error:
+            # Not the line itself: it may be one of a private file that a link leads to.
             raise self._damaged(start, str(error.found)) from error
         if not isinstance(action, dict):
-            raise self._damaged(start, type(action).__name__)
+            raise self._damaged(start, f"a {type(action).__name__}")
         return action
 
     def _damaged(self, offset: int, found: str) -> FormatError:
