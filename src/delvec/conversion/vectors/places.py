@@ -86,7 +86,7 @@ def vector_places(files: FileSet) -> VectorPlaces:
     if not files.has_vector.all():
         raise AssertionError("a file has no vector")
     kind, path, offset, size, count = (
-        pc.struct_field(files.vectors, name)
+        pc.struct_field(files.vectors, [name])
         for name in ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
     )
     sizes, counts = _numbers(size, -1), _numbers(count, -1)

@@ -86,7 +86,7 @@ def conform_struct(values: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
     """
     there = {field.name for field in values.type}
     arrays = [
-        _fitted(pc.struct_field(values, field.name), field.type)
+        _fitted(pc.struct_field(values, [field.name]), field.type)
         if field.name in there
         else pa.nulls(len(values), field.type)
         for field in kind
@@ -114,7 +114,7 @@ def from_json(
     column = actions.columns(schema).column(kind).combine_chunks()
     lines = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
     found = column.take(lines)
-    fields: dict[str, Any] = {field.name: pc.struct_field(found, field.name) for field in read}
+    fields: dict[str, Any] = {field.name: pc.struct_field(found, [field.name]) for field in read}
     fields["partitionValues"] = _partition_values(found, fields, partition_names)
     if kind == "add" and _TAGGED.search(actions.data):
         tags = [actions.action(int(line))[kind].get("tags") for line in lines]
@@ -132,7 +132,7 @@ def _partition_values(
         none = pa.array([], pa.string())
         return pa.MapArray.from_arrays(pa.array([0] * (rows + 1), pa.int32()), none, none)
     values = fields["partitionValues"]
-    columns = pa.concat_arrays([pc.struct_field(values, name) for name in names])
+    columns = pa.concat_arrays([pc.struct_field(values, [name]) for name in names])
     by_row = np.arange(rows * width).reshape(width, rows).T.ravel()
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width)
     keys = pa.array(list(names), pa.string()).take(pa.array(np.tile(np.arange(width), rows)))

@@ -114,7 +114,7 @@ def checkpoint_adds(snapshot: Snapshot, form: AddForm) -> Iterator[pa.StructArra
 
 
 def _formed(piece: pa.StructArray, form: AddForm) -> pa.StructArray:
-    fields = {field.name: pc.struct_field(piece, field.name) for field in piece.type}
+    fields = {field.name: pc.struct_field(piece, [field.name]) for field in piece.type}
     fields["dataChange"] = pa.repeat(pa.scalar(False), len(piece))
     parsed = fields.get("stats_parsed")
     if form.as_columns:

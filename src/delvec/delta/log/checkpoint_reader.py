@@ -290,8 +290,11 @@ class ParquetActions:
 
 
 def _child(value: pa.StructArray, name: str) -> pa.Array:
-    """Return a field of a struct, null where the struct is null."""
-    return pc.struct_field(value, name)
+    """Return a field of a struct, null where the struct is null.
+
+    Arrow takes a name that begins with a dot for a path, unless it is in a list.
+    """
+    return pc.struct_field(value, [name])
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

@@ -260,7 +260,7 @@ def _unexpired(snapshot: Snapshot, *, by_path: bool) -> Iterator[pa.StructArray]
         if by_path and pc.struct_field(kept, "deletionVector").null_count < len(kept):
             paths = canonical(pc.struct_field(kept, "path"), snapshot.table)
             kept = kept.filter(pc.invert(pc.is_in(paths, value_set=snapshot.files.paths)))
-        fields = {field.name: pc.struct_field(kept, field.name) for field in REMOVE}
+        fields = {field.name: pc.struct_field(kept, [field.name]) for field in REMOVE}
         fields["dataChange"] = pa.repeat(pa.scalar(False), len(kept))
         yield pa.StructArray.from_arrays(list(fields.values()), fields=list(REMOVE))
 

@@ -77,7 +77,7 @@ class JsonAdds:
     def adds(self, partition_names: Sequence[str]) -> pa.Table:
         """Return the added files, as `ParquetActions` does."""
         schema = adds_schema(partition_names)
-        columns = [pc.struct_field(self._adds, name) for name in schema.names]
+        columns = [pc.struct_field(self._adds, [name]) for name in schema.names]
         return pa.table(columns, schema=schema)
 
     def json_statistics(self) -> pa.Array | None:

@@ -149,7 +149,7 @@ class FileSet:
     def has_vector(self) -> NDArray[np.bool_]:
         """Which files have a vector that deletes rows."""
         rows, size = (
-            pc.fill_null(pc.struct_field(self.vectors, name), -1).to_numpy()
+            pc.fill_null(pc.struct_field(self.vectors, [name]), -1).to_numpy()
             for name in ("cardinality", "sizeInBytes")
         )
         # Descriptors refuse an invalid count when the vector is loaded, and a count of 0 for a
@@ -211,7 +211,7 @@ class FileSet:
 
     def partition_strings(self, physical_name: str) -> pa.Array:
         """Return one partition value of each file, as the string of the log."""
-        return pc.struct_field(self._partition_values, physical_name)
+        return pc.struct_field(self._partition_values, [physical_name])
 
     @cached_property
     def _partition_values(self) -> pa.StructArray:

@@ -45,7 +45,7 @@ class Batch:
 def vector_ids(vectors: pa.Array) -> pa.Array:
     """Return Delta's unique id of each vector, null where a file has none."""
     kind, text, offset = (
-        pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset")
+        pc.struct_field(vectors, [name]) for name in ("storageType", "pathOrInlineDv", "offset")
     )
     at = pc.binary_join_element_wise("@", offset.cast(pa.string()), "")
     return pc.binary_join_element_wise(kind, text, pc.coalesce(at, ""), "")

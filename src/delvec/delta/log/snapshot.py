@@ -98,7 +98,7 @@ class Snapshot:
                 [piece] = source.pieces("remove", names)
                 yield piece.take(kept)
         for piece in (piece for part in parts for piece in part.pieces("remove", names)):
-            paths, vectors = (pc.struct_field(piece, name) for name in ("path", "deletionVector"))
+            paths, vectors = (pc.struct_field(piece, [name]) for name in ("path", "deletionVector"))
             yield piece.take(not_superseded(paths, vectors, seen, self.table))
 
     def small_actions(self) -> list[dict[str, Any]]:

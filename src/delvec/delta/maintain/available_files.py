@@ -184,6 +184,6 @@ def _is_in(values: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
 
 def _vector_homes(vectors: pa.StructArray) -> pa.Array:
     """Return the name of each vector's file as descriptors have it; null without such a file."""
-    kind, text = (pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv"))
+    kind, text = (pc.struct_field(vectors, [name]) for name in ("storageType", "pathOrInlineDv"))
     names = pc.binary_join_element_wise(kind, text, "")
     return pc.if_else(pc.equal(kind, "i"), pa.scalar(None, pa.string()), names)

@@ -149,7 +149,7 @@ def _removed(
         when = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 0)
         removes = removes.filter(pc.greater_equal(when, since_ms))
     if len(removes):
-        paths, vectors = (pc.struct_field(removes, name) for name in ("path", "deletionVector"))
+        paths, vectors = (pc.struct_field(removes, [name]) for name in ("path", "deletionVector"))
         paths = canonical(paths, root)
         yield References("data", False, keys_below(paths, root, same_store=same_store))
         yield References("vector", False, vector_keys(vectors, root, same_store=same_store))
@@ -246,7 +246,7 @@ def vector_keys(vectors: pa.StructArray, root: str, *, same_store: bool = False)
         FormatError: A vector cannot be located.
     """
     vectors = vectors.filter(vectors.is_valid())
-    kinds, texts = (pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv"))
+    kinds, texts = (pc.struct_field(vectors, [name]) for name in ("storageType", "pathOrInlineDv"))
     found = [pa.array([], pa.string())]
     for kind in kinds.unique().to_pylist():
         chosen = kinds.is_null() if kind is None else pc.fill_null(pc.equal(kinds, kind), False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -155,17 +155,18 @@ class ParquetData:
 
     def _stored_columns(self, group: int) -> Iterator[list[pa.Array]]:
         """Read the columns that the file has, as they are stored."""
-        stored = self.parquet.schema_arrow
-        names = [stored.field(index).name for index in self._places if index is not None]
-        if not names:
+        places = [place for place in self._places if place is not None]
+        if not places:
             start, end = self.row_starts[group : group + 2]
             yield from ([] for _ in range(start, end, _BATCH_ROWS))
             return
         self.source.prefetch(self._ranges(group))
-        batches = self.parquet.iter_batches(
+        # By index: to Arrow `a.b` is a field of the struct `a` too, and names may be there twice.
+        read = sorted(set(places))
+        batches = self.parquet.reader.iter_batches(
             _BATCH_ROWS,
             row_groups=[group],
-            columns=names,
+            column_indices=[leaf for place in read for leaf in self._leaves[place]],
             use_threads=wants_threads(self.parquet.metadata.row_group(group).total_byte_size),
         )
         while True:
@@ -173,18 +174,29 @@ class ParquetData:
                 batch = next(batches, None)
             if batch is None:
                 return
-            yield [batch.column(name) for name in names]
+            yield [batch.column(read.index(place)) for place in places]
+
+    @cached_property
+    def _leaves(self) -> list[range]:
+        """The Parquet columns of each column of the file, by index."""
+        counts = [leaf_count(field.type) for field in self.parquet.schema_arrow]
+        starts = list(accumulate(counts, initial=0))
+        found = self.parquet.metadata.num_columns
+        if starts[-1] != found:
+            raise FormatError(
+                "the schema of the file does not fit its columns",
+                path=self.uri,
+                expected=f"{starts[-1]} columns",
+                found=f"{found} columns",
+            )
+        return [range(start, end) for start, end in pairwise(starts)]
 
     def _ranges(self, group: int) -> list[tuple[int, int]]:
         """Return start and length of all column chunks that will be read."""
-        counts = [leaf_count(field.type) for field in self.parquet.schema_arrow]
-        starts = list(accumulate(counts, initial=0))
         chunks = self.parquet.metadata.row_group(group)
-        if starts[-1] != chunks.num_columns:
-            return []
         ranges = []
         for place in self._places:
-            for index in () if place is None else range(starts[place], starts[place + 1]):
+            for index in () if place is None else self._leaves[place]:
                 chunk = chunks.column(index)
                 first = min(
                     chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset

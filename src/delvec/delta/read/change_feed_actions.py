@@ -98,7 +98,7 @@ def changed_files_of(commits: Sequence[FeedCommit], kind: Kind, snapshot: Snapsh
     if kind != "cdc":
         changing = pc.fill_null(pc.struct_field(found, "dataChange"), True)
         found, at = found.filter(changing), at[changing.to_numpy(zero_copy_only=False)]
-    fields = {field.name: pc.struct_field(found, field.name) for field in found.type}
+    fields = {field.name: pc.struct_field(found, [field.name]) for field in found.type}
     rows, values = len(found), fields["partitionValues"]
     if kind == "remove" and names and values.null_count:
         index = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])

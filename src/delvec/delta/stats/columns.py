@@ -120,7 +120,7 @@ def _fields(wanted: Mapping[StatisticPath, pa.DataType]) -> list[pa.Field]:
 def _inside(table: pa.Table, path: StatisticPath) -> pa.Array:
     value = table.column(path[0]).combine_chunks()
     for name in path[1:]:
-        value = pc.struct_field(value, name)
+        value = pc.struct_field(value, [name])
     return value
 
 

@@ -14,6 +14,7 @@ from delvec.errors import located
 from delvec.iceberg.by_condition.position_files import read_positions, write_positions
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.file_json import delete_file_json
+from delvec.iceberg.client.files import snapshot_table
 from delvec.storage.listed_files import local_path, open_listed_file, spark_path
 from delvec.storage.parallel import in_order
 from delvec.vector import Bitmap, blobs
@@ -218,10 +219,7 @@ def _read_by_spark(
     if not files:
         return
     with explained(str(table.name)):
-        rows = table.spark.sql(
-            f"SELECT delete_file_path, file_path, pos FROM {table.name}.position_deletes"  # noqa: S608
-            f" VERSION AS OF {snapshot_id:d}"
-        )
+        rows = snapshot_table(table, "position_deletes", snapshot_id)
         rows = rows.where(F.col("delete_file_path").isin(*files))
         places = rows.groupBy("delete_file_path", "file_path").agg(F.collect_list("pos")).toArrow()
     for file, path, positions in zip(*(each.to_pylist() for each in places.columns), strict=True):

@@ -95,6 +95,11 @@ def table_name(spark: SparkSession, identifier: str) -> TableName:
             hint="name it as catalog.database.table; is that catalog configured, by"
             " spark.sql.catalog.<name>?",
         )
+    if "${" in str(name):
+        raise InvalidArgumentError(
+            f"the name of the table {name} has ${{ in it, by which Spark's parser finds variables",
+            hint="rename the table, by a catalog's own means",
+        )
     if not name.namespace:
         raise InvalidArgumentError(
             f"{identifier} names a table without a database",

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.iceberg.client.failures import explained
+from delvec.spark import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +88,8 @@ def snapshot_table(table: LoadedTable, kind: str, snapshot_id: int) -> DataFrame
 
 def _as_of(table: LoadedTable, relation: str, snapshot_id: int) -> DataFrame:
     table.spark.catalog.refreshTable(str(table.name))
-    return table.spark.sql(f"SELECT * FROM {relation} VERSION AS OF {snapshot_id:d}")  # noqa: S608
+    query = f"SELECT * FROM {relation} VERSION AS OF {snapshot_id:d}"  # noqa: S608
+    return sql_text.run(table.spark, query)
 
 
 def _restricted(

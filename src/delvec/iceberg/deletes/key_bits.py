@@ -226,7 +226,8 @@ def _ordinary_keys(storage: Storage, delete: ScopedDelete) -> _Keys | None:
         ]
         if len(names) != 1:
             return None
-        values = parquet.read(columns=names, use_threads=False).column(0)
+        # Arrow reads `id.x` as well, where it is asked for `id`.
+        values = parquet.read(columns=names, use_threads=False).column(names[0])
     if len(values) != file.record_count:
         raise FormatError(
             "an equality-delete file has another number of rows than its manifest entry",

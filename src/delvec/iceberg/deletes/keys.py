@@ -67,10 +67,11 @@ class Keys:
         if len(columns) == 1:
             [values] = arrays
             return cls(tuple(columns), pa.table([_distinct_values(values)], names))
-        table = pa.table(list(arrays), names).group_by(names).aggregate([]).select(names)
-        order = [(name, "ascending") for name in names]
-        rows = pc.sort_indices(table, sort_keys=order)
-        return cls(tuple(columns), table.take(rows).combine_chunks())
+        # Arrow would take a name that begins with a dot for a path.
+        plain = [f"k{place}" for place in range(len(columns))]
+        table = pa.table(list(arrays), plain).group_by(plain).aggregate([]).select(plain)
+        rows = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in plain])
+        return cls(tuple(columns), table.take(rows).combine_chunks().rename_columns(names))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -25,6 +25,7 @@ from delvec.iceberg.client.files import snapshot_rows
 from delvec.iceberg.deletes.read_schema import with_dropped_keys
 from delvec.iceberg.maintain.procedures import sql_string
 from delvec.iceberg.search.index_rows import HASH_VERSION, IndexedKey, indexed_key
+from delvec.spark import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -207,7 +208,7 @@ def drop_index(table: LoadedTable, *, dry_run: bool = False) -> bool:
     if dry_run:
         return True
     with explained(str(found.name)):
-        table.spark.sql(f"DROP TABLE IF EXISTS {found.name} PURGE")
+        sql_text.run(table.spark, f"DROP TABLE IF EXISTS {found.name} PURGE")
     return True
 
 
@@ -275,9 +276,10 @@ def find_or_make_index(table: LoadedTable) -> LoadedTable:
         f"{sql_string(key)} = {sql_string(value)}" for key, value in properties.items()
     )
     with explained(str(name)):
-        table.spark.sql(
+        sql_text.run(
+            table.spark,
             f"CREATE TABLE IF NOT EXISTS {name} (hash BIGINT, file BIGINT, pos BIGINT, path STRING)"
-            f" USING iceberg TBLPROPERTIES ({listed})"
+            f" USING iceberg TBLPROPERTIES ({listed})",
         )
     return load_table(table.spark, name)
 

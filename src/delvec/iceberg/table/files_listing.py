@@ -9,6 +9,7 @@ from pyspark.sql.types import MapType, StringType, StructType
 
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.deletes.read_schema import key_paths
+from delvec.spark import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ def list_files(table: LoadedTable, snapshot_id: int | None) -> DataFrame:
     with explained(str(name)):
         spark.catalog.refreshTable(str(name))
         at = "" if snapshot_id is None else f" VERSION AS OF {snapshot_id:d}"
-        entries = spark.sql(f"SELECT * FROM {name}.entries{at}")  # noqa: S608
+        entries = sql_text.run(spark, f"SELECT * FROM {name}.entries{at}")  # noqa: S608
         if snapshot_id is None:
             entries = entries.where("false")
         file = F.col("data_file")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.files import snapshot_table
 from delvec.inspection.figures import Freed
+from delvec.spark import sql_text
 
 if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable
@@ -40,11 +42,9 @@ def superseded_files(table: LoadedTable, *, listing: bool | None) -> Freed:
     spark, name = table.spark, table.name
     with explained(str(name)):
         columns = "file_path, file_size_in_bytes"
-        everything = spark.sql(f"SELECT DISTINCT {columns} FROM {name}.all_files")  # noqa: S608
-        needed = [
-            spark.sql(f"SELECT file_path FROM {name}.files VERSION AS OF {head:d}")  # noqa: S608
-            for head in heads
-        ]
+        query = f"SELECT DISTINCT {columns} FROM {name}.all_files"  # noqa: S608
+        everything = sql_text.run(spark, query)
+        needed = [snapshot_table(table, "files", head).select("file_path") for head in heads]
         for each in needed:
             everything = everything.join(each, "file_path", "left_anti")
         sums = (F.count("*"), F.coalesce(F.sum("file_size_in_bytes"), F.lit(0)))

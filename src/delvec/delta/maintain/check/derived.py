@@ -115,7 +115,7 @@ def _definition(metadata: Metadata) -> tuple[object, ...]:
 def _facts(files: FileSet) -> pa.Array:
     """Return each entry as one string: its path, vector and size."""
     vector = [
-        pc.coalesce(pc.struct_field(files.vectors, name).cast(pa.string()), "")
+        pc.coalesce(pc.struct_field(files.vectors, [name]).cast(pa.string()), "")
         for name in ("cardinality", "sizeInBytes")
     ]
     ids = pc.coalesce(vector_ids(files.vectors), "")

@@ -183,7 +183,7 @@ def _remove_duplicates(
 
 def _candidates(files: FileSet, stale: Collection[str]) -> list[int]:
     """Return the numbers of files with a vector of an odd form, without a count, or stale."""
-    kind, offset = (pc.struct_field(files.vectors, name) for name in ("storageType", "offset"))
+    kind, offset = (pc.struct_field(files.vectors, [name]) for name in ("storageType", "offset"))
     has_vector = files.vectors.is_valid()
     doubtful = pc.or_(pc.fill_null(pc.not_equal(kind, "u"), True), offset.is_null())
     doubtful = pc.or_(doubtful, files.row_counts.is_null())

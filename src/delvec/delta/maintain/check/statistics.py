@@ -121,7 +121,7 @@ class _Column:
     def values(self, batch: pa.RecordBatch) -> pa.Array:
         found = batch.column(self.path[0])
         for name in self.path[1:]:
-            found = pc.struct_field(found, name)
+            found = pc.struct_field(found, [name])
         return found
 
 

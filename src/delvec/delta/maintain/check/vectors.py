@@ -148,7 +148,7 @@ def _descriptors(
     vectors = files.vectors
     rows = np.flatnonzero(vectors.is_valid().to_numpy(zero_copy_only=False))
     names = ("storageType", "pathOrInlineDv", "offset")
-    columns = {name: pc.struct_field(vectors, name).take(pa.array(rows)) for name in names}
+    columns = {name: pc.struct_field(vectors, [name]).take(pa.array(rows)) for name in names}
     order = pc.sort_indices(
         pa.table(columns), sort_keys=[(name, "ascending") for name in names]
     ).to_numpy()

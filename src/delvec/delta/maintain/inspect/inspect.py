@@ -113,7 +113,7 @@ def _sum(counts: Any) -> int:  # noqa: ANN401 - an array of Arrow
 def _vectors(files: FileSet, times_ms: NDArray[np.int64], now_ms: int) -> VectorFigures:
     with_vector = files.vectors.filter(files.has_vector)
     kinds, texts, sizes = (
-        pc.struct_field(with_vector, name)
+        pc.struct_field(with_vector, [name])
         for name in ("storageType", "pathOrInlineDv", "sizeInBytes")
     )
     counts = {

@@ -80,7 +80,7 @@ class _Events:
                 continue
             vectors = pc.struct_field(found, "deletionVector")
             rows, size = (
-                pc.fill_null(pc.struct_field(vectors, name), 0).to_numpy(zero_copy_only=False)
+                pc.fill_null(pc.struct_field(vectors, [name]), 0).to_numpy(zero_copy_only=False)
                 for name in ("cardinality", "sizeInBytes")
             )
             self.keys.append(_keys(canonical(pc.struct_field(found, "path"), root), vectors))

@@ -248,7 +248,7 @@ class _Builder:
         self._names |= dict.fromkeys(field.physical_name for field in metadata.partition_fields)
 
     def _add(self, kind: Kind, found: pa.StructArray, versions: NDArray[np.int64]) -> None:
-        fields = {field.name: pc.struct_field(found, field.name) for field in found.type}
+        fields = {field.name: pc.struct_field(found, [field.name]) for field in found.type}
         count, root = len(found), self._snapshot.table
         columns = {
             "path": inside_names(canonical(fields["path"], root), root),

@@ -188,8 +188,8 @@ def _in_json(
         entries = table.column(kind).combine_chunks().drop_null()
         if not len(entries):
             continue
-        paths, stats, partitions = (pc.struct_field(entries, name) for name, _ in fields)
-        by_name = {name: pc.struct_field(partitions, name) for name in names}
+        paths, stats, partitions = (pc.struct_field(entries, [name]) for name, _ in fields)
+        by_name = {name: pc.struct_field(partitions, [name]) for name in names}
         yield from _in_entries(paths, _Statistics(stats), by_name, values, root)
 
 
@@ -201,7 +201,7 @@ def _in_checkpoint(
     if adds.num_rows:
         columns = adds.combine_chunks()
         partitions = columns["partitionValues"].combine_chunks() if names else None
-        by_name = {name: pc.struct_field(partitions, name) for name in names}
+        by_name = {name: pc.struct_field(partitions, [name]) for name in names}
         paths = columns["path"].combine_chunks()
         yield from _in_entries(paths, source, by_name, values, root)
     for removes in source.pieces("remove"):

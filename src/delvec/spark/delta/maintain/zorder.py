@@ -146,7 +146,7 @@ def _ordered(
     partitions = [quote(f.name) for f in attempt.snapshot.metadata.partition_fields]
     given = rows.columns
     if len(names) == 1:
-        placed = rows.withColumn(_PLACE, F.expr(names[0]))
+        placed = rows.withColumn(_PLACE, F.col(names[0]))
     else:
         placed = _placed(rows, names, min(1.0, _SAMPLE / max(count, 1)))
     order = [*map(F.col, partitions), F.col(_PLACE)]
@@ -167,7 +167,7 @@ def _placed(rows: DataFrame, names: Sequence[str], share: float) -> DataFrame:
         for step in (1 << bit for bit in reversed(range(_BITS))):
             number = F.col(f"{_PLACE}{at}")
             # NULL is in the first range.
-            is_beyond = F.get(bounds[f"{_BOUNDS}{at}"], number + (step - 1)) <= F.expr(name)
+            is_beyond = F.get(bounds[f"{_BOUNDS}{at}"], number + (step - 1)) <= F.col(name)
             found = F.when(is_beyond, number + step).otherwise(number)
             numbers = numbers.withColumn(f"{_PLACE}{at}", found)
     width = len(names)
@@ -187,7 +187,7 @@ def _bounds(sample: DataFrame, names: Sequence[str]) -> Column:
     count = 1 << _BITS
     columns = {f"{_BOUNDS}{at}": name for at, name in enumerate(names)}
     values = sample.agg(
-        *(F.expr(f"sort_array(collect_list({sql}))").alias(name) for name, sql in columns.items())
+        *(F.sort_array(F.collect_list(F.col(sql))).alias(name) for name, sql in columns.items())
     )
     # The name of a lambda's variable would hide a column of the same name.
     cuts = [

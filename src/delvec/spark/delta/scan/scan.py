@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import quote
-from delvec.spark import jvm
+from delvec.spark import jvm, sql_text
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.file_index import FileIndex
 from delvec.spark.delta.scan.python_scan import by_tasks
@@ -202,9 +202,12 @@ class _ScanBuilder:
         # SQL goes to the JVM in one call, Columns by several calls each.
         sql = [column for column in columns if isinstance(column, str)]
         if len(sql) == len(columns):
-            return rows.selectExpr(*sql)
+            return sql_text.project(rows, *sql)
         return rows.select(
-            *(functions.expr(each) if isinstance(each, str) else each for each in columns)
+            *(
+                sql_text.column(self._spark, each) if isinstance(each, str) else each
+                for each in columns
+            )
         )
 
     def _with_vectors(self, rows: DataFrame, part: ScanPart) -> DataFrame:
@@ -237,5 +240,5 @@ def _renamed(field: Field) -> str | Column:
     column = quote(field.physical_name)
     if named.simpleString() != in_files.simpleString():
         # A cast renames the fields of a struct, by position.
-        return functions.expr(column).cast(named).alias(field.name)
+        return functions.col(column).cast(named).alias(field.name)
     return column if field.physical_name == field.name else f"{column} AS {quote(field.name)}"

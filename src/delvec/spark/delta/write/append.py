@@ -134,7 +134,8 @@ def _replace_partitions(attempt: Attempt, state: TableState, rows: DataFrame) ->
     zone = time_zone(attempt.spark)
     if attempt.options.dry_run:
         counted = functions.count("*").alias(_COUNT)
-        found = rows.groupBy(*map(partition_string, fields)).agg(counted).collect()
+        values = [partition_string(attempt.spark, field) for field in fields]
+        found = rows.groupBy(*values).agg(counted).collect()
         inserted = sum(row[_COUNT] for row in found)
         entries = [row.asDict() for row in found]
         change = Change("WRITE")

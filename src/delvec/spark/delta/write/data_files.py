@@ -282,7 +282,8 @@ def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
             "the table has partition columns only, and a Parquet file needs at least one other",
             hint="add a column that is no partition column",
         )
-    return [*stored, *(partition_string(field) for field in metadata.partition_fields)]
+    spark, partitioned = rows.sparkSession, metadata.partition_fields
+    return [*stored, *(partition_string(spark, field) for field in partitioned)]
 
 
 def _listed(storage: Storage, metadata: Metadata, folder: str) -> _Written:

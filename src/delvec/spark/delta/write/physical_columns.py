@@ -9,10 +9,11 @@ from pyspark.sql import functions
 from delvec.delta.schema.partition_values import HIVE_NULL
 from delvec.delta.schema.types import PrimitiveType
 from delvec.identifiers import quote
+from delvec.spark import sql_text
 from delvec.spark.types import file_schema, spark_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
 
     from delvec.delta.schema.types import Field
 
@@ -38,7 +39,7 @@ def file_column(field: Field, *, with_ids: bool) -> Column:
     return column.alias(field.physical_name, metadata=in_file.metadata)
 
 
-def partition_string(field: Field) -> Column:
+def partition_string(spark: SparkSession, field: Field) -> Column:
     """Return a partition column as the string that the log keeps for each value.
 
     An empty string and Hive's name for null are null, as for delta-spark. Timestamps are in UTC;
@@ -52,4 +53,4 @@ def partition_string(field: Field) -> Column:
         text = f"CASE WHEN {plain} NOT IN ('', '{HIVE_NULL}') THEN {plain} END"
     else:
         text = f"CAST({column} AS STRING)"
-    return functions.expr(text).alias(field.physical_name)
+    return sql_text.column(spark, text).alias(field.physical_name)

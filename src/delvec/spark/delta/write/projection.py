@@ -14,6 +14,7 @@ from pyspark.sql import functions
 from delvec.delta.schema.expressions import GENERATION
 from delvec.delta.schema.types import StructType
 from delvec.identifiers import quote
+from delvec.spark import sql_text
 from delvec.spark.delta.write.clauses import expression
 from delvec.spark.delta.write.conform_rows import Conversion, default_of
 from delvec.spark.types import spark_type
@@ -110,7 +111,7 @@ def new_values(
             # By functions the same takes some fifty calls into the JVM.
             numbers = ", ".join(str(each.number) for each in changing)
             value = f"CASE WHEN {CLAUSE} IN ({numbers}) THEN {_old_name(index)} END"
-            return functions.expr(f"{value} AS {quote(field.name)}")
+            return sql_text.column(spark, f"{value} AS {quote(field.name)}")
         branches = [(each.number, branch(each, index, field)) for each in changing]
         return _chosen(field, branches).alias(field.name)
 
