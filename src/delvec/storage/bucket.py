@@ -75,7 +75,14 @@ class Bucket:
         )
         self._counter.add(bytes_written=data.nbytes)
 
-    def list(self, prefix: str, floor: str, *, recursive: bool) -> Iterator[FileInfo]:
+    def list(
+        self,
+        prefix: str,
+        floor: str,
+        *,
+        recursive: bool,
+        on_odd: object = None,  # noqa: ARG002 - there are objects, and nothing else
+    ) -> Iterator[FileInfo]:
         if not (recursive or floor):
             yield from self._list_folder(prefix)
             return

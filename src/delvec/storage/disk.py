@@ -54,6 +54,8 @@ _NOT_REMOVED = (
     errno.EPERM,
 )
 
+_LEADS_NOWHERE = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG)
+
 
 class Disk:
     """Local disk, by system calls; the errors are the operating system's."""
@@ -103,19 +105,31 @@ class Disk:
         _sync_folder(path.parent)
         self._counter.add(bytes_written=data.nbytes)
 
-    def list(self, prefix: str, floor: str, *, recursive: bool) -> Iterator[FileInfo]:
+    def list(
+        self,
+        prefix: str,
+        floor: str,
+        *,
+        recursive: bool,
+        on_odd: Callable[[str], None] | None = None,
+    ) -> Iterator[FileInfo]:
         # Folders sort by their name with the slash: that is the order of the whole keys.
         for name in sorted(self._scan(prefix)):
             key = prefix + name
             if name.endswith("/"):
                 if recursive:
-                    yield from self.list(key, floor, recursive=True)
+                    yield from self.list(key, floor, recursive=True, on_odd=on_odd)
             elif key >= floor:
                 try:
                     # A Path would take twice as long.
                     info = self._info(key, os.stat(f"{self._root}/{key}"))  # noqa: PTH116
-                except FileNotFoundError:
-                    continue  # Deleted since, a dangling link, or a link to a folder.
+                except OSError as error:
+                    # Deleted since, a pipe, or a link: to a folder, to nothing, or in circles.
+                    if error.errno not in _LEADS_NOWHERE:
+                        raise
+                    if on_odd is not None and os.path.lexists(f"{self._root}/{key}"):
+                        on_odd(key)
+                    continue
                 yield info
 
     def _scan(self, prefix: str) -> Sequence[str]:

@@ -55,6 +55,8 @@ def explained(uri: str) -> Iterator[None]:
         ) from error
     except (OSError, BaseError) as error:
         cause = cause_of(error)
+        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+            raise ObjectNotFoundError(f"{uri} leads to no file: {cause}", uri=uri) from error
         told = StorageError(f"{uri}: {cause}", uri=uri, hint=_hint(error, cause))
         raise told from _of_the_system(error)
 

@@ -203,7 +203,12 @@ class Storage:
             self._backend.put(key, memoryview(data).cast("B"), replace=False)
 
     def list(
-        self, folder: str = "", *, start_from: str | None = None, recursive: bool = False
+        self,
+        folder: str = "",
+        *,
+        start_from: str | None = None,
+        recursive: bool = False,
+        on_odd: Callable[[str], None] | None = None,
     ) -> Iterator[FileInfo]:
         """Yield the files of a folder, or of all below it, sorted by key (by code point).
 
@@ -215,6 +220,8 @@ class Storage:
             folder: The folder, the root by default.
             start_from: Skip names (relative to the folder) that sort before this one.
             recursive: Descend into the folders below.
+            on_odd: Is called with the key of each entry on local disk that is left out: a link to
+                a folder, to nothing or in circles, a pipe. Object stores have none.
         """
         folder = folder.rstrip("/")
         prefix = f"{checked_key(folder)}/" if folder else ""
@@ -222,7 +229,7 @@ class Storage:
 
         def listed() -> Iterator[FileInfo]:
             with explained(f"{self.root.rstrip('/')}/{prefix}"):
-                yield from self._backend.list(prefix, floor, recursive=recursive)
+                yield from self._backend.list(prefix, floor, recursive=recursive, on_odd=on_odd)
 
         return listed()
 

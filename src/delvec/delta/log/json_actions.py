@@ -107,7 +107,7 @@ class JsonActions:
         if _TWO_IN_LINE.search(self.data):  # or such a string
             self._find_damage()
         lines = self.data.count(b"\n") + (not self.data.endswith(b"\n"))
-        if rows != lines and rows != self.line_count:  # empty lines are fine
+        if rows != lines and len(self._lines) != rows:  # empty lines are fine
             raise self._damaged(0, f"{rows} objects in {self.line_count} lines")
 
     def all_actions(self) -> Iterator[dict[str, Any]]:

@@ -205,7 +205,7 @@ def _check_files(
     sampled, wrong = 0, list[str]()
     orphans = orphan_bytes = 0
     with steps.watch.phase("listing"):
-        folder = list_folder(storage)
+        folder = list_folder(storage, findings)
     with steps.watch.phase("data files"):
         found = check_data_files(storage, files, folder, findings, steps.progress)
     with steps.watch.phase("vectors"):

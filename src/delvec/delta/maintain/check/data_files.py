@@ -20,7 +20,12 @@ from delvec.delta.log.segment import LOG
 from delvec.delta.maintain.check.entries import one_name
 from delvec.delta.maintain.check.report import finding_of
 from delvec.delta.schema.partition_values import parse_partition_value
-from delvec.errors import FormatError, ObjectNotFoundError, StorageError
+from delvec.errors import (
+    FormatError,
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from delvec.report.findings import Finding
 from delvec.report.wordings import call, worded
 from delvec.storage.listed_files import open_listed_file
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.schema.types import DataType
-    from delvec.report.findings import Findings
+    from delvec.report.findings import Findings, Severity
     from delvec.storage import FileInfo, Storage
 
 __all__ = ["FILE_GONE", "FoundFiles", "TableFolder", "check_data_files", "list_folder"]
@@ -47,6 +52,12 @@ FILE_GONE: Final = (
     "restore it from a copy, or restore the table to a version without it; nothing else can bring"
     " its rows back"
 )
+
+_ODD: Final = (
+    "no file that a table can have: a link to a folder, to nothing or in circles, a pipe, or a name"
+    " that is not UTF-8"
+)
+_ODD_HINT: Final = "no reader needs it: remove it, if nobody else does"
 
 
 @dataclass(frozen=True)
@@ -94,13 +105,15 @@ class FoundFiles:
     wrong_counts: NDArray[np.bool_]
 
 
-def list_folder(storage: Storage) -> TableFolder:
-    """List all files below a table's root."""
+def list_folder(storage: Storage, findings: Findings) -> TableFolder:
+    """List all files below a table's root; entries that are none are findings."""
     keys, sizes, times = [], [], []
-    for batch in _batches(storage):
+    odd: list[str] = []
+    for batch in _batches(storage, odd.append):
         keys.append(pa.array([info.key for info in batch], pa.string()))
         sizes.append(np.array([info.size for info in batch], dtype=np.int64))
         times.append(np.array([info.modified_ms for info in batch], dtype=np.int64))
+    findings.extend(map(_odd, odd))
     none = np.empty(0, dtype=np.int64)
     return TableFolder(
         storage.root,
@@ -110,10 +123,13 @@ def list_folder(storage: Storage) -> TableFolder:
     )
 
 
-def _batches(storage: Storage) -> Iterator[list[FileInfo]]:
+def _batches(storage: Storage, on_odd: Callable[[str], None]) -> Iterator[list[FileInfo]]:
     batch: list[FileInfo] = []
-    for info in storage.list(recursive=True):
-        if info.key.startswith(f"{LOG}/") or not _has_plain_name(info.key):
+    for info in storage.list(recursive=True, on_odd=on_odd):
+        if not _has_plain_name(info.key):
+            on_odd(info.key)
+            continue
+        if info.key.startswith(f"{LOG}/"):
             continue
         batch.append(info)
         if len(batch) == _LISTED_AT_ONCE:
@@ -129,6 +145,13 @@ def _has_plain_name(key: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _odd(key: str) -> Finding:
+    shown = key.encode(errors="backslashreplace").decode()
+    # In the log it may be there instead of a file.
+    severity: Severity = "warning" if key.startswith(f"{LOG}/") else "info"
+    return Finding(severity, "odd-entry", shown, _ODD, _ODD_HINT)
 
 
 def check_data_files(
@@ -167,6 +190,8 @@ def _looked_at(storage: Storage, path: str, logged: int, listed: int) -> int | F
     """Return the rows of a data file, or what is wrong with it."""
     try:
         place, key = open_listed_file(storage, path)
+    except InvalidArgumentError as error:
+        return finding_of(error, "unreadable-file", path)
     except FormatError as error:
         return Finding("warning", "other-store", path, f"not looked at: {error.describe()}")
     try:
@@ -182,7 +207,7 @@ def _looked_at(storage: Storage, path: str, logged: int, listed: int) -> int | F
         return _footer_rows(place, key, size)
     except ObjectNotFoundError:
         return Finding("error", "missing-file", path, "the data file is gone", FILE_GONE)
-    except (FormatError, StorageError) as error:
+    except (FormatError, StorageError, InvalidArgumentError) as error:  # the last for its name
         return finding_of(error, "unreadable-file", path, hint="restore it from a copy")
 
 

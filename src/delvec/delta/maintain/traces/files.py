@@ -155,7 +155,11 @@ def joined(first: StoredFiles, second: StoredFiles) -> StoredFiles:
 
 def _listed(storage: Storage, prefix: str) -> Iterator[tuple[str, int, int]]:
     listing = storage.list(prefix, recursive=True)
-    return ((info.key, info.size, info.modified_ms) for info in listing)
+    # A name that is not UTF-8 becomes one that no file has, so that its file is found unreadable.
+    return (
+        (info.key.encode(errors="backslashreplace").decode(), info.size, info.modified_ms)
+        for info in listing
+    )
 
 
 def _stored(entries: Iterator[tuple[str, int, int]]) -> StoredFiles:

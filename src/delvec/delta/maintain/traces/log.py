@@ -22,7 +22,12 @@ from delvec.delta.maintain.traces.files import inside_names
 from delvec.delta.maintain.traces.suspects import folder_values
 from delvec.delta.stats.columns import statistics_columns
 from delvec.documents import parse_json
-from delvec.errors import DelvecError, FormatError, ObjectNotFoundError
+from delvec.errors import (
+    DelvecError,
+    FormatError,
+    InvalidArgumentError,
+    ObjectNotFoundError,
+)
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
@@ -78,7 +83,7 @@ def search_log(
             what, paths = _search(storage, key, values)
         except ObjectNotFoundError:
             return None  # cleaned up since the log was listed
-        except FormatError as error:
+        except (FormatError, InvalidArgumentError) as error:  # the latter for its name
             return Mention(key, failure=error.describe())
         kinds = {kind for _, kind in paths} | what
         return Mention(key, frozenset(kinds), tuple(paths)) if kinds else None
