@@ -22,10 +22,12 @@ from delvec.delta.log.paths import one_array
 from delvec.delta.log.segment import LOG
 from delvec.delta.stats.to_json import statistics_to_json
 from delvec.errors import FormatError
+from delvec.parquet.readable import open_parquet, readable
 from delvec.parquet.threads import wants_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -98,10 +100,8 @@ class ParquetActions:
         return pa.table(arrays, schema=schema)
 
     def _cast(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
-        try:
+        with self._readable():
             return conform_struct(column, kind) if kind == VECTOR else column.cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self._damaged(error) from error
 
     def json_statistics(self) -> pa.Array | pa.ChunkedArray | None:
         """Return the statistics of the files as JSON, or None if the checkpoint has none.
@@ -156,11 +156,9 @@ class ParquetActions:
         fields = [f.name for f in self._type("add") if not f.name.endswith("_parsed")]
         has_parsed = self._type("add", "stats_parsed") is not None
         columns = [f"add.{name}" for name in (*fields, *(["stats_parsed"] if has_parsed else []))]
-        try:
+        with self._readable():
             column = self._read_group(group, columns).column("add")
             found = column.combine_chunks().take(pa.array(rows))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise self._damaged(error) from error
         values = [
             {name: value for name, value in entry.items() if name != "stats_parsed"}
             for entry in found.to_pylist()
@@ -203,13 +201,11 @@ class ParquetActions:
         names = [field.name for field in TYPES[kind] if self._type(kind, field.name) is not None]
         columns = [f"{kind}.{name}" for name in (*names, *added)]
         for group in range(self._file.num_row_groups):
-            try:
+            with self._readable():
                 column = self._read_group(group, columns).column(kind)
                 column = column.combine_chunks()
                 found = column.filter(_child(column, "path").is_valid())
                 whole = conform_struct(found, TYPES[kind])
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-                raise self._damaged(error) from error
             yield pa.StructArray.from_arrays(
                 [*whole.flatten(), *(_child(found, name) for name in added)],
                 [*(field.name for field in TYPES[kind]), *added],
@@ -223,10 +219,8 @@ class ParquetActions:
         # Writers put all adds together; a slice of them costs nothing, a million picked rows 0.5 s.
         if len(rows) and int(rows[-1] - rows[0]) + 1 == len(rows):
             return column.slice(int(rows[0]), len(rows))
-        try:
+        with self._readable():
             return column.take(rows)
-        except pa.ArrowNotImplementedError as error:
-            raise self._damaged(error) from error
 
     def _live_rows(self, adds: pa.StructArray | None = None) -> NDArray[np.int64]:
         """Return the rows of the file that are adds; read from its paths if those are not given."""
@@ -237,18 +231,16 @@ class ParquetActions:
         return self._live
 
     def _read(self, columns: Sequence[str]) -> pa.Table:
-        try:
+        with self._readable():
             groups = range(self._file.num_row_groups)
             size = sum(map(self._group_bytes, groups))
             if size > _BYTES_AT_ONCE:
                 return pa.concat_tables([self._read_group(each, columns) for each in groups])
-            return self._file.read(columns=list(columns), use_threads=wants_threads(size))
-        except (pa.ArrowInvalid, OSError) as error:
-            raise self._damaged(error) from error
+            return _valid(self._file.read(columns=list(columns), use_threads=wants_threads(size)))
 
     def _read_group(self, group: int, columns: Sequence[str]) -> pa.Table:
         threads = wants_threads(self._group_bytes(group))
-        return self._file.read_row_group(group, columns=list(columns), use_threads=threads)
+        return _valid(self._file.read_row_group(group, columns=list(columns), use_threads=threads))
 
     def _type(self, *path: str) -> Any:  # noqa: ANN401
         """Return the Arrow type of a column, None if there is none."""
@@ -268,25 +260,26 @@ class ParquetActions:
 
     @cached_property
     def _file(self) -> pq.ParquetFile:
-        try:
-            source = self._storage.open_input(self._key)
-            return pq.ParquetFile(
-                pa.PythonFile(source, mode="r"),
+        with self._readable():
+            return open_parquet(
+                self._storage.open_input(self._key),
                 pre_buffer=True,
                 coerce_int96_timestamp_unit="us",
                 **_PLAIN_TYPES,
             )
-        except (pa.ArrowInvalid, OSError) as error:
-            if type(error).__module__.startswith("delvec"):
-                raise
-            raise self._damaged(error) from error
 
-    def _damaged(self, error: Exception) -> FormatError:
-        return FormatError(
-            f"a checkpoint cannot be read ({error})",
-            path=self.uri,
+    def _readable(self) -> AbstractContextManager[None]:
+        return readable(
+            self.uri,
+            "a checkpoint cannot be read",
             hint="if all commits are still there, move the checkpoint elsewhere and try again",
         )
+
+
+def _valid(table: pa.Table) -> pa.Table:
+    """Refuse strings that are not UTF-8, which Arrow reads; takes a tenth of reading them."""
+    table.validate(full=True)
+    return table
 
 
 def _child(value: pa.StructArray, name: str) -> pa.Array:

@@ -121,6 +121,17 @@ class Conformer:
             raise self._mismatch(array, variant, where)
         return Conformer(self.path).conform(array, _VARIANT, where)
 
+    def _require_utf8(self, array: pa.Array, where: str) -> None:
+        """Refuse bytes that are no text: Arrow takes them, and fails whoever looks at them."""
+        try:
+            array.cast(pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise FormatError(
+                f"column {where} holds a string that is not UTF-8",
+                path=self.path,
+                hint="read the table by to_df(), or without this column",
+            ) from error
+
     def _primitive(self, array: pa.Array, data_type: PrimitiveType, where: str) -> pa.Array:
         target = arrow_type(data_type)
         if array.type != target:
@@ -135,6 +146,8 @@ class Conformer:
                     expected=data_type,
                     found=array.type,
                 ) from error
+        if types.is_string(target):
+            self._require_utf8(array, where)
         if self.old_calendar and data_type.name in _FIRST_SAFE:
             self._refuse_old_dates(array, data_type.name, where)
         return array

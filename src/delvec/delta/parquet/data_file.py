@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from delvec.delta.parquet.conform import Conformer, find_field, has_field_ids
 from delvec.delta.parquet.footer_bounds import leaf_count
 from delvec.delta.schema.arrow import arrow_type
-from delvec.errors import DelvecError, FormatError
+from delvec.errors import FormatError
+from delvec.parquet.readable import open_parquet, readable
 from delvec.parquet.threads import wants_threads
 from delvec.storage.listed_files import open_listed_file
 
@@ -59,8 +60,8 @@ def open_data_file(
         size = source.size()
         # One request for the footer, and for all of a small file.
         source.prefetch([(max(0, size - _FOOTER_GUESS), min(size, _FOOTER_GUESS))])
-        with _readable(uri):
-            parquet = pq.ParquetFile(
+        with readable(uri):
+            parquet = open_parquet(
                 source, coerce_int96_timestamp_unit="us", page_checksum_verification=True
             )
         data = ParquetData(uri, source, parquet, schema, by_id=mapping_mode == "id")
@@ -170,10 +171,11 @@ class ParquetData:
             use_threads=wants_threads(self.parquet.metadata.row_group(group).total_byte_size),
         )
         while True:
-            with _readable(self.uri):
+            with readable(self.uri):
                 batch = next(batches, None)
-            if batch is None:
-                return
+                if batch is None:
+                    return
+                batch.validate()  # lengths alone: those of a damaged file may not fit together
             yield [batch.column(read.index(place)) for place in places]
 
     @cached_property
@@ -207,7 +209,7 @@ class ParquetData:
 
     def _conformed(self, stored: Sequence[pa.Array], count: int) -> list[pa.Array]:
         remaining = iter(stored)
-        with _readable(self.uri):
+        with readable(self.uri):
             return [
                 pa.nulls(count, arrow_type(field.type))
                 if place is None
@@ -222,16 +224,3 @@ def has_old_calendar(facts: Mapping[bytes, bytes] | None) -> bool:
     version = known.get(b"org.apache.spark.version")
     is_old = version is not None and version < b"3.1"
     return is_old or any(key in known for key in _CALENDAR_KEYS)
-
-
-@contextmanager
-def _readable(uri: str) -> Iterator[None]:
-    """Convert pyarrow's errors about a damaged file into one that names it."""
-    try:
-        yield
-    except DelvecError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise FormatError(
-            f"not a readable Parquet file ({' '.join(str(error).split())[:200]})", path=uri
-        ) from error

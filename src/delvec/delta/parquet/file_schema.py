@@ -18,6 +18,7 @@ from delvec.delta.schema.parse import parse_schema
 from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
 from delvec.delta.schema.walk import map_fields, nullable
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
+from delvec.parquet.readable import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,10 +89,8 @@ def file_schema(footer: pq.FileMetaData, path: str) -> StructType:
         except ValueError as error:
             raise FormatError("the schema that Spark left is unreadable", path=path) from error
         return map_fields(nullable(parsed), _plain)
-    try:
+    with readable(path, "the schema is unreadable"):
         stored = footer.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError) as error:
-        raise FormatError("the schema is unreadable", path=path, found=str(error)[:200]) from error
     leaves = (footer.schema.column(index) for index in range(len(footer.schema)))
     fields = [Field(each.name, _type(each.type, leaves, each.name, path)) for each in stored]
     return StructType(tuple(fields))

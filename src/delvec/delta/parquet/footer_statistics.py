@@ -26,6 +26,7 @@ from delvec.delta.schema.arrow import arrow_type
 from delvec.delta.schema.types import PrimitiveType, StructType
 from delvec.delta.stats.indexed_columns import indexed_columns, prefix_length
 from delvec.errors import FormatError
+from delvec.parquet.readable import read_footer
 from delvec.storage.listed_files import open_listed_file
 
 if TYPE_CHECKING:
@@ -66,12 +67,7 @@ class _Leaf:
 def read_parquet_footer(storage: Storage, key: str, size: int) -> pq.FileMetaData:
     """Read the footer of a file: one GET up to 64 KiB, one more if it is longer."""
     with storage.open_input(key, size) as file:
-        try:
-            return pq.read_metadata(file)
-        except pa.ArrowInvalid as error:
-            raise FormatError(
-                "a data file is no Parquet file", path=storage.uri_of(key), found=str(error)[:200]
-            ) from error
+        return read_footer(file, storage.uri_of(key))
 
 
 def row_count(storage: Storage, key: str, size: int) -> int:

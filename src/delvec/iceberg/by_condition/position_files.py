@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from delvec.parquet.readable import open_parquet, readable
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def read_positions(source: Storage, key: str, data_paths: Collection[str]) -> di
     """
     wanted = pa.array(sorted(data_paths), pa.string())
     found: dict[str, Bitmap] = {}
-    with source.open_input(key) as file, pq.ParquetFile(file) as parquet:
+    readable_file = readable(source.uri_of(key))
+    with source.open_input(key) as file, readable_file, open_parquet(file) as parquet:
         for batch in parquet.iter_batches(columns=["file_path", "pos"]):
             paths = batch.column(0).cast(pa.string())
             chosen = batch.filter(pc.is_in(paths, value_set=wanted))

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import FormatError, StorageError
 from delvec.iceberg.deletes.key_vectors import read_companion, read_key_vector
 from delvec.iceberg.deletes.read_schema import key_paths, key_types
 from delvec.identifiers import quote
+from delvec.parquet.readable import open_parquet, readable
 from delvec.spark.bits import broadcast_bytes, word_at
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path, open_listed_file
@@ -217,7 +217,8 @@ def _ordinary_keys(storage: Storage, delete: ScopedDelete) -> _Keys | None:
         return None
     where, key = open_listed_file(storage, local_path(file.path))
     with where.open_input(key, file.size) as source:
-        parquet = pq.ParquetFile(source)
+        with readable(file.path):
+            parquet = open_parquet(source)
         wanted = str(file.equality_ids[0]).encode()
         names = [
             field.name
@@ -227,7 +228,8 @@ def _ordinary_keys(storage: Storage, delete: ScopedDelete) -> _Keys | None:
         if len(names) != 1:
             return None
         # Arrow reads `id.x` as well, where it is asked for `id`.
-        values = parquet.read(columns=names, use_threads=False).column(names[0])
+        with readable(file.path):
+            values = parquet.read(columns=names, use_threads=False).column(names[0])
     if len(values) != file.record_count:
         raise FormatError(
             "an equality-delete file has another number of rows than its manifest entry",

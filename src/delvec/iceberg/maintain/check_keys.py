@@ -20,6 +20,7 @@ from delvec.iceberg.maintain.key_file_metrics import (
     inner_ids,
     stores,
 )
+from delvec.parquet.readable import open_parquet
 from delvec.report.findings import Finding
 from delvec.report.wordings import call, worded
 from delvec.storage.listed_files import local_path, open_listed_file
@@ -148,7 +149,7 @@ def _ordinary(
         return
     try:
         place, key = open_listed_file(storage, local_path(file.path))
-        with place.open_input(key, file.size) as source, pq.ParquetFile(source) as parquet:
+        with place.open_input(key, file.size) as source, open_parquet(source) as parquet:
             found = list(_structure(parquet, file, types))
             yield from found
             if found:

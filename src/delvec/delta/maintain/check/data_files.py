@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from delvec.delta.log.segment import LOG
 from delvec.delta.maintain.check.entries import one_name
@@ -26,6 +25,7 @@ from delvec.errors import (
     ObjectNotFoundError,
     StorageError,
 )
+from delvec.parquet.readable import read_footer
 from delvec.report.findings import Finding
 from delvec.report.wordings import call, worded
 from delvec.storage.listed_files import open_listed_file
@@ -214,17 +214,8 @@ def _looked_at(storage: Storage, path: str, logged: int, listed: int) -> int | F
 def _footer_rows(place: Storage, key: str, size: int) -> int:
     """Return the rows of a file by its footer; lengths in it are compared with the file's size."""
     with place.open_input(key, size) as source:
-        try:
-            footer = pq.read_metadata(source)
-            groups = sum(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
-        except StorageError:
-            raise
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise FormatError(
-                "the footer of the data file cannot be read",
-                path=place.uri_of(key),
-                found=" ".join(str(error).split())[:200],
-            ) from error
+        footer = read_footer(source, place.uri_of(key))
+    groups = sum(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
     if groups != footer.num_rows:
         raise FormatError(
             "the row groups do not add up to the rows of the file",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from delvec.delta.parquet.conform import Conformer, find_field
 from delvec.delta.pruning.predicate import columns_of, to_arrow
@@ -29,6 +28,7 @@ from delvec.errors import (
     ObjectNotFoundError,
     UnsupportedFeatureError,
 )
+from delvec.parquet.readable import open_parquet, readable
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
 from delvec.vector import Bitmap
@@ -314,13 +314,12 @@ def footers(storage: Storage, files: Sequence[DataFile]) -> list[pa.Schema | str
     def schema_of(file: DataFile) -> pa.Schema | str | None:
         try:
             place, key = open_listed_file(storage, file.path)
-            with place.open_input(key, file.size or None) as source:
-                return pq.ParquetFile(source).schema_arrow
+            with place.open_input(key, file.size or None) as source, readable(file.path):
+                return open_parquet(source).schema_arrow
         except ObjectNotFoundError:
             return None
-        except (pa.ArrowException, DelvecError, OSError) as error:
-            text = error.describe() if isinstance(error, DelvecError) else str(error)
-            return f"not a readable Parquet file ({' '.join(text.split())[:200]})"
+        except DelvecError as error:
+            return f"not a readable Parquet file ({' '.join(error.describe().split())[:200]})"
 
     return gather(schema_of, files, _SEVERAL)
 

@@ -1,0 +1,230 @@
+"""Parquet files that somebody else wrote, opened by Arrow: a file, or a `FormatError`.
+
+Arrow 26 ends the process, by an exception of C++ that nobody catches, when it is asked for a column
+of a row group whose footer entry contradicts the schema, and overflows its stack if types are
+nested thousands deep. So the footer is read here before Arrow has a say.
+
+Specification: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delvec.errors import DelvecError, FormatError
+from delvec.parquet.thrift import I32, LIST, STRUCT, field_at, list_at, number_at, skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["open_parquet", "read_footer", "readable"]
+
+_TAIL: Final = 8
+_MAGIC: Final = b"PAR1"
+_DEEPEST: Final = 300
+_SCHEMA, _ROW_GROUPS = 2, 4  # of a file
+_TYPE, _REPETITION, _CHILDREN = 1, 3, 5  # of an element of the schema
+_OPTIONAL, _REPEATED = 1, 2
+_COLUMNS: Final = 1  # of a row group
+_METADATA, _ENCRYPTED = 3, 8  # of a column chunk
+_SIZES: Final = 16  # of the metadata of a chunk, which begin with the type as elements do
+_UNENCODED, _BY_REPETITION, _BY_DEFINITION = 1, 2, 3  # of size statistics
+_BYTE_ARRAY: Final = 6
+
+# A column: its physical type, and how many repetition and definition levels it has.
+_Leaf = tuple[int, int, int]
+
+
+class OpenFile(Protocol):
+    """A file that is open for reading, such as `storage.InputFile`."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Move to a byte, from the start or, if whence is 2, from the end."""
+
+    def read(self, size: int = -1, /) -> bytes | None:
+        """Read so many bytes."""
+
+
+@contextmanager
+def readable(
+    uri: str, what: str = "not a readable Parquet file", *, hint: str | None = None
+) -> Iterator[None]:
+    """Turn what Arrow says of a damaged file into an error that names it."""
+    try:
+        yield
+    except DelvecError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeError, OverflowError) as error:
+        cause = " ".join(str(error).split())[:200]
+        raise FormatError(f"{what} ({cause})", path=uri, hint=hint) from error
+
+
+def open_parquet(source: OpenFile, **options: Any) -> pq.ParquetFile:  # noqa: ANN401
+    """Open a file whose column chunks can be asked for; inside of `readable`.
+
+    Raises:
+        pa.ArrowInvalid: It is no Parquet file.
+    """
+    _require_sound(source)
+    return pq.ParquetFile(source, **options)
+
+
+def read_footer(source: OpenFile, uri: str) -> pq.FileMetaData:
+    """Read the footer of a file.
+
+    Raises:
+        FormatError: It is no Parquet file.
+    """
+    with readable(uri):
+        return open_parquet(source).metadata
+
+
+def _require_sound(source: OpenFile) -> None:
+    """Refuse a footer that would end the process; Arrow tells what else is wrong."""
+    size = source.seek(0, 2)
+    source.seek(max(0, size - _TAIL))
+    tail = source.read(_TAIL) or b""
+    length = int.from_bytes(tail[:4], "little")
+    if len(tail) < _TAIL or not tail.endswith(_MAGIC) or length > size - _TAIL:
+        return
+    source.seek(size - _TAIL - length)
+    try:
+        found = _contradiction(source.read(length) or b"")
+    except (IndexError, RecursionError):
+        found = "it ends before its last field"
+    if found:
+        raise pa.ArrowInvalid(f"its footer is damaged: {found}")
+
+
+def _contradiction(footer: bytes) -> str:
+    """Return what is wrong with a footer; nothing if it is sound."""
+    at = number = 0
+    leaves: list[_Leaf] = []
+    while True:
+        number, kind, at = field_at(footer, at, number)
+        if not kind:
+            return ""
+        if number == _SCHEMA and kind == LIST:
+            leaves, at = _leaves(footer, at)
+        elif number == _ROW_GROUPS and kind == LIST:
+            _, count, at = list_at(footer, at)
+            for _ in range(count):
+                wrong, at = _row_group(footer, at, leaves)
+                if wrong:
+                    return wrong
+        else:
+            at = skipped(footer, at, kind)
+
+
+def _leaves(footer: bytes, at: int) -> tuple[list[_Leaf], int]:
+    _, count, at = list_at(footer, at)
+    leaves: list[_Leaf] = []
+    # Of each struct around an element: how many of its children are to come, and its levels.
+    open_structs: list[tuple[int, int, int]] = []
+    for index in range(count):
+        kind, repetition, children, at = _element(footer, at)
+        repeated = definition = 0
+        if open_structs:
+            left, repeated, definition = open_structs.pop()
+            if left > 1:
+                open_structs.append((left - 1, repeated, definition))
+            repeated += repetition == _REPEATED
+            definition += repetition in (_OPTIONAL, _REPEATED)
+        elif index:
+            raise IndexError(at)
+        if children > 0:
+            open_structs.append((children, repeated, definition))
+        elif index:
+            leaves.append((kind, repeated, definition))
+        if len(open_structs) > _DEEPEST or max(repeated, definition) > _DEEPEST:
+            raise RecursionError
+    return leaves, at
+
+
+def _element(footer: bytes, at: int) -> tuple[int, int, int, int]:
+    """Return type, repetition and number of children of an element, and where the next begins."""
+    number = 0
+    kept: dict[int, int] = {}
+    while True:
+        number, kind, at = field_at(footer, at, number)
+        if not kind:
+            return kept.get(_TYPE, -1), kept.get(_REPETITION, 0), kept.get(_CHILDREN, 0), at
+        if kind == I32:
+            kept[number], at = number_at(footer, at)
+        else:
+            at = skipped(footer, at, kind)
+
+
+def _row_group(footer: bytes, at: int, leaves: list[_Leaf]) -> tuple[str, int]:
+    number = 0
+    while True:
+        number, kind, at = field_at(footer, at, number)
+        if not kind:
+            return "", at
+        if number != _COLUMNS or kind != LIST:
+            at = skipped(footer, at, kind)
+            continue
+        _, count, at = list_at(footer, at)
+        if count != len(leaves):
+            return f"a row group of {count} columns, where the schema has {len(leaves)}", at
+        for leaf in leaves:
+            wrong, at = _chunk(footer, at, leaf)
+            if wrong:
+                return wrong, at
+
+
+def _chunk(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
+    number = 0
+    while True:
+        number, kind, at = field_at(footer, at, number)
+        if not kind:
+            return "", at
+        if number == _ENCRYPTED:
+            return "an encrypted column", at
+        if number == _METADATA and kind == STRUCT:
+            wrong, at = _chunk_metadata(footer, at, leaf)
+            if wrong:
+                return wrong, at
+        else:
+            at = skipped(footer, at, kind)
+
+
+def _chunk_metadata(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
+    number = 0
+    while header := footer[at]:
+        if header > 0x0F:  # not `field_at`: there are many of these
+            number, at = number + (header >> 4), at + 1
+        else:
+            number, at = number_at(footer, at + 1)
+        kind = header & 0x0F
+        if number == _TYPE and kind == I32:
+            found, at = number_at(footer, at)
+            if found != leaf[0]:
+                return f"a column chunk of type {found}, where the schema has {leaf[0]}", at
+        elif number == _SIZES and kind == STRUCT:
+            wrong, at = _sizes(footer, at, leaf)
+            if wrong:
+                return wrong, at
+        else:
+            at = skipped(footer, at, kind)
+    return "", at + 1
+
+
+def _sizes(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
+    number = 0
+    while True:
+        number, kind, at = field_at(footer, at, number)
+        if not kind:
+            return "", at
+        if number == _UNENCODED and leaf[0] != _BYTE_ARRAY:
+            return "a size of strings in a column of none", at
+        if number in (_BY_REPETITION, _BY_DEFINITION) and kind == LIST:
+            levels = leaf[number - 1]
+            _, count, _ = list_at(footer, at)
+            if count not in (0, levels + 1):
+                return f"sizes of {count} levels, where the schema has {levels + 1}", at
+        at = skipped(footer, at, kind)
