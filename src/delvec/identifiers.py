@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from delvec.errors import InvalidArgumentError
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
-__all__ = ["QUOTED", "quote", "quote_if_needed", "split_path", "unquote"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "QUOTED",
+    "quote",
+    "quote_if_needed",
+    "require_no_own_names",
+    "split_path",
+    "unquote",
+]
 
 QUOTED: Final = r"`(?:[^`]|``)+`"
 
+_OWN: Final = "__delvec_"  # columns that delvec adds to rows while it works
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART: Final = re.compile(rf"{QUOTED}|[^.`]+")
 
@@ -57,3 +68,19 @@ def split_path(path: str) -> tuple[str, ...]:
             f"{path!r} is no path of a column", hint="write a.b, and `a.b` for a dot in a name"
         )
     return tuple(unquote(part) for part in parts)
+
+
+def require_no_own_names(names: Iterable[str], table: str) -> None:
+    """Refuse columns of a table that delvec could take for its own, or its own for them.
+
+    Raises:
+        UnsupportedFeatureError: It names the first.
+    """
+    taken = [name for name in names if name.lower().startswith(_OWN)]
+    if taken:
+        raise UnsupportedFeatureError(
+            f"{table} has a column {taken[0][:80]!r}: what begins with {_OWN} is delvec's own",
+            feature=f"columns named {_OWN}",
+            needed_by=table,
+            hint="rename the column",
+        )

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTACKS"]
 
-_TABLES: Final = ("log_names",)
+_TABLES: Final = (
+    "log_names",
+    "names",
+)
 
 ATTACKS: Final[list[Attack]] = [
     attack for name in _TABLES for attack in import_module(f"tests.hostile.{name}").ATTACKS

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import delvec
+from delvec.delta.schema.types import PrimitiveType
+from delvec.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +35,25 @@ def _delta(ground: Ground) -> delvec.DeltaTable:
     return delvec.DeltaTable.for_path(ground.spark, str(ground.table))
 
 
+def _merge(ground: Ground) -> Any:  # noqa: ANN401
+    table = _delta(ground)
+    merge = table.merge(table.to_arrow(), on="t.id = s.id")
+    return merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def _zorder(ground: Ground) -> Any:  # noqa: ANN401
+    table = _delta(ground)
+    named = [each for each in table.schema.names if each not in table.partition_columns]
+    columns = [
+        quote(each) for each in named if isinstance(table.schema.field(each).type, PrimitiveType)
+    ]
+    return table.optimize(zorder_by=columns[:7])
+
+
+def _by_data_source(ground: Ground) -> Any:  # noqa: ANN401
+    return ground.spark.read.format("delvec").load(str(ground.table)).collect()
+
+
 OPERATIONS: Final[dict[str, Operation]] = {
     # Without a session.
     "open": Operation(_offline),
@@ -44,6 +65,26 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "checkpoint": Operation(lambda ground: _offline(ground).checkpoint()),
     # With one.
     "read on Spark": Operation(lambda ground: _delta(ground).to_df().collect(), spark=True),
+    "read by the data source": Operation(_by_data_source, spark=True),
+    "append": Operation(
+        lambda ground: _delta(ground).append(_delta(ground).to_arrow()), spark=True
+    ),
+    "overwrite": Operation(
+        lambda ground: _delta(ground).overwrite(_delta(ground).to_arrow()), spark=True
+    ),
+    "delete": Operation(lambda ground: _delta(ground).delete("id % 2 = 0"), spark=True),
+    "delete by keys": Operation(
+        lambda ground: _delta(ground).delete(keys=[0, 2, 4, 6, 8], on="id"), spark=True
+    ),
+    "update": Operation(
+        lambda ground: _delta(ground).update({"id": "id + 100"}, "id < 3"), spark=True
+    ),
+    "merge": Operation(_merge, spark=True),
+    "zorder": Operation(_zorder, spark=True),
+    "traces": Operation(lambda ground: _delta(ground).traces("id = 1"), spark=True),
+    "changes": Operation(
+        lambda ground: _delta(ground).changes(start_version=0).collect(), spark=True
+    ),
     "optimize": Operation(lambda ground: _delta(ground).optimize(), spark=True),
     "purge": Operation(lambda ground: _delta(ground).purge(), spark=True),
 }

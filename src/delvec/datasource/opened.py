@@ -19,7 +19,7 @@ from delvec.datasource.stream_reader import StreamReader
 from delvec.datasource.views import VIEWS, ViewReader
 from delvec.delta.log.commit_times import version_at
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.read.change_feed_schema import FEED_COLUMNS
+from delvec.delta.read.change_feed_schema import FEED_COLUMNS, require_feed_names
 from delvec.delta.read.scan import FILE_COLUMN, POSITION_COLUMN
 from delvec.delta.read.snapshot_reader import arrow_scan
 from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
@@ -118,11 +118,7 @@ class Opened:
                 hint="delvec.DeltaTable.for_path(spark, path).set_properties("
                 f'{{"{ENABLE_CHANGE_DATA_FEED}": "true"}}) records those that follow',
             )
-        if twins := set(FEED_COLUMNS.names) & set(metadata.schema.names):
-            raise InvalidArgumentError(
-                f"{self.snapshot.table} has a column {twins.pop()}, as the change feed has",
-                hint="rename the column",
-            )
+        require_feed_names(self.snapshot.table, metadata.schema)
         if stream.skip_changes or stream.ignore_deletes:
             raise InvalidArgumentError(
                 "readChangeFeed returns every change: skipChangeCommits and ignoreDeletes do not"

@@ -24,6 +24,7 @@ __all__ = [
     "COMMIT_VERSION",
     "FEED_COLUMNS",
     "readable_as",
+    "require_feed_names",
     "require_recorded",
 ]
 
@@ -39,6 +40,19 @@ FEED_COLUMNS: Final = pa.schema(
 )
 
 
+def require_feed_names(table: str, schema: StructType) -> None:
+    """Refuse a table with columns that the feed has too.
+
+    Raises:
+        InvalidArgumentError: With the column.
+    """
+    taken = [name for name in schema.names if name.lower() in FEED_COLUMNS.names]
+    if taken:
+        raise InvalidArgumentError(
+            f"{table} has a column {taken[0]}, as the change feed has", hint="rename the column"
+        )
+
+
 def require_recorded(
     table: str, first: Snapshot, last: Snapshot, commits: Sequence[JsonActions]
 ) -> None:
@@ -47,6 +61,7 @@ def require_recorded(
     Raises:
         InvalidArgumentError: With the version.
     """
+    require_feed_names(table, last.metadata.schema)
     for version, metadata in _metadata_of(first, commits):
         if not metadata.is_on(ENABLE_CHANGE_DATA_FEED):
             raise InvalidArgumentError(

@@ -38,7 +38,8 @@ def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
     """Return the columns that hold ids and versions of copied rows; None without row tracking.
 
     Raises:
-        FormatError: Row tracking is on, and the table properties do not name them.
+        FormatError: Row tracking is on, and the table properties do not name them, or name columns
+            that are others.
     """
     if not metadata.is_on(ENABLE_ROW_TRACKING):
         return None
@@ -48,6 +49,14 @@ def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
             "row tracking is on but the table does not name its materialized columns",
             expected=" and ".join(_NAMES),
             found=names,
+        )
+    fields = metadata.schema.fields
+    taken = {name.lower() for each in fields for name in (each.name, each.physical_name)}
+    if len({str(name).lower() for name in names} - taken) < len(names):
+        raise FormatError(
+            "the materialized columns of row tracking have the names of other columns",
+            found=str(names)[:200],
+            hint="set others by the properties that name them",
         )
     return str(names[0]), str(names[1])
 

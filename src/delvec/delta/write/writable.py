@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from delvec.delta.read.change_feed_schema import require_feed_names
 from delvec.delta.schema.expressions import IDENTITY
 from delvec.delta.schema.features import FEATURES
-from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS, SYMLINK_MANIFEST
+from delvec.delta.schema.properties import (
+    ENABLE_CHANGE_DATA_FEED,
+    ENABLE_DELETION_VECTORS,
+    SYMLINK_MANIFEST,
+)
 from delvec.delta.schema.protocol import WRITERS_WITH_FEATURES
 from delvec.errors import UnsupportedFeatureError
+from delvec.identifiers import require_no_own_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,6 +29,7 @@ Operation: TypeAlias = Literal[
 ]
 
 _REMOVING: Final = ("overwrite", "delete", "update", "merge", "restore")
+_WITH_ROWS: Final = ("append", "overwrite", "delete", "update", "merge", "optimize")
 _WRITING_FILES: Final = ("append", "overwrite", "update", "merge", "optimize")
 
 
@@ -48,6 +55,8 @@ def require_writable(
     writes_files = operation in _WRITING_FILES or (
         operation == "delete" and (rewrites or not _vectors_are_on(snapshot))
     )
+    if operation in _WITH_ROWS:
+        _require_names(snapshot)
     touched = {name.lower() for name in columns_set}
     for feature in FEATURES.values():
         if not _is_in_use(feature, snapshot):
@@ -108,6 +117,15 @@ def _require_known(snapshot: Snapshot) -> None:
             needed_by=table,
             hint="is there a newer delvec? Reading works without it",
         )
+
+
+def _require_names(snapshot: Snapshot) -> None:
+    """Refuse columns that are called like those that a write adds to the rows."""
+    metadata, table = snapshot.metadata, snapshot.table
+    physical = [each.physical_name for each in metadata.schema.fields]
+    require_no_own_names([*metadata.schema.names, *physical], table)
+    if metadata.is_on(ENABLE_CHANGE_DATA_FEED):
+        require_feed_names(table, metadata.schema)
 
 
 def _is_in_use(feature: Feature, snapshot: Snapshot) -> bool:

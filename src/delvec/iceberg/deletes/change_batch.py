@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import InvalidArgumentError
-from delvec.identifiers import quote
+from delvec.identifiers import quote, require_no_own_names
 from delvec.spark import jvm
 from delvec.spark.failures import explained
 from delvec.spark.staging import staged
@@ -69,6 +69,7 @@ def change_batch(
         InvalidArgumentError: Columns are missing or unknown, or a key is there twice.
     """
     columns = [field["name"] for field in schema["fields"]]
+    require_no_own_names(columns, table)
     for expression in (delete_where, order_by):
         _require_no_order(expression, changes.sparkSession)
     require_columns(changes, columns, (delete_where, order_by), table)

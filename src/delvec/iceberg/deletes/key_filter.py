@@ -32,7 +32,7 @@ from delvec.iceberg.client.chosen_files import FilesOfKeys, read_key_files
 from delvec.iceberg.deletes.key_columns import arrow_type
 from delvec.iceberg.deletes.key_vectors import read_key_vector
 from delvec.iceberg.deletes.read_schema import key_paths, key_schema, key_types
-from delvec.identifiers import quote
+from delvec.identifiers import quote, require_no_own_names
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path
 from delvec.storage.parallel import gather
@@ -114,6 +114,7 @@ def without_keys(
 
 def with_file_marks(rows: DataFrame, files: DataFilesWithKeys) -> DataFrame:
     """Return rows, which have `_file`, with the sequence number and the scope of their files."""
+    require_no_own_names(rows.columns, "the Iceberg table")
     return _marked(rows, files.files, (_FILE_SEQUENCE, _FILE_SCOPE))
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from delvec.errors import UnsupportedFeatureError
-from delvec.identifiers import quote
+from delvec.errors import FormatError, UnsupportedFeatureError
+from delvec.identifiers import quote, require_no_own_names
 from delvec.spark import jvm, sql_text
 from delvec.spark.conf import time_zone
 from delvec.spark.delta.scan.file_index import FileIndex
@@ -89,8 +89,25 @@ def scan(  # noqa: PLR0913
             needed_by=snapshot.table,
             hint="read it by to_arrow(), or rename the column",
         )
+    _require_distinct(spark, snapshot)
+    if added:
+        require_no_own_names(snapshot.metadata.schema.names, snapshot.table)
     builder = _ScanBuilder(spark, snapshot, columns, added or {}, keep, stored, follows=follows)
     return builder.build(snapshot.files if files is None else files, vectors or {})
+
+
+def _require_distinct(spark: SparkSession, snapshot: Snapshot) -> None:
+    """Refuse names that are the same to Spark; Delta has no two columns that differ in case."""
+    fields = snapshot.metadata.schema.fields
+    for names in ([each.name for each in fields], [each.physical_name for each in fields]):
+        twins = len({name.lower() for name in names}) < len(names)
+        if twins and spark.conf.get("spark.sql.caseSensitive") != "true":
+            raise FormatError(
+                "the table has columns whose names differ in case only",
+                path=snapshot.table,
+                found=str(names)[:200],
+                hint="read it by to_arrow(), or rename one of them",
+            )
 
 
 class _ScanBuilder:
