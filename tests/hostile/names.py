@@ -43,17 +43,16 @@ _NAMES: Final = (
     "--",
     "/*",
     "n" * 2000,
-    "__delvec_clause_of",
-    "k",
 )
 _ROWS: Final = 10
+_LIVE: Final = 9  # the last row is deleted by a vector
 _MAPPED: Final = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "99"}
 _FEED: Final = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
 
 
 @dataclass
 class _Named(TableBuilder):
-    """A table with columns of any schema, of ten rows in two files with statistics."""
+    """A table with columns of any schema."""
 
     columns: list[dict[str, Any]] = field(default_factory=list)
 
@@ -79,6 +78,7 @@ def _make(
     partitions: Mapping[str, str] | None = None,
     *,
     mapped: bool = False,
+    properties: Mapping[str, str] | None = None,
 ) -> None:
     features = ["deletionVectors", *(["columnMapping"] if mapped else [])]
     protocol = {
@@ -87,17 +87,12 @@ def _make(
         "readerFeatures": features,
         "writerFeatures": [*features, "changeDataFeed"],
     }
-    names = [each["name"] for each in columns]
-    physical = {
-        each["metadata"].get("delta.columnMapping.physicalName", each["name"]): each["name"]
-        for each in columns
-    }
     table = _Named(
         ground.table,
         protocol=protocol,
         columns=columns,
-        partition_columns=[physical[each] for each in partitions or () if physical[each] in names],
-        properties={**_FEED, **(_MAPPED if mapped else {})},
+        partition_columns=list(partitions or ()),
+        properties={**_FEED, **(_MAPPED if mapped else {}), **(properties or {})},
     )
     table.create()
     for number in (0, 1):
@@ -112,7 +107,10 @@ def _make(
             "maxValues": highest,
             "nullCount": nulls,
         }
-        table.commit({"add": add | {"stats": json.dumps(stats)}})
+        add["stats"] = json.dumps(stats)
+        table.commit({"add": add})
+    [vector] = table.write_vectors([_ROWS // 2 - 1])
+    table.delete(add, vector)
 
 
 def _no_nulls(value: Any) -> Any:  # noqa: ANN401
@@ -207,11 +205,11 @@ def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _whole(place: str) -> list[dict[str, Any]]:
-    return _rows(place, range(_ROWS))
+    return _rows(place, range(_LIVE))
 
 
 def _half(place: str) -> list[dict[str, Any]]:
-    return _rows(place, range(1, _ROWS, 2))
+    return _rows(place, range(1, _LIVE, 2))
 
 
 def _twice(place: str) -> list[dict[str, Any]]:
@@ -224,10 +222,8 @@ def _changed(place: str) -> list[dict[str, Any]]:
 
 
 _AFTER: Final = {
-    "read": _whole,
     "checkpoint": _whole,
     "read on Spark": _whole,
-    "read by the data source": _whole,
     "append": _twice,
     "overwrite": _whole,
     "delete": _half,
@@ -239,30 +235,139 @@ _AFTER: Final = {
     "purge": _whole,
     "traces": _whole,
     "changes": _whole,
-    "check": _whole,
+}
+_QUICK: Final = {
+    "columns": ("checkpoint", "read on Spark", "delete"),
+    "physical names": ("checkpoint", "read on Spark", "delete", "traces"),
+    "logical names of mapped columns": ("read on Spark",),
+    "fields of a struct": ("checkpoint", "read on Spark", "delete"),
+    "partition columns and their values": ("checkpoint", "read on Spark", "append"),
+}
+# Nothing of these names is read or computed there.
+_NOT_TOUCHED: Final = {
+    ("logical names of mapped columns", "checkpoint"),
+    ("columns", "append"),
+    ("columns", "overwrite"),
+    ("physical names", "append"),
+    ("physical names", "overwrite"),
+    ("logical names of mapped columns", "append"),
+    ("logical names of mapped columns", "overwrite"),
+    ("fields of a struct", "append"),
+    ("fields of a struct", "overwrite"),
 }
 
 
 def _unharmed(place: str, operation: str) -> Callable[[Ground, Any], None]:
     def look(ground: Ground, result: Any) -> None:  # noqa: ANN401
         expected = _AFTER[operation](place)
-        found = DeltaTable.for_path(None, str(ground.table)).to_arrow().to_pylist()
-        assert _sorted(found) == expected
-        if operation.startswith("read on") or operation.startswith("read by"):
+        table = DeltaTable.for_path(None, str(ground.table))
+        assert _sorted(table.to_arrow().to_pylist()) == expected
+        if operation == "read on Spark":
             assert _sorted([row.asDict(recursive=True) for row in result]) == expected
+        if operation == "checkpoint":
+            _found_by_filters(table, expected[1])
 
     return look
 
 
-ATTACKS: Final = [
-    Attack(
-        "leaks",
-        f"{place} named like variables, paths and SQL",
-        operation,
-        "harmless",
-        put=put,
-        then=_unharmed(place, operation),
+def _found_by_filters(table: DeltaTable, row: dict[str, Any]) -> None:
+    """Look for a row by the value of each of its columns: statistics must not rule it out."""
+    for name, value in row.items():
+        fields = {(name, inner): each for inner, each in value.items()} if name == "s" else {}
+        for path, each in (fields or {(name,): value}).items():
+            found = table.to_arrow(filters=[(path, "=", each)]).to_pylist()
+            assert row in found, path
+
+
+def _named(*names: str, **properties: str) -> Callable[[Ground], None]:
+    """Return what puts a table with some more columns, and properties."""
+    return lambda ground: _make(
+        ground,
+        [_field("id"), *map(_field, names)],
+        lambda rows: {"id": rows, **{name: [row * 100 for row in rows] for name in names}},
+        properties=properties,
     )
-    for place, put in _PLACES.items()
-    for operation in _AFTER
+
+
+def _one_name_twice(ground: Ground) -> None:
+    """A file with two columns of a name, which the table tells apart by their ids."""
+    columns = [_field(name, physical=name, number=at + 1) for at, name in enumerate(("id", "x"))]
+    table = _Named(
+        ground.table,
+        protocol={"minReaderVersion": 2, "minWriterVersion": 5},
+        columns=columns,
+        properties={"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "2"},
+    )
+    table.create()
+    stored = [
+        pa.field("id", pa.int64(), metadata={"PARQUET:field_id": str(number)}) for number in (1, 2)
+    ]
+    data = pa.table([range(3), range(3, 6)], schema=pa.schema(stored))
+    table.commit({"add": table.write_file("0.parquet", data)})
+
+
+def _told_apart(_: Ground, rows: Any) -> None:  # noqa: ANN401
+    assert rows == [{"id": row, "x": row + 3} for row in range(3)]
+
+
+_IDS: Final = {
+    "delta.enableRowTracking": "true",
+    "delta.rowTracking.materializedRowIdColumnName": "x",
+    "delta.rowTracking.materializedRowCommitVersionColumnName": "_version",
+}
+
+ATTACKS: Final = [
+    *(
+        Attack(
+            "leaks",
+            f"{place} named like variables, paths and SQL",
+            operation,
+            "harmless",
+            put=put,
+            then=_unharmed(place, operation),
+            slow=operation not in _QUICK[place],
+        )
+        for place, put in _PLACES.items()
+        for operation in _AFTER
+        if (place, operation) not in _NOT_TOUCHED
+    ),
+    *(
+        Attack("comes back", f"a column {name}", operation, "refused", put=_named(name), says=says)
+        for name, operation, says in (
+            ("__delvec_place", "zorder", "is delvec's own"),
+            ("__delvec_number", "delete", "is delvec's own"),
+            ("__DELVEC_CLAUSE", "update", "is delvec's own"),
+            ("__delvec_change", "changes", "is delvec's own"),
+            ("__delvec_position", "traces", "is delvec's own"),
+            ("_Change_Type", "changes", "as the change feed has"),
+            ("_change_type", "delete", "as the change feed has"),
+        )
+    ),
+    Attack(
+        "comes back",
+        "columns of row tracking that are others",
+        "update",
+        "refused",
+        put=_named("x", **_IDS),
+        says="names of other columns",
+    ),
+    *(
+        Attack(
+            "foreign error",
+            f"columns {one!a} and {other!a}",
+            "read on Spark",
+            "refused",
+            put=_named(one, other),
+            says="differ in case only",
+        )
+        for one, other in (("x", "X"), ("K", "k"))
+    ),
+    Attack(
+        "foreign error",
+        "a file with two columns of a name",
+        "read",
+        "harmless",
+        put=_one_name_twice,
+        then=_told_apart,
+    ),
 ]

@@ -44,14 +44,8 @@ def _merge(ground: Ground) -> Any:  # noqa: ANN401
 def _zorder(ground: Ground) -> Any:  # noqa: ANN401
     table = _delta(ground)
     named = [each for each in table.schema.names if each not in table.partition_columns]
-    columns = [
-        quote(each) for each in named if isinstance(table.schema.field(each).type, PrimitiveType)
-    ]
-    return table.optimize(zorder_by=columns[:7])
-
-
-def _by_data_source(ground: Ground) -> Any:  # noqa: ANN401
-    return ground.spark.read.format("delvec").load(str(ground.table)).collect()
+    plain = [each for each in named if isinstance(table.schema.field(each).type, PrimitiveType)]
+    return table.optimize(zorder_by=[quote(each) for each in plain[:3]])
 
 
 OPERATIONS: Final[dict[str, Operation]] = {
@@ -65,7 +59,6 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "checkpoint": Operation(lambda ground: _offline(ground).checkpoint()),
     # With one.
     "read on Spark": Operation(lambda ground: _delta(ground).to_df().collect(), spark=True),
-    "read by the data source": Operation(_by_data_source, spark=True),
     "append": Operation(
         lambda ground: _delta(ground).append(_delta(ground).to_arrow()), spark=True
     ),

@@ -105,16 +105,16 @@ def without_keys(
         files: The data files that they are in.
         deletes: The equality deletes that apply to these.
     """
-    marked = with_file_marks(rows.select("*", "_file", "_pos"), files)
+    marked = with_file_marks(table, rows.select("*", "_file", "_pos"), files)
     for ids in sorted({each.file.equality_ids for each in deletes}):
         some = [each for each in deletes if each.file.equality_ids == ids]
         marked = _anti_joined(table, snapshot_id, schema, marked, some)
     return marked
 
 
-def with_file_marks(rows: DataFrame, files: DataFilesWithKeys) -> DataFrame:
+def with_file_marks(table: LoadedTable, rows: DataFrame, files: DataFilesWithKeys) -> DataFrame:
     """Return rows, which have `_file`, with the sequence number and the scope of their files."""
-    require_no_own_names(rows.columns, "the Iceberg table")
+    require_no_own_names(rows.columns, str(table.name))
     return _marked(rows, files.files, (_FILE_SEQUENCE, _FILE_SCOPE))
 
 

@@ -47,7 +47,7 @@ def find_by_join(search: Search) -> DataFrame:
         ]
         return reduce(DataFrame.unionAll, parts)
     rows = _rows(search, search.files.files.column("path").to_pylist())
-    marked = with_file_marks(rows.select("*", FILE, PLACE), search.files)
+    marked = with_file_marks(search.table, rows.select("*", FILE, PLACE), search.files)
     keys = deleted_keys(search.table, search.snapshot_id, search.schema, search.deletes)
     found = marked.join(keys, is_deleted(search.schema, search.deletes), "left_semi")
     return found.select(FILE, PLACE, hashed)
