@@ -77,3 +77,23 @@ def test_a_format_error_gathers_where_as_it_unwinds() -> None:
     with pytest.raises(FormatError) as failure, located("outer", 100), located("inner", 10):
         raise FormatError("bad")
     assert (failure.value.path, failure.value.offset) == ("inner", 10)
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "text", ["a\x1b[2J\x9b", "a\nHint: rm", "\u202ea", "a" * 10**6, "\r" * 5000]
+)
+def test_text_of_a_table_does_not_act(kind: type[DelvecError], text: str) -> None:
+    names = inspect.signature(kind).parameters
+    facts = {name: text for name in ("path", "expected", "found") if name in names}
+    for error in (kind(text, hint=text, **facts), DelvecError(text, hint=text)):
+        shown = str(error)
+        assert all(line.isprintable() for line in shown.split("\n"))
+        assert shown.count("\n") == 1  # before the hint
+        assert len(shown) < 4100
+        assert error.message == text
+
+
+def test_the_output_of_a_jvm_keeps_its_lines() -> None:
+    error = errors.EngineError("it did not start", output="one\n\ttwo \x1b[0m\n", hint="h")
+    assert str(error) == "it did not start\none\n        two \\x1b[0m\nHint: h"

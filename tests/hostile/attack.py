@@ -113,7 +113,8 @@ def _judge_error(error: DelvecError) -> None:
     text = str(error)
     assert SECRET not in text
     assert len(text) < _LONGEST_MESSAGE, "what a table says floods the message"
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]", text), repr(text)
+    assert all(line.isprintable() for line in text.split("\n")), repr(text)
+    assert text.count("\n") == bool(error.hint), "a table adds lines to the message"
     cause: BaseException | None = error
     while cause is not None:
         assert SECRET not in str(cause), "a traceback would show the secret"

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import delvec
+from delvec.cli import main
 from delvec.delta.schema.types import PrimitiveType
 from delvec.identifiers import quote
+from tests.cli.runner import separate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +50,24 @@ def _zorder(ground: Ground) -> Any:  # noqa: ANN401
     return table.optimize(zorder_by=[quote(each) for each in plain[:3]])
 
 
+_SHOWING: Final = ("history", "inspect", "check", "detail", "schema", "properties", "files")
+
+
+def _show(ground: Ground) -> dict[str, str]:
+    """Show a table in all ways: by commands, and by Python as text and in a notebook."""
+    table, shown = _offline(ground), {}
+    for name in _SHOWING:  # without colours, so that any escape is one of the table
+        done = separate().invoke(main, [name, str(ground.table)], env={"COLUMNS": "120"})
+        assert isinstance(done.exception, SystemExit | None), done.exception
+        shown[f"delvec {name}"] = done.stdout + done.stderr
+    for name in ("inspect", "check", "detail"):
+        report = getattr(table, name)()
+        shown[f"str of {name}"] = f"{report}\n{report!r}"
+        shown[f"page of {name}"] = report._repr_html_()
+    shown["whole page of inspect"] = table.inspect().to_html()
+    return shown
+
+
 OPERATIONS: Final[dict[str, Operation]] = {
     # Without a session.
     "open": Operation(_offline),
@@ -55,6 +75,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "history": Operation(lambda ground: _offline(ground).history()),
     "check": Operation(lambda ground: _offline(ground).check()),
     "inspect": Operation(lambda ground: _offline(ground).inspect()),
+    "show": Operation(_show),
     "vacuum": Operation(lambda ground: _offline(ground).vacuum(retention_hours=0, force=True)),
     "checkpoint": Operation(lambda ground: _offline(ground).checkpoint()),
     # With one.

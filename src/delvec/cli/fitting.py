@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 UNLIMITED: Final = 10_000
-"""The width of a pipe: lines are not wrapped, and names not shortened."""
+"""The width of a pipe, where lines are not wrapped, and the most characters of any cell."""
 
 _GAP: Final = 3  # between two columns, with the padding of both
 _EDGES: Final = 2
@@ -108,7 +108,7 @@ def cell(value: object, width: int | None = None) -> str:
         return ""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:,}"
-    return visible(value) if width is None else shortened(visible(value), width)
+    return shortened(visible(shortened(str(value), UNLIMITED)), width or UNLIMITED)
 
 
 def apart(names: Sequence[str], width: int) -> dict[str, str]:

