@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from functools import reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from py4j.clientserver import ClientServer
 from py4j.java_gateway import JavaObject
@@ -36,6 +37,7 @@ __all__ = [
     "is_classic",
     "is_running",
     "items",
+    "jar_of",
     "java_class",
     "require_running",
     "session_of",
@@ -177,9 +179,18 @@ def activate(spark: SparkSession) -> None:
 
 def class_exists(name: str) -> bool:
     """Whether the running JVM can load a class, including those of added packages."""
+    return jar_of(name) is not None
+
+
+def jar_of(name: str) -> str | None:
+    """Return the jar that the running JVM would load a class from; None if it has none."""
     jvm: Any = SparkContext._jvm  # noqa: SLF001
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return loader.getResource(name.replace(".", "/") + ".class") is not None
+    found = loader.getResource(name.replace(".", "/") + ".class")
+    if found is None:
+        return None
+    # jar:file:/folder/name.jar!/org/...
+    return unquote(found.toString().partition("!/")[0].removeprefix("jar:").removeprefix("file:"))
 
 
 def hadoop_setting(spark: SparkSession) -> Callable[[str], str | None]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -16,6 +18,7 @@ from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 from delvec.spark.storage import open_storage
 from delvec.storage import Storage
 from delvec.vector import Bitmap, decode_frame, encode_frame
+from tests.spark.jars import resolved_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +108,27 @@ except delvec.errors.EngineError as error:
     assert "nonsense" in done.stdout
     assert "Hint: Spark needs Java 17 or 21" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_a_downloaded_runtime_that_somebody_changed_is_refused(tmp_path: Path) -> None:
+    [jar] = [Path(each) for each in resolved_jars() if "iceberg-spark-runtime" in each]
+    assert jar.name.startswith("org.apache.iceberg_")
+    changed = tmp_path / "changed jars" / jar.name
+    changed.parent.mkdir()
+    shutil.copy(jar, changed)
+    with ZipFile(changed, "a") as archive:
+        archive.writestr("added", b"")
+    code = f"""
+import delvec
+for _ in range(2):
+    try:
+        delvec.session("w", conf={{"spark.jars": {str(changed)!r}}})
+    except delvec.errors.ChecksumError as error:
+        print(error.path)
+"""
+    done = run(code, tmp_path)
+    assert done.stdout.splitlines() == [str(changed)] * 2, done.stderr
 
 
 @pytest.mark.slow

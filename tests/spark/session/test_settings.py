@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import delvec
-from delvec.errors import MissingDependencyError, UnsupportedFeatureError
+from delvec.errors import ChecksumError, MissingDependencyError, UnsupportedFeatureError
 from delvec.spark import jvm
 from delvec.spark.session import iceberg_runtime
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate, with_iceberg
@@ -41,6 +41,17 @@ def options(builder: SparkSession.Builder) -> dict[str, str]:
 )
 def test_the_runtime_is_chosen_by_the_version_of_spark(spark: str, coordinate: str) -> None:
     assert iceberg_coordinate(spark) == coordinate
+
+
+def test_the_jar_of_a_runtime_is_known_by_its_checksum(tmp_path: Path) -> None:
+    assert iceberg_runtime._CHECKSUMS.keys() == iceberg_runtime._VERSIONS.keys()
+    _, artifact, version = RUNTIME.split(":")
+    downloaded = tmp_path / f"org.apache.iceberg_{artifact}-{version}.jar"
+    downloaded.write_bytes(b"something else")
+    with pytest.raises(ChecksumError, match=r"not the one that was published in .*\.jar") as caught:
+        iceberg_runtime._verify(str(downloaded))
+    assert str(caught.value.found).startswith("f41f3")
+    iceberg_runtime._verify(str(downloaded.with_name(f"{artifact}-{version}.jar")))  # not ours
 
 
 @pytest.mark.parametrize("spark", ["3.5.1", "4.2.0", "4.3.0", "5.0.0"])

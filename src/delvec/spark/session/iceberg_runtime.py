@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyspark
 
-from delvec.errors import MissingDependencyError
+from delvec.errors import ChecksumError, MissingDependencyError
 from delvec.spark import jvm
 from delvec.spark.session.settings import PACKAGES, listed, spark_jars
 
@@ -29,6 +31,11 @@ ICEBERG_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
 # One runtime jar per Spark version: https://iceberg.apache.org/multi-engine-support/
 _VERSIONS: Final = {"4.0": "1.11.0", "4.1": "1.12.0"}
+# SHA-256 of these jars, as they were published.
+_CHECKSUMS: Final = {
+    "4.0": "63c3b812549dc232c1920865ff42436df8604a9bbacd693930985c06bd97e6dc",
+    "4.1": "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+}
 _RUNTIME: Final = "iceberg-spark-runtime"
 _INSTALL: Final = "pip install 'delvec[spark]'"
 
@@ -86,10 +93,16 @@ def has_runtime(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> 
 def require_iceberg() -> None:
     """Refuse a JVM without the Iceberg runtime: packages are added only when one starts.
 
+    A runtime that was downloaded for delvec is one that delvec knows. It is looked at when it is on
+    the class path, before a session exists that would run anything of it.
+
     Raises:
         MissingDependencyError: It has none.
+        ChecksumError: The downloaded jar is not the one that was published.
     """
-    if jvm.class_exists(ICEBERG_CATALOG):
+    if jar := jvm.jar_of(ICEBERG_CATALOG):
+        if not jvm.has_context():
+            _verify(jar)
         return
     coordinate = iceberg_coordinate()
     raise MissingDependencyError(
@@ -98,6 +111,27 @@ def require_iceberg() -> None:
         hint="begin with delvec.session() in a new Python process (restart the kernel), or pass"
         f" iceberg=False; under spark-submit add --packages {coordinate}",
     )
+
+
+def _verify(jar: str) -> None:
+    """Compare a jar of Ivy's folder, which has the group in its name, with what was published."""
+    minor = _minor(pyspark.__version__)
+    name = iceberg_coordinate().replace(":", "_", 1).replace(":", "-") if minor in _VERSIONS else ""
+    if Path(jar).name != f"{name}.jar":
+        return  # one of the user's own
+    digest = sha256()
+    with Path(jar).open("rb") as file:
+        while data := file.read(1 << 20):
+            digest.update(data)
+    if digest.hexdigest() != _CHECKSUMS[minor]:
+        raise ChecksumError(
+            "the Iceberg runtime that was downloaded is not the one that was published",
+            path=jar,
+            expected=f"SHA-256 {_CHECKSUMS[minor]}",
+            found=digest.hexdigest(),
+            hint="delete the file, and look at where your Maven mirror has it from; a build of your"
+            " own is used without this check if spark.jars names it",
+        )
 
 
 def _minor(spark_version: str) -> str:

@@ -82,6 +82,7 @@ def session(
     Raises:
         MissingDependencyError: A JVM is running, without the Iceberg runtime; or `iceberg=True` and
             Iceberg has no runtime for this Spark.
+        ChecksumError: The Iceberg runtime that was downloaded is not the published one.
         UnsupportedFeatureError: The session would be one of Spark Connect.
         InvalidArgumentError: The catalog is configured already, with a different warehouse.
     """
