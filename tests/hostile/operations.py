@@ -77,7 +77,13 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "inspect": Operation(lambda ground: _offline(ground).inspect()),
     "show": Operation(_show),
     "vacuum": Operation(lambda ground: _offline(ground).vacuum(retention_hours=0, force=True)),
+    "lite vacuum": Operation(
+        lambda ground: _offline(ground).vacuum(lite=True, retention_hours=0, force=True)
+    ),
+    "clean log": Operation(lambda ground: _offline(ground).clean_log()),
     "checkpoint": Operation(lambda ground: _offline(ground).checkpoint()),
+    "restore": Operation(lambda ground: _offline(ground).restore(2)),
+    "generate manifest": Operation(lambda ground: _offline(ground).generate_manifest()),
     # With one.
     "read on Spark": Operation(lambda ground: _delta(ground).to_df().collect(), spark=True),
     "append": Operation(
@@ -98,6 +104,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "traces": Operation(lambda ground: _delta(ground).traces("id = 1"), spark=True),
     "changes": Operation(
         lambda ground: _delta(ground).changes(start_version=0).collect(), spark=True
+    ),
+    "update": Operation(
+        lambda ground: _delta(ground).update({"id": "id + 100"}, "id < 3"), spark=True
     ),
     "optimize": Operation(lambda ground: _delta(ground).optimize(), spark=True),
     "purge": Operation(lambda ground: _delta(ground).purge(), spark=True),

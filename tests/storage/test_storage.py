@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from threading import Barrier
@@ -479,6 +480,55 @@ def test_changes_never_follow_links_out_of_the_root(linked: Storage, tmp_path: P
     linked.delete(["folder"])
     assert [p.name for p in (tmp_path / "outside").iterdir()] == ["f"]
     assert (tmp_path / "outside/f").read_bytes() == b"outside"
+
+
+def test_a_link_inside_the_root_is_another_name_of_a_folder(linked: Storage) -> None:
+    linked.write("real/f", b"1")
+    Path(linked.root, "name").symlink_to(Path(linked.root, "real"))
+    linked.write("name/new/g", b"2")
+    linked.delete(["name/f"])
+    assert keys(linked, "real", recursive=True) == ["real/new/g"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two names at once")
+def test_a_folder_that_is_swapped_for_a_link_again_and_again_is_never_left(tmp_path: Path) -> None:
+    storage, outside = Storage.open(tmp_path / "table"), tmp_path / "outside"
+    folder, link = Path(storage.root, "d"), tmp_path / "link"
+    names = [f"{number}.parquet" for number in range(1000)]
+    for each in (folder, outside):
+        (each / "empty").mkdir(parents=True)
+        for name in names:
+            (each / name).touch()
+    link.symlink_to(outside)
+    swapper = run(
+        """
+import ctypes, os
+here, exchange = -100, 2
+rename = ctypes.CDLL(None).renameat2
+folder, link = map(os.fsencode, sys.argv[1:])
+while os.getppid() > 1:
+    assert rename(here, folder, here, link, exchange) == 0
+""",
+        *(folder, link),
+    )
+    release([swapper])
+    try:
+        for name in names[::5]:
+            with suppress(StorageError):
+                storage.write(f"d/{name}", b"written")
+            with suppress(StorageError):
+                storage.write_if_absent(f"d/new-{name}", b"written")
+        for _ in range(20):
+            with suppress(StorageError):
+                storage.delete([f"d/{name}" for name in names])
+        storage.remove_empty_folders(lambda _: False)
+    finally:
+        assert swapper.poll() is None
+        swapper.kill()
+        swapper.communicate()
+    assert sorted(path.name for path in outside.iterdir()) == sorted([*names, "empty"])
+    assert not any(path.stat().st_size for path in outside.glob("*.parquet"))
 
 
 def test_listings_do_not_descend_into_linked_folders(linked: Storage) -> None:

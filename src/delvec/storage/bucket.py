@@ -117,6 +117,9 @@ class Bucket:
         if keys:
             self.delete(keys)
 
+    def make_folder(self, folder: str) -> None:
+        pass
+
     def folders(self, prefix: str) -> Sequence[str]:
         result = self._store.list_with_delimiter(self._prefix + prefix or None)
         listed = len(result["objects"]) + len(result["common_prefixes"])

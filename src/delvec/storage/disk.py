@@ -8,17 +8,20 @@ about 0.5 ms.
 
 Symbolic links: the root may be one or be behind one. Reads follow links, as Spark's do. Writes and
 deletes behind a link that leads out of the root are refused, and listings do not descend into
-linked folders, so nothing outside the root is ever changed or listed.
+linked folders, so nothing outside the root is ever changed or listed. What is changed is named
+relative to an open folder, which was opened from the root step by step: a folder that somebody
+swaps for a link meanwhile is not followed either.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -26,6 +29,7 @@ from uuid import uuid4
 from delvec.errors import ObjectNotFoundError, StorageError
 from delvec.storage.counts import FileInfo
 from delvec.storage.failures import explained, truncated
+from delvec.storage.listed_files import folder_key
 from delvec.storage.spans import cut, merge
 
 if TYPE_CHECKING:
@@ -44,15 +48,20 @@ STAGED_PREFIX = ".delvec-staged-"
 Hadoop, and so Spark and Delta, ignore names that begin with a dot.
 """
 
-# A folder that is not empty, or gone, or that nobody may remove: it does no harm.
+# A folder that is not empty, or gone, or a link now, or that nobody may remove: it does no harm.
 _NOT_REMOVED = (
     errno.ENOTEMPTY,
     errno.EEXIST,
     errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ELOOP,
     errno.EBUSY,
     errno.EACCES,
     errno.EPERM,
 )
+# In Linux a folder can be passed through that may not be read.
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _LEADS_NOWHERE = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG)
 
@@ -87,22 +96,23 @@ class Disk:
         return self._info(key, (self._root / key).stat())
 
     def put(self, key: str, data: memoryview, *, replace: bool) -> None:
-        path = self._inside(key)
         self._counter.add(puts=1)
-        if not replace and path.exists():
-            raise FileExistsError(errno.EEXIST, "exists", str(path))
-        _make_folder(path.parent)
-        staged = path.parent / f"{STAGED_PREFIX}{uuid4().hex}"
-        try:
-            _write_through(staged, data)
-            _drop_checksum(path)
-            if replace:
-                staged.replace(path)
-            else:
-                _link(staged, path)
-        finally:
-            staged.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        folder, name = _split(key)
+        with self._entered(folder, make=True) as parent:
+            if not replace and _is_there(name, parent):
+                raise FileExistsError(errno.EEXIST, "exists", key)
+            staged = f"{STAGED_PREFIX}{uuid4().hex}"
+            try:
+                _write_through(staged, parent, data)
+                _drop_checksum(name, parent)
+                if replace:
+                    os.replace(staged, name, src_dir_fd=parent, dst_dir_fd=parent)
+                else:
+                    _link(staged, self._root / key, parent)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(staged, dir_fd=parent)
+            _sync(".", parent)
         self._counter.add(bytes_written=data.nbytes)
 
     def list(
@@ -143,57 +153,95 @@ class Disk:
             return ()  # An absent folder is an empty one, as in an object store.
 
     def delete(self, keys: Sequence[str]) -> None:
-        checked: set[str] = set()
-        for key in keys:
-            path, folder = self._root / key, key.rpartition("/")[0]
-            if folder not in checked:  # looking for links takes far longer than deleting
-                self._inside(key)
-                checked.add(folder)
-            self._counter.add(deletes=1)
+        # Opening a folder takes longer than deleting a file: once for files that follow each other.
+        for folder, group in groupby(map(_split, keys), itemgetter(0)):
+            names = [name for _, name in group]
+            self._counter.add(deletes=len(names))
+            with (
+                explained(str(self._root / folder)),
+                suppress(FileNotFoundError, NotADirectoryError),  # Then its files are not there.
+                self._entered(folder) as parent,
+            ):
+                self._delete(folder, names, parent)
+
+    def _delete(self, folder: str, names: Sequence[str], parent: int) -> None:
+        for name in names:
             try:
-                with explained(str(path)):
-                    path.unlink()
-            except ObjectNotFoundError:
+                os.unlink(name, dir_fd=parent)
+            except FileNotFoundError:
                 continue
-            _drop_checksum(path)
+            except OSError:
+                with explained(str(self._root / folder / name)):
+                    raise
+            _drop_checksum(name, parent)
 
     def delete_folder(self, folder: str) -> None:
-        path = self._inside(folder)
         self._counter.add(deletes=1)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+        above, name = _split(folder)
+        with suppress(FileNotFoundError), self._entered(above) as parent:
+            if stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+                _delete_tree(name, parent)
+
+    def make_folder(self, folder: str) -> None:
+        with self._entered(folder, make=True):
+            pass
 
     def folders(self, prefix: str) -> Sequence[str]:
         return [prefix + name[:-1] for name in self._scan(prefix) if name.endswith("/")]
 
-    def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> Iterator[str]:
-        for folder in self.folders(""):
-            yield from self._remove_if_empty(folder, is_kept)
+    def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> Sequence[str]:
+        found = [""]
+        for folder in found:  # It grows: folders come after those they are in.
+            below = self.folders(f"{folder}/" if folder else "")
+            found += [each for each in below if not is_kept(each)]
+        removed = []
+        for above, group in groupby(map(_split, found[:0:-1]), itemgetter(0)):
+            with _unless_in_use(), _closing(self._walk(above)) as parent:
+                for _, name in group:
+                    with _unless_in_use():
+                        os.rmdir(name, dir_fd=parent)
+                        removed.append(f"{above}/{name}" if above else name)
+        return removed
 
-    def _remove_if_empty(self, folder: str, is_kept: Callable[[str], bool]) -> Iterator[str]:
-        if is_kept(folder):
-            return
-        for below in self.folders(f"{folder}/"):
-            yield from self._remove_if_empty(below, is_kept)
+    @contextmanager
+    def _entered(self, folder: str, *, make: bool = False) -> Iterator[int]:
+        """Open a folder to change what is in it.
+
+        A link that leads to a folder below the root is honest: that one is opened by its own name.
+        """
+        path = self._root / folder
         try:
-            (self._root / folder).rmdir()
-        except OSError as error:
-            if error.errno not in _NOT_REMOVED:
+            descriptor = self._walk(folder, make=make)
+        except NotADirectoryError as error:
+            if not make:
                 raise
-        else:
-            yield folder
+            raise _not_a_folder(path) from error
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            real = folder_key(str(self._root), str(path))
+            if real in (None, folder):
+                raise StorageError(
+                    f"{path} is behind a symbolic link that leads out of {self._root}: not changed",
+                    uri=str(path),
+                    hint="replace the link by the folder it leads to, or open the table there",
+                ) from error
+            descriptor = self._walk(real, make=make)
+        with _closing(descriptor):
+            yield descriptor
 
-    def _inside(self, key: str) -> Path:
-        """Return the path of a file to change; refuse it if links lead out of the root."""
-        path = self._root / key
-        # Not Path.resolve: it fails on links that go in circles.
-        root, folder = map(os.path.realpath, (self._root, path.parent))
-        if not Path(folder).is_relative_to(root):
-            raise StorageError(
-                f"{path} is behind a symbolic link that leads out of {self._root}: not changed",
-                uri=str(path),
-            )
-        return path
+    def _walk(self, folder: str, *, make: bool = False) -> int:
+        """Open a folder from the root step by step; no link is followed, whenever it was put."""
+        if make and not self._root.is_dir():
+            _make_folder(self._root)
+        here = os.open(self._root, _FOLDER)
+        for name in folder.split("/") if folder else ():
+            try:
+                below = _step(name, here, make=make)
+            finally:
+                os.close(here)
+            here = below
+        return here
 
     def _info(self, key: str, status: os.stat_result) -> FileInfo:
         if not stat.S_ISREG(status.st_mode):
@@ -242,10 +290,75 @@ class _OpenFile:
         self.stack.close()
 
 
-def _drop_checksum(path: Path) -> None:
+def _split(key: str) -> tuple[str, str]:
+    """Return the folder and the name of a key."""
+    folder, _, name = key.rpartition("/")
+    return folder, name
+
+
+def _step(name: str, parent: int, *, make: bool = False) -> int:
+    """Open a folder in an open one; that a link has its name is ELOOP, as in any other system."""
+    try:
+        try:
+            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+        except FileNotFoundError:
+            if not make:
+                raise
+            with suppress(FileExistsError):  # Somebody else was faster.
+                os.mkdir(name, dir_fd=parent)
+            _sync(".", parent)
+            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.lstat(name, dir_fd=parent).st_mode):
+            raise OSError(errno.ELOOP, "a symbolic link", name) from None
+        raise
+
+
+@contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _unless_in_use() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_REMOVED:
+            raise
+
+
+def _delete_tree(name: str, parent: int) -> None:
+    """Delete a folder and all below it; no link is followed."""
+    with _closing(_step(name, parent)) as folder:
+        with _closing(os.open(".", _READABLE, dir_fd=folder)) as listed, os.scandir(listed) as scan:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
+        for below, is_folder in found:
+            if is_folder:
+                _delete_tree(below, folder)
+            else:
+                os.unlink(below, dir_fd=folder)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _is_there(name: str, parent: int) -> bool:
+    """Return whether a name is taken; also by a link that leads nowhere."""
+    try:
+        os.lstat(name, dir_fd=parent)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _drop_checksum(name: str, parent: int) -> None:
     """Remove Hadoop's checksum file: its checksums are those of the replaced file."""
     try:
-        (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+        os.unlink(f".{name}.crc", dir_fd=parent)
+    except FileNotFoundError:
+        pass
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:  # Then there is none.
             raise
@@ -258,25 +371,29 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(exist_ok=True)
     except FileExistsError as error:
-        raise StorageError(f"{folder} is a file, not a folder", uri=str(folder)) from error
-    _sync_folder(folder.parent)
+        raise _not_a_folder(folder) from error
+    _sync(folder.parent)
 
 
-def _write_through(path: Path, data: memoryview) -> None:
+def _not_a_folder(path: Path) -> StorageError:
+    return StorageError(f"{path} is a file, not a folder", uri=str(path))
+
+
+def _write_through(name: str, parent: int, data: memoryview) -> None:
     # Not tempfile, whose files only their owner can read.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+    with os.fdopen(os.open(name, flags, 0o666, dir_fd=parent), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _link(staged: Path, path: Path) -> None:
+def _link(staged: str, path: Path, parent: int) -> None:
     try:
-        os.link(staged, path)
+        os.link(staged, path.name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
     except FileExistsError:
         # NFS may link, lose the reply, retry and then report this. See open(2), O_EXCL.
-        if staged.stat().st_nlink == 1:
+        if os.lstat(staged, dir_fd=parent).st_nlink == 1:
             raise
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
@@ -289,13 +406,11 @@ def _link(staged: Path, path: Path) -> None:
         ) from error
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync(folder: Path | str, parent: int | None = None) -> None:
     """Make the names in a folder durable, where the file system can."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-            raise
-    finally:
-        os.close(file)
+    with _closing(os.open(folder, _READABLE, dir_fd=parent)) as file:
+        try:
+            os.fsync(file)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise

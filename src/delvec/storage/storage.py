@@ -244,6 +244,16 @@ class Storage:
         with explained(f"{self.root.rstrip('/')}/{prefix}"):
             return tuple(sorted(self._backend.folders(prefix)))
 
+    def make_folder(self, folder: str) -> None:
+        """Make a folder on local disk, for another program to write to; object stores have none.
+
+        Raises:
+            StorageError: It is behind a link that leads out of the root.
+        """
+        checked = checked_key(folder.rstrip("/"))
+        with explained(self.uri_of(checked)):
+            self._backend.make_folder(checked)
+
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; missing ones are ignored. S3 takes 1000 per request."""
         checked = [checked_key(key) for key in keys]

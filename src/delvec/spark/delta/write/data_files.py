@@ -172,9 +172,7 @@ def write_each(
         rows = jvm.in_copied_session(
             spark, reduce(DataFrame.unionAll, chosen), {**_FORMAT, **ONE_FILE}
         )
-        rows.write.options(**_options(metadata)).mode("error").parquet(
-            spark_path(storage.root, folder)
-        )
+        rows.write.options(**_options(metadata)).mode("error").parquet(_target(storage, folder))
         found = _by_part(storage, folder, len(parts))
         written: list[tuple[FileEntry, int] | None] = [None] * len(parts)
         for at, (info, footer) in found.items():
@@ -243,7 +241,7 @@ def _write(
     """Write rows; return each file that has any, with its partition values and footer."""
     columns = _columns(metadata, rows)
     partitions = [field.physical_name for field in metadata.partition_fields]
-    target = spark_path(storage.root, folder)
+    target = _target(storage, folder)
     with UncommittedFiles(storage) as uncommitted:
         uncommitted.add_folder(folder)
         selected = jvm.in_copied_session(spark, rows, _FORMAT).select(*columns)
@@ -255,6 +253,14 @@ def _write(
         if written:
             uncommitted.keep()
     return written
+
+
+def _target(storage: Storage, folder: str) -> str:
+    """Return the folder as Spark takes it; refuse one behind a link, which Spark would follow."""
+    above = folder.rpartition("/")[0]
+    if above:
+        storage.make_folder(above)
+    return spark_path(storage.root, folder)
 
 
 def _options(metadata: Metadata) -> dict[str, str]:
