@@ -105,9 +105,6 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "changes": Operation(
         lambda ground: _delta(ground).changes(start_version=0).collect(), spark=True
     ),
-    "update": Operation(
-        lambda ground: _delta(ground).update({"id": "id + 100"}, "id < 3"), spark=True
-    ),
     "optimize": Operation(lambda ground: _delta(ground).optimize(), spark=True),
     "purge": Operation(lambda ground: _delta(ground).purge(), spark=True),
 }
