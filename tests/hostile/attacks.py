@@ -13,6 +13,7 @@ __all__ = ["ATTACKS"]
 _TABLES: Final = (
     "log_names",
     "names",
+    "paths",
     "races",
     "texts",
 )

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import delvec
+import delvec.errors
 from delvec.cli import main
 from delvec.delta.schema.types import PrimitiveType
 from delvec.identifiers import quote
+from delvec.storage.fence import ALLOWED_PATHS
 from tests.cli.runner import separate
 
 if TYPE_CHECKING:
@@ -68,6 +70,43 @@ def _show(ground: Ground) -> dict[str, str]:
     return shown
 
 
+def _fenced(ground: Ground) -> delvec.DeltaTable:
+    allowed = [str(ground.folder / "allowed")]
+    return delvec.DeltaTable.for_path(None, str(ground.table), allow_paths=allowed)
+
+
+def _in_fenced_session(work: Callable[[Ground], Any]) -> Operation:
+    """Fence the session for one operation."""
+
+    def run(ground: Ground) -> Any:  # noqa: ANN401
+        ground.spark.conf.set(ALLOWED_PATHS, str(ground.folder / "allowed"))
+        try:
+            return work(ground)
+        finally:
+            ground.spark.conf.unset(ALLOWED_PATHS)
+
+    return Operation(run, spark=True)
+
+
+def _iceberg(ground: Ground) -> delvec.IcebergTable:
+    return delvec.IcebergTable.for_name(ground.spark, NAME)
+
+
+def _convert(ground: Ground) -> Any:  # noqa: ANN401
+    ground.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.hostile")
+    ground.spark.sql("DROP TABLE IF EXISTS lake.hostile.converted PURGE")
+    return delvec.convert(ground.spark, str(ground.table), "lake.hostile.converted")
+
+
+def _by_source(ground: Ground) -> Any:  # noqa: ANN401
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        return ground.spark.read.format("delvec").load(str(ground.table)).collect()
+    except PySparkException as error:  # Spark gives errors of Python tasks as text
+        raise delvec.errors.DelvecError(str(error)[-1000:]) from None
+
+
 OPERATIONS: Final[dict[str, Operation]] = {
     # Without a session.
     "open": Operation(_offline),
@@ -84,6 +123,12 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "checkpoint": Operation(lambda ground: _offline(ground).checkpoint()),
     "restore": Operation(lambda ground: _offline(ground).restore(2)),
     "generate manifest": Operation(lambda ground: _offline(ground).generate_manifest()),
+    "clone": Operation(lambda ground: _offline(ground).clone(ground.folder / "clone")),
+    "read, fenced": Operation(lambda ground: _fenced(ground).to_arrow().to_pylist()),
+    "check, fenced": Operation(lambda ground: _fenced(ground).check()),
+    "inspect, fenced": Operation(lambda ground: _fenced(ground).inspect()),
+    "restore, fenced": Operation(lambda ground: _fenced(ground).restore(2)),
+    "clone, fenced": Operation(lambda ground: _fenced(ground).clone(ground.folder / "clone")),
     # With one.
     "read on Spark": Operation(lambda ground: _delta(ground).to_df().collect(), spark=True),
     "append": Operation(
@@ -107,4 +152,22 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "optimize": Operation(lambda ground: _delta(ground).optimize(), spark=True),
     "purge": Operation(lambda ground: _delta(ground).purge(), spark=True),
+    "read on Spark, fenced": _in_fenced_session(lambda ground: _delta(ground).to_df().collect()),
+    "optimize, fenced": _in_fenced_session(lambda ground: _delta(ground).optimize()),
+    "purge, fenced": _in_fenced_session(lambda ground: _delta(ground).purge()),
+    "delete, fenced": _in_fenced_session(lambda ground: _delta(ground).delete("id = 3")),
+    "update, fenced": _in_fenced_session(
+        lambda ground: _delta(ground).update({"id": "id + 1"}, "id = 3")
+    ),
+    "convert, fenced": _in_fenced_session(_convert),
+    "read by the data source, fenced": _in_fenced_session(_by_source),
+    "read Iceberg, fenced": _in_fenced_session(lambda ground: _iceberg(ground).to_df().collect()),
+    "compact Iceberg, fenced": _in_fenced_session(
+        lambda ground: _iceberg(ground).compact(options={"rewrite-all": True})
+    ),
+    "check Iceberg": Operation(lambda ground: _iceberg(ground).check(), spark=True),
+    "inspect Iceberg": Operation(lambda ground: _iceberg(ground).inspect(), spark=True),
+    "compact Iceberg": Operation(
+        lambda ground: _iceberg(ground).compact(options={"rewrite-all": True}), spark=True
+    ),
 }

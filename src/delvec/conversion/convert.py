@@ -17,7 +17,7 @@ from delvec.storage.counts import RequestCounts
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
@@ -38,6 +38,7 @@ def plan_conversion(
     *,
     version: int | None = None,
     storage_options: Mapping[str, object] | None = None,
+    allow_paths: Sequence[str] | None = None,
     **choices: Unpack[Choices],
 ) -> ConversionPlan:
     """Plan how to bring an Iceberg table to a version of a Delta table; nothing is written.
@@ -57,6 +58,7 @@ def plan_conversion(
             exist.
         version: The version of the source; the newest if not given.
         storage_options: Credentials and endpoints of the source, see `DeltaTable.for_path`.
+        allow_paths: What a source that is opened here may lead to, see `DeltaTable.for_path`.
         **choices: `format_version`, `vectors`, `history`, `start_version`, `folder`, `location`,
             `foreign` and `copy_files`, see `delvec.conversion.options.Choices`.
 
@@ -71,7 +73,7 @@ def plan_conversion(
     table = (
         source
         if isinstance(source, DeltaTable)
-        else DeltaTable.for_path(spark, source, storage_options)
+        else DeltaTable.for_path(spark, source, storage_options, allow_paths=allow_paths)
     )
     # Earlier requests of a table that was opened before do not belong to the plan.
     before = table.storage.requests if table is source else RequestCounts()
@@ -101,6 +103,7 @@ def convert(
     verify: Verify | bool = "counts",
     version: int | None = None,
     storage_options: Mapping[str, object] | None = None,
+    allow_paths: Sequence[str] | None = None,
     **choices: Unpack[Choices],
 ) -> ConversionReport:
     """Bring an Iceberg table to a version of a Delta table: plan and apply.
@@ -117,12 +120,19 @@ def convert(
         verify: How the result is verified before it is published, see `ConversionPlan.apply`.
         version: The version of the source; the newest if not given.
         storage_options: Credentials and endpoints of the source.
+        allow_paths: What a source that is opened here may lead to, see `DeltaTable.for_path`.
         **choices: See `plan_conversion`.
     """
     attempt = 1
     while True:
         plan = plan_conversion(
-            spark, source, target, version=version, storage_options=storage_options, **choices
+            spark,
+            source,
+            target,
+            version=version,
+            storage_options=storage_options,
+            allow_paths=allow_paths,
+            **choices,
         )
         try:
             return plan.apply(verify)

@@ -14,7 +14,7 @@ from delvec.spark.failures import jvm_has_ended
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from threading import Event
 
     from pyspark.sql import SparkSession
@@ -46,6 +46,7 @@ def follow(  # noqa: PLR0913
     interval: float = 5.0,
     verify: Verify | bool = "counts",
     storage_options: Mapping[str, object] | None = None,
+    allow_paths: Sequence[str] | None = None,
     **choices: Unpack[Choices],
 ) -> ConversionReport | None:
     """Convert new versions of the source until `stop` is set.
@@ -72,6 +73,7 @@ def follow(  # noqa: PLR0913
         interval: Seconds from the start of one poll to the start of the next.
         verify: How each result is verified before it is published, see `ConversionPlan.apply`.
         storage_options: Credentials and endpoints of the source.
+        allow_paths: What a source that is opened here may lead to, see `DeltaTable.for_path`.
         **choices: See `plan_conversion`.
 
     Returns:
@@ -92,7 +94,9 @@ def follow(  # noqa: PLR0913
         try:
             # Opened once: the table caches what it has read of its log.
             if not isinstance(source, DeltaTable):
-                source = DeltaTable.for_path(spark, source, storage_options)
+                source = DeltaTable.for_path(
+                    spark, source, storage_options, allow_paths=allow_paths
+                )
             report = convert(spark, source, target, verify=verify, **choices)
         except ConflictError as error:
             on_retry(error, pause)

@@ -26,6 +26,7 @@ from delvec.delta.schema.properties import ENABLE_CHANGE_DATA_FEED
 from delvec.errors import InvalidArgumentError
 from delvec.spark.types import table_schema
 from delvec.storage import Storage
+from delvec.storage.fence import lists_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,9 @@ class Opened:
     @classmethod
     def open(cls, options: ReadOptions, version: int | None = None) -> Opened:
         """Open the version that the options name, or the given one."""
-        storage = Storage.open(options.path, options.storage_options)
+        storage = Storage.open(
+            options.path, options.storage_options, allow_paths=lists_of(options.allowed_paths)
+        )
         if version is None and options.timestamp is not None:
             version = version_at(storage, options.timestamp, options.time_zone or "UTC")
         elif version is None:

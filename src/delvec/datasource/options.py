@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "ALLOWED",
     "FOLLOWS",
     "ReadOptions",
     "View",
@@ -31,6 +32,8 @@ __all__ = [
 
 View = Literal["rows", "files", "vectors", "positions", "history"]
 
+ALLOWED: Final = "allowedPaths"
+
 _NAMES: Final = (
     "path",
     "versionAsOf",
@@ -40,6 +43,7 @@ _NAMES: Final = (
     "view",
     "splitBytes",
     "timeZone",
+    ALLOWED,
 )
 _STORAGE: Final = "storage."
 # Internal: which files of the version to read.
@@ -68,6 +72,7 @@ class ReadOptions:
     only_vectored: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     stream: StreamOptions = StreamOptions()  # noqa: RUF009 - frozen as well
+    allowed_paths: str | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -102,6 +107,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
             _one_of(_FILES, given.get(_FILES, "all"), ("all", "vectored")) == "vectored",
             storage_options,
             parse_stream_options(given),
+            given.get(ALLOWED),
         )
     )
 

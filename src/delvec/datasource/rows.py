@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from delvec.datasource.session_zone import zone_of_task
+from delvec.datasource.session_zone import fenced_in_task, zone_of_task
 from delvec.datasource.splits import plan_splits
 from delvec.delta.parquet.footer_statistics import row_count
 from delvec.delta.read.change_feed_schema import CHANGE_TYPE, FEED_COLUMNS
@@ -87,6 +87,7 @@ class RowsReader(DataSourceReader):
         """Yield the rows of one task, a batch at a time."""
         if not isinstance(partition, PiecesPartition):
             raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
+        self._storage = fenced_in_task(self._storage)
         return self._batches(partition.pieces)
 
     def _batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The session's time zone, as far as Spark tells it to Python workers.
+"""The session's time zone and fence, as far as Spark tells them to Python workers.
 
 Tasks have the settings that were set explicitly in the session as local properties. The processes
 that plan a read have none of them, in Spark 4.0 to 4.3.
@@ -6,7 +6,7 @@ that plan a read have none of them, in Spark 4.0 to 4.3.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
@@ -14,8 +14,12 @@ from delvec.datasource.options import names_zone
 from delvec.delta.schema.partition_values import is_null_text
 from delvec.delta.schema.types import PrimitiveType
 from delvec.errors import InvalidArgumentError
+from delvec.storage.fence import ALLOWED_PATHS, lists_of
 
-__all__ = ["ZONE_HINT", "lacks_zone", "zone_of_task"]
+if TYPE_CHECKING:
+    from delvec.storage import Storage
+
+__all__ = ["ZONE_HINT", "fenced_in_task", "lacks_zone", "zone_of_task"]
 
 _SETTING: Final = "spark.sql.session.timeZone"
 _TIMESTAMP: Final = PrimitiveType("timestamp")
@@ -29,6 +33,13 @@ def lacks_zone(text: str | None) -> bool:
     (True, False)
     """
     return bool(text) and not is_null_text(str(text), _TIMESTAMP) and not names_zone(str(text))
+
+
+def fenced_in_task(storage: Storage) -> Storage:
+    """Return the storage with the fence of the session, if it has one; called in a task."""
+    context = TaskContext.get()
+    text = context.getLocalProperty(ALLOWED_PATHS) if context is not None else None
+    return storage if text is None else storage.narrowed(lists_of(text)[0])
 
 
 def zone_of_task(table: str) -> str:

@@ -54,7 +54,11 @@ class DelvecDataSource(DataSource):
             4 does not tell it.
         storage.*: Keys and endpoints of the object store, such as `storage.aws_region`; others are
             taken from the environment. The session's Hadoop configuration is not accessible
-            here.
+            here. Those of another bucket that the table leads to are `storage.s3://other/aws_region`
+            and the like.
+        allowedPaths: Prefixes, with commas between them, of paths outside of the table's folder
+            that it may lead to; everything else outside is refused then. The session's
+            `spark.delvec.allowedPaths` holds in tasks, which read all files.
 
     Options of batches:
         versionAsOf: The version; the newest by default.

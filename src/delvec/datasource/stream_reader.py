@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from delvec.datasource.offsets import INITIAL, Offset, beginning
 from delvec.datasource.rows import for_spark, piece_rows
-from delvec.datasource.session_zone import lacks_zone, zone_of_task
+from delvec.datasource.session_zone import fenced_in_task, lacks_zone, zone_of_task
 from delvec.datasource.stream_commits import (
     appended_files,
     read_commits,
@@ -227,11 +227,12 @@ class StreamReader(DataSourceStreamReader):
         """Yield the rows of one task, a batch at a time."""
         if not isinstance(partition, StreamPartition):
             raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
+        storage = fenced_in_task(partition.storage)
         for piece in partition.pieces:
             scan, values = partition.scan, piece.piece.file.partition_values
             if any(lacks_zone(values.get(name)) for name in partition.zoned):
                 scan = replace(scan, time_zone=zone_of_task(partition.storage.root))
-            for batch in piece_rows(partition.storage, scan, piece):
+            for batch in piece_rows(storage, scan, piece):
                 yield for_spark(batch, partition.columns, partition.names)
 
 

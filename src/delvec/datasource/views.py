@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from delvec.datasource.rows import for_spark
+from delvec.datasource.session_zone import fenced_in_task
 from delvec.datasource.splits import MAX_SPLIT_BYTES, pack
 from delvec.delta.log.files_table import files_table
 from delvec.delta.log.history import SCHEMA as HISTORY
@@ -110,6 +111,7 @@ class ViewReader(DataSourceReader):
         """Yield the rows of one task."""
         if not isinstance(partition, ViewPartition):
             raise AssertionError(f"Spark asks for a partition that was not planned: {partition!r}")  # noqa: TRY004
+        self._storage = fenced_in_task(self._storage)
         batches = self._listed() if partition.files is None else self._positions(partition.files)
         return (for_spark(batch, self._columns, self._names) for batch in batches)
 

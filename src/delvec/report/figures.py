@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "UNIT_GAP",
@@ -27,6 +30,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _SIZE: Final = re.compile(r"(\d{1,18})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_NAMED: Final = 3
 
 
 def size(count: float) -> str:
@@ -61,6 +65,17 @@ def counted(count: int, noun: str) -> str:
     ('1 file', '1,200 files')
     """
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def named_files(paths: Sequence[str], count: int | None = None) -> str:
+    """Return how many files there are, and the names of the first three.
+
+    >>> named_files(["/a", "/b", "/c", "/d"]), named_files(["/a"], 2)
+    ('4 files (/a, /b, /c, …)', '2 files (/a, …)')
+    """
+    count = len(paths) if count is None else count
+    names = [*map(visible, paths[:_NAMED]), *(["…"] if count > min(len(paths), _NAMED) else [])]
+    return f"{counted(count, 'file')} ({', '.join(names)})"
 
 
 def listed(**counts: int) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from delvec.report.figures import counted, visible
+from delvec.report.figures import counted, named_files, visible
 from delvec.report.rendered import Rendered, document
 from delvec.report.wordings import on_one_line, worded
 
@@ -89,6 +89,8 @@ class CheckedReport(Rendered):
         warnings: How many warnings.
         infos: How many findings that are merely of use to know.
         findings: The findings, errors first; a thousand of each severity at most.
+        outside_files: Files that lie outside of the table's folder, as those of clones do.
+        outside: The paths of the first of these.
         phases: Seconds by phase.
     """
 
@@ -96,6 +98,8 @@ class CheckedReport(Rendered):
     warnings: int = 0
     infos: int = 0
     findings: tuple[Finding, ...] = ()
+    outside_files: int = 0
+    outside: tuple[str, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -110,6 +114,10 @@ class CheckedReport(Rendered):
         particular = {name: value for name, value in found.items() if name not in shared}
         findings = [asdict(each) for each in self.findings]
         return {**particular, **found, "ok": self.ok, "findings": findings}
+
+    @property
+    def _outside(self) -> str:
+        return named_files(self.outside, self.outside_files) if self.outside_files else ""
 
     def _verdict(self) -> str:
         """Return how many errors and warnings there are, in words."""

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
+from delvec.storage.fence import ALLOWED_PATHS, lists_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["bytes_setting", "time_zone"]
+__all__ = ["allowed_paths", "bytes_setting", "time_zone"]
 
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([bkmgt])(?:i?b)?)?")
 _SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -24,6 +25,15 @@ def time_zone(spark: SparkSession) -> str:
         return name
     zones = jvm.java_class(spark, "java.time.ZoneId")
     return str(zones.SHORT_IDS.get(name) or name)
+
+
+def allowed_paths(spark: SparkSession) -> list[str] | None:
+    """Return the prefixes that tables may lead to outside of their folders; None without a fence.
+
+    An empty setting allows none.
+    """
+    found = lists_of(spark.conf.get(ALLOWED_PATHS, None))
+    return found[0] if found else None
 
 
 def bytes_setting(spark: SparkSession, key: str, default: str | None = None) -> int:

@@ -6,7 +6,8 @@ file if the writer is killed, and never syncs. Here a write is staged in a hidde
 linked (put-if-absent) or renamed (overwrite) to its name, and the folder is synced, which costs
 about 0.5 ms.
 
-Symbolic links: the root may be one or be behind one. Reads follow links, as Spark's do. Writes and
+Symbolic links: the root may be one or be behind one. Reads follow links, as Spark's do, unless a
+fence forbids where they lead. Writes and
 deletes behind a link that leads out of the root are refused, and listings do not descend into
 linked folders, so nothing outside the root is ever changed or listed. What is changed is named
 relative to an open folder, which was opened from the root step by step: a folder that somebody
@@ -30,13 +31,14 @@ from delvec.errors import ObjectNotFoundError, StorageError
 from delvec.storage.counts import FileInfo
 from delvec.storage.failures import explained, truncated
 from delvec.storage.listed_files import folder_key
+from delvec.storage.location import Location
 from delvec.storage.spans import cut, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from delvec.storage.counts import Counter
-    from delvec.storage.location import Location
+    from delvec.storage.fence import Fence
 
     Span = tuple[int, int]
 
@@ -69,9 +71,10 @@ _LEADS_NOWHERE = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG)
 class Disk:
     """Local disk, by system calls; the errors are the operating system's."""
 
-    def __init__(self, location: Location, counter: Counter) -> None:
+    def __init__(self, location: Location, counter: Counter, fence: Fence | None = None) -> None:
         self._root = Path(location.path)
         self._counter = counter
+        self._fence = fence
 
     def read(self, key: str) -> bytes:
         with self._opened(key) as (file, size):
@@ -256,6 +259,8 @@ class Disk:
         # Without O_NONBLOCK, opening a named pipe would wait for a writer forever.
         file = os.open(self._root / key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
+            if self._fence is not None:
+                self._fence.require(_location_of(file, self._root / key))
             yield file, self._info(key, os.fstat(file)).size
         finally:
             os.close(file)
@@ -351,6 +356,12 @@ def _is_there(name: str, parent: int) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _location_of(file: int, path: Path) -> Location:
+    """Return where an open file is, which nobody can swap any more; its path if that is unknown."""
+    known = f"/proc/self/fd/{file}"
+    return Location("file", "", os.readlink(known) if os.path.islink(known) else str(path))  # noqa: PTH114, PTH115
 
 
 def _drop_checksum(name: str, parent: int) -> None:

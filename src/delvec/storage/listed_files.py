@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from delvec.errors import FormatError
+from delvec.report.figures import named_files
+from delvec.storage.location import is_absolute
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from delvec.storage import Storage
 
 __all__ = [
@@ -17,7 +23,10 @@ __all__ = [
     "is_absolute",
     "linked_files",
     "local_path",
+    "may_be_absolute",
     "open_listed_file",
+    "outside_note",
+    "outside_of",
     "overlap",
     "require_same_store",
     "spark_path",
@@ -25,12 +34,6 @@ __all__ = [
 ]
 
 _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
-
-
-def is_absolute(path: str) -> bool:
-    """Return whether a decoded path is absolute: a path from the root, or a URI."""
-    scheme, sign, _ = path.partition("://")
-    return path.startswith("/") or (bool(sign) and scheme.replace("+", "").isalnum())
 
 
 def local_path(location: str) -> str:
@@ -59,16 +62,33 @@ def open_listed_file(storage: Storage, path: str) -> tuple[Storage, str]:
 
     Absolute paths are part of the format: shallow clones share the files of their source. They are
     followed on the same kind of store only: a table in a bucket cannot make a reader open local
-    files.
+    files. `Storage.admit` tells what else is refused.
 
     Raises:
-        FormatError: The path is on another kind of store.
+        FormatError: The table must not lead there.
     """
-    if not is_absolute(path):
-        return storage, path
-    require_same_store(storage.root, path)
-    folder, _, name = path.rpartition("/")
-    return _opened(storage, folder or "/"), name
+    return storage.open_elsewhere(path) if is_absolute(path) else (storage, path)
+
+
+def may_be_absolute(paths: pa.Array) -> pa.Array:
+    """Tell which decoded paths may be absolute: few are, so few are looked at one by one."""
+    return pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
+
+
+def outside_of(root: str, paths: Iterable[str]) -> list[str]:
+    """Return those of some decoded paths that do not lie in a table's folder, in order.
+
+    >>> outside_of("s3://lake/t", ["x", "s3a://lake/t/y", "s3a://lake/t2/z"])
+    ['s3a://lake/t2/z']
+    """
+    home = f"{store_of(root)}/"
+    return [each for each in paths if is_absolute(each) and not store_of(each).startswith(home)]
+
+
+def outside_note(root: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the note of a report on files that do not lie in a table's folder; none without."""
+    outside = outside_of(local_path(root), map(local_path, paths))
+    return (f"outside of the table's folder: {named_files(outside)}",) if outside else ()
 
 
 def require_same_store(root: str, path: str) -> None:
@@ -147,9 +167,3 @@ def linked_files(root: str, folder: str) -> dict[str, str | None]:
 def _kind(uri: str) -> str:
     scheme = uri.partition("://")[0].lower() if "://" in uri else "file"
     return _SAME_STORE.get(scheme, scheme)
-
-
-@lru_cache(maxsize=256)
-def _opened(storage: Storage, folder: str) -> Storage:
-    """Open a folder once: many files of a clone are in few folders."""
-    return storage.open_elsewhere(f"{folder}/any")[0]

@@ -7,13 +7,14 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 
-__all__ = ["S3_SCHEMES", "Location", "checked_key", "locate"]
+__all__ = ["S3_SCHEMES", "Location", "checked_key", "is_absolute", "locate", "locate_decoded"]
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 
 _AZURE_SCHEMES = ("abfss", "abfs", "az")
+_KINDS = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 
 
 class Location(NamedTuple):
@@ -29,6 +30,34 @@ class Location(NamedTuple):
         if self.scheme == "file":
             return self.path
         return f"{self.scheme}://{self.place}/{self.path}".rstrip("/")
+
+    @property
+    def kind(self) -> str:
+        """The kind of store, whatever its scheme: `s3` for `s3a` and `s3n` too."""
+        return _KINDS.get(self.scheme, self.scheme)
+
+    @property
+    def home(self) -> str:
+        """What credentials are given for: the bucket, or the container of an account.
+
+        >>> locate("s3a://lake/orders").home, locate("/lake").home
+        ('s3://lake', 'file://')
+        >>> locate("abfs://c@Acme.blob.core.windows.net/x").home
+        'abfss://c@acme.dfs.core.windows.net'
+        """
+        container, sign, host = self.place.partition("@")
+        return f"{self.kind}://{container}{sign}{host.lower().replace('.blob.', '.dfs.', 1)}"
+
+    @property
+    def name(self) -> str:
+        """The whole name in one spelling, to compare locations."""
+        return f"{self.home}/{self.path.lstrip('/')}".rstrip("/")
+
+
+def is_absolute(path: str) -> bool:
+    """Return whether a decoded path is absolute: a path from the root, or a URI."""
+    scheme, sign, _ = path.partition("://")
+    return path.startswith("/") or (bool(sign) and scheme.replace("+", "").isalnum())
 
 
 def locate(uri: str) -> Location:
@@ -58,6 +87,24 @@ def locate(uri: str) -> Location:
         )
     parts = [part for part in path.split("/") if part]
     return Location(scheme, place, checked_key("/".join(parts)) if parts else "")
+
+
+def locate_decoded(path: str) -> Location:
+    """Parse an absolute path or URI of a table's metadata, of which nothing is left to decode.
+
+    Raises:
+        FormatError: It is on another host, or has a `.` or `..`.
+    """
+    scheme, sign, rest = path.partition("://")
+    if sign and not scheme.startswith("/"):
+        if scheme.lower() != "file":
+            return locate(path)
+        host, _, path = rest.partition("/")
+        if host not in ("", "localhost"):
+            raise FormatError("the table names a file on another host", found=repr(host)[:200])
+    if not {".", ".."}.isdisjoint(path.split("/")):
+        raise FormatError("the table names a file by `.` or `..`", found=repr(path)[:200])
+    return _local_location("/" + path.lstrip("/"))
 
 
 def _local_location(path: str) -> Location:

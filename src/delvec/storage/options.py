@@ -18,9 +18,19 @@ from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from delvec.storage.location import Location
+
     Getter = Callable[[str], str | None]
 
-__all__ = ["StoreOptions", "merge_options", "options_from_hadoop", "split_options"]
+__all__ = [
+    "StoreOptions",
+    "bare",
+    "hadoop_names",
+    "is_shared",
+    "merge_options",
+    "options_from_hadoop",
+    "split_options",
+]
 
 _CLIENT = re.compile(
     "allow_(http|invalid_certificates)|default_content_type|http[12]_.*|pool_.*|proxy_.*"
@@ -76,7 +86,7 @@ def split_options(scheme: str, options: Mapping[str, str]) -> StoreOptions:
     retry: dict[str, object] = {}
     backoff: dict[str, object] = {}
     for raw, value in options.items():
-        key, name = raw.lower(), _bare(raw)
+        key, name = raw.lower(), bare(raw)
         _refuse_unsafe(name, value)
         if name in _IGNORED_KEYS or name in ("conditional_put", "s3_locking_provider"):
             continue
@@ -106,22 +116,49 @@ def merge_options(hadoop: Mapping[str, str], explicit: Mapping[str, str]) -> dic
     ... )
     {'aws_region': 'eu-west-1', 'AWS_ACCESS_KEY_ID': 'mine', 'AWS_SECRET_ACCESS_KEY': 'mine'}
     """
-    stated = {_bare(key) for key in explicit}
+    stated = {bare(key) for key in explicit}
     taken = [group for group in _GROUPS if any(map(group.fullmatch, stated))]
 
     def is_stated(name: str) -> bool:
         return name in stated or any(group.fullmatch(name) for group in taken)
 
-    kept = {key: value for key, value in hadoop.items() if not is_stated(_bare(key))}
+    kept = {key: value for key, value in hadoop.items() if not is_stated(bare(key))}
     return {**kept, **explicit}
 
 
-def options_from_hadoop(uri: str, get: Getter) -> dict[str, str]:
+def is_shared(option: str) -> bool:
+    """Return whether an option holds for every place: timeouts, proxies, retries."""
+    name = bare(option)
+    if name in ("allow_http", "allow_invalid_certificates"):
+        return False
+    return bool(_CLIENT.fullmatch(name)) or name in (*_BACKOFF_KEYS, "max_retries", "retry_timeout")
+
+
+def hadoop_names(place: Location, table: Location, get: Getter) -> bool:
+    """Return whether a Hadoop configuration has settings for another place than a table's.
+
+    Settings for all buckets count, as they do for Spark. Keys and tokens of Azure for all accounts
+    do not: they would go to whoever owns the account that a log names.
+    """
+    bucket, _, host = place.place.partition("@")
+    general = host == table.place.partition("@")[2]
+    if options_from_hadoop(place.root, get, general=general):
+        return True
+    keys = {
+        "s3": (f"fs.s3a.bucket.{bucket}.aws.credentials.provider",),
+        "gs": ("fs.gs.auth.type", "google.cloud.auth.type"),
+        "abfss": (f"fs.azure.account.auth.type.{host}", f"fs.azure.sas.token.provider.type.{host}"),
+    }
+    return any(map(get, keys.get(place.kind, ())))
+
+
+def options_from_hadoop(uri: str, get: Getter, *, general: bool = True) -> dict[str, str]:
     """Translate a Hadoop configuration into the options of the store that `uri` is in.
 
     Args:
         uri: A table or file; its bucket or account decides which settings apply.
         get: Returns the value of a configuration key or None, like `dict.get`.
+        general: Whether keys of Azure for all accounts apply.
 
     >>> conf = {"fs.s3a.access.key": "k", "fs.s3a.bucket.lake.access.key": "for lake"}
     >>> options_from_hadoop("s3a://lake/orders", conf.get)
@@ -140,7 +177,7 @@ def options_from_hadoop(uri: str, get: Getter) -> dict[str, str]:
     if separator and scheme == "gs":
         return _gcs_options(trimmed)
     if separator and scheme in ("abfs", "abfss", "az"):
-        return _azure_options(place, trimmed)
+        return _azure_options(place, trimmed, general=general)
     return {}
 
 
@@ -200,12 +237,13 @@ def _gcs_options(get: Getter) -> dict[str, str]:
     return {"google_service_account": keyfile} if keyfile else {}
 
 
-def _azure_options(place: str, get: Getter) -> dict[str, str]:
+def _azure_options(place: str, get: Getter, *, general: bool) -> dict[str, str]:
     container, _, host = place.rpartition("@")
 
     def scoped(key: str) -> str | None:
         narrow = (f"{key}.{container}.{host}", f"{key}.{host}") if container else ()
-        return next((value for name in (*narrow, key) if (value := get(name))), None)
+        names = (*narrow, key) if general else narrow
+        return next((value for name in names if (value := get(name))), None)
 
     def shared_key() -> dict[str, str | None]:
         return {"azure_storage_account_key": scoped("fs.azure.account.key")}
@@ -229,7 +267,7 @@ def _azure_options(place: str, get: Getter) -> dict[str, str]:
     return {name: value for kind in chosen for name, value in kind().items() if value}
 
 
-def _bare(key: str) -> str:
+def bare(key: str) -> str:
     """Return one spelling for all of an option (AWS_REGION, aws_region, region)."""
     name = key.lower()
     return next((name[len(start) :] for start in _PREFIXES if name.startswith(start)), name)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from delvec.errors import InvalidArgumentError, ObjectNotFoundError
+from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
 from delvec.storage.bucket import Bucket
 from delvec.storage.counts import Counter
 from delvec.storage.disk import Disk
 from delvec.storage.failures import explained
+from delvec.storage.fence import Fence
 from delvec.storage.input_file import InputFile
-from delvec.storage.location import checked_key, locate
+from delvec.storage.location import checked_key, is_absolute, locate, locate_decoded
 from delvec.storage.options import merge_options, options_from_hadoop
+from delvec.storage.places import Places, split_by_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from delvec.storage.counts import FileInfo, RequestCounts
+    from delvec.storage.location import Location
 
     Span = tuple[int, int]
     Data = bytes | bytearray | memoryview
@@ -31,8 +34,8 @@ __all__ = ["Storage"]
 class Storage:
     """Objects below one root, on local disk or in an object store.
 
-    Immutable, picklable and safe to share between threads. A pickled copy carries the root and the
-    options, opens its own connection, and counts its own requests.
+    Immutable, picklable and safe to share between threads. A pickled copy carries the root, the
+    options and the fence, opens its own connection, and counts its own requests.
 
     >>> from tempfile import TemporaryDirectory
     >>> folder = TemporaryDirectory()
@@ -53,6 +56,8 @@ class Storage:
 
     root: str
     _options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    _places: Places = field(default_factory=Places, repr=False)
+    fence: Fence | None = field(default=None, repr=False)
     _counter: Counter = field(default_factory=Counter, repr=False, compare=False)
 
     @classmethod
@@ -62,6 +67,7 @@ class Storage:
         storage_options: Mapping[str, object] | None = None,
         *,
         hadoop: Callable[[str], str | None] | None = None,
+        allow_paths: Sequence[Sequence[str] | str | None] = (),
     ) -> Storage:
         """Open a path, or a `file:`, `s3:`, `s3a:`, `s3n:`, `gs:`, `abfss:`, `abfs:` or `az:` URI.
 
@@ -70,14 +76,20 @@ class Storage:
 
         Args:
             uri: The root; it need not exist.
-            storage_options: obstore's options, in any of its or deltalake's spellings.
+            storage_options: obstore's options, in any of its or deltalake's spellings. They are
+                for the bucket or container of the root; those of another that files of the table
+                lead to are in a dictionary of their own: `{"s3://other": {...}}`.
             hadoop: Returns values of a Hadoop configuration, for options that are not given.
+            allow_paths: Lists of prefixes. If there is one, files outside of the root are opened
+                only if each list has a prefix of theirs.
         """
         location = locate(os.fspath(uri))
-        options = {key: _string(value) for key, value in (storage_options or {}).items()}
+        options, named = split_by_place(storage_options or {}, location)
+        places = Places(tuple(sorted(options.items())), named, hadoop)
         if hadoop is not None:
             options = merge_options(options_from_hadoop(location.root, hadoop), options)
-        storage = cls(location.root, tuple(sorted(options.items())))
+        fence = Fence.around(location, *allow_paths)
+        storage = cls(location.root, tuple(sorted(options.items())), places, fence)
         storage._backend  # noqa: B018 - reject wrong options here, not at the first read
         return storage
 
@@ -103,12 +115,63 @@ class Storage:
 
     @property
     def options(self) -> dict[str, str]:
-        """The options, with those taken from the session's configuration; contain secrets."""
-        return dict(self._options)
+        """The options, with those taken from the session's configuration; contain secrets.
 
-    def open_elsewhere(self, uri: str) -> tuple[Storage, str]:
-        """Open the folder of another file with the options of this one; see `open_file`."""
-        return Storage.open_file(uri, self.options)
+        Those of other places are among them, as far as they are known.
+        """
+        return {**dict(self._options), **self._places.flat()}
+
+    @property
+    def given_options(self) -> dict[str, str]:
+        """The options that were given, as `storage_options`; without those of a session."""
+        return {**dict(self._places.given), **self._places.flat(found=False)}
+
+    def admit(self, path: str) -> Location:
+        """Return where a file is that the table names; refuse one that it must not lead to.
+
+        Everything that metadata of a table name passes here, before it is opened by anybody.
+
+        Args:
+            path: A key, or an absolute path or URI, decoded.
+
+        Raises:
+            FormatError: It is on another kind of store, or in another place that nobody has named,
+                or beyond the fence.
+        """
+        own = locate(self.root)
+        location = locate_decoded(path if is_absolute(path) else self.uri_of(path))
+        if location.kind != own.kind:
+            raise FormatError(
+                "the table names a file on another kind of store",
+                path=self.root,
+                expected=f"a path on {own.kind}",
+                found=repr(path)[:200],
+            )
+        if self.fence is not None:
+            self.fence.require(location)
+        if location.home != own.home:
+            self._places.options_of(location, own)
+        return location
+
+    def open_elsewhere(self, path: str) -> tuple[Storage, str]:
+        """Open the folder of a file that the table names by an absolute path; see `admit`."""
+        location = self.admit(path)
+        folder, _, name = location.path.rpartition("/")
+        root = location._replace(path=folder or ("/" if location.scheme == "file" else "")).root
+        own = locate(self.root)
+        options = self._options
+        if location.home != own.home:
+            options = tuple(sorted(self._places.options_of(location, own).items()))
+        return _opened(root, options, self.fence), checked_key(name)
+
+    def narrowed(self, prefixes: Sequence[str] | str | None) -> Storage:
+        """Return the same storage, with one more list of prefixes for its fence."""
+        if prefixes is None:
+            return self
+        more = Fence.around(locate(self.root), prefixes)
+        if more is not None and self.fence is not None:
+            more = replace(more, lists=self.fence.lists + more.lists)
+        return replace(self, fence=more, _counter=Counter())
 
     @property
     def requests(self) -> RequestCounts:
@@ -287,12 +350,14 @@ class Storage:
     def _backend(self) -> Disk | Bucket:
         location = locate(self.root)
         if location.scheme == "file":
-            return Disk(location, self._counter)
+            return Disk(location, self._counter, self.fence)
         return Bucket(location, dict(self._options), self._counter)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Storage, (self.root, self._options)
+        return Storage, (self.root, self._options, self._places, self.fence)
 
 
-def _string(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+@lru_cache(maxsize=256)
+def _opened(root: str, options: tuple[tuple[str, str], ...], fence: Fence | None) -> Storage:
+    """Open a folder once: many files of a clone are in few folders."""
+    return Storage(root, options, fence=fence)

@@ -27,6 +27,7 @@ from delvec.conversion.schema.partition_spec import partition_spec, require_same
 from delvec.conversion.vectors.known_ids import referenced_keys
 from delvec.conversion.vectors.position_deletes import digest
 from delvec.delta.parquet.row_counts import physical_rows
+from delvec.delta.read.load_vectors import admit_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,6 +139,7 @@ def _step(
     if layout.spec is not None:
         require_same_spec(layout.spec, spec, source.table, schema=schema)
     files = version.files
+    admit_files(source.storage, files)
     shared = target_paths(source.table, files.paths)
     paths, copied = place(
         files, shared, before.paths, target.location, schema, source.storage, may_copy=may_copy

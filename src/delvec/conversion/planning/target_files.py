@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from delvec.conversion.copies.placing import resolve_paths
 from delvec.conversion.vectors.keys import PLANNED, delete_file_keys
 from delvec.iceberg.client.files import snapshot_files
-from delvec.storage.listed_files import is_absolute, require_same_store, spark_path
+from delvec.storage.listed_files import may_be_absolute, spark_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,23 +107,12 @@ def target_paths(root: str, paths: pa.Array) -> pa.Array:
 
     Args:
         root: The path or URI of the Delta table.
-        paths: Decoded, as a `FileSet` has them.
-
-    Raises:
-        FormatError: The table names a file on another kind of store.
+        paths: Decoded, as a `FileSet` has them; `build_steps` has admitted them.
     """
     prefix = spark_path(root, "x")[:-1]
     relative = pc.binary_join_element_wise(pa.scalar(prefix), paths, pa.scalar(""))
-    # Few paths are absolute, so few are looked at one by one.
-    suspects = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
-    rows = np.flatnonzero(suspects.to_numpy(zero_copy_only=False))
-    if not len(rows):
-        return relative
-    names = []
-    for path in paths.take(pa.array(rows)).to_pylist():
-        if is_absolute(path):
-            require_same_store(root, path)
-        names.append(spark_path(root, path))
+    suspects = may_be_absolute(paths)
+    names = [spark_path(root, path) for path in paths.filter(suspects).to_pylist()]
     return pc.replace_with_mask(relative, suspects, pa.array(names, pa.string()))
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from delvec.delta.log.replay import vector_ids
 from delvec.delta.read.load_vectors import blame
 from delvec.errors import DelvecError, FormatError
-from delvec.storage.listed_files import is_absolute, open_listed_file, require_same_store
+from delvec.storage.listed_files import open_listed_file
 from delvec.vector import Descriptor
 from delvec.vector.frame import FRAME_OVERHEAD
 
@@ -152,8 +152,6 @@ def _homes(
         storage_type = cast("StorageType", name[:1] or "i")
         try:
             home = Descriptor(storage_type, name[1:], None, 0, 0).file_path or ""
-            if is_absolute(home):
-                require_same_store(files.root, home)
         except FormatError as error:
             raise blamed(error, files, int(np.argmax(codes == code))) from None
         numbers.append(homes.setdefault(home, len(homes)))

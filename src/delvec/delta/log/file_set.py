@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -16,7 +17,7 @@ from delvec.delta.pruning.skipping import may_match, must_match
 from delvec.delta.stats.columns import StatisticPath, StatisticsSource, statistics_columns
 from delvec.delta.stats.entry import record_count
 from delvec.errors import FormatError, located
-from delvec.storage.listed_files import is_absolute
+from delvec.storage.listed_files import is_absolute, may_be_absolute, outside_of
 from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
@@ -144,6 +145,29 @@ class FileSet:
         """The descriptor of each file's vector, null without one."""
         column = self.columns.column("deletionVector")
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    @cached_property
+    def absolute_vectors(self) -> list[str]:
+        """The files of vectors that the log names by absolute paths; each once.
+
+        Raises:
+            FormatError: A path is not a valid one.
+        """
+        kinds, texts = (
+            pc.struct_field(self.vectors, name) for name in ("storageType", "pathOrInlineDv")
+        )
+        named = texts.filter(pc.fill_null(pc.equal(kinds, "p"), False)).unique()
+        with located(f"the log of {self.root}"):
+            found = [Descriptor("p", each, None, 0, 0).file_path for each in named.to_pylist()]
+        return [each for each in found if each is not None]
+
+    @cached_property
+    def outside(self) -> list[str]:
+        """Data files and files of vectors that lie outside of the table's folder, in order."""
+        absolute = self.paths.filter(may_be_absolute(self.paths)).to_pylist()
+        with suppress(FormatError):  # of a path that is none: a reader of the vector tells more
+            absolute += self.absolute_vectors
+        return outside_of(self.root, absolute)
 
     @cached_property
     def has_vector(self) -> NDArray[np.bool_]:

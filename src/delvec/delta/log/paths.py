@@ -27,6 +27,7 @@ _HEX[np.frombuffer(b"abcdef", dtype=np.uint8)] = np.arange(10, 16)
 _HEX[np.frombuffer(b"ABCDEF", dtype=np.uint8)] = np.arange(10, 16)
 _CLIMBS: Final = r"(^|/)\.\.?(/|$)"
 _HAS_SCHEME: Final = r"^[A-Za-z][A-Za-z0-9+.-]*:"
+_IN_CAPITALS: Final = r"^[a-z0-9+.-]*[A-Z][A-Za-z0-9+.-]*:/"
 
 
 def canonical(paths: pa.Array, root: str) -> pa.Array:
@@ -40,6 +41,7 @@ def canonical(paths: pa.Array, root: str) -> pa.Array:
     if paths.null_count:
         raise FormatError("a file of the log has no path", path=root)
     plain = _with_one_spelling(decoded(paths, root), paths, root)
+    _refuse_nul(plain, root)
     suspicious = pc.match_substring(plain, "./")
     suspicious = pc.or_(suspicious, pc.ends_with(plain, "."))
     if pc.any(suspicious).as_py():
@@ -94,6 +96,19 @@ def decoded(paths: pa.Array, root: str) -> pa.Array:
         raise FormatError("a path in the log is not UTF-8 when decoded", path=root) from error
 
 
+def _refuse_nul(plain: pa.Array, root: str) -> None:
+    """Refuse NUL, which no store has in names, and which parts paths from vectors in keys."""
+    start, stop, data = _string_buffer(plain)
+    if not data[start:stop].all():
+        wrong = plain.filter(pc.match_substring(plain, "\0"))
+        raise FormatError(
+            "a path in the log contains NUL",
+            path=root,
+            expected="the name of a file",
+            found=repr(wrong[0].as_py())[:200],
+        )
+
+
 def one_array(pieces: Sequence[pa.Array], table: str) -> pa.Array:
     """Return arrays of strings, or of structs that hold some, as one.
 
@@ -127,7 +142,16 @@ def _with_one_spelling(plain: pa.Array, encoded: pa.Array, root: str) -> pa.Arra
     absolute = pc.or_(pc.starts_with(encoded, "/"), pc.match_substring_regex(encoded, _HAS_SCHEME))
     if not pc.any(absolute).as_py():
         return plain
-    full = pc.replace_substring_regex(plain, r"^file:(//(localhost)?)?/+", "/")
+    odd = encoded.filter(pc.match_substring_regex(encoded, _IN_CAPITALS))
+    if len(odd):  # Hadoop knows no such store, and `FILE:` would be decoded once more
+        raise FormatError(
+            "a path in the log has a scheme in capitals",
+            path=root,
+            expected="file, s3a and the like",
+            found=repr(odd[0].as_py())[:200],
+        )
+    # Another host is no folder: `file://host/x` stays what it is, and is refused.
+    full = pc.replace_substring_regex(plain, r"^file:(//localhost/+|///+|/([^/]))", r"/\2")
     full = pc.replace_substring_regex(full, r"^([A-Za-z][A-Za-z0-9+.-]*):/([^/])", r"\1:///\2")
     place = urlsplit(root)
     if place.scheme not in ("", "file"):

@@ -19,6 +19,7 @@ from delvec.delta.alter.restored_definition import CLUSTERING_DOMAIN
 from delvec.delta.alter.table_state import needed_features, with_features
 from delvec.delta.log.segment import LOG
 from delvec.delta.maintain.available_files import add_again, require_files
+from delvec.delta.read.load_vectors import admit_files
 from delvec.delta.schema.properties import (
     CHECKPOINT_PROTECTION_BEFORE,
     IN_COMMIT_TIMESTAMPS_SINCE_TIME,
@@ -35,7 +36,12 @@ from delvec.delta.write.report import WriteReport
 from delvec.delta.write.writable import require_writable
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.wordings import call, worded
-from delvec.storage.listed_files import full_name, overlap, require_same_store, spark_path
+from delvec.storage.listed_files import (
+    full_name,
+    overlap,
+    require_same_store,
+    spark_path,
+)
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
@@ -76,6 +82,7 @@ def clone(source: Snapshot, newest: int, target: Storage, options: CheckedOption
     """
     require_writable(source, "alter")
     _require_place(source, target)
+    admit_files(source.storage, source.files)
     entries = source.files.entries()
     if source.version != newest:
         require_files(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from delvec.delta.log.file_set import DataFile
 from delvec.errors import DelvecError, FormatError, ObjectNotFoundError, TruncatedError
-from delvec.storage.listed_files import open_listed_file
+from delvec.storage.listed_files import is_absolute, may_be_absolute, open_listed_file
 from delvec.storage.parallel import gather
 from delvec.vector import Bitmap, Descriptor
 
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from delvec.delta.log.file_set import FileSet
     from delvec.storage import Storage
 
-__all__ = ["LazyVectors", "blame", "entry_vector", "load_vectors", "stored_vector"]
+__all__ = [
+    "LazyVectors",
+    "admit_files",
+    "blame",
+    "entry_vector",
+    "load_vectors",
+    "stored_vector",
+]
 
 
 def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | None]:
@@ -45,6 +52,25 @@ def load_vectors(storage: Storage, files: Sequence[DataFile]) -> list[Bitmap | N
 
     gather(load, groups.items())
     return found
+
+
+def admit_files(storage: Storage, files: FileSet) -> None:
+    """Refuse data files and vectors that a table must not lead to; see `Storage.admit`.
+
+    For those whose names are given to Spark, to tasks or to another table; Python itself opens none
+    that is not admitted.
+
+    Raises:
+        FormatError: There is one.
+    """
+    paths, fence = files.paths, storage.fence
+    if fence is None:  # then nothing is asked of what is below the table
+        paths = paths.filter(may_be_absolute(paths))
+    for path in paths.to_pylist():
+        if fence is not None or is_absolute(path):
+            storage.admit(path)
+    for home in files.absolute_vectors:
+        storage.admit(home)
 
 
 def stored_vector(storage: Storage, path: str, descriptor: Descriptor | None) -> Bitmap:

@@ -21,7 +21,7 @@ from delvec.spellings import Explained, explain_name
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from pyspark.sql import SparkSession
@@ -66,6 +66,8 @@ class TableHandle(metaclass=Explained):
         spark: SparkSession | None,
         path: str | os.PathLike[str],
         storage_options: Mapping[str, object] | None = None,
+        *,
+        allow_paths: Sequence[str] | None = None,
     ) -> Self:
         """Open the table in a folder.
 
@@ -73,13 +75,17 @@ class TableHandle(metaclass=Explained):
             spark: The session that reads and writes rows; None for calls that need none.
             path: A path or URI, see `Storage.open`.
             storage_options: Keys and endpoints, in obstore's spellings or deltalake's; the
-                session's Hadoop configuration supplies what they omit.
+                session's Hadoop configuration supplies what they omit. They are for the table's own
+                bucket or container; `{"s3://other": {...}}` are those of another.
+            allow_paths: Prefixes of paths outside of the table's folder that it may lead to, as a
+                clone does; everything else outside is refused then. The session's
+                `spark.delvec.allowedPaths` holds as well.
 
         Raises:
             TableNotFoundError: There is no Delta table.
             UnsupportedFeatureError: The table needs a reader feature that delvec does not support.
         """
-        table = cls._at(spark, path, storage_options)
+        table = cls._at(spark, path, storage_options, allow_paths)
         table._require_table(path)  # noqa: SLF001
         return table
 
@@ -89,10 +95,11 @@ class TableHandle(metaclass=Explained):
         spark: SparkSession | None,
         path: str | os.PathLike[str],
         storage_options: Mapping[str, object] | None,
+        allow_paths: Sequence[str] | None = None,
     ) -> Self:
         """Return a handle without checking that there is a table."""
         require_session(spark, path)
-        return cls(open_storage(spark, path, storage_options), spark)
+        return cls(open_storage(spark, path, storage_options, allow_paths), spark)
 
     def _require_table(self, path: str | os.PathLike[str]) -> None:
         """Refuse a path without a table, and say what is there instead."""
@@ -102,8 +109,15 @@ class TableHandle(metaclass=Explained):
             raise explain_missing(self.storage, path, error) from None
 
     @classmethod
-    def for_name(cls, spark: SparkSession, identifier: str) -> Self:
+    def for_name(
+        cls, spark: SparkSession, identifier: str, *, allow_paths: Sequence[str] | None = None
+    ) -> Self:
         """Open a table by its name in the session's catalog, or `` delta.`/path` ``.
+
+        Args:
+            spark: The session.
+            identifier: The name.
+            allow_paths: See `for_path`.
 
         Raises:
             TableNotFoundError: The catalog has no such table, or it is not a Delta table.
@@ -116,7 +130,7 @@ class TableHandle(metaclass=Explained):
                 f"{identifier} is looked up in the catalog of a Spark session, and there is none",
                 hint="open the table by its path: for_path(None, path)",
             )
-        return cls.for_path(spark, location_of(spark, identifier))
+        return cls.for_path(spark, location_of(spark, identifier), allow_paths=allow_paths)
 
     @staticmethod
     def is_delta_table(

@@ -11,7 +11,7 @@ from delvec.errors import InvalidArgumentError
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -24,19 +24,25 @@ def open_storage(
     spark: SparkSession | None,
     path: str | os.PathLike[str],
     storage_options: Mapping[str, object] | None,
+    allow_paths: Sequence[str] | None = None,
 ) -> Storage:
-    """Open a path or URI, with the credentials of the session if there is one."""
+    """Open a path or URI, with the credentials and the fence of the session if there is one."""
     if spark is None:
-        return Storage.open(path, storage_options)
+        return Storage.open(path, storage_options, allow_paths=[allow_paths])
     from delvec.spark import storage  # noqa: PLC0415
 
-    return storage.open_storage(spark, path, storage_options)
+    return storage.open_storage(spark, path, storage_options, allow_paths)
 
 
-def opened(first: object, second: object, storage_options: Mapping[str, object] | None) -> Opened:
+def opened(
+    first: object,
+    second: object,
+    storage_options: Mapping[str, object] | None,
+    allow_paths: Sequence[str] | None,
+) -> Opened:
     """Return what the arguments of `DeltaTable(...)` name: a path, or a session and a path."""
     if isinstance(first, Storage):
-        return first, second  # type: ignore[return-value]
+        return first.narrowed(allow_paths), second  # type: ignore[return-value]
     if isinstance(first, str | os.PathLike):
         if second is not None:
             raise InvalidArgumentError(
@@ -46,7 +52,8 @@ def opened(first: object, second: object, storage_options: Mapping[str, object] 
         first, second = active_session(), first
     require_session(first, second)
     spark, path = first, second
-    return open_storage(spark, path, storage_options), spark  # type: ignore[arg-type, return-value]
+    storage = open_storage(spark, path, storage_options, allow_paths)  # type: ignore[arg-type]
+    return storage, spark  # type: ignore[return-value]
 
 
 def active_session() -> SparkSession | None:

@@ -5,6 +5,7 @@ No call here needs a Spark session.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,15 @@ from delvec.delta.maintain.clone import clone
 from delvec.delta.maintain.convert_parquet import convert_to_delta
 from delvec.delta.maintain.recompute_statistics import recompute_statistics
 from delvec.delta.maintain.restore import restore
+from delvec.delta.read.load_vectors import admit_files
 from delvec.delta.table.handle import TableHandle
 from delvec.delta.write.options import CheckedOptions, WriteOptions
 from delvec.delta.write.report import WriteReport
 from delvec.errors import InvalidArgumentError
+from delvec.storage.location import locate
+from delvec.storage.places import require_own_host
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
@@ -109,12 +112,19 @@ class TableRestore(TableHandle):
             storage_options: See `for_path`; those of this table by default.
             options: See `WriteOptions`.
         """
-        place = self._at(self.spark, target, storage_options or self.storage.options)
+        place = self._at(self.spark, target, storage_options or self._options_at(target))
         newest = self.snapshot()
         source = newest
         if version is not None or timestamp is not None:
             source = self.snapshot(version, timestamp)
         return clone(source, newest.version, place.storage, CheckedOptions.of(**options))
+
+    def _options_at(self, target: str | os.PathLike[str]) -> dict[str, str]:
+        """Return this table's options for another folder, as far as they can be meant for it."""
+        place, options = locate(os.fspath(target)), self.storage.given_options
+        if place.home != locate(self.storage.root).home:
+            require_own_host(place, options)
+        return options
 
     def generate_manifest(self) -> int:
         """Write symlink manifests of the newest version and return its number.
@@ -125,6 +135,7 @@ class TableRestore(TableHandle):
             UnsupportedFeatureError: A file has a deletion vector, which such readers ignore.
         """
         snapshot = self.snapshot()
+        admit_files(self.storage, snapshot.files)
         write_manifests(snapshot)
         return snapshot.version
 

@@ -23,7 +23,7 @@ from delvec.errors import InvalidArgumentError
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -70,6 +70,7 @@ class DeltaTable(
         path: str | os.PathLike[str] | SparkSession | None = None,
         storage_options: Mapping[str, object] | None = None,
         *,
+        allow_paths: Sequence[str] | None = None,
         version: int | None = None,
     ) -> None:
         """Open a table: `DeltaTable(path)`, or `DeltaTable(spark, path)`.
@@ -78,6 +79,7 @@ class DeltaTable(
             table: The path, or the session; None for none.
             path: The path, behind a session.
             storage_options: See `for_path`.
+            allow_paths: See `for_path`.
             version: Not taken: a table has all of its versions.
 
         Raises:
@@ -89,7 +91,7 @@ class DeltaTable(
                 f"DeltaTable(..., version={version!r}): a table is opened with all of its versions",
                 hint=f"name it where you read: to_arrow(version={version!r})",
             )
-        storage, spark = opened(table, path, storage_options)
+        storage, spark = opened(table, path, storage_options, allow_paths)
         TableHandle.__init__(self, storage, spark)
         if not isinstance(table, Storage):
             self._require_table(table if isinstance(table, str | os.PathLike) else path)  # type: ignore[arg-type]

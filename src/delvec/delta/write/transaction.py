@@ -19,6 +19,7 @@ from delvec.delta.write.source_reads import still_read
 from delvec.errors import ConflictError
 from delvec.report.figures import counted
 from delvec.report.phases import Stopwatch
+from delvec.storage.listed_files import outside_note
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
@@ -231,6 +232,8 @@ def _report(
             "vector_files": len(change.vector_files),
             "change_files": len(change.change_files),
         }
+        gone = (each.path for each in change.gone_files)
+        notes = (*notes, *outside_note(attempt.snapshot.table, gone))
     return WriteReport(
         operation,
         attempt.snapshot.table,

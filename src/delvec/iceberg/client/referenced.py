@@ -16,7 +16,7 @@ from delvec.spark import jvm
 if TYPE_CHECKING:
     from delvec.iceberg.client.catalog import LoadedTable
 
-__all__ = ["referenced_names"]
+__all__ = ["listed_paths", "referenced_names"]
 
 # Metadata tables over all snapshots, and the column of paths of each.
 _TABLES: Final = {"ALL_FILES": "file_path", "ALL_MANIFESTS": "path"}
@@ -50,6 +50,12 @@ def referenced_names(table: LoadedTable, names: pa.Array) -> pa.Array:
         content = named.join(wanted, "name", "left_semi").distinct().toArrow()["name"]
     held = pa.concat_arrays([metadata, *(each.cast(pa.string()) for each in content.chunks)])
     return names.filter(pc.is_in(names, value_set=held))
+
+
+def listed_paths(table: LoadedTable, kind: str) -> list[str]:
+    """Return the paths of ALL_FILES or ALL_MANIFESTS that any snapshot names, each once."""
+    named = _metadata_table(table, kind).select(F.col(_TABLES[kind]).alias("path")).distinct()
+    return sorted(named.toArrow()["path"].to_pylist())
 
 
 def _metadata_table(table: LoadedTable, kind: str) -> DataFrame:

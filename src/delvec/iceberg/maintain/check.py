@@ -91,6 +91,8 @@ def check(table: LoadedTable, snapshot_id: int | None, branch: str | None) -> Ch
         vectors=key_vectors,
         deletion_vectors=vectors,
         companions=len(companions),
+        outside_files=files.outside,
+        outside=files.first_outside,
         phases=watch.seconds,
         **findings.fields,
     )

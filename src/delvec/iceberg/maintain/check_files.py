@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from delvec.errors import FormatError, ObjectNotFoundError, StorageError
 from delvec.iceberg.client.failures import explained
 from delvec.report.findings import Finding
-from delvec.storage.listed_files import local_path, open_listed_file
+from delvec.storage.listed_files import local_path, open_listed_file, outside_of
 from delvec.storage.parallel import in_order
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ IS_VECTOR: Final = "lower(data_file.file_format) = 'puffin'"
 
 _REQUESTS_AT_ONCE: Final = 32
 _IN_FLIGHT: Final = 1_000  # files
+_FIRST: Final = 3
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,16 @@ class FoundFiles:
         deletes: How many delete files.
         has_vectors: Whether there are deletion vectors among these.
         unusable: Paths of delete files that are not as they should be.
+        outside: How many are outside of the table's location.
+        first_outside: The first of these.
     """
 
     data: int
     deletes: int
     has_vectors: bool
     unusable: frozenset[str]
+    outside: int = 0
+    first_outside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ def check_files(live: DataFrame, storage: Storage, table: str, findings: Finding
     counts = {True: 0, False: 0}
     has_vectors = False
     unusable = set()
+    outside, first = 0, list[str]()
 
     def work(file: _Listed) -> tuple[_Listed, Finding | None]:
         return file, _looked_at(storage, file)
@@ -78,11 +84,16 @@ def check_files(live: DataFrame, storage: Storage, table: str, findings: Finding
         for file, finding in in_order(work, items, threads=_REQUESTS_AT_ONCE, budget=_IN_FLIGHT):
             counts[file.is_data] += 1
             has_vectors |= file.has_vectors
+            if outside_of(storage.root, [local_path(file.path)]):
+                outside += 1
+                first += [file.path] * (outside <= _FIRST)
             if finding is not None:
                 findings.add(finding)
                 if not file.is_data:
                     unusable.add(file.path)
-    return FoundFiles(counts[True], counts[False], has_vectors, frozenset(unusable))
+    return FoundFiles(
+        counts[True], counts[False], has_vectors, frozenset(unusable), outside, tuple(first)
+    )
 
 
 def _listed(live: DataFrame) -> Iterator[_Listed]:

@@ -62,7 +62,7 @@ class CheckReport(CheckedReport):
         looked_at = (counted(count, noun) for noun, count in counts.items() if count)
         yield from Summary(
             f"CHECK of {self.table}, {where}snapshot {self.snapshot_id}: {self._verdict()}",
-            {"looked at": ", ".join(looked_at)},
+            {"looked at": ", ".join(looked_at), "outside": self._outside},
             self.phases,
         ).lines()
         yield from self._finding_lines()

@@ -13,11 +13,13 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import IllegalArgumentException
+from pyspark.sql import functions as F  # noqa: N812
 
 from delvec.errors import ConflictError, EngineError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import iceberg_view, load_table
 from delvec.iceberg.client.delete_files import equality_deletes
 from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.files import snapshot_table
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.named_snapshots import branch_head
 from delvec.iceberg.commits.lock import locked
@@ -27,9 +29,10 @@ from delvec.iceberg.maintain.procedures import called, require_own_files, sql_ma
 from delvec.report.phases import Stopwatch
 from delvec.report.wordings import call, worded
 from delvec.spark import jvm
+from delvec.storage.listed_files import outside_note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import Row
 
@@ -41,6 +44,7 @@ __all__ = ["compact"]
 _STARTING_SEQUENCE: Final = "use-starting-sequence-number"
 _CONFLICT: Final = "Cannot commit rewrite because of a ValidationException or CommitFailedException"
 _REPLACE: Final = "replace"
+_DELETED: Final = 2  # the status of an entry of a file that its snapshot removed
 _WRONG: Final = "IllegalArgumentException"
 
 
@@ -116,8 +120,20 @@ def compact(
         files_failed=row["failed_data_files_count"],
         delete_files_removed=row["removed_delete_files_count"],
         phases=watch.seconds,
-        notes=notes,
+        notes=(*notes, *_outside(newest, made)),
     )
+
+
+def _outside(table: LoadedTable, made: Sequence[int]) -> tuple[str, ...]:
+    """Return a note on rewritten files that did not lie in the table's location."""
+    inside = F.col("data_file.file_path").startswith(f"{table.metadata.location}/")
+    removed = (
+        snapshot_table(table, "entries", each).where((F.col("status") == _DELETED) & ~inside)
+        for each in made
+    )
+    with explained(str(table.name)):
+        rows = [row for each in removed for row in each.select("data_file.file_path").collect()]
+    return outside_note(table.metadata.location, [path for (path,) in rows])
 
 
 def _as_options(options: Mapping[str, object] | None) -> dict[str, str]:

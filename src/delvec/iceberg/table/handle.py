@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
@@ -20,14 +20,15 @@ from delvec.iceberg.client.catalog import (
     table_name,
 )
 from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.fenced import require_allowed
 from delvec.iceberg.client.named_snapshots import near, snapshot_of
 from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
-from delvec.spark.conf import time_zone
+from delvec.spark.conf import allowed_paths, time_zone
 from delvec.spellings import Explained, explain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from pyspark.sql import SparkSession
@@ -46,6 +47,8 @@ class TableHandle(metaclass=Explained):
 
     spark: SparkSession
     identifier: TableName
+    allow_paths: tuple[str, ...] | None = None
+    _allowed: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     if not TYPE_CHECKING:  # to a type checker these names do not exist
 
@@ -63,13 +66,18 @@ class TableHandle(metaclass=Explained):
             )
 
     @classmethod
-    def for_name(cls, spark: SparkSession, identifier: str) -> Self:
+    def for_name(
+        cls, spark: SparkSession, identifier: str, *, allow_paths: Sequence[str] | None = None
+    ) -> Self:
         """Open a table by its name.
 
         Args:
             spark: The session, with the catalog of the table.
             identifier: The name, `catalog.database.table`; catalog and database default to the
                 session's current.
+            allow_paths: Prefixes of paths outside of the table's location that it may lead to;
+                everything else outside is refused then. The session's `spark.delvec.allowedPaths`
+                holds as well.
 
         Raises:
             TableNotFoundError: There is no such table.
@@ -90,7 +98,9 @@ class TableHandle(metaclass=Explained):
             raise TableNotFoundError(
                 f"there is no table {name}", table=str(name), hint=_hint(spark, name)
             )
-        return cls(spark, name)
+        if isinstance(allow_paths, str):
+            allow_paths = [allow_paths]
+        return cls(spark, name, None if allow_paths is None else tuple(allow_paths))
 
     @property
     def name(self) -> str:
@@ -132,7 +142,12 @@ class TableHandle(metaclass=Explained):
     def _load(self) -> LoadedTable:
         """Return the table as its catalog has it now: Iceberg's own objects go stale."""
         jvm.require_running(self.spark, f"reading {self.identifier}")
-        return load_table(self.spark, self.identifier)
+        table = load_table(self.spark, self.identifier)
+        version = f"{table.current.metadataFileLocation()} {allowed_paths(self.spark)}"
+        if version not in self._allowed:
+            require_allowed(table, self.allow_paths)
+            self._allowed.add(version)
+        return table
 
     def _snapshot(
         self,

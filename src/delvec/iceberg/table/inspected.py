@@ -48,6 +48,7 @@ from delvec.inspection.figures import (
 from delvec.inspection.report import InspectReport
 from delvec.report.figures import counted
 from delvec.report.phases import Stopwatch
+from delvec.storage.listed_files import outside_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +120,10 @@ def inspected(
         log=_log(metadata),
         moments=_moments(metadata, snapshot, history),
         freed=replace(freed, rewrite=rewritten(columns)),
-        notes=tuple(_notes(of[_POSITIONS], owns_files=owns_files)),
+        notes=(
+            *_notes(of[_POSITIONS], owns_files=owns_files),
+            *outside_note(metadata.location, _elsewhere(files, metadata.location)),
+        ),
         phases=watch.seconds,
     )
     return replace(report, advice=advice_for(report)) if report.is_newest else report
@@ -154,6 +158,13 @@ def _moments(
         parent = snapshot.parent_id
         snapshot = None if parent is None else metadata.snapshots.get(parent)
     return tuple(reversed(found))
+
+
+def _elsewhere(files: pa.Table, location: str) -> list[str]:
+    """Return the paths that do not begin with the table's location, in this spelling."""
+    paths = files.column("path")
+    found: list[str] = paths.filter(pc.invert(pc.starts_with(paths, f"{location}/"))).to_pylist()
+    return found
 
 
 def _notes(positions: pa.Table, *, owns_files: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
 
 __all__ = ["check", "check_table"]
+
+_OUTSIDE: Final = 3  # paths that a report names
 
 
 class Run(Protocol):
@@ -199,7 +201,7 @@ def _check_log(snapshot: Snapshot, files: FileSet, log: LogFiles, steps: _Steps)
 
 def _check_files(
     snapshot: Snapshot, files: FileSet, sample: int, steps: _Steps
-) -> tuple[list[str], dict[str, int]]:
+) -> tuple[list[str], dict[str, Any]]:
     """Check the files of a version; return those with wrong statistics, and the counts."""
     storage, findings = snapshot.storage, steps.findings
     sampled, wrong = 0, list[str]()
@@ -227,5 +229,7 @@ def _check_files(
         "listed_files": len(folder.keys),
         "orphan_files": orphans,
         "orphan_bytes": orphan_bytes,
+        "outside_files": len(files.outside),
+        "outside": tuple(files.outside[:_OUTSIDE]),
     }
     return sorted({*wrong, *miscounted}), counts

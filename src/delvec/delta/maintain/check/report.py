@@ -106,6 +106,7 @@ class CheckReport(CheckedReport):
                 "looked at": ", ".join(looked_at).replace("file of the logs", "files of the log"),
                 "sampled": sampled,
                 "orphans": orphans if self.orphan_files else "",
+                "outside": self._outside,
             },
             self.phases,
         ).lines()

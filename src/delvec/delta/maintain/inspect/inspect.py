@@ -39,6 +39,7 @@ from delvec.inspection.figures import LogFigures, Rewritten, SmallFiles, VectorF
 from delvec.inspection.report import InspectReport
 from delvec.report.figures import counted
 from delvec.report.phases import Stopwatch
+from delvec.storage.listed_files import outside_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -170,6 +171,7 @@ def _log(snapshot: Snapshot, times: CommitTimes) -> LogFigures:
 
 
 def _notes(files: FileSet) -> Iterator[str]:
+    yield from outside_note(files.root, files.outside)
     if unknown := files.row_counts.null_count:
         yield (
             f"the log has no row count of {counted(unknown, 'file')}: how many rows are live, only"

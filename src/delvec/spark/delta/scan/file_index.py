@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from delvec.delta.pruning.predicate import And
+from delvec.delta.read.load_vectors import admit_files
 from delvec.delta.schema.walk import find
 from delvec.errors import FormatError
 from delvec.spark import jvm
@@ -23,7 +24,7 @@ from delvec.spark.delta.scan.file_lister import make_lister
 from delvec.spark.delta.scan.partition_filters import PartitionFilters
 from delvec.spark.delta.scan.pushdown import translate
 from delvec.spark.delta.scan.vector_bits import ScanPart, load_bits
-from delvec.storage.listed_files import full_name, is_absolute, require_same_store, spark_path
+from delvec.storage.listed_files import full_name, spark_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,7 +97,11 @@ class FileIndex:
             time_zone: Of the session, for partition values that are timestamps without a zone.
             hidden_name: Returns the name of a hidden column.
             follows: Whether the version was read for being the newest.
+
+        Raises:
+            FormatError: The table must not lead to one of the files, see `Storage.admit`.
         """
+        admit_files(snapshot.storage, part.files)
         self._spark, self.snapshot = spark, snapshot
         self._part, self._files = part, part.files
         self.hidden, self._time_zone, self._hidden_name = hidden, time_zone, hidden_name
@@ -185,8 +190,8 @@ class FileIndex:
                 found=int(files.sizes.min()),
                 hint="to_arrow() reads it",
             )
-        for path in filter(is_absolute, paths):
-            require_same_store(root, path)
+        if self.snapshot.storage.fence is not None:
+            admit_files(self.snapshot.storage, files)  # again: where links lead may have changed
         entries = list(
             zip(
                 [spark_path(root, path) for path in paths],

@@ -9,7 +9,8 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from delvec.datasource import DelvecDataSource
-from delvec.datasource.options import FOLLOWS
+from delvec.datasource.options import ALLOWED, FOLLOWS
+from delvec.delta.read.load_vectors import admit_files
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import quote
 from delvec.spark import jvm
@@ -53,7 +54,12 @@ def by_tasks(
         follows: See `scan`.
     """
     register(spark)
-    options = {f"storage.{key}": value for key, value in snapshot.storage.options.items()}
+    storage = snapshot.storage
+    # Here, where the session's Hadoop settings are known: tasks get what they need of them.
+    admit_files(storage, part.files)
+    options = {f"storage.{key}": value for key, value in storage.options.items()}
+    if storage.fence is not None:
+        options[ALLOWED] = storage.fence.text
     options |= {
         "versionAsOf": str(snapshot.version),
         "timeZone": spark.conf.get("spark.sql.session.timeZone") or "UTC",

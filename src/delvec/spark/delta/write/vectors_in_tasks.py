@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from delvec.delta.parquet.footer_statistics import require_row_count
 from delvec.delta.parquet.row_counts import row_counts
-from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.read.load_vectors import admit_files, load_vectors
 from delvec.delta.write.change import VectorUpdate
 from delvec.errors import MissingDependencyError
 from delvec.spark.delta.write.file_outcomes import FileOutcomes, Found
@@ -56,6 +56,7 @@ def write_vectors_in_tasks(
     attempt.uncommitted.add_folder(folder)
     everything = range(len(files))
     counts = row_counts(attempt.storage, files, everything)
+    admit_files(attempt.storage, files)  # tasks have no Hadoop settings to ask
     writer = _Writer(attempt.storage, folder, files.data_files(), counts, tuple(counted))
     sums = ", ".join(f"{name} long" for name in counted)
     schema = f"{_RESULT}, {sums}" if counted else _RESULT
