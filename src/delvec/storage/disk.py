@@ -7,11 +7,10 @@ linked (put-if-absent) or renamed (overwrite) to its name, and the folder is syn
 about 0.5 ms.
 
 Symbolic links: the root may be one or be behind one. Reads follow links, as Spark's do, unless a
-fence forbids where they lead. Writes and
-deletes behind a link that leads out of the root are refused, and listings do not descend into
-linked folders, so nothing outside the root is ever changed or listed. What is changed is named
-relative to an open folder, which was opened from the root step by step: a folder that somebody
-swaps for a link meanwhile is not followed either.
+fence forbids where they lead. Writes and deletes behind a link that leads out of the root are
+refused, and listings do not descend into linked folders, so nothing outside the root is ever
+changed or listed. What is changed is named relative to an open folder, which was opened from the
+root step by step: a folder that somebody swaps for a link meanwhile is not followed either.
 """
 
 from __future__ import annotations
