@@ -1,0 +1,144 @@
+"""The fence: once prefixes are allowed, a table leads nowhere else outside of its folder."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from delvec.errors import FormatError, InvalidArgumentError
+from delvec.storage import Storage
+from delvec.storage.fence import lists_of
+from delvec.storage.listed_files import open_listed_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BEYOND = "leads out of its folder, to a path that is not allowed"
+
+
+def copied(storage: Storage) -> Storage:
+    """Return what a task gets."""
+    copy: Storage = pickle.loads(pickle.dumps(storage))  # noqa: S301 - our own
+    return copy
+
+
+def fenced(root: str, *allowed: list[str] | None) -> Storage:
+    return Storage.open(root, {"aws_region": "x"}, allow_paths=allowed)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "x",
+        "s3://lake/t/x",
+        "s3a://lake/t/deep/x",
+        "s3n://lake/shared/x",
+        "s3://lake/shared/deep/x",
+        "s3://lake/shared",
+    ],
+)
+def test_what_is_below_the_table_or_allowed_is_opened(path: str) -> None:
+    storage = fenced("s3a://lake/t", ["s3a://lake/shared/"])
+    for copy in (storage, copied(storage)):
+        open_listed_file(copy, path)
+        copy.admit(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://lake/t2/x",
+        "s3://lake/x",
+        "s3://lake/share/x",
+        "s3://lake/shared2/x",
+        "s3://lake/Shared/x",
+        "s3://other/shared/x",
+    ],
+)
+def test_everything_else_is_refused_with_the_path_and_the_option(path: str) -> None:
+    storage = fenced("s3a://lake/t", ["s3a://lake/shared/"])
+    for copy in (storage, copied(storage)):
+        with pytest.raises(FormatError, match=BEYOND) as error:
+            open_listed_file(copy, path)
+        assert path in str(error.value)
+        assert "spark.delvec.allowedPaths" in str(error.value)
+        assert "allow_paths" in str(error.value)
+
+
+def test_an_argument_narrows_what_the_session_allows_and_cannot_widen_it() -> None:
+    storage = fenced("/lake/t", ["/lake/shared", "/lake/more"], ["/lake/shared/a", "/private"])
+    storage.admit("/lake/shared/a/x")
+    for path in ("/lake/shared/b/x", "/lake/more/x", "/private/x"):
+        with pytest.raises(FormatError, match=BEYOND):
+            storage.admit(path)
+    assert storage.fence is not None
+    again = Storage.open("/lake/t", allow_paths=lists_of(storage.fence.text))
+    assert again.fence == storage.fence
+    assert fenced("/lake/t", None, None).fence is None
+
+
+def test_an_empty_list_allows_the_tables_folder_alone() -> None:
+    storage = fenced("/lake/t", [])
+    storage.admit("x")
+    storage.admit("/lake/t/x")
+    with pytest.raises(FormatError, match=BEYOND):
+        storage.admit("/lake/x")
+
+
+def test_all_of_a_disk_can_be_allowed() -> None:
+    fenced("/lake/t", ["/"]).admit("/anywhere/x")
+    fenced("/lake/t", ["file:///with%20space"]).admit("/with space/x")
+
+
+@pytest.mark.parametrize("prefix", ["lake/shared", "", ".", "../x"])
+def test_a_prefix_is_an_absolute_path(prefix: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="not an absolute path"):
+        fenced("/lake/t", [prefix])
+
+
+def test_links_are_followed_before_they_are_judged(tmp_path: Path) -> None:
+    table, outside, shared = (tmp_path / name for name in ("table", "outside", "shared"))
+    for folder in (table, outside, shared):
+        folder.mkdir()
+        (folder / "x").write_bytes(b"1")
+    (table / "out").symlink_to(outside / "x")
+    (table / "folder").symlink_to(outside)
+    (table / "fine").symlink_to(shared / "x")
+    (tmp_path / "alias").symlink_to(table)
+    storage = fenced(str(tmp_path / "alias"), [str(shared)])
+    for key in ("out", "folder/x"):
+        with pytest.raises(FormatError, match="a link to"):
+            storage.admit(key)
+        with pytest.raises(FormatError, match=BEYOND):
+            storage.read(key)
+        with pytest.raises(FormatError, match=BEYOND):
+            storage.open_input(key)
+    assert storage.read("x") == storage.read("fine") == b"1"
+    storage.admit(str(table / "x"))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="an open file has no name here")  # noqa: PTH110
+def test_a_link_that_is_swapped_before_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outside").write_bytes(b"private")
+    table = tmp_path / "table"
+    table.mkdir()
+    (table / "x").write_bytes(b"own")
+    storage = fenced(str(table), [])
+    real = os.open
+
+    def swapped(path: object, *arguments: int) -> int:
+        (table / "x").unlink()
+        (table / "x").symlink_to(tmp_path / "outside")
+        file = real(path, *arguments)  # type: ignore[arg-type]
+        (table / "x").unlink()
+        (table / "x").write_bytes(b"own")
+        return file
+
+    monkeypatch.setattr(os, "open", swapped)
+    with pytest.raises(FormatError, match=BEYOND):
+        storage.read("x")

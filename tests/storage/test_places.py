@@ -1,0 +1,254 @@
+"""Credentials belong to the place they were given for: a table cannot have them used for others."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from delvec import DeltaTable
+from delvec.errors import DelvecError, FormatError, InvalidArgumentError
+from delvec.storage import Storage
+from delvec.storage.listed_files import open_listed_file
+from tests.delta.builder import TableBuilder
+from tests.storage.listener import listening
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.s3.server import S3Server
+    from tests.storage.listener import Listener
+
+OTHER = "s3://other/private.parquet"
+UNNAMED = "in another place, for which no credentials were given"
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    with listening() as found:
+        yield found
+
+
+def keys(listener: Listener, **more: str) -> dict[str, str]:
+    return {
+        "aws_access_key_id": "mine",
+        "aws_secret_access_key": "secret",
+        "aws_region": "eu-west-1",
+        "aws_endpoint": listener.endpoint,
+        "allow_http": "true",
+        **more,
+    }
+
+
+def copied(storage: Storage) -> Storage:
+    """Return what a task gets."""
+    copy: Storage = pickle.loads(pickle.dumps(storage))  # noqa: S301 - our own
+    return copy
+
+
+def asked(storage: Storage, path: str) -> None:
+    place, key = open_listed_file(storage, path)
+    place.exists(key)
+
+
+def test_keys_of_a_bucket_are_not_used_for_another(listener: Listener) -> None:
+    storage = Storage.open("s3://lake/t", keys(listener))
+    with pytest.raises(FormatError, match=UNNAMED) as error:
+        asked(storage, OTHER)
+    assert OTHER in str(error.value)
+    assert "storage_options={'s3://other': {...}}" in str(error.value)
+    assert listener.asked == []
+    asked(storage, "s3a://lake/elsewhere/x")
+    [(path, signature)] = listener.asked
+    assert path == "/lake/elsewhere/x"
+    assert "Credential=mine/" in str(signature)
+
+
+def test_a_token_of_an_account_is_not_sent_to_another(listener: Listener) -> None:
+    options = {
+        "azure_storage_sas_token": "sv=1&sig=the-signature",
+        "azure_storage_endpoint": listener.endpoint,
+        "allow_http": "true",
+    }
+    storage = Storage.open("abfss://lake@good.dfs.core.windows.net/t", options)
+    for path in (
+        "abfss://lake@attacker.dfs.core.windows.net/x",
+        "abfs://lake@attacker.blob.core.windows.net/x",
+        "abfss://private@good.dfs.core.windows.net/x",
+        "abfss://lake@good.dfs.core.windows.net.evil.example/x",
+    ):
+        with pytest.raises(FormatError, match=UNNAMED):
+            asked(storage, path)
+    assert listener.asked == []
+    asked(storage, "abfs://lake@GOOD.blob.core.windows.net/x")
+    [(path, _)] = listener.asked
+    assert "sig=the-signature" in path
+
+
+def test_keys_of_the_environment_are_used_for_the_tables_own_bucket_alone(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in keys(listener).items():
+        monkeypatch.setenv(name.upper() if name.startswith("aws") else f"AWS_{name.upper()}", value)
+    storage = Storage.open("s3://lake/t")
+    with pytest.raises(FormatError, match=UNNAMED):
+        asked(storage, OTHER)
+    assert listener.asked == []
+    # By name and without keys of its own another place gets what the environment has.
+    asked(Storage.open("s3://lake/t", {"s3://other": {}}), OTHER)
+    [(path, signature)] = listener.asked
+    assert path == "/other/private.parquet"
+    assert "Credential=mine/" in str(signature)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_a_place_is_named_by_options_of_its_own(listener: Listener, scheme: str) -> None:
+    theirs = keys(listener, aws_access_key_id="theirs")
+    nested = {**keys(listener), f"{scheme}://other": theirs}
+    flat = {**keys(listener), **{f"{scheme}://other/{key}": theirs[key] for key in theirs}}
+    for options in (nested, flat):
+        storage = Storage.open("s3://lake/t", options)
+        for copy in (storage, copied(storage)):
+            listener.asked.clear()
+            asked(copy, OTHER)
+            [(path, signature)] = listener.asked
+            assert path == "/other/private.parquet"
+            assert "Credential=theirs/" in str(signature)
+    assert "theirs" not in repr(storage)
+
+
+def test_options_of_a_place_that_name_none_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="names a place, and no option"):
+        Storage.open("s3://lake/t", {"s3://other": "eu-west-1"})
+    with pytest.raises(InvalidArgumentError, match="names a place, and no option"):
+        Storage.open("s3://lake/t", {"s3://other/aws_region": {"aws_region": "eu-west-1"}})
+
+
+def hadoop(listener: Listener, **more: str) -> dict[str, str]:
+    return {
+        "fs.s3a.access.key": "all",
+        "fs.s3a.secret.key": "secret",
+        "fs.s3a.endpoint": listener.endpoint,
+        "fs.s3a.endpoint.region": "eu-west-1",
+        "fs.s3a.path.style.access": "true",
+        **more,
+    }
+
+
+def test_settings_of_hadoop_name_places_as_they_do_for_spark(listener: Listener) -> None:
+    conf = hadoop(listener, **{"fs.s3a.bucket.other.access.key": "theirs"})
+    storage = Storage.open("s3a://lake/t", keys(listener), hadoop=conf.get)
+    asked(storage, OTHER)
+    asked(storage, "s3a://third/x")
+    # What tasks get has no configuration to ask, and knows what was asked for before.
+    asked(copied(storage), OTHER)
+    assert [path for path, _ in listener.asked] == [
+        "/other/private.parquet",
+        "/third/x",
+        "/other/private.parquet",
+    ]
+    assert ["theirs" in str(signature) for _, signature in listener.asked] == [True, False, True]
+    assert "Credential=all/" in str(listener.asked[1][1])
+
+
+def test_endpoints_that_hold_a_buckets_name_are_not_asked_for_another() -> None:
+    own = {
+        "aws_endpoint": "https://lake.store.example",
+        "aws_virtual_hosted_style_request": "true",
+        "aws_region": "x",
+    }
+    with pytest.raises(FormatError, match=UNNAMED):
+        Storage.open("s3://lake/t", own).open_elsewhere(OTHER)
+    with pytest.raises(FormatError, match=r"not one of that bucket: expected other\.<host>"):
+        Storage.open("s3://lake/t", {"s3://other": own}).open_elsewhere(OTHER)
+    conf = {"fs.s3a.endpoint": "store.example"}
+    storage = Storage.open("s3a://lake/t", hadoop=conf.get)
+    place, _ = storage.open_elsewhere("s3a://other/x")
+    assert storage.options["aws_endpoint"] == "https://lake.store.example"
+    assert place.options["aws_endpoint"] == "https://other.store.example"
+
+
+def test_endpoints_of_the_environment_that_hold_a_buckets_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://lake.store.example")
+    monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")
+    with pytest.raises(FormatError, match="not one of that bucket"):
+        Storage.open("s3://lake/t", {"s3://other": {}}).open_elsewhere(OTHER)
+
+
+def test_keys_for_all_accounts_of_azure_go_to_the_tables_account_alone() -> None:
+    general = {"fs.azure.sas.fixed.token": "sv=1&sig=x"}
+    table = "abfss://c@good.dfs.core.windows.net/t"
+    attacker = "abfss://c@attacker.dfs.core.windows.net/x"
+    storage = Storage.open(table, hadoop=general.get)
+    with pytest.raises(FormatError, match=UNNAMED):
+        storage.open_elsewhere(attacker)
+    place, _ = storage.open_elsewhere("abfss://second@good.dfs.core.windows.net/x")
+    assert place.options == {"azure_storage_sas_token": "sv=1&sig=x"}
+    scoped = {**general, "fs.azure.account.key.attacker.dfs.core.windows.net": "a2V5"}
+    place, _ = Storage.open(table, hadoop=scoped.get).open_elsewhere(attacker)
+    assert place.options == {"azure_storage_account_key": "a2V5"}
+
+
+def test_a_bucket_of_google_is_named_by_settings_of_hadoop() -> None:
+    with pytest.raises(FormatError, match=UNNAMED):
+        Storage.open("gs://lake/t", {"google_skip_signature": "true"}).admit("gs://other/x")
+    conf = {"fs.gs.auth.type": "COMPUTE_ENGINE"}
+    Storage.open("gs://lake/t", {"google_skip_signature": "true"}, hadoop=conf.get).admit(
+        "gs://other/x"
+    )
+
+
+@pytest.mark.s3
+def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -> None:
+    if not (s3.folder / "other").exists():
+        s3.create_bucket("other")
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    add = builder.write_file("private.parquet", {"id": range(5)})
+    builder.commit({"add": add | {"path": OTHER}})
+    s3.upload(builder.root, "s3://lake/crossing")
+    s3.upload(builder.root, "s3://other")
+    options: dict[str, Any] = s3.storage_options
+    before = s3.log.read_text().count("/other/")
+    table = DeltaTable.for_path(None, "s3://lake/crossing", options)
+    for refused in (table.to_arrow, lambda: table.clone("s3://lake/clone")):
+        with pytest.raises(DelvecError, match=UNNAMED):
+            refused()
+    assert "other-store" in {each.kind for each in table.check().findings}
+    assert s3.log.read_text().count("/other/") == before, "the other bucket was asked"
+    named = DeltaTable.for_path(None, "s3://lake/crossing", {**options, "s3://other": options})
+    assert named.to_arrow().num_rows == 5
+    assert s3.log.read_text().count("/other/") > before
+
+
+@pytest.mark.s3
+def test_a_clone_in_another_bucket_names_the_bucket_of_its_source(
+    s3: S3Server, tmp_path: Path
+) -> None:
+    if not (s3.folder / "clones").exists():
+        s3.create_bucket("clones")
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    builder.commit({"add": builder.write_file("a.parquet", {"id": range(5)})})
+    s3.upload(builder.root, "s3://lake/source")
+    options: dict[str, Any] = s3.storage_options
+    DeltaTable.for_path(None, "s3://lake/source", options).clone("s3://clones/c")
+    with pytest.raises(FormatError, match=UNNAMED):
+        DeltaTable.for_path(None, "s3://clones/c", options).to_arrow()
+    clone = DeltaTable.for_path(None, "s3://clones/c", {**options, "s3://lake": options})
+    assert clone.to_arrow().num_rows == 5
+
+
+def test_the_options_of_a_table_are_not_taken_for_a_clone_behind_another_endpoint(
+    tmp_path: Path,
+) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    own = {"aws_endpoint": "https://lake.x", "aws_virtual_hosted_style_request": "true"}
+    table = DeltaTable(Storage.open("s3://lake/t", {**own, "aws_region": "x"}))
+    with pytest.raises(DelvecError, match=r"expected other\.<host>"):
+        table.clone("s3://other/clone")
