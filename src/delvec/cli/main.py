@@ -17,7 +17,7 @@ from delvec.cli.usage import asks_for_json, known_options, usage_errors
 from delvec.errors import DelvecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -123,7 +123,15 @@ def group(name: str, text: str, commands: Mapping[click.Command, str]) -> click.
 
 @click.group(cls=_LazyGroup)
 @click.version_option(__version__, "-V", "--version", message="delvec %(version)s")
-def main() -> None:
+@click.option(
+    "--allow-path",
+    "allow_paths",
+    multiple=True,
+    metavar="PREFIX",
+    help="A folder outside of the table that it may lead to, as a clone does, and no other; may be"
+    " repeated.",
+)
+def main(allow_paths: Sequence[str]) -> None:
     """Row-level deletes for Delta Lake and Apache Iceberg.
 
     A Delta table is named by its path or URI, an Iceberg table by its name in a catalog, such as

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from delvec.cli.table_kinds import require_name, require_path
 from delvec.errors import TableNotFoundError
 from delvec.report.figures import visible
 from delvec.storage import Storage
+from delvec.storage.fence import ALLOWED_PATHS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.table import IcebergTable
 
 __all__ = [
+    "allowed_paths",
     "delta_storage",
     "delta_table",
     "on_spark",
@@ -36,19 +41,25 @@ __all__ = [
 _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
 
 
+def allowed_paths() -> Sequence[str] | None:
+    """Return what `delvec --allow-path PREFIX` allows; None if it is not given."""
+    given: Sequence[str] = click.get_current_context().find_root().params.get("allow_paths") or ()
+    return given or None
+
+
 def delta_table(table: str, options: Mapping[str, str]) -> DeltaTable:
     """Open a Delta table without Spark."""
     from delvec.delta.table import DeltaTable  # noqa: PLC0415
 
     require_path(table)
-    return DeltaTable.for_path(None, table, options)
+    return DeltaTable.for_path(None, table, options, allow_paths=allowed_paths())
 
 
 @contextmanager
 def delta_storage(table: str, options: Mapping[str, str]) -> Iterator[Storage]:
     """Open the storage of a Delta table, for a block that reads its log alone."""
     require_path(table)
-    storage = Storage.open(table, options)
+    storage = Storage.open(table, options, allow_paths=[allowed_paths()])
     try:
         yield storage
     except TableNotFoundError as error:
@@ -81,6 +92,8 @@ def on_spark(
             show("starting Spark", 0, 0)
         given = dict(session or {}) if iceberg is None else dict(iceberg)
         conf = {**_SETTINGS, **given.pop("conf", {})}
+        if (allowed := allowed_paths()) is not None:
+            conf[ALLOWED_PATHS] = json.dumps([allowed])  # a path may have a comma
         spark = started(iceberg=iceberg is not None, conf=conf, **given)
         with SparkEngine(spark).explained(table):
             if show is None:

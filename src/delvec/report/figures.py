@@ -78,6 +78,11 @@ def named_files(paths: Sequence[str], count: int | None = None) -> str:
     return f"{counted(count, 'file')} ({', '.join(names)})"
 
 
+def outside_note(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the note of a report on files that do not lie in a table's folder; none without."""
+    return (f"outside of the table's folder: {named_files(paths)}",) if paths else ()
+
+
 def listed(**counts: int) -> str:
     """Return the counts that are not zero, each with its word.
 

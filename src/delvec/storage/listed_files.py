@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.errors import FormatError
-from delvec.report.figures import named_files
 from delvec.storage.location import is_absolute
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ __all__ = [
     "local_path",
     "may_be_absolute",
     "open_listed_file",
-    "outside_note",
     "outside_of",
     "overlap",
     "require_same_store",
@@ -78,17 +76,16 @@ def may_be_absolute(paths: pa.Array) -> pa.Array:
 def outside_of(root: str, paths: Iterable[str]) -> list[str]:
     """Return those of some decoded paths that do not lie in a table's folder, in order.
 
+    Both may be spelt as locations of Iceberg are, see `local_path`.
+
     >>> outside_of("s3://lake/t", ["x", "s3a://lake/t/y", "s3a://lake/t2/z"])
     ['s3a://lake/t2/z']
     """
-    home = f"{store_of(root)}/"
-    return [each for each in paths if is_absolute(each) and not store_of(each).startswith(home)]
-
-
-def outside_note(root: str, paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the note of a report on files that do not lie in a table's folder; none without."""
-    outside = outside_of(local_path(root), map(local_path, paths))
-    return (f"outside of the table's folder: {named_files(outside)}",) if outside else ()
+    home = f"{store_of(local_path(root))}/"
+    plain = ((each, local_path(each)) for each in paths)
+    return [
+        each for each, path in plain if is_absolute(path) and not store_of(path).startswith(home)
+    ]
 
 
 def require_same_store(root: str, path: str) -> None:

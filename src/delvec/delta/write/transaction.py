@@ -17,9 +17,9 @@ from delvec.delta.write.commit import commit
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.source_reads import still_read
 from delvec.errors import ConflictError
-from delvec.report.figures import counted
+from delvec.report.figures import counted, outside_note
 from delvec.report.phases import Stopwatch
-from delvec.storage.listed_files import outside_note
+from delvec.storage.listed_files import outside_of
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def _report(
             "change_files": len(change.change_files),
         }
         gone = (each.path for each in change.gone_files)
-        notes = (*notes, *outside_note(attempt.snapshot.table, gone))
+        notes = (*notes, *outside_note(outside_of(attempt.snapshot.table, gone)))
     return WriteReport(
         operation,
         attempt.snapshot.table,

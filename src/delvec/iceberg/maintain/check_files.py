@@ -84,7 +84,7 @@ def check_files(live: DataFrame, storage: Storage, table: str, findings: Finding
         for file, finding in in_order(work, items, threads=_REQUESTS_AT_ONCE, budget=_IN_FLIGHT):
             counts[file.is_data] += 1
             has_vectors |= file.has_vectors
-            if outside_of(storage.root, [local_path(file.path)]):
+            if outside_of(storage.root, [file.path]):
                 outside += 1
                 first += [file.path] * (outside <= _FIRST)
             if finding is not None:

@@ -26,10 +26,11 @@ from delvec.iceberg.commits.lock import locked
 from delvec.iceberg.commits.marks import is_staging
 from delvec.iceberg.maintain.compact_report import CompactReport
 from delvec.iceberg.maintain.procedures import called, require_own_files, sql_map, sql_string
+from delvec.report.figures import outside_note
 from delvec.report.phases import Stopwatch
 from delvec.report.wordings import call, worded
 from delvec.spark import jvm
-from delvec.storage.listed_files import outside_note
+from delvec.storage.listed_files import outside_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -133,7 +134,7 @@ def _outside(table: LoadedTable, made: Sequence[int]) -> tuple[str, ...]:
     )
     with explained(str(table.name)):
         rows = [row for each in removed for row in each.select("data_file.file_path").collect()]
-    return outside_note(table.metadata.location, [path for (path,) in rows])
+    return outside_note(outside_of(table.metadata.location, [path for (path,) in rows]))
 
 
 def _as_options(options: Mapping[str, object] | None) -> dict[str, str]:

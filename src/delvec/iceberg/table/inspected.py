@@ -46,9 +46,9 @@ from delvec.inspection.figures import (
     Moment,
 )
 from delvec.inspection.report import InspectReport
-from delvec.report.figures import counted
+from delvec.report.figures import counted, outside_note
 from delvec.report.phases import Stopwatch
-from delvec.storage.listed_files import outside_note
+from delvec.storage.listed_files import outside_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +122,7 @@ def inspected(
         freed=replace(freed, rewrite=rewritten(columns)),
         notes=(
             *_notes(of[_POSITIONS], owns_files=owns_files),
-            *outside_note(metadata.location, _elsewhere(files, metadata.location)),
+            *outside_note(outside_of(metadata.location, _elsewhere(files, metadata.location))),
         ),
         phases=watch.seconds,
     )

@@ -37,9 +37,8 @@ from delvec.inspection.columns import (
 )
 from delvec.inspection.figures import LogFigures, Rewritten, SmallFiles, VectorFigures
 from delvec.inspection.report import InspectReport
-from delvec.report.figures import counted
+from delvec.report.figures import counted, outside_note
 from delvec.report.phases import Stopwatch
-from delvec.storage.listed_files import outside_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,7 +170,7 @@ def _log(snapshot: Snapshot, times: CommitTimes) -> LogFigures:
 
 
 def _notes(files: FileSet) -> Iterator[str]:
-    yield from outside_note(files.root, files.outside)
+    yield from outside_note(files.outside)
     if unknown := files.row_counts.null_count:
         yield (
             f"the log has no row count of {counted(unknown, 'file')}: how many rows are live, only"
