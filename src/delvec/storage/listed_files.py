@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.errors import FormatError
-from delvec.storage.location import is_absolute
+from delvec.storage.location import ABSOLUTE, is_absolute, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,21 +17,18 @@ if TYPE_CHECKING:
     from delvec.storage import Storage
 
 __all__ = [
+    "are_absolute",
     "folder_key",
     "full_name",
     "is_absolute",
     "linked_files",
     "local_path",
-    "may_be_absolute",
     "open_listed_file",
     "outside_of",
     "overlap",
-    "require_same_store",
     "spark_path",
     "store_of",
 ]
-
-_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 
 
 def local_path(location: str) -> str:
@@ -68,9 +65,9 @@ def open_listed_file(storage: Storage, path: str) -> tuple[Storage, str]:
     return storage.open_elsewhere(path) if is_absolute(path) else (storage, path)
 
 
-def may_be_absolute(paths: pa.Array) -> pa.Array:
-    """Tell which decoded paths may be absolute: few are, so few are looked at one by one."""
-    return pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
+def are_absolute(paths: pa.Array) -> pa.Array:
+    """Tell of each decoded path whether it is absolute, see `is_absolute`."""
+    return pc.match_substring_regex(paths, ABSOLUTE)
 
 
 def outside_of(root: str, paths: Iterable[str]) -> list[str]:
@@ -86,18 +83,6 @@ def outside_of(root: str, paths: Iterable[str]) -> list[str]:
     return [
         each for each, path in plain if is_absolute(path) and not store_of(path).startswith(home)
     ]
-
-
-def require_same_store(root: str, path: str) -> None:
-    """Reject an absolute path on another kind of store than the table's."""
-    kinds = [_kind(root), _kind(path)]
-    if kinds[0] != kinds[1]:
-        raise FormatError(
-            "the table names a file on another kind of store",
-            path=root,
-            expected=f"a path on {kinds[0]}",
-            found=repr(path),
-        )
 
 
 def full_name(root: str, path: str) -> str:
@@ -162,5 +147,4 @@ def linked_files(root: str, folder: str) -> dict[str, str | None]:
 
 
 def _kind(uri: str) -> str:
-    scheme = uri.partition("://")[0].lower() if "://" in uri else "file"
-    return _SAME_STORE.get(scheme, scheme)
+    return kind_of(uri.partition("://")[0] if "://" in uri else "file")

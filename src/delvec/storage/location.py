@@ -9,9 +9,21 @@ from urllib.parse import unquote_to_bytes
 
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 
-__all__ = ["S3_SCHEMES", "Location", "checked_key", "is_absolute", "locate", "locate_decoded"]
+__all__ = [
+    "ABSOLUTE",
+    "S3_SCHEMES",
+    "Location",
+    "checked_key",
+    "is_absolute",
+    "kind_of",
+    "locate",
+    "locate_decoded",
+]
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
+
+ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*://)"
+"""What absolute paths begin with: a pattern of Python, and of Arrow."""
 
 _AZURE_SCHEMES = ("abfss", "abfs", "az")
 _KINDS = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
@@ -34,7 +46,7 @@ class Location(NamedTuple):
     @property
     def kind(self) -> str:
         """The kind of store, whatever its scheme: `s3` for `s3a` and `s3n` too."""
-        return _KINDS.get(self.scheme, self.scheme)
+        return kind_of(self.scheme)
 
     @property
     def home(self) -> str:
@@ -54,10 +66,14 @@ class Location(NamedTuple):
         return f"{self.home}/{self.path.lstrip('/')}".rstrip("/")
 
 
+def kind_of(scheme: str) -> str:
+    """Return one scheme for each kind of store."""
+    return _KINDS.get(scheme.lower(), scheme.lower())
+
+
 def is_absolute(path: str) -> bool:
     """Return whether a decoded path is absolute: a path from the root, or a URI."""
-    scheme, sign, _ = path.partition("://")
-    return path.startswith("/") or (bool(sign) and scheme.replace("+", "").isalnum())
+    return re.match(ABSOLUTE, path) is not None
 
 
 def locate(uri: str) -> Location:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from delvec.conversion.copies.placing import resolve_paths
 from delvec.conversion.vectors.keys import PLANNED, delete_file_keys
 from delvec.iceberg.client.files import snapshot_files
-from delvec.storage.listed_files import may_be_absolute, spark_path
+from delvec.storage.listed_files import are_absolute, spark_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,7 @@ def target_paths(root: str, paths: pa.Array) -> pa.Array:
     """
     prefix = spark_path(root, "x")[:-1]
     relative = pc.binary_join_element_wise(pa.scalar(prefix), paths, pa.scalar(""))
-    suspects = may_be_absolute(paths)
+    suspects = are_absolute(paths)
     names = [spark_path(root, path) for path in paths.filter(suspects).to_pylist()]
     return pc.replace_with_mask(relative, suspects, pa.array(names, pa.string()))
 

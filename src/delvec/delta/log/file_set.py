@@ -17,7 +17,7 @@ from delvec.delta.pruning.skipping import may_match, must_match
 from delvec.delta.stats.columns import StatisticPath, StatisticsSource, statistics_columns
 from delvec.delta.stats.entry import record_count
 from delvec.errors import FormatError, located
-from delvec.storage.listed_files import is_absolute, may_be_absolute, outside_of
+from delvec.storage.listed_files import are_absolute, is_absolute, outside_of
 from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class FileSet:
     @cached_property
     def outside(self) -> list[str]:
         """Data files and files of vectors that lie outside of the table's folder, in order."""
-        absolute = self.paths.filter(may_be_absolute(self.paths)).to_pylist()
+        absolute = self.paths.filter(are_absolute(self.paths)).to_pylist()
         with suppress(FormatError):  # of a path that is none: a reader of the vector tells more
             absolute += self.absolute_vectors
         return outside_of(self.root, absolute)

@@ -34,14 +34,10 @@ from delvec.delta.write.change import Change
 from delvec.delta.write.commit import commit
 from delvec.delta.write.report import WriteReport
 from delvec.delta.write.writable import require_writable
-from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.report.wordings import call, worded
-from delvec.storage.listed_files import (
-    full_name,
-    overlap,
-    require_same_store,
-    spark_path,
-)
+from delvec.storage.listed_files import full_name, overlap, spark_path
+from delvec.storage.location import locate
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
@@ -149,14 +145,12 @@ def _require_place(source: Snapshot, target: Storage) -> None:
             f"a clone at {target.root} would be one folder with its source, {source.table}",
             hint="clone to a folder of its own: a VACUUM of one would delete files of the other",
         )
-    try:
-        require_same_store(target.root, source.table)
-    except FormatError as error:
+    if locate(target.root).kind != locate(source.table).kind:
         raise InvalidArgumentError(
             f"{source.table} cannot be cloned to {target.root}: the clone refers to files of its"
             " source, which readers follow on the same kind of store only",
             hint="clone to the store of the source, or copy the rows",
-        ) from error
+        )
     if next(iter(target.list(LOG)), None) is not None:
         raise InvalidArgumentError(
             f"there is a table at {target.root} already", hint="clone to an empty folder"

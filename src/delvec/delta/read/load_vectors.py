@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from delvec.delta.log.file_set import DataFile
 from delvec.errors import DelvecError, FormatError, ObjectNotFoundError, TruncatedError
-from delvec.storage.listed_files import is_absolute, may_be_absolute, open_listed_file
+from delvec.storage.listed_files import are_absolute, open_listed_file
 from delvec.storage.parallel import gather
 from delvec.vector import Bitmap, Descriptor
 
@@ -63,12 +63,11 @@ def admit_files(storage: Storage, files: FileSet) -> None:
     Raises:
         FormatError: There is one.
     """
-    paths, fence = files.paths, storage.fence
-    if fence is None:  # then nothing is asked of what is below the table
-        paths = paths.filter(may_be_absolute(paths))
+    paths = files.paths
+    if storage.fence is None:  # then nothing is asked of what is below the table
+        paths = paths.filter(are_absolute(paths))
     for path in paths.to_pylist():
-        if fence is not None or is_absolute(path):
-            storage.admit(path)
+        storage.admit(path)
     for home in files.absolute_vectors:
         storage.admit(home)
 
