@@ -107,6 +107,21 @@ def _by_source(ground: Ground) -> Any:  # noqa: ANN401
         raise delvec.errors.DelvecError(str(error)[-1000:]) from None
 
 
+def _rows(ground: Ground) -> Any:  # noqa: ANN401
+    return ground.spark.range(2, 3)
+
+
+def _merge_ids(ground: Ground) -> Any:  # noqa: ANN401
+    return _delta(ground).merge(_rows(ground).union(ground.spark.range(1, 2)), "t.id = s.id")
+
+
+def _change_feed(ground: Ground) -> Any:  # noqa: ANN401
+    table = _delta(ground)
+    table.set_properties({"delta.enableChangeDataFeed": "true"})
+    table.delete("id = 1")
+    return table.changes(2).collect()
+
+
 OPERATIONS: Final[dict[str, Operation]] = {
     # Without a session.
     "open": Operation(_offline),
@@ -150,6 +165,25 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "changes": Operation(
         lambda ground: _delta(ground).changes(start_version=0).collect(), spark=True
     ),
+    # The rows of the table are in `id` and `word`; new ones have an `id` of 2.
+    "append an id": Operation(lambda ground: _delta(ground).append(_rows(ground)), spark=True),
+    "overwrite by an id": Operation(
+        lambda ground: _delta(ground).overwrite(_rows(ground)), spark=True
+    ),
+    "update all": Operation(lambda ground: _delta(ground).update({"id": "id + 1"}), spark=True),
+    "update to the default": Operation(
+        lambda ground: _delta(ground).update({"word": "DEFAULT"}), spark=True
+    ),
+    "merge an id": Operation(
+        lambda ground: _merge_ids(ground).when_matched_update({"id": "s.id + 1"}).execute(),
+        spark=True,
+    ),
+    "merge inserts": Operation(
+        lambda ground: _merge_ids(ground).when_not_matched_insert({"id": "s.id"}).execute(),
+        spark=True,
+    ),
+    "delete all": Operation(lambda ground: _delta(ground).delete("id > 0"), spark=True),
+    "change feed": Operation(_change_feed, spark=True),
     "optimize": Operation(lambda ground: _delta(ground).optimize(), spark=True),
     "purge": Operation(lambda ground: _delta(ground).purge(), spark=True),
     "read on Spark, fenced": _in_fenced_session(lambda ground: _delta(ground).to_df().collect()),

@@ -15,6 +15,7 @@ from delvec.delta.alter.location import require_empty_location
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.schema.allowed_functions import require_plain
 from delvec.delta.schema.expressions import (
     CURRENT_DEFAULT,
     GENERATION,
@@ -83,6 +84,7 @@ def open_target(
     except TableNotFoundError:
         state = new_table(rows, settings.partition_by, dict(settings.properties))
         require_empty_location(storage, state.metadata)
+        require_plain(storage.root, state.metadata)
         version = -1
     else:
         snapshot = open_snapshot(storage, segment=segment)

@@ -280,14 +280,16 @@ def _find_violation(message: str) -> dict[str, Any] | None:
     found = _VIOLATION.search(message)
     if found is None:
         return None
-    facts: dict[str, Any] = json.JSONDecoder().raw_decode(message, found.end())[0]
-    return facts
+    try:
+        facts: dict[str, Any] = json.JSONDecoder().raw_decode(message, found.end())[0]
+        values = dict(zip(facts["names"], facts["values"], strict=True))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None  # a value of a row, or of an expression, that looks like one
+    return {"message": facts.get("message", ""), **facts, "values": values}
 
 
 def _violation_error(facts: dict[str, Any], table: str) -> DelvecError:
-    row = ", ".join(
-        f"{name} = {value}" for name, value in zip(facts["names"], facts["values"], strict=True)
-    )
+    row = ", ".join(f"{name} = {value}" for name, value in facts["values"].items())
     found = f", found a row with {row}" if row else ""
     message = f"{facts['message']}{found}; nothing was written to {table}"
     if "constraint" in facts:

@@ -14,9 +14,8 @@ from delvec.delta.schema.expressions import (
     GENERATION,
     IDENTITY,
     INVARIANT,
-    constraints,
-    invariants,
     names_in,
+    stored_expressions,
 )
 from delvec.delta.schema.properties import ENABLE_TYPE_WIDENING, MAPPING_MODE, STATS_COLUMNS
 from delvec.delta.schema.type_widening import TYPE_CHANGES, can_widen, with_type_changes
@@ -237,13 +236,9 @@ def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
 
 def _expressions(state: TableState) -> Iterator[tuple[str, str]]:
     """Yield all that refers to columns by name: who does, and the SQL."""
-    for name, sql in constraints(state.metadata).items():
-        yield f"constraint {name}", sql
-    for path, sql in invariants(state.metadata).items():
-        yield f"the invariant of {path}", sql
-    for field in state.schema.fields:
-        if GENERATION in field.metadata:
-            yield f"generated column {field.name}", str(field.metadata[GENERATION])
+    for each in stored_expressions(state.metadata):
+        if each.kind != "default":
+            yield each.holder, each.text
     if STATS_COLUMNS in state.metadata.configuration:
         yield f"property {STATS_COLUMNS}", state.metadata.configuration[STATS_COLUMNS]
 

@@ -48,6 +48,16 @@ class TableDescription:
     name: str | None
     description: str | None
 
+    def state(self) -> TableState:
+        """Return the state of a new table of this definition."""
+        return new_table(
+            self.schema,
+            self.partition_by,
+            self.properties,
+            name=self.name,
+            description=self.description,
+        )
+
 
 def create(storage: Storage, wanted: TableDescription) -> WriteReport:
     """Create a table where there is none, as version 0.
@@ -56,14 +66,7 @@ def create(storage: Storage, wanted: TableDescription) -> WriteReport:
         InvalidArgumentError: There are files, which a VACUUM of the table would delete.
         ConflictError: Another writer created one at the same time.
     """
-    state = new_table(
-        wanted.schema,
-        wanted.partition_by,
-        wanted.properties,
-        name=wanted.name,
-        description=wanted.description,
-    )
-    return create_defined(storage, state)
+    return create_defined(storage, wanted.state())
 
 
 def create_defined(storage: Storage, state: TableState) -> WriteReport:

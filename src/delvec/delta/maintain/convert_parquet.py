@@ -25,6 +25,7 @@ from delvec.delta.parquet.footer_statistics import (
     read_parquet_footer,
     statistics_json,
 )
+from delvec.delta.schema.allowed_functions import require_plain
 from delvec.delta.schema.properties import MAPPING_MODE
 from delvec.delta.schema.types import StructType
 from delvec.delta.write.base import Base
@@ -85,6 +86,7 @@ def convert_to_delta(
         [each.name for each in folders.fields],
         properties,
     )
+    require_plain(storage.root, state.metadata)
     names = [each.physical_name for each in state.metadata.partition_fields]
     bodies = [
         {

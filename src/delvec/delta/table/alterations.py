@@ -16,6 +16,7 @@ from delvec.delta.alter import definition, operations
 from delvec.delta.alter.columns import add_columns, drop_column, rename_column
 from delvec.delta.alter.constraints import drop_constraint
 from delvec.delta.alter.restored_definition import clustered_by
+from delvec.delta.schema.allowed_functions import require_plain
 from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS
 from delvec.delta.schema.types import StructType
 from delvec.delta.table.handle import TableHandle
@@ -87,6 +88,7 @@ class TableAlterations(TableHandle):
             columns, tuple(partition_by), dict(properties or {}), name, description
         )
         if not table.exists():
+            table._require_allowed(wanted)  # noqa: SLF001
             try:
                 operations.create(table.storage, wanted)
             except ConflictError:
@@ -100,6 +102,7 @@ class TableAlterations(TableHandle):
                 hint="open it by for_path, or pass mode='ignore' or mode='replace'",
             )
         if mode == "replace":
+            table._require_allowed(wanted)  # noqa: SLF001
             table.run("CREATE OR REPLACE TABLE", operations.replace_table(wanted), {})
         return table
 
@@ -247,6 +250,18 @@ class TableAlterations(TableHandle):
             lambda _, state: definition.add_feature(state, name),
             options,
         )
+
+    def _require_allowed(self, wanted: operations.TableDescription) -> None:
+        """Refuse to define expressions that would not be evaluated."""
+        metadata = wanted.state().metadata
+        if self.spark is None:
+            require_plain(self.storage.root, metadata)
+        else:
+            from delvec.spark.delta.write.stored_expressions import (  # noqa: PLC0415
+                require_allowed,
+            )
+
+            require_allowed(self.spark, self.storage.root, metadata)
 
     def _alter(
         self,

@@ -86,7 +86,7 @@ class TestConformed:
             "select named_struct('Y', 'y', 'X', 1) as S, date'2026-01-02' as d, 7 as ID,"
             " 1.25 as `A.B`"
         )
-        out = conform(session, meta, df)
+        out = conform(session, "t", meta, df)
         assert out.schema.simpleString() == (
             "struct<id:bigint,a.b:decimal(6,2),s:struct<x:bigint,y:string>,d:date>"
         )
@@ -99,7 +99,7 @@ class TestConformed:
             "select array(named_struct('x', 3), null) as a, map(1, named_struct('z', 2)) as m"
             " union all select null, null"
         )
-        out = [tuple(row) for row in conform(session, meta, df, lacking="null").collect()]
+        out = [tuple(row) for row in conform(session, "t", meta, df, lacking="null").collect()]
         assert [(x, y) for x, y in [out[0][0][0]]] == [(3, None)]
         assert out[0][0][1] is None
         assert out[0][1]["1"]["z"] == 2.0
@@ -114,17 +114,17 @@ class TestConformed:
             word={"CURRENT_DEFAULT": "'w' || 1"},
         )
         df = session.range(2).selectExpr("cast(id as int) id")
-        out = with_generated(meta.schema, conform(session, meta, df), df.columns)
+        out = with_generated(session, "t", meta.schema, conform(session, "t", meta, df), df.columns)
         assert rows(out) == [(0, 0, "w1", None), (1, 2, "w1", None)]
         with pytest.raises(InvalidArgumentError, match="lack twice, word, none"):
-            conform(session, meta, df, missing="refuse")
+            conform(session, "t", meta, df, missing="refuse")
 
     def test_rows_that_fit_already_stay_as_they_are(self, spark: SparkSession) -> None:
         meta, df = table("id bigint"), spark.range(3)
-        assert conform(spark, meta, df) is df
+        assert conform(spark, "t", meta, df) is df
         extra = df.withColumn("_row", functions.lit(1))
-        assert conform(spark, meta, extra, keep=["_row"]) is extra
-        wider = conform(spark, table("id bigint, n int"), extra, keep=["_row"])
+        assert conform(spark, "t", meta, extra, keep=["_row"]) is extra
+        wider = conform(spark, "t", table("id bigint, n int"), extra, keep=["_row"])
         assert wider.columns == ["id", "n", "_row"]
 
     @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ class TestConformed:
     def test_values_that_do_not_fit_fail_the_job(
         self, session: SparkSession, have: str, wanted: str
     ) -> None:
-        out = conform(session, table(f"v {wanted}"), session.sql(f"select {have} as v"))
+        out = conform(session, "t", table(f"v {wanted}"), session.sql(f"select {have} as v"))
         with pytest.raises(InvalidArgumentError, match=r"column v\S* does not fit into .* v\S* = "):
             rows(out)
 
@@ -165,19 +165,19 @@ class TestConformed:
     ) -> None:
         df = session.sql(f"select {have} as v")
         with pytest.raises(InvalidArgumentError, match=r"column v\S* is .* cannot be stored"):
-            conform(session, table(f"v {wanted}"), df)
+            conform(session, "t", table(f"v {wanted}"), df)
 
     def test_columns_that_the_table_has_not_are_refused(self, spark: SparkSession) -> None:
         meta = table("amount int, s struct<first:int>")
         with pytest.raises(InvalidArgumentError, match="has no column amuont") as failure:
-            conform(spark, meta, spark.sql("select 1 as amuont"))
+            conform(spark, "t", meta, spark.sql("select 1 as amuont"))
         assert failure.value.hint == (
             "did you mean amount? If not, merge_schema=True adds new columns"
         )
         with pytest.raises(InvalidArgumentError, match="s has no column last, only first"):
-            conform(spark, meta, spark.sql("select named_struct('first', 1, 'last', 2) as s"))
+            conform(spark, "t", meta, spark.sql("select named_struct('first', 1, 'last', 2) as s"))
         with settings(spark, cases="true"), pytest.raises(InvalidArgumentError, match="more than"):
-            conform(spark, meta, spark.sql("select 1 as amount, 2 as AMOUNT"))
+            conform(spark, "t", meta, spark.sql("select 1 as amount, 2 as AMOUNT"))
 
 
 RULES = {
@@ -269,7 +269,7 @@ class TestChecked:
         ):
             meta = of(kind)
             frames = [
-                conform(spark, meta, spark.sql(f"select {each} as v")) for each in (bad, good)
+                conform(spark, "t", meta, spark.sql(f"select {each} as v")) for each in (bad, good)
             ]
             with pytest.raises(ConstraintError, match="column v takes no NULL"):
                 rows(checked(spark, "t", meta, frames[0]))

@@ -36,6 +36,7 @@ from delvec.spark.delta.write.identity_values import (
 from delvec.spark.delta.write.physical_columns import partition_string
 from delvec.spark.delta.write.rewrite import store_rows
 from delvec.spark.delta.write.rules import Rule
+from delvec.spark.delta.write.stored_expressions import require_allowed
 from delvec.spark.failures import violation
 from delvec.spark.staging import staged
 
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.write.transaction import Attempt
     from delvec.spark.delta.write.conform_rows import Lacking
@@ -68,7 +68,7 @@ def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
             with attempt.phase("plan"):
                 require_writable(snapshot, "append")
                 depend_on_source(attempt, df)
-                state = _state(snapshot, df, evolution)
+                state = _state(attempt, df, evolution)
                 rows, state = _rows(attempt, state, df, evolution, stack)
             if attempt.options.dry_run:
                 return Outcome(Change("WRITE"), {"rows_inserted": rows.count()})
@@ -97,7 +97,7 @@ def overwrite(
     def prepare(attempt: Attempt) -> Outcome:
         require_writable(attempt.snapshot, "overwrite")
         depend_on_source(attempt, df)
-        state = _state(attempt.snapshot, df, evolution)
+        state = _state(attempt, df, evolution)
         with ExitStack() as stack:
             rows, state = _rows(attempt, state, df, evolution, stack)
             # A table without partition columns is one partition.
@@ -234,15 +234,17 @@ def _condition(where: str | Column) -> Column:
     return functions.expr(where) if isinstance(where, str) else where
 
 
-def _state(snapshot: Snapshot, df: DataFrame, evolution: Evolution) -> TableState:
-    state = TableState.of(snapshot)
+def _state(attempt: Attempt, df: DataFrame, evolution: Evolution) -> TableState:
+    state = TableState.of(attempt.snapshot)
     if evolution == "none":
         return state
     incoming = parse_schema(df.schema.json())
     if evolution == "merge":
         return evolve_schema(state, incoming)
     # That no row has a null now says nothing of the rows to come.
-    return replace_definition(state, nullable(incoming), state.metadata.partition_columns)
+    new = replace_definition(state, nullable(incoming), state.metadata.partition_columns)
+    require_allowed(attempt.spark, attempt.storage.root, new.metadata)
+    return new
 
 
 def _rows(
@@ -254,7 +256,8 @@ def _rows(
     """
     require_insertable(state.schema, df.columns)
     lacking: Lacking = "refuse" if evolution == "none" else "null"
-    rows = conform(attempt.spark, state.metadata, df, lacking=lacking)
+    spark, table = attempt.spark, attempt.storage.root
+    rows = conform(spark, table, state.metadata, df, lacking=lacking)
     missing = missing_identities(state.schema, df.columns)
     if missing and attempt.options.dry_run:
         rows = with_next_value(state.schema, rows, missing)
@@ -262,8 +265,8 @@ def _rows(
         rows = stack.enter_context(staged(rows))
         rows, state = with_identity_values(state, rows, dict.fromkeys(missing))
     # A generated column may be computed from an identity column.
-    rows = with_generated(state.schema, rows, df.columns)
-    return checked(attempt.spark, attempt.storage.root, state.metadata, rows), state
+    rows = with_generated(spark, table, state.schema, rows, df.columns)
+    return checked(spark, table, state.metadata, rows), state
 
 
 def _change(

@@ -16,7 +16,7 @@ from delvec.errors import InvalidArgumentError
 from delvec.identifiers import split_path
 from delvec.spark import jvm
 from delvec.spark.delta.scan.conditions import sql_of
-from delvec.spark.delta.write.conform_rows import default_of
+from delvec.spark.delta.write.conform_rows import default_column
 from delvec.spark.delta.write.file_outcomes import require_ratio
 from delvec.spark.jvm import items
 
@@ -224,6 +224,8 @@ def _is_projection(plan: Any, rows: Any) -> bool:  # noqa: ANN401
 
 
 def assigned(
+    spark: SparkSession,
+    table: str,
     clause: Clause,
     number: int,
     schema: StructType,
@@ -238,6 +240,8 @@ def assigned(
     of identity columns of new rows, are generated.
 
     Args:
+        spark: A classic session.
+        table: Where the table is, for errors.
         clause: The clause.
         number: Its number.
         schema: The columns of the table.
@@ -262,7 +266,7 @@ def assigned(
             field = schema.field(path[0])
             if GENERATION in field.metadata or (old is None and field in identity_fields(schema)):
                 continue
-            column = default_of(field)
+            column = default_column(spark, table, field)
         if len(path) > 1:
             if old is None:
                 raise InvalidArgumentError(

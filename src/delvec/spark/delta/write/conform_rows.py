@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from pyspark.sql import functions
 from pyspark.sql import types as spark_types
 
-from delvec.delta.schema.expressions import CURRENT_DEFAULT, GENERATION
+from delvec.delta.schema.expressions import default_of, generation_of
 from delvec.delta.schema.types import ArrayType, MapType, StructType
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.delta.write.rules import rules_of
+from delvec.spark.delta.write.stored_expressions import stored_column, stored_columns
 from delvec.spark.failures import explained, misfit
 from delvec.spark.types import spark_type
 
@@ -36,7 +37,8 @@ __all__ = [
     "Missing",
     "checked",
     "conform",
-    "default_of",
+    "default_column",
+    "generated_columns",
     "guarded",
     "refuse_twins",
     "with_generated",
@@ -53,6 +55,7 @@ _TIMES: Final = (spark_types.DateType, spark_types.TimestampType, spark_types.Ti
 
 def conform(
     spark: SparkSession,
+    table: str,
     metadata: Metadata,
     df: DataFrame,
     *,
@@ -68,6 +71,7 @@ def conform(
 
     Args:
         spark: A classic session.
+        table: Where the table is, for errors.
         metadata: The table's.
         df: The rows.
         missing: What to do about columns that the rows lack.
@@ -93,27 +97,40 @@ def conform(
     columns = [
         conversion.column(given[field.name.lower()], field)
         if field.name.lower() in given
-        else default_of(field)
+        else default_column(spark, table, field)
         for field in fields
     ]
     return df.select(*columns, *(functions.col(quote(name)) for name in keep))
 
 
-def with_generated(schema: StructType, rows: DataFrame, given: Collection[str]) -> DataFrame:
+def with_generated(
+    spark: SparkSession, table: str, schema: StructType, rows: DataFrame, given: Collection[str]
+) -> DataFrame:
     """Fill generated columns from the other ones, after their casts.
 
     Args:
+        spark: A classic session.
+        table: Where the table is, for errors.
         schema: The table's.
         rows: With all columns of the table.
         given: The columns that the rows brought along; these stay as they are.
     """
     names = {name.lower() for name in given}
-    values = {
-        field.name: functions.expr(str(field.metadata[GENERATION])).cast(spark_type(field.type))
-        for field in schema.fields
-        if GENERATION in field.metadata and field.name.lower() not in names
-    }
+    missing = [field for field in schema.fields if field.name.lower() not in names]
+    values = generated_columns(spark, table, schema, missing)
     return rows.withColumns(values) if values else rows
+
+
+def generated_columns(
+    spark: SparkSession, table: str, schema: StructType, fields: Sequence[Field]
+) -> dict[str, Column]:
+    """Return the values of those of some columns that are generated, from the other columns."""
+    stored = [each for each in map(generation_of, fields) if each is not None]
+    columns = stored_columns(spark, table, schema, stored)
+    return {
+        each.name: column.cast(spark_type(schema.field(each.name).type))
+        for each, column in zip(stored, columns, strict=True)
+    }
 
 
 def checked(spark: SparkSession, table: str, metadata: Metadata, df: DataFrame) -> DataFrame:
@@ -123,10 +140,12 @@ def checked(spark: SparkSession, table: str, metadata: Metadata, df: DataFrame) 
     `char(n)` and `varchar(n)`. Without any there is no cost.
 
     Raises:
-        InvalidArgumentError: An expression of the table names a column that the rows lack.
+        InvalidArgumentError: An expression of the table names a column that it does not have.
+        UnsupportedFeatureError: An expression of the table does what none may, see
+            `stored_columns`.
     """
     with explained(table):
-        return guarded(df, rules_of(spark, metadata))
+        return guarded(df, rules_of(spark, table, metadata))
 
 
 def guarded(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
@@ -196,10 +215,14 @@ def _same_type(have: spark_types.DataType, wanted: spark_types.DataType) -> bool
     return have.simpleString() == wanted.simpleString()
 
 
-def default_of(field: Field) -> Column:
+def default_column(spark: SparkSession, table: str, field: Field) -> Column:
     """Return the value of a column that the rows lack: its default, else NULL."""
-    text = field.metadata.get(CURRENT_DEFAULT)
-    value = functions.lit(None) if text is None else functions.expr(str(text))
+    stored = default_of(field)
+    value = (
+        functions.lit(None)
+        if stored is None
+        else stored_column(spark, table, StructType(()), stored)
+    )
     return value.cast(spark_type(field.type)).alias(field.name)
 
 

@@ -10,11 +10,13 @@ from delvec.delta.alter.constraints import add_constraint
 from delvec.delta.alter.operations import state_change
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.pruning.predicate import Always
+from delvec.delta.schema.expressions import StoredExpression
 from delvec.delta.write.change import ReadSet
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import ConstraintError
 from delvec.spark.delta.scan.scan import scan
+from delvec.spark.delta.write.stored_expressions import stored_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +36,9 @@ def constrain(name: str, expression: str) -> Callable[[Attempt], Outcome]:
             was = TableState.of(snapshot)
             now = add_constraint(was, name, expression)
         with attempt.phase("check"):
-            holds = functions.coalesce(functions.expr(expression), functions.lit(False))
+            stored = StoredExpression("constraint", name, expression)
+            column = stored_column(attempt.spark, snapshot.table, now.schema, stored)
+            holds = functions.coalesce(column, functions.lit(False))
             rows = scan(attempt.spark, snapshot).where(~holds).limit(1).collect()
         if rows:
             raise ConstraintError(

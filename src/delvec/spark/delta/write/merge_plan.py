@@ -36,7 +36,7 @@ from delvec.spark.positions import NUMBER, POSITION
 from delvec.spark.types import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -111,6 +111,8 @@ class MergePlan:
             for name in clause.values or ():
                 path_of(own, name, self._target_alias)  # new columns are the source's
         found = assigned(
+            self._spark,
+            self._snapshot.table,
             self._with_values(clause),
             self._numbers[id(clause)],
             self.metadata.schema,
@@ -210,9 +212,7 @@ class MergePlan:
             kept[OLD] = functions.struct(
                 *(self._old(name).alias(name) for name in self.metadata.schema.names)
             )
-        return new_values(
-            self._spark, self.metadata.schema, joined, changes, self._old, kept, self._lacking
-        )
+        return self._new_values(joined, changes, self._old, kept)
 
     def inserted_rows(self, changed: DataFrame, source_rows: int) -> DataFrame | None:
         """Return the rows to insert: those of the source that are not among the matches."""
@@ -227,11 +227,19 @@ class MergePlan:
         require_row_wise(rest, self.inserts)
         rest = rest.select("*", clause_number(self.inserts, None).alias(CLAUSE))
         rest = rest.where(functions.col(CLAUSE) > 0)
-        rows = new_values(
-            self._spark, self.metadata.schema, rest, self.inserts, None, {}, self._lacking
-        )
+        rows = self._new_values(rest, self.inserts, None, {})
         ids = {name: functions.lit(None).cast("long") for name in id_names(self.metadata)}
         return rows.withColumns(ids) if ids else rows
+
+    def _new_values(
+        self,
+        rows: DataFrame,
+        clauses: list[Assigned],
+        old: Callable[[str], Column] | None,
+        kept: Mapping[str, Column],
+    ) -> DataFrame:
+        table, schema = self._snapshot.table, self.metadata.schema
+        return new_values(self._spark, table, schema, rows, clauses, old, kept, self._lacking)
 
     def kept_rows(self, files: FileSet, rewritten: Mapping[int, Bitmap]) -> DataFrame:
         """Return the live rows of files that are rewritten, in the evolved schema."""

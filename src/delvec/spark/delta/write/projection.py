@@ -16,7 +16,7 @@ from delvec.delta.schema.types import StructType
 from delvec.identifiers import quote
 from delvec.spark import sql_text
 from delvec.spark.delta.write.clauses import expression
-from delvec.spark.delta.write.conform_rows import Conversion, default_of
+from delvec.spark.delta.write.conform_rows import Conversion, default_column, generated_columns
 from delvec.spark.types import spark_type
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def clause_number(clauses: Sequence[Assigned], is_matched: Column | None) -> Col
 
 def new_values(
     spark: SparkSession,
+    table: str,
     schema: StructType,
     rows: DataFrame,
     clauses: Sequence[Assigned],
@@ -61,6 +62,7 @@ def new_values(
 
     Args:
         spark: The session.
+        table: Where the table is, for errors.
         schema: The columns of the table.
         rows: With `CLAUSE`, and all that the expressions name.
         clauses: Those that may handle a row.
@@ -99,7 +101,7 @@ def new_values(
             return None  # comes from the other columns, below
         if each.clause.action == "update":
             return functions.col(_old_name(index))
-        return default_of(field)
+        return default_column(spark, table, field)
 
     def new_value(index: int, field: Field) -> Column:
         kind = spark_type(field.type).simpleString()
@@ -117,7 +119,7 @@ def new_values(
 
     new = [new_value(index, field) for index, field in enumerate(schema.fields)]
     carried = [quote(name) for name in (*kept, CLAUSE)]
-    return _generated(evaluated.select(*new, *carried), schema, changing)
+    return _generated(spark, table, evaluated.select(*new, *carried), schema, changing)
 
 
 def _value_name(each: Assigned, index: int) -> str:
@@ -156,21 +158,24 @@ def _chosen(field: Field, branches: Sequence[tuple[int, Column | None]]) -> Colu
     return chosen.cast(spark_type(field.type))
 
 
-def _generated(rows: DataFrame, schema: StructType, changing: Sequence[Assigned]) -> DataFrame:
+def _generated(
+    spark: SparkSession,
+    table: str,
+    rows: DataFrame,
+    schema: StructType,
+    changing: Sequence[Assigned],
+) -> DataFrame:
     """Fill generated columns from the new values, where a clause gives them none itself."""
     missing = {
         field.name: [each.number for each in changing if field.name not in each.values]
         for field in schema.fields
         if GENERATION in field.metadata
     }
+    fields = [schema.field(name) for name, numbers in missing.items() if numbers]
     filled = {
-        name: functions.when(
-            functions.col(CLAUSE).isin(numbers),
-            functions.expr(str(schema.field(name).metadata[GENERATION])).cast(
-                spark_type(schema.field(name).type)
-            ),
-        ).otherwise(functions.col(quote(name)))
-        for name, numbers in missing.items()
-        if numbers
+        name: functions.when(functions.col(CLAUSE).isin(missing[name]), value).otherwise(
+            functions.col(quote(name))
+        )
+        for name, value in generated_columns(spark, table, schema, fields).items()
     }
     return rows.withColumns(filled) if filled else rows

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions
 from pyspark.sql import types as spark_types
 
-from delvec.delta.schema.expressions import GENERATION, constraints, invariants, names_in
+from delvec.delta.schema.expressions import names_in, stored_expressions
 from delvec.delta.schema.partition_values import HIVE_NULL
 from delvec.delta.schema.types import CHAR_TYPE, ArrayType, MapType, StructType
 from delvec.identifiers import quote
 from delvec.spark import jvm
+from delvec.spark.delta.write.stored_expressions import stored_columns
 from delvec.spark.failures import violation
 from delvec.spark.types import spark_type
 
@@ -37,14 +38,13 @@ class Rule:
     violation: Column
 
 
-def rules_of(spark: SparkSession, metadata: Metadata) -> list[Rule]:
+def rules_of(spark: SparkSession, table: str, metadata: Metadata) -> list[Rule]:
     """Return all rules of a table, over its columns by their logical names."""
     return [
         *_not_null(metadata.schema),
         *_null_texts(metadata),
         *_lengths(spark, metadata.schema),
-        *_generated(metadata.schema),
-        *_expressions(metadata),
+        *_stored(spark, table, metadata),
     ]
 
 
@@ -199,33 +199,20 @@ def _each_fits(kind: spark_types.DataType, items: Column) -> Column | None:
     return _forall(items, holds)
 
 
-def _generated(schema: StructType) -> Iterator[Rule]:
-    for field in schema.fields:
-        text = field.metadata.get(GENERATION)
-        if text is None:
-            continue
-        value = functions.expr(str(text)).cast(spark_type(field.type))
-        yield Rule(
-            _column(field.name).eqNullSafe(value),
-            violation(
-                f"generated column {field.name}",
-                f"generated column {field.name} is not {text}",
-                {field.name: _column(field.name), **_named(schema, str(text))},
-            ),
-        )
-
-
-def _expressions(metadata: Metadata) -> Iterator[Rule]:
-    for name, text in constraints(metadata).items():
-        yield _expression(metadata.schema, name, text, f"constraint {name} demands {text}")
-    for path, text in invariants(metadata).items():
-        message = f"the invariant of column {path} demands {text}"
-        yield _expression(metadata.schema, path, text, message)
-
-
-def _expression(schema: StructType, name: str, text: str, message: str) -> Rule:
-    holds = _holds(functions.expr(text))
-    return Rule(holds, violation(name, message, _named(schema, text)))
+def _stored(spark: SparkSession, table: str, metadata: Metadata) -> Iterator[Rule]:
+    """Yield what the expressions of the table demand; defaults demand nothing."""
+    schema = metadata.schema
+    stored = [each for each in stored_expressions(metadata) if each.kind != "default"]
+    for each, column in zip(stored, stored_columns(spark, table, schema, stored), strict=True):
+        values = _named(schema, each.text)
+        if each.kind == "generated":
+            own = _column(each.name)
+            holds = own.eqNullSafe(column.cast(spark_type(schema.field(each.name).type)))
+            message = f"{each.holder} is not {each.shown}"
+            yield Rule(holds, violation(each.holder, message, {each.name: own, **values}))
+        else:
+            message = f"{each.holder} demands {each.shown}"
+            yield Rule(_holds(column), violation(each.name, message, values))
 
 
 def _named(schema: StructType, text: str) -> dict[str, Column]:

@@ -76,6 +76,8 @@ class _Update:
         self._metadata = attempt.snapshot.metadata
         schema = self._metadata.schema
         self._assigned = assigned(
+            self._spark,
+            attempt.storage.root,
             clause,
             1,
             schema,
@@ -150,6 +152,7 @@ class _Update:
             kept[OLD] = functions.struct(*(functions.col(quote(name)) for name in own))
         return new_values(
             self._spark,
+            self._attempt.storage.root,
             self._metadata.schema,
             rows.selectExpr("*", f"1 AS {CLAUSE}"),
             [self._assigned],
