@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import FormatError
@@ -10,14 +11,16 @@ from delvec.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["parse_json", "whole_number"]
+__all__ = ["LONG_MAX", "parse_json", "whole_number"]
+
+LONG_MAX: Final = 2**63 - 1
+"""The largest number that engines on the JVM have: versions, ids, times and counts are longs."""
 
 # A schema takes three levels for each struct in a struct. Jackson, which all engines on the JVM
 # read with, ends at 1000 levels; what walks the values here takes up to four calls for a level, and
 # Python ends at 1000 of those.
 _DEEPEST: Final = 300
-_LARGEST: Final = 2**63 - 1
-_MOST_DIGITS: Final = 19
+_DIGITS: Final = re.compile("(-?)0*([0-9]{1,19})")
 
 
 def parse_json(
@@ -56,17 +59,22 @@ def parse_json(
     return value
 
 
-def whole_number(text: object) -> int | None:
-    """Return the number that a text holds in ASCII digits; None if none from 0 to 2^63 - 1.
+def whole_number(text: object, at_most: int = LONG_MAX, *, signed: bool = False) -> int | None:
+    r"""Return the number that a string of ASCII digits spells; None if it is none, or too large.
 
-    >>> whole_number("007"), whole_number("-1"), whole_number("٣"), whole_number("9" * 5000)
-    (7, None, None, None)
+    `int` takes the digits of every script, underscores and blanks, and fails with an error of its
+    own for more than 4300 digits.
+
+    >>> whole_number("007"), whole_number("-1"), whole_number("-1", signed=True)
+    (7, None, -1)
+    >>> whole_number("4\N{ARABIC-INDIC DIGIT TWO}"), whole_number("9" * 5000)
+    (None, None)
     """
-    if not isinstance(text, str) or not (text.isascii() and text.isdigit()):
+    found = _DIGITS.fullmatch(text) if isinstance(text, str) else None
+    if found is None or (found[1] and not signed):
         return None
-    digits = text.lstrip("0") or "0"
-    number = int(digits) if len(digits) <= _MOST_DIGITS else _LARGEST + 1
-    return number if number <= _LARGEST else None
+    number = int(found[1] + found[2])
+    return number if -LONG_MAX - 1 <= number <= at_most else None
 
 
 def _require_shallow(value: object) -> None:

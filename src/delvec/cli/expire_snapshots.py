@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import catalog_options, dry_run, expiry_options, table_argument
+from delvec.cli.options import (
+    catalog_options,
+    dry_run,
+    expiry_options,
+    location_option,
+    table_argument,
+)
 from delvec.cli.spark_tables import opened_iceberg, show_report
 
 if TYPE_CHECKING:
@@ -23,6 +29,7 @@ __all__ = ["command"]
 )
 @table_argument
 @expiry_options
+@location_option
 @dry_run
 @catalog_options
 def command(
@@ -31,6 +38,7 @@ def command(
     *,
     older_than: timedelta | datetime | None,
     retain_last: int | None,
+    location: str | None,
     dry_run: bool,
     iceberg: dict[str, Any],
 ) -> None:
@@ -44,5 +52,7 @@ def command(
     delvec expire-snapshots lake.db.orders --older-than 7d --retain-last 10
     """  # noqa: D301
     with opened_iceberg(output, table, iceberg) as (_, target):
-        report = target.expire_snapshots(older_than, retain_last, dry_run=dry_run)
+        report = target.expire_snapshots(
+            older_than, retain_last, location=location, dry_run=dry_run
+        )
     show_report(output, report)

@@ -46,6 +46,7 @@ __all__ = [
     "interval_option",
     "key_option",
     "limit_option",
+    "location_option",
     "pairs",
     "property_option",
     "rows_chosen",
@@ -187,6 +188,15 @@ def expiry_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Expire snapshots older than this, such as 7d or 2026-01-31.",
     )
     return oldest(last(function))
+
+
+def location_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--location`, the folder in which files are deleted."""
+    return click.option(
+        "--location",
+        metavar="FOLDER",
+        help="Delete files in this folder; by default the table's own, which has its metadata.",
+    )(function)
 
 
 def wait_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delvec.cli.main import command as delvec_command
-from delvec.cli.options import age_or_time, catalog_options, dry_run, table_argument
+from delvec.cli.options import (
+    age_or_time,
+    catalog_options,
+    dry_run,
+    location_option,
+    table_argument,
+)
 from delvec.cli.spark_tables import opened_iceberg, show_report
 
 if TYPE_CHECKING:
@@ -28,6 +34,7 @@ __all__ = ["command"]
     metavar="AGE",
     help="Files older than this, such as 7d or 2026-01-31, a day or more; 3d if absent.",
 )
+@location_option
 @dry_run
 @catalog_options
 def command(
@@ -35,6 +42,7 @@ def command(
     table: str,
     *,
     older_than: timedelta | datetime | None,
+    location: str | None,
     dry_run: bool,
     iceberg: dict[str, Any],
 ) -> None:
@@ -47,5 +55,5 @@ def command(
     delvec remove-orphan-files lake.db.orders --dry-run
     """  # noqa: D301
     with opened_iceberg(output, table, iceberg) as (_, target):
-        report = target.remove_orphan_files(older_than, dry_run=dry_run)
+        report = target.remove_orphan_files(older_than, location=location, dry_run=dry_run)
     show_report(output, report)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,14 +21,18 @@ __all__ = [
     "folder_key",
     "full_name",
     "is_absolute",
+    "lies_below",
     "linked_files",
     "local_path",
     "open_listed_file",
     "outside_of",
     "overlap",
+    "real_folder",
     "spark_path",
     "store_of",
 ]
+
+_UPWARDS: Final = frozenset({".", ".."})
 
 
 def local_path(location: str) -> str:
@@ -122,6 +126,39 @@ def overlap(first: str, second: str) -> bool:
         is_local = "://" not in location
         names.append(f"{store_of(os.path.realpath(location) if is_local else location)}/")
     return names[0].startswith(names[1]) or names[1].startswith(names[0])
+
+
+def lies_below(path: str, root: str) -> bool:
+    """Tell whether a file is inside a folder, by its name and on local disk by where it really is.
+
+    A path with `..`, and one through a link that leads out of the folder, is not.
+
+    >>> lies_below("s3a://bucket/t/x", "s3://bucket/t"), lies_below("/lake/t2/x", "/lake/t")
+    (True, False)
+    >>> lies_below("/lake/t/../u/x", "/lake/t"), lies_below("file:///lake/t/x", "file:/lake/t/")
+    (False, True)
+    """
+    try:
+        folder, _, name = local_path(path).rpartition("/")
+        inside, outside = (real_folder(each) for each in (folder, root))
+    except FormatError:
+        return False
+    return bool(name) and name not in _UPWARDS and f"{inside}/".startswith(f"{outside}/")
+
+
+def real_folder(folder: str) -> str:
+    """Return a folder in the one form that names of it have in common; links are resolved.
+
+    >>> real_folder("s3a://bucket/x/"), real_folder("file:/lake")
+    ('s3://bucket/x', 'file:///lake')
+
+    Raises:
+        FormatError: It is none: relative, on another host, with `..` or with NUL.
+    """
+    found = local_path(folder) or "/"
+    if not is_absolute(found) or "\0" in found or not _UPWARDS.isdisjoint(found.split("/")):
+        raise FormatError("the name of a folder leads somewhere else", found=repr(folder[:200]))
+    return store_of(found if "://" in found else os.path.realpath(found))
 
 
 def folder_key(root: str, folder: str) -> str | None:

@@ -9,9 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from delvec.conversion.cleaning.own_files import kind_of, list_own_files, metadata_of_others
+from delvec.conversion.cleaning.own_files import kind_of, list_own_files
 from delvec.errors import PlanError
 from delvec.iceberg.client.metadata import TableMetadata
+from delvec.iceberg.client.own_location import metadata_of_others
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def test_metadata_of_other_tables_is_told_by_its_uuid_and_that_of_a_fork_by_its_
         ],
     }
     table = TableMetadata.from_json(json.dumps(document))
-    others, forks = metadata_of_others(storage, list(written), table)
+    others, forks = metadata_of_others(storage, list(written), table, table.logged_since_ms)
     assert others == ["other", "other.gz", "damaged.gz", "of format 1"]
     # Newer than the oldest file that the table logs, and not logged.
     assert forks == ["fork", "fork.gz"]

@@ -17,12 +17,12 @@ from delvec.conversion.cleaning.own_files import (
     COPY,
     METADATA,
     list_own_files,
-    metadata_of_others,
 )
 from delvec.conversion.planning.progress import SOURCE, SOURCE_ID
 from delvec.conversion.planning.target_refs import is_staging_branch
 from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import load_table
+from delvec.iceberg.client.own_location import metadata_of_others, require_own_location
 from delvec.iceberg.client.referenced import referenced_names
 from delvec.iceberg.commits.commit import remove, without
 from delvec.iceberg.commits.lock_state import is_lock_tag
@@ -76,12 +76,12 @@ def plan_cleaning(spark: SparkSession, name: TableName, retention: Retention) ->
 
     Raises:
         TableNotFoundError: There is no such table.
-        PlanError: It is not the target of a conversion, or its location overlaps with its source
-            or contains another table.
+        PlanError: It is not the target of a conversion, or its location overlaps with its source,
+            contains another table or does not have its metadata.
     """
     table = load_table(spark, name)
     _require_target(table)
-    storage = open_storage(spark, local_path(table.metadata.location))
+    storage = open_storage(spark, local_path(require_own_location(table)))
     found = list_own_files(storage)
     # Loaded after the listing: committed metadata files in it are then known as such.
     table = load_table(spark, name)
@@ -95,7 +95,9 @@ def plan_cleaning(spark: SparkSession, name: TableName, retention: Retention) ->
     removed = free.filter(pc.or_(is_old, pc.invert(is_orphan)))
     young = len(free) - len(removed)
     suspects = free.filter(pc.and_(is_orphan, pc.equal(free["kind"].cast(pa.string()), METADATA)))
-    others, forks = metadata_of_others(storage, suspects["key"].to_pylist(), table.metadata)
+    others, forks = metadata_of_others(
+        storage, suspects["key"].to_pylist(), table.metadata, table.metadata.logged_since_ms
+    )
     notes = []
     if forks:
         removed = removed.slice(0, 0)

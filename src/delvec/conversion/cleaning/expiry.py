@@ -11,6 +11,7 @@ from delvec.conversion.planning.target_refs import (
     is_version_tag,
     stale_branches,
 )
+from delvec.documents import whole_number
 from delvec.errors import PlanError
 from delvec.iceberg.client.metadata import MAIN
 
@@ -160,10 +161,10 @@ def _retained(
 
 
 def _least_snapshots(value: str) -> int:
-    try:
-        return int(value)
-    except ValueError as error:
+    found = whole_number(value, signed=True)
+    if found is None:
         raise PlanError(
-            f"{_MIN_SNAPSHOTS} of the target is {value!r}, not a number",
+            f"{_MIN_SNAPSHOTS} of the target is {value[:40]!r}, not a number",
             hint="set the property to a number, or pass retain_last",
-        ) from error
+        )
+    return found

@@ -6,22 +6,19 @@ Everything else is left alone: whoever put it there may need it.
 from __future__ import annotations
 
 import re
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from delvec.errors import PlanError
-from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from delvec.iceberg.client.metadata import TableMetadata
     from delvec.storage import Storage
 
-__all__ = ["COPY", "METADATA", "OwnFiles", "kind_of", "list_own_files", "metadata_of_others"]
+__all__ = ["COPY", "METADATA", "OwnFiles", "kind_of", "list_own_files"]
 
 COPY: Final = "copied data file"
 METADATA: Final = "metadata file"
@@ -47,7 +44,7 @@ _KINDS: Final = {
         rf"|data/copies/\.[0-9a-f]{{40}}(?:-{_UUID})?\.parquet\.[0-9a-f]{{32}}\.tmp"
     ),
 }
-_PATTERN: Final = re.compile("|".join(f"({pattern})" for pattern in _KINDS.values()))
+_PATTERN: Final = re.compile("|".join(f"({pattern})" for pattern in _KINDS.values()), re.ASCII)
 _NAMES: Final = tuple(_KINDS)
 # Neither ours to remove nor worth a word: the pointer of Hadoop's catalog, and Hadoop's checksums.
 _INSIGNIFICANT: Final = re.compile(r"metadata/version-hint\.text|(?:.+/)?\.[^/]+\.crc")
@@ -64,11 +61,6 @@ _SCHEMA: Final = pa.schema(
     }
 )
 _BATCH: Final = 10_000
-_BEGINNING: Final = 4096  # bytes of a metadata file: UUID and time are among its first entries
-_GZIP: Final = b"\x1f\x8b"
-_UNREADABLE: Final = b"?"
-_UPDATED: Final = re.compile(rb'"last-updated-ms"\s*:\s*(\d+)')
-_TABLE_UUID: Final = re.compile(rb'"table-uuid"\s*:\s*"([^"]*)"')
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,44 +116,6 @@ def list_own_files(storage: Storage) -> OwnFiles:
             rows.clear()
     batches.append(_batch(rows))
     return OwnFiles(pa.Table.from_batches(batches, _SCHEMA).unify_dictionaries(), unknown)
-
-
-def metadata_of_others(
-    storage: Storage, keys: Sequence[str], table: TableMetadata
-) -> tuple[list[str], list[str]]:
-    """Return which of some metadata files are of other tables, and which fork this one.
-
-    A table that was dropped and created again has the location of the old one in many catalogs,
-    and the old one may have been registered elsewhere. So may this one: whoever commits to another
-    catalog's entry of it writes metadata with the same UUID that this one does not log, although
-    it logs older files. A commit that crashed leaves the same, and is taken for that.
-
-    Reads the first 4 KiB of each file.
-
-    Args:
-        storage: The target's location.
-        keys: Metadata files that the target does not refer to.
-        table: The metadata of the target.
-    """
-
-    def beginning(key: str) -> bytes:
-        with storage.open_input(key) as file:
-            data = file.read(_BEGINNING)
-        if data.startswith(_GZIP):
-            try:
-                return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _BEGINNING)
-            except zlib.error:
-                return _UNREADABLE
-        return data
-
-    others, forks = [], []
-    for key, data in zip(keys, gather(beginning, keys), strict=True):
-        found, updated = _TABLE_UUID.search(data), _UPDATED.search(data)
-        if data and (found is None or found[1].decode() != table.uuid):
-            others.append(key)
-        elif updated is not None and int(updated[1]) >= table.logged_since_ms:
-            forks.append(key)
-    return others, forks
 
 
 def _batch(rows: Iterable[tuple[str, str, str, int, int]]) -> pa.RecordBatch:

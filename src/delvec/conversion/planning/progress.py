@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delvec.documents import whole_number
-
 if TYPE_CHECKING:
     from delvec.conversion.planning.commit_facts import CommitFacts
     from delvec.delta.schema.metadata import Metadata
@@ -76,7 +74,7 @@ def find_progress(target: TableMetadata) -> Progress | None:
     """Return how far the target's main branch is; None if no snapshot records it."""
     owner = target.properties.get(SOURCE_ID)
     for depth, snapshot in enumerate(target.ancestors()):
-        version = whole_number(snapshot.summary.get(SOURCE_VERSION))
+        version = snapshot.count(SOURCE_VERSION)
         if version is not None and snapshot.summary.get(SOURCE_ID) == owner:
             source, transaction = map(snapshot.summary.get, (SOURCE, _TRANSACTION))
             return Progress(version, source, snapshot, transaction, depth == 0)

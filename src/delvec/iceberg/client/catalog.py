@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.errors import (
     ConflictError,
+    FormatError,
     InvalidArgumentError,
     MissingDependencyError,
     TableNotFoundError,
@@ -109,7 +110,11 @@ def table_name(spark: SparkSession, identifier: str) -> TableName:
 
 
 def find_table(spark: SparkSession, name: TableName) -> LoadedTable | None:
-    """Return a table as its catalog has it now; None if it does not exist."""
+    """Return a table as its catalog has it now; None if it does not exist.
+
+    Raises:
+        FormatError: Its metadata are damaged.
+    """
     with explained(str(name)):
         try:
             return _loaded(spark, name)
@@ -223,7 +228,12 @@ def _loaded(spark: SparkSession, name: TableName) -> LoadedTable:
     handle = catalog.loadTable(identifier)
     handle.refresh()  # catalogs cache tables
     current = handle.operations().current()
-    return LoadedTable(spark, name, handle, parsed(spark, current), current)
+    try:
+        metadata = parsed(spark, current)
+    except FormatError as error:
+        error.message = f"the metadata of {name} are wrong: {error.message}"
+        raise
+    return LoadedTable(spark, name, handle, metadata, current)
 
 
 def pinned(table: LoadedTable, metadata: Any) -> LoadedTable:  # noqa: ANN401

@@ -5,16 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.documents import parse_json
+from delvec.documents import parse_json, whole_number
+from delvec.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["MAIN", "NO_SNAPSHOT", "IcebergSnapshot", "Ref", "StatisticsFile", "TableMetadata"]
+__all__ = [
+    "MAIN",
+    "NO_SNAPSHOT",
+    "IcebergSnapshot",
+    "Ref",
+    "StatisticsFile",
+    "TableMetadata",
+]
 
 MAIN: Final = "main"
 NO_SNAPSHOT: Final = -1
 """Iceberg's id for a snapshot that is not there."""
+_DAMAGED: Final = (
+    "the metadata file is damaged or forged: register the table anew, from an earlier metadata file"
+)
 
 
 @dataclass(frozen=True)
@@ -33,21 +44,24 @@ class IcebergSnapshot:
         """The kind of commit: append, delete, overwrite or replace."""
         return self.summary.get("operation")
 
+    def count(self, key: str) -> int | None:
+        """Return a count of the summary; None if it has none that is one."""
+        return whole_number(self.summary.get(key))
+
     @property
     def deleted_rows(self) -> int:
         """Rows that position deletes and vectors delete, by the summary."""
-        return int(self.summary.get("total-position-deletes", 0))
+        return self.count("total-position-deletes") or 0
 
     @property
     def live_rows(self) -> int:
         """Rows that are left, by the summary; equality deletes are not counted."""
-        return int(self.summary.get("total-records", 0)) - self.deleted_rows
+        return (self.count("total-records") or 0) - self.deleted_rows
 
     @property
     def data_file_count(self) -> int | None:
         """Data files, by the summary; None if it has no total."""
-        found = self.summary.get("total-data-files")
-        return None if found is None else int(found)
+        return self.count("total-data-files")
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,9 @@ class TableMetadata:
             manifest lists and statistics. Manifests are named by the manifest lists.
         logged_since_ms: When the oldest of these metadata files was written: the metadata files of
             all later commits are among `files`.
+        updated_ms: When this one was written.
+        file: The metadata file; None if the catalog does not tell.
+        earlier: The metadata files before it, as far as they are logged.
         statistics: The statistics files of all snapshots.
     """
 
@@ -104,18 +121,28 @@ class TableMetadata:
     files: frozenset[str] = frozenset()
     logged_since_ms: int = 0
     statistics: tuple[StatisticsFile, ...] = ()
+    updated_ms: int = 0
+    file: str | None = None
+    earlier: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, metadata: str, location: str | None = None) -> TableMetadata:
         """Parse the result of `TableMetadataParser.toJson`.
 
+        Iceberg's parser has seen to the types, and that refs point to snapshots.
+
         Args:
             metadata: The JSON document.
             location: The file that holds it; None if it was not committed.
+
+        Raises:
+            FormatError: Walks over snapshots would not end, or ids of a schema or partition spec
+                lead nowhere.
         """
         value = parse_json(metadata, "the metadata of the table", path=location)
         schemas = {schema["schema-id"]: schema for schema in value["schemas"]}
         specs = {spec["spec-id"]: spec for spec in value["partition-specs"]}
+        snapshots = {each["snapshot-id"]: _snapshot(each) for each in value.get("snapshots", [])}
         log = value.get("metadata-log", [])
         refs = {
             name: Ref(
@@ -126,6 +153,13 @@ class TableMetadata:
             )
             for name, ref in value.get("refs", {}).items()
         }
+        _require_ends(snapshots, location)
+        if value["default-spec-id"] not in specs:
+            raise FormatError(
+                f"there is no partition spec {value['default-spec-id']}, which is the default",
+                path=location,
+                hint=_DAMAGED,
+            )
         return cls(
             value["table-uuid"],
             value["location"],
@@ -136,11 +170,14 @@ class TableMetadata:
             value["last-column-id"],
             specs[value["default-spec-id"]],
             specs,
-            {each["snapshot-id"]: _snapshot(each) for each in value.get("snapshots", [])},
+            snapshots,
             refs,
             frozenset(_files(value)) | ({location} if location else set()),
             min((each["timestamp-ms"] for each in log), default=value.get("last-updated-ms", 0)),
             tuple(_statistics(each) for each in value.get("statistics", [])),
+            value.get("last-updated-ms", 0),
+            location,
+            tuple(each["metadata-file"] for each in log),
         )
 
     def statistics_of_files(self, name: str) -> dict[str, tuple[str, int]]:
@@ -192,6 +229,26 @@ class TableMetadata:
             if last.sequence_number <= sequence_number:
                 return False
         return False if last is None or last.parent_id is None else None
+
+
+def _require_ends(snapshots: Mapping[int, IcebergSnapshot], location: str | None) -> None:
+    """Refuse snapshots that come from themselves: no walk over them would end, Iceberg's neither.
+
+    Raises:
+        FormatError: There is one.
+    """
+    ended: set[int] = set()
+    for start in snapshots:
+        walked: set[int] = set()
+        at: int | None = start
+        while at is not None and at in snapshots and at not in ended:
+            if at in walked:
+                raise FormatError(
+                    f"snapshot {at} is among its own ancestors", path=location, hint=_DAMAGED
+                )
+            walked.add(at)
+            at = snapshots[at].parent_id
+        ended |= walked
 
 
 def _files(value: Mapping[str, Any]) -> Iterator[str]:

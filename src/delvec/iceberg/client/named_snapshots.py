@@ -169,4 +169,8 @@ def _shown(snapshot: IcebergSnapshot) -> str:
 
 
 def _moment(milliseconds: int) -> str:
-    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(" ", timespec="milliseconds")
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:  # whatever the metadata of a table say
+        return f"{milliseconds} ms after 1970"
+    return moment.isoformat(" ", timespec="milliseconds")

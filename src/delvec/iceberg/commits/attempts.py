@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from delvec.errors import ConflictError
 from delvec.iceberg.client.catalog import load_table, pinned, reload_table
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
+from delvec.iceberg.client.own_location import require_own_log
 from delvec.iceberg.commits.row_delta import row_changes
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def committed(
             table = reload_table(table)
         if is_done is not None and is_done(table):
             return Committed(table, None)
+        require_own_log(table)
         with explained(str(name)):
             transaction = table.handle.newTransaction()
             if _moved(table, transaction):

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.errors import ConflictError, InvalidArgumentError, PlanError
+from delvec.documents import whole_number
+from delvec.errors import ConflictError, FormatError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import iceberg_view
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.commits.attempts import Committed, committed
@@ -23,6 +24,7 @@ from delvec.iceberg.commits.marks import (
     is_staging,
     txn_properties,
     txn_property,
+    txn_version,
 )
 from delvec.iceberg.commits.progress import resolved_property
 from delvec.iceberg.commits.row_delta import rewrite_deletes, row_delta
@@ -208,14 +210,23 @@ def is_committed(metadata: TableMetadata, branch: str, txn: Txn) -> bool:
     exists = branch in metadata.refs
     for snapshot in metadata.ancestors(branch if exists else MAIN):
         if snapshot.summary.get(TXN_APP) == txn.app_id:
-            return int(snapshot.summary[TXN_VERSION]) >= txn.version
+            return txn_version(snapshot) >= txn.version
     if not exists:
         return False
     found = metadata.properties.get(txn_property(branch, txn.app_id), "")
-    version, _, snapshot_id = found.partition("@")
-    if not version or int(version) < txn.version:
+    if not found:
         return False
-    committed = metadata.snapshots.get(int(snapshot_id))
+    version, snapshot_id = (whole_number(each, signed=True) for each in found.partition("@")[::2])
+    if version is None or snapshot_id is None:
+        raise FormatError(
+            f"the property {txn_property(branch, txn.app_id)} does not tell what was committed",
+            expected="<version>@<snapshot>",
+            found=repr(found[:40]),
+            hint="write with another txn_app_id, or remove the property",
+        )
+    if version < txn.version:
+        return False
+    committed = metadata.snapshots.get(snapshot_id)
     # A retained snapshot that the branch certainly does not come from was rolled back.
     return (
         committed is None

@@ -24,6 +24,7 @@ from delvec.iceberg.client.catalog import (
 )
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
 from delvec.iceberg.client.metadata import MAIN
+from delvec.iceberg.client.own_location import require_own_log
 from delvec.iceberg.commits.changes import NewTable, OpenTransaction, Prepared, Staged
 from delvec.iceberg.commits.row_delta import row_delta
 from delvec.spark import jvm
@@ -74,6 +75,7 @@ def begin(
         if isinstance(base, NewTable):
             transaction, parent = _creation(spark, name, base), None
         else:
+            require_own_log(base)
             transaction = base.handle.newTransaction()
             head = base.metadata.head()
             parent = None if head is None else head.id
@@ -250,6 +252,7 @@ def set_properties(table: LoadedTable, properties: Mapping[str, str]) -> None:
     """
     view = iceberg_view(table.spark)
     with explained(str(table.name)):
+        require_own_log(table)
         base = _unchanged(table)
         values = _java_map(table.spark, properties)
         changed = view.TableMetadata.buildFrom(base).setProperties(values).build()
@@ -305,6 +308,7 @@ def remove(table: LoadedTable, wanted: LoadedTable, passing: Collection[str] = (
     """
     spark, name = table.spark, table.name
     before, after = table.metadata, wanted.metadata
+    require_own_log(table)
     with explained(str(name)):
         try:
             table.handle.operations().commit(_unchanged(table), wanted.current)

@@ -41,6 +41,7 @@ from delvec.iceberg.commits.commit import change_properties
 from delvec.iceberg.commits.lock_state import (
     CLOCK,
     LOCK_PROPERTY,
+    LONGEST_LEASE,
     Clock,
     LeaseWatch,
     LockState,
@@ -63,6 +64,7 @@ _ATTEMPTS: Final = 20  # commits of others in a row that are no loss of the lock
 _LONGEST_PAUSE: Final = 2.0  # seconds between two looks at a lock that somebody has
 _SHORTEST_LEASE: Final = 1.0
 _DAY_MS: Final = 24 * 3600 * 1000
+_LONGEST_AGE: Final = 2**63 - 1
 
 
 @dataclass
@@ -146,12 +148,14 @@ def locked(
     Raises:
         LockedError: Somebody else has the lock.
         ConflictError: Others committed to the table at the same time, again and again.
-        InvalidArgumentError: The lease is shorter than a second, or the wait is negative.
+        InvalidArgumentError: The lease is shorter than a second or longer than a day, or the wait
+            is negative.
+        PlanError: Somebody has used up the generations of the lock.
     """
-    if lease < _SHORTEST_LEASE or wait < 0:
+    if not _SHORTEST_LEASE <= lease <= LONGEST_LEASE or wait < 0:
         raise InvalidArgumentError(
-            f"the lock of {table.name} for {operation}: a lease is {_SHORTEST_LEASE:g} second or"
-            f" more and a wait is not negative, got lease={lease!r} and wait={wait!r}",
+            f"the lock of {table.name} for {operation}: a lease is {_SHORTEST_LEASE:g} second to a"
+            f" day and a wait is not negative, got lease={lease!r} and wait={wait!r}",
             hint="lease=300, wait=60 wait a minute for a lock that is renewed for five",
         )
     name = owner or f"{socket.gethostname()}/{os.getpid()}"
@@ -240,6 +244,7 @@ def _advanced(newest: LoadedTable, claim: LockState, clock: Clock = CLOCK) -> Lo
     # Without an age of its own, that which the table sets for all refs could remove it. With this
     # one, expiry of snapshots removes the tag of a dead owner one day.
     age = max(state.expires_ms, now_ms) + _DAY_MS - tagged.timestamp_ms
+    age = min(max(age, _DAY_MS), _LONGEST_AGE)  # a snapshot may say any time
 
     def change(_: LoadedTable, transaction: Any) -> None:  # noqa: ANN401
         manage = transaction.manageSnapshots()
@@ -286,5 +291,7 @@ def _locked(table: LoadedTable, state: LockState) -> LockedError:
         owner=state.owner,
         operation=state.operation,
         expires=state.expires,
-        hint="wait for it: wait=60, or --wait 60s; if its owner is dead, the lock ends by itself",
+        hint="wait for it: wait=60, or --wait 60s; if its owner is dead, the lock ends by itself,"
+        f" after {state.lease_ms // 1000} seconds of waiting at most; drop_tag({state.tag!r}) ends"
+        " it now",
     )

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from delvec.documents import whole_number
+from delvec.errors import FormatError
 from delvec.iceberg.client.metadata import MAIN
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ __all__ = [
     "staging_branches",
     "txn_properties",
     "txn_property",
+    "txn_version",
     "txns_after_rollback",
 ]
 
@@ -43,6 +46,7 @@ BRANCH_SUMMARY: Final = "delvec.branch"
 TXN_APP: Final = "delvec.txn-app-id"
 TXN_VERSION: Final = "delvec.txn-version"
 TXN_PROPERTY: Final = "delvec.txn."
+_SHOWN: Final = 40
 
 
 def is_staging(metadata: TableMetadata, branch: str) -> bool:
@@ -64,6 +68,24 @@ def is_staging(metadata: TableMetadata, branch: str) -> bool:
 def staging_branches(metadata: TableMetadata) -> tuple[str, ...]:
     """Return the staging branches of a table, sorted."""
     return tuple(name for name in sorted(metadata.refs) if is_staging(metadata, name))
+
+
+def txn_version(snapshot: IcebergSnapshot) -> int:
+    """Return the version of the transaction that a snapshot says it has committed.
+
+    Raises:
+        FormatError: It is no number: whether a transaction was committed cannot be told.
+    """
+    written = snapshot.summary.get(TXN_VERSION, "")
+    found = whole_number(written, signed=True)
+    if found is None:
+        raise FormatError(
+            f"the summary of snapshot {snapshot.id} has a transaction without a version",
+            expected=f"a number as {TXN_VERSION}",
+            found=repr(written[:_SHOWN]),
+            hint="write with another txn_app_id, or roll back to a snapshot before it",
+        )
+    return found
 
 
 def txn_property(branch: str, app_id: str) -> str:
@@ -100,13 +122,12 @@ def txns_after_rollback(
     newest: dict[str, str] = {}
     ids = set()
     for snapshot in kept:
-        ids.add(str(snapshot.id))
+        ids.add(snapshot.id)
         if app := snapshot.summary.get(TXN_APP):
-            newest.setdefault(app, f"{snapshot.summary[TXN_VERSION]}@{snapshot.id}")
+            newest.setdefault(app, f"{txn_version(snapshot)}@{snapshot.id}")
     changed: dict[str, str | None] = {}
     for key, app in txn_properties(metadata, branch).items():
-        snapshot_id = metadata.properties[key].rpartition("@")[2]
-        is_retained = snapshot_id.isdecimal() and int(snapshot_id) in metadata.snapshots
-        if snapshot_id not in ids and is_retained:
+        snapshot_id = whole_number(metadata.properties[key].rpartition("@")[2], signed=True)
+        if snapshot_id not in ids and snapshot_id in metadata.snapshots:
             changed[key] = newest.get(app)
     return changed

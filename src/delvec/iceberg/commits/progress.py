@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from delvec.documents import whole_number
+from delvec.errors import FormatError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -29,6 +32,7 @@ _SEQUENCE: Final = "delvec.resolved-sequence"
 _FILES: Final = "delvec.resolved-files"
 _PROPERTY: Final = "delvec.resolved."
 _PARTS: Final = 5
+_SHOWN: Final = 40
 
 
 @dataclass(frozen=True)
@@ -82,9 +86,10 @@ def resolved_until(metadata: TableMetadata, target: str, staging: str) -> Resolv
         if own is not None and own.staging == staging:
             return own
     parts = metadata.properties.get(resolved_property(target, staging), "").split()
-    if len(parts) != _PARTS or not all(part.isdecimal() for part in parts):
+    numbers = [number for part in parts if (number := whole_number(part, signed=True)) is not None]
+    if not len(parts) == len(numbers) == _PARTS:
         return None
-    *found, committed, sequence = map(int, parts)
+    *found, committed, sequence = numbers
     # A snapshot that the target certainly does not come from was rolled back.
     if metadata.is_ancestor(target, sequence, committed) is False:
         return None
@@ -95,8 +100,17 @@ def _of_summary(snapshot: IcebergSnapshot) -> Resolved | None:
     summary = snapshot.summary
     if _BRANCH not in summary:
         return None
-    numbers = (int(summary[name]) for name in (_SNAPSHOT, _SEQUENCE, _FILES))
-    return Resolved(summary[_BRANCH], *numbers)
+    numbers = [snapshot.count(name) for name in (_SNAPSHOT, _SEQUENCE, _FILES)]
+    known = [each for each in numbers if each is not None]
+    if len(known) != len(numbers):
+        raise FormatError(
+            f"the summary of snapshot {snapshot.id} does not say what was taken over of branch"
+            f" {summary[_BRANCH][:_SHOWN]!r}",
+            expected=f"numbers as {_SNAPSHOT}, {_SEQUENCE} and {_FILES}",
+            found=repr([summary.get(name, "")[:_SHOWN] for name in (_SNAPSHOT, _SEQUENCE, _FILES)]),
+            hint="roll the target back to a snapshot before it, or drop the staging branch",
+        )
+    return Resolved(summary[_BRANCH], *known)
 
 
 def resolved_after_rollback(
@@ -122,10 +136,9 @@ def resolved_after_rollback(
             left.setdefault(resolved_property(target, found.staging), entry)
     changed: dict[str, str | None] = {}
     for key, value in metadata.properties.items():
-        committed = value.split()[-2:-1]
-        if not key.startswith(resolved_property(target, "")) or not committed:
+        if not key.startswith(resolved_property(target, "")):
             continue
-        is_retained = committed[0].isdecimal() and int(committed[0]) in metadata.snapshots
-        if is_retained and int(committed[0]) not in ids:
+        committed = whole_number("".join(value.split()[-2:-1]), signed=True)
+        if committed in metadata.snapshots and committed not in ids:
             changed[key] = left.get(key)
     return changed

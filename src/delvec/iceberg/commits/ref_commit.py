@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delvec.errors import ConflictError, InvalidArgumentError
 from delvec.iceberg.client.catalog import load_table, parsed, reload_table
 from delvec.iceberg.client.failures import explained, is_commit_state_unknown
+from delvec.iceberg.client.own_location import require_own_log
 from delvec.iceberg.commits.row_delta import row_changes
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def commit_exactly(newest: LoadedTable, change: Callable[[LoadedTable, Any], Non
         ConflictError: Somebody else has committed to the table since it was loaded.
         CommitStateUnknownError: The commit may have happened or not.
     """
+    require_own_log(newest)
     transaction = newest.handle.newTransaction()
     start = transaction.startMetadata()
     before, now = (

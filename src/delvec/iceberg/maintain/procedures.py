@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame
+
 from delvec.errors import InvalidArgumentError, PlanError
-from delvec.iceberg.client.catalog import load_table
+from delvec.iceberg.client.catalog import iceberg_view, load_table
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.named_snapshots import time_ms
+from delvec.iceberg.client.own_location import (
+    require_own_folder,
+    require_own_log,
+    shown,
+    sorted_out,
+)
 from delvec.iceberg.commits.refs import keep_staging_marks
 from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
 from delvec.identifiers import quote
 from delvec.report.phases import Stopwatch
 from delvec.report.wordings import Wording
+from delvec.spark import jvm
 from delvec.spark.conf import time_zone
 from delvec.spark.progress import described
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Row
 
@@ -35,6 +45,7 @@ __all__ = [
 ]
 
 _DAY: Final = timedelta(days=1)
+_STATISTICS: Final = "Statistics Files"  # a kind of files, as Iceberg's action names it
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -43,9 +54,12 @@ def expire_snapshots(
     older_than: datetime | timedelta | str | None = None,
     retain_last: int | None = None,
     *,
+    location: str | None = None,
     dry_run: bool = False,
 ) -> ExpireReport:
-    """Expire snapshots by Iceberg's `expire_snapshots`, and delete files that only they had.
+    """Expire snapshots by Iceberg's action, and delete files that only they had.
+
+    Files are deleted in the table's own location only, see `require_own_folder`; others are named.
 
     Heads of branches and tagged snapshots stay. Before, each staging branch of delvec's whose
     newest snapshot is not delvec's gets an empty one, since its mark would expire with the older
@@ -56,29 +70,40 @@ def expire_snapshots(
         older_than: A time, or an age; by default what the table's properties say, 5 days.
         retain_last: How many of the newest snapshots of each branch to keep in any case; by default
             what the table's properties say, 1.
+        location: The folder to delete files in; by default the table's own.
         dry_run: Whether to report only how many snapshots would expire; which files go with them
             is not computed.
 
     Raises:
         InvalidArgumentError: A value is of the wrong type or out of range.
-        PlanError: The table's properties forbid to delete its files.
+        PlanError: The table's properties forbid to delete its files, or its location is not its
+            own.
     """
     if retain_last is not None and retain_last < 1:
         raise InvalidArgumentError(f"retain_last is 1 or more, got {retain_last}")
-    arguments = {} if older_than is None else {"older_than": _time(table, older_than)}
-    if retain_last is not None:
-        arguments["retain_last"] = str(int(retain_last))
+    moment = None if older_than is None else _milliseconds(table, older_than)
     require_own_files(table)
+    folder = require_own_folder(table, location)
     if dry_run:
-        return _expiring(table, older_than, retain_last)
+        return _expiring(table, moment, retain_last)
     stopwatch = Stopwatch()
     with stopwatch.phase("keep marks"):
         before = keep_staging_marks(table).metadata
     with stopwatch.phase("expire"):
-        [row] = called(table, "expire_snapshots", arguments)
-    after = load_table(table.spark, table.name).metadata
+        expired = _expired(load_table(table.spark, table.name), moment, retain_last)
+    newest = load_table(table.spark, table.name)
+    with stopwatch.phase("delete"):
+        found = sorted_out(newest, folder, expired)
+        _delete(newest, found.own)
+    after, deleted = newest.metadata, Counter(expired[path] for path in found.own)
     notes = []
-    if row["deleted_statistics_files_count"]:
+    if found.refused:
+        notes.append(
+            f"Not deleted, since they are not in {folder} or are another table's:"
+            f" {shown(found.refused)}. If they are this table's own, remove_orphan_files of their"
+            " folder, by location, deletes them."
+        )
+    if deleted[_STATISTICS]:
         notes.append(
             "Statistics files of expired snapshots are deleted with them. Equality delete vectors"
             " in these only made reads faster: the delete files that they are copies of stay."
@@ -88,27 +113,55 @@ def expire_snapshots(
         len(before.snapshots.keys() - after.snapshots),
         len(after.snapshots),
         tuple(sorted(before.refs.keys() - after.refs)),
-        row["deleted_data_files_count"],
-        row["deleted_position_delete_files_count"],
-        row["deleted_equality_delete_files_count"],
-        row["deleted_manifest_files_count"],
-        row["deleted_manifest_lists_count"],
-        row["deleted_statistics_files_count"],
-        stopwatch.seconds,
-        tuple(notes),
+        data_files=deleted["DATA"],
+        position_delete_files=deleted["POSITION_DELETES"],
+        equality_delete_files=deleted["EQUALITY_DELETES"],
+        manifests=deleted["Manifest"],
+        manifest_lists=deleted["Manifest List"],
+        statistics_files=deleted[_STATISTICS],
+        phases=stopwatch.seconds,
+        notes=tuple(notes),
+        refused=found.refused,
     )
 
 
+def _expired(
+    table: LoadedTable, older_than_ms: int | None, retain_last: int | None
+) -> dict[str, str]:
+    """Expire snapshots from the metadata; return the files that only they had, with their kinds."""
+    spark, name = table.spark, str(table.name)
+    require_own_log(table)
+    actions = iceberg_view(spark).spark.actions.SparkActions.get(jvm.session_of(spark))
+    with explained(name), described(spark, f"delvec: expire_snapshots of {name}"):
+        action = _limited(actions.expireSnapshots(table.handle), older_than_ms, retain_last)
+        files = DataFrame(action.expireFiles().toDF(), spark).select("path", "type").toArrow()
+        spark.catalog.refreshTable(name)
+    return dict(zip(*(column.to_pylist() for column in files.columns), strict=True))
+
+
+def _limited(plan: Any, older_than_ms: int | None, retain_last: int | None) -> Any:  # noqa: ANN401
+    if older_than_ms is not None:
+        plan = plan.expireOlderThan(older_than_ms)
+    return plan if retain_last is None else plan.retainLast(int(retain_last))
+
+
+def _delete(table: LoadedTable, paths: Sequence[str]) -> None:
+    """Delete files as the procedures do: in bulk where the store can, and without an error."""
+    if not paths:
+        return
+    view = iceberg_view(table.spark)
+    with explained(str(table.name)):
+        split = view.relocated.com.google.common.base.Splitter.on("\0")
+        files = split.splitToList("\0".join(paths))  # a call for all
+        view.CatalogUtil.deleteFiles(table.handle.io(), files, "own", True)
+
+
 def _expiring(
-    table: LoadedTable, older_than: datetime | timedelta | str | None, retain_last: int | None
+    table: LoadedTable, older_than_ms: int | None, retain_last: int | None
 ) -> ExpireReport:
     """Let Iceberg plan an expiry, and commit nothing."""
     with explained(str(table.name)):
-        plan = table.handle.expireSnapshots()
-        if older_than is not None:
-            plan = plan.expireOlderThan(_milliseconds(table, older_than))
-        if retain_last is not None:
-            plan = plan.retainLast(int(retain_last))
+        plan = _limited(table.handle.expireSnapshots(), older_than_ms, retain_last)
         count = plan.apply().size()
     left = len(table.metadata.snapshots) - count
     return ExpireReport(str(table.name), count, left, dry_run=True)
@@ -121,8 +174,9 @@ def remove_orphan_files(
     location: str | None = None,
     dry_run: bool = False,
 ) -> OrphanReport:
-    """Delete files that no snapshot refers to, by Iceberg's `remove_orphan_files`.
+    """Delete files that no snapshot refers to, as Iceberg's `remove_orphan_files` finds them.
 
+    They are listed first, and deleted if the folder is the table's own, see `require_own_folder`.
     Files of writes that run are among them until these commit, so only old ones are deleted. Paths
     that differ from those in the metadata in scheme or authority only stop the call: they may be
     live files.
@@ -135,27 +189,37 @@ def remove_orphan_files(
 
     Raises:
         InvalidArgumentError: `older_than` is less than a day ago.
-        PlanError: The table's properties forbid to delete its files.
+        PlanError: The table's properties forbid to delete its files, or its location is not its
+            own.
     """
-    arguments = {"prefix_mismatch_mode": sql_string("ERROR")}
+    arguments = {"prefix_mismatch_mode": sql_string("ERROR"), "dry_run": "true"}
     if older_than is not None:
         _require_a_day(table, older_than)
         arguments["older_than"] = _time(table, older_than)
     if location is not None:
         arguments["location"] = sql_string(location)
-    if dry_run:
-        arguments["dry_run"] = "true"
     require_own_files(table)
     stopwatch = Stopwatch()
-    with stopwatch.phase("look for" if dry_run else "remove"):
+    with stopwatch.phase("look for"):
+        folder = require_own_folder(table, location)
         rows = called(table, "remove_orphan_files", arguments)
-    files = tuple(sorted(row["orphan_file_location"] for row in rows))
-    return OrphanReport(str(table.name), files, dry_run, stopwatch.seconds)
+        found = sorted_out(table, folder, (row["orphan_file_location"] for row in rows))
+        if found.inner:
+            raise PlanError(
+                f"there are other tables inside {folder}: {shown(found.inner)}; nothing was"
+                f" deleted, since their files cannot be told from those of {table.name}",
+                hint=Wording("name a folder without them: location=...", "--location FOLDER"),
+            )
+    if not dry_run:
+        with stopwatch.phase("remove"):
+            _delete(table, found.own)
+    return OrphanReport(str(table.name), found.own, dry_run, stopwatch.seconds, found.refused)
 
 
 def called(table: LoadedTable, procedure: str, arguments: Mapping[str, str]) -> list[Row]:
     """Call a procedure of a table's catalog; arguments are SQL."""
     spark, name = table.spark, table.name
+    require_own_log(table)
     given = {"table": sql_string(str(name)), **arguments}
     listed = ", ".join(f"{key} => {value}" for key, value in given.items())
     with explained(str(name)), described(spark, f"delvec: {procedure} of {name}"):

@@ -40,6 +40,7 @@ class ExpireReport(Rendered):
         phases: Seconds by phase.
         notes: What users should know, in sentences.
         dry_run: Whether nothing was removed: only the snapshots are counted.
+        refused: Files that were not deleted, since they are outside the table's location.
     """
 
     table: str
@@ -55,6 +56,7 @@ class ExpireReport(Rendered):
     phases: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     dry_run: bool = False
+    refused: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return a document for programs."""
@@ -96,12 +98,14 @@ class OrphanReport(Rendered):
         files: Their paths, sorted.
         dry_run: Whether they were only looked for.
         phases: Seconds by phase.
+        refused: Files that were not deleted: they are another table's, or links lead to them.
     """
 
     table: str
     files: tuple[str, ...] = ()
     dry_run: bool = False
     phases: Mapping[str, float] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return a document for programs."""
@@ -114,6 +118,7 @@ class OrphanReport(Rendered):
             shown.append(f"… and {left:,} more")
         return Summary(
             f"REMOVE ORPHAN FILES of {self.table}: {counted(len(self.files), 'file')} {done}",
-            phases=self.phases,
+            {"not deleted": ", ".join(self.refused[:_SHOWN])},
+            self.phases,
             details=tuple(shown),
         ).lines()

@@ -106,8 +106,7 @@ def require_deletes(after: LoadedTable, snapshot_id: int, resolved: Collection[s
 def _total(snapshot: IcebergSnapshot | None, name: str) -> int | None:
     if snapshot is None:
         return 0
-    found = snapshot.summary.get(name)
-    return None if found is None else int(found)
+    return snapshot.count(name)
 
 
 def expected_sums(

@@ -140,10 +140,10 @@ class _Update:
     def _why_built_anew(self, added: int) -> str | None:
         index = self.index
         snapshot = self.table.metadata.snapshots[self.snapshot_id]
-        total = snapshot.summary.get("total-records")
+        total = snapshot.count("total-records")
         rows = index.rows + added
         # Each file has a mark. Totals in a summary are optional.
-        if total is not None and rows > 2 * (int(total) + (snapshot.data_file_count or 0)):
+        if total is not None and rows > 2 * (total + (snapshot.data_file_count or 0)):
             return "most of its rows are about files that are gone"
         if rows - index.built_rows > max(_MOST_OVERLAPPING, index.built_rows):
             return "most of its rows were appended bit by bit"

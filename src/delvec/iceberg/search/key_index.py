@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from delvec.documents import whole_number
 from delvec.errors import PlanError
 from delvec.iceberg.client.catalog import TableName, find_table, load_table
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.client.files import snapshot_rows
+from delvec.iceberg.client.own_location import require_own_folder, shown, sorted_out
 from delvec.iceberg.deletes.read_schema import with_dropped_keys
 from delvec.iceberg.maintain.procedures import sql_string
 from delvec.iceberg.search.index_rows import HASH_VERSION, IndexedKey, indexed_key
@@ -199,17 +201,35 @@ def drop_index(table: LoadedTable, *, dry_run: bool = False) -> bool:
     With `dry_run` it stays.
 
     Raises:
-        PlanError: There is a table of its name that is none.
+        PlanError: There is a table of its name that is none, or that has files of others.
     """
     found = find_table(table.spark, index_name(table.name))
     if found is None:
         return False
     _require_ours(found)
+    _require_own_files(found)
     if dry_run:
         return True
     with explained(str(found.name)):
         sql_text.run(table.spark, f"DROP TABLE IF EXISTS {found.name} PURGE")
     return True
+
+
+def _require_own_files(index: LoadedTable) -> None:
+    """Refuse an index with files of others: all files of all snapshots go with it."""
+    folder = require_own_folder(index)
+    spark, name = index.spark, str(index.name)
+    with explained(name):
+        spark.catalog.refreshTable(name)
+        files = spark.table(f"{name}.all_files").select("file_path")
+        manifests = spark.table(f"{name}.all_manifests").select("path")
+        paths = files.union(manifests).distinct().toArrow().column(0).to_pylist()
+    refused = sorted_out(index, folder, {*paths, *index.metadata.files}).refused
+    if refused:
+        raise PlanError(
+            f"{name} has files that are not in {folder}: {shown(refused)}; nothing was dropped",
+            hint=f"drop it by SQL, without PURGE: DROP TABLE {name}",
+        )
 
 
 def wanted_key(table: LoadedTable, ids: Collection[int]) -> tuple[IndexedKey, Mapping[str, Any]]:
@@ -232,11 +252,11 @@ def opened(table: LoadedTable, key: IndexedKey) -> KeyIndex:
         key,
         head.id,
         _reflected(written, key),
-        rows=int(head.summary.get("total-records", 0)),
-        bytes=int(head.summary.get("total-files-size", 0)),
-        files=int(head.summary.get("total-data-files", 0)),
-        built_rows=int(summary.get(_BUILT_ROWS, 0)),
-        runs=0 if is_merged else int(summary.get(_RUNS, 0)),
+        rows=head.count("total-records") or 0,
+        bytes=head.count("total-files-size") or 0,
+        files=head.data_file_count or 0,
+        built_rows=(written and written.count(_BUILT_ROWS)) or 0,
+        runs=0 if written is None or is_merged else written.count(_RUNS) or 0,
     )
     if key.why_not is not None:
         return replace(found, why_not=key.why_not)
@@ -262,7 +282,7 @@ def _reflected(written: IcebergSnapshot | None, key: IndexedKey) -> int | None:
     # Another commit in between may have removed what the writer believed to be there.
     if read not in (WHOLE, str(written.parent_id)):
         return None
-    return int(written.summary[_REFLECTS])
+    return whole_number(written.summary.get(_REFLECTS), signed=True)
 
 
 def find_or_make_index(table: LoadedTable) -> LoadedTable:

@@ -22,7 +22,6 @@ from delvec.iceberg.table.files_listing import CONTENTS
 from delvec.iceberg.table.inspected_deletes import (
     equality_figures,
     position_figures,
-    summary_figure,
     vector_figures,
 )
 from delvec.iceberg.table.inspected_files import (
@@ -149,10 +148,10 @@ def _moments(
                 snapshot.id,
                 snapshot.timestamp_ms,
                 snapshot.operation or "",
-                summary_figure(snapshot, "total-data-files"),
-                summary_figure(snapshot, "total-delete-files"),
-                summary_figure(snapshot, "total-position-deletes"),
-                summary_figure(snapshot, "total-equality-deletes"),
+                snapshot.count("total-data-files"),
+                snapshot.count("total-delete-files"),
+                snapshot.count("total-position-deletes"),
+                snapshot.count("total-equality-deletes"),
             )
         )
         parent = snapshot.parent_id

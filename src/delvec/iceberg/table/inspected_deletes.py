@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
+    from delvec.iceberg.client.metadata import TableMetadata
 
-__all__ = ["equality_figures", "position_figures", "summary_figure", "vector_figures"]
+__all__ = ["equality_figures", "position_figures", "vector_figures"]
 
 _BETWEEN: Final = "\0"  # names of columns in one string
 _CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})
@@ -78,7 +78,7 @@ def equality_figures(table: LoadedTable, files: pa.Table, vectors: pa.Table) -> 
 def _staging(table: LoadedTable, name: str) -> StagingBranch:
     """Return what `main` has not taken over of a staging branch."""
     head = table.metadata.head(name)
-    keys = None if head is None else summary_figure(head, "total-equality-deletes")
+    keys = None if head is None else head.count("total-equality-deletes")
     try:
         chain = waiting_snapshots(table, name, MAIN)
     except PlanError as error:
@@ -86,12 +86,6 @@ def _staging(table: LoadedTable, name: str) -> StagingBranch:
     # Others, such as the one that a staging branch begins with, change nothing.
     count = sum(not _CHANGES.isdisjoint(each.summary) for each in chain.snapshots)
     return StagingBranch(name, count, keys)
-
-
-def summary_figure(snapshot: IcebergSnapshot, key: str) -> int | None:
-    """Return a number of a snapshot's summary; None if it has none."""
-    value = snapshot.summary.get(key, "")
-    return int(value) if value.isdecimal() else None
 
 
 def _times(metadata: TableMetadata, deletes: pa.Table) -> NDArray[np.int64]:

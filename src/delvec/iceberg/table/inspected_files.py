@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from delvec.documents import whole_number
 from delvec.iceberg.client.failures import explained
 from delvec.iceberg.table.files_listing import list_files
 from delvec.inspection.columns import FileColumns
@@ -114,5 +115,4 @@ def rewritten(columns: FileColumns) -> Rewritten:
 
 def property_number(metadata: TableMetadata, key: str, default: int) -> int:
     """Return a property that is a number above 0; the default if it is none."""
-    value = metadata.properties.get(key, "")
-    return int(value) if value.isdecimal() and int(value) else default
+    return whole_number(metadata.properties.get(key)) or default

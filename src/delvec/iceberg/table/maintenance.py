@@ -82,27 +82,35 @@ class TableMaintenance(TableHandle):
         older_than: datetime | timedelta | str | None = None,
         retain_last: int | None = None,
         *,
+        location: str | None = None,
         dry_run: bool = False,
     ) -> ExpireReport:
-        """Expire snapshots by Iceberg's procedure, and delete files that only they had.
+        """Expire snapshots by Iceberg's action, and delete files that only they had.
 
             t.expire_snapshots(older_than=timedelta(days=7), retain_last=10)
 
         Newest snapshots of branches and tagged ones stay. Staging branches stay such, and
-        transactions (`txn_app_id`) stay known.
+        transactions (`txn_app_id`) stay known. Files outside the table's location are not deleted:
+        the report names them.
 
         Args:
             older_than: A time or an age; by default what the table's properties say, or 5 days.
             retain_last: How many of the newest snapshots of each branch to keep in any case; by
                 default what the table's properties say, or 1.
+            location: The folder to delete files in; by default the table's own, in which its
+                metadata file has to be.
             dry_run: Whether to report only how many snapshots would expire; which files go with
                 them is not computed.
 
         Raises:
             InvalidArgumentError: A value is of the wrong type or out of range.
-            PlanError: The table has `gc.enabled=false`, as targets of conversions have.
+            PlanError: The table has `gc.enabled=false`, as targets of conversions have, or its
+                location is not its own.
         """
-        return procedures.expire_snapshots(self._load(), older_than, retain_last, dry_run=dry_run)
+        table = self._load()
+        return procedures.expire_snapshots(
+            table, older_than, retain_last, location=location, dry_run=dry_run
+        )
 
     def remove_orphan_files(
         self,
@@ -118,12 +126,14 @@ class TableMaintenance(TableHandle):
         Args:
             older_than: A time or an age; 3 days by default. Less than a day is refused: files of
                 running writes are among those that no snapshot refers to.
-            location: The folder to look in; by default the table's own.
+            location: The folder to look in; by default the table's own, in which its metadata file
+                has to be.
             dry_run: Whether to report only, and delete nothing.
 
         Raises:
             InvalidArgumentError: `older_than` is less than a day ago.
-            PlanError: The table has `gc.enabled=false`, as targets of conversions have.
+            PlanError: The table has `gc.enabled=false`, as targets of conversions have, or its
+                location is not its own, or not its alone.
         """
         table = self._load()
         return procedures.remove_orphan_files(table, older_than, location=location, dry_run=dry_run)

@@ -39,6 +39,7 @@ _SNAPSHOTS: Final = pa.schema(
         ("summary", pa.map_(pa.string(), pa.string())),
     ]
 )
+_TIMES: Final = range(253_402_300_800_000)  # up to the year 9999, the last that Python has
 _REFS: Final = pa.schema(
     [
         ("name", pa.string()),
@@ -227,16 +228,11 @@ def _rows(metadata: TableMetadata, snapshots: Iterable[IcebergSnapshot]) -> list
         {
             "snapshot_id": each.id,
             "parent_id": each.parent_id,
-            "timestamp": each.timestamp_ms,
+            "timestamp": each.timestamp_ms if each.timestamp_ms in _TIMES else None,
             "operation": each.operation,
-            **{column: _figure(each, key) for column, key in _FIGURES.items()},
+            **{column: each.count(key) for column, key in _FIGURES.items()},
             "refs": names.get(each.id, []),
             "summary": list(each.summary.items()),
         }
         for each in snapshots
     ]
-
-
-def _figure(snapshot: IcebergSnapshot, key: str) -> int | None:
-    value = snapshot.summary.get(key, "")
-    return int(value) if value.isdecimal() else None
