@@ -86,7 +86,7 @@ ONLY = {
     "storage": ("errors", "_version"),
     "vector": ("errors", "documents", "_version"),
     "parquet": ("errors",),
-    "datasource": ("errors", "_version", "storage", "vector", "delta", "spark.types"),
+    "datasource": ("errors", "documents", "_version", "storage", "vector", "delta", "spark.types"),
     "iceberg.client": (
         "errors",
         "documents",

@@ -1,17 +1,31 @@
-"""Attacks by the names of files in the log."""
+"""Attacks by the names of files in the log, and by what lies under the name of a file."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
+import delvec
 from tests.delta.builder import TableBuilder
 from tests.hostile.attack import Attack
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from tests.hostile.attack import Ground
 
 __all__ = ["ATTACKS"]
+
+_SCRIPTS: Final = {"Arabic": 0x660, "Devanagari": 0x966, "fullwidth": 0xFF10}
+_LONG_MAX: Final = 2**63 - 1
+_BEYOND: Final = "9" * 20
+_READS: Final = ("open", "read", "history", "check", "inspect", "vacuum", "checkpoint")
 
 
 def _half_deleted(ground: Ground) -> TableBuilder:
@@ -25,24 +39,342 @@ def _half_deleted(ground: Ground) -> TableBuilder:
     return table
 
 
-def _arabic_version(ground: Ground) -> None:
+def _rows(ground: Ground) -> int:
+    table = delvec.DeltaTable.for_path(None, str(ground.table))
+    return int(table.to_arrow().num_rows)
+
+
+def _half_is_deleted(ground: Ground, _: Any) -> None:  # noqa: ANN401
+    assert _rows(ground) == 50
+
+
+# Names in other digits than those of ASCII, and names that only seem to be a file's of the log.
+
+
+def _foreign_digits(ground: Ground, script: str, version: int, suffix: str) -> None:
     table = _half_deleted(ground)
-    digits = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
-    name = table.commit_path(2).name.translate(digits)
+    first = _SCRIPTS[script]
+    digits = {ord("0") + digit: first + digit for digit in range(10)}
+    name = f"{version:020d}".translate(digits) + suffix.translate(digits)
+    if "checkpoint" not in name:
+        shutil.copy(table.commit_path(1), table.log / name)
+        return
+    [whole] = table.checkpoint([_first_add(table)])
+    whole.rename(table.log / name)
+
+
+def _first_add(table: TableBuilder) -> dict[str, Any]:
+    """Return the file as it was added, without the vector."""
+    lines = table.commit_path(1).read_text().splitlines()
+    add: dict[str, Any] = json.loads(lines[-1])["add"]
+    return add
+
+
+def _also(ground: Ground, name: str) -> None:
+    """Copy the commit that adds the file to another name."""
+    table = _half_deleted(ground)
     shutil.copy(table.commit_path(1), table.log / name)
 
 
-def _half_is_deleted(_: Ground, rows: Any) -> None:  # noqa: ANN401
-    assert len(rows) == 50
+_V2: Final = f".checkpoint.{UUID(int=7)}.parquet"
+_IN_DIGITS: Final = [
+    (script, version, suffix)
+    for script in _SCRIPTS
+    for version, suffix in (
+        (2, ".json"),
+        (3, ".json"),
+        (3, ".checkpoint.parquet"),
+        (3, ".checkpoint.0000000001.0000000001.parquet"),
+        (3, _V2),
+        (1, f".{3:020d}.compacted.json"),
+    )
+]
+_LIKE_NAMES: Final = [
+    "2.json",
+    f"{2:021d}.json",
+    f"{2:020d}.json\n",
+    f" {2:020d}.json",
+    f"+{2:019d}.json",
+    f"{2:018d}_2.json",
+    f"{3:020d}.JSON",
+    f"{3:020d}.checkpoint.json",
+    f"{3:020d}.checkpoint.{'0' * 36}.json",
+    f"{0:020d}.{_BEYOND[:9]}.compacted.json",
+]
 
+# Versions that no table has.
+
+
+def _forged_checkpoint(ground: Ground, version: int, suffix: str = ".checkpoint.parquet") -> None:
+    table = _half_deleted(ground)
+    [whole] = table.checkpoint([_first_add(table)])
+    whole.rename(table.log / f"{version:020d}{suffix}")
+
+
+def _hint(ground: Ground, text: str) -> None:
+    table = _half_deleted(ground)
+    table.checkpoint([json.loads(table.commit_path(2).read_text().splitlines()[-1])["add"]])
+    table.write_hint(text)
+
+
+_HINTS: Final = {
+    "a huge version": f'{{"version":{_BEYOND},"size":1}}',
+    "a version of 4000 digits": f'{{"version":{"9" * 4000},"size":1}}',
+    "a version of 5000 digits": f'{{"version":{"9" * 5000},"size":1}}',
+    "a negative version": '{"version":-1,"size":1}',
+    "a version with a fraction": '{"version":2.0,"size":1}',
+    "a version that is a string": '{"version":"2","size":1}',
+    "a version of a later checkpoint": '{"version":50,"size":1}',
+    "billions of parts": '{"version":2,"size":1,"parts":2147483647}',
+    "a huge size": '{"version":2,"size":1000000000000000000,"sizeInBytes":1e300}',
+    "deep JSON": "[" * 100_000,
+    "a list": "[2]",
+    "bytes that are no text": "\udcff\udcfe",
+}
+
+
+def _write_hint(ground: Ground, text: str) -> None:
+    _hint(ground, "")
+    (ground.table / "_delta_log" / "_last_checkpoint").write_bytes(
+        text.encode(errors="surrogateescape")
+    )
+
+
+# What is no file, under the name of one.
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _full_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "x").write_text("x")
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(path.parent)  # names of sockets are short
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+_NO_FILES: Final = {
+    "a folder": _folder,
+    "a folder that is not empty": _full_folder,
+    "a pipe": _pipe,
+    "a socket": _socket,
+    "a device": _device,
+    "a dangling link": _dangling,
+}
+
+
+def _instead_of(ground: Ground, name: str, make: Callable[[Path], None]) -> None:
+    """Put what is no file to the place of a file of the table, or where one comes next."""
+    table = _half_deleted(ground)
+    if "checkpoint" in name:
+        [whole] = table.checkpoint([_first_add(table)])
+        whole.rename(table.log / name.rpartition("/")[2])
+    path = table.vector_path() if name == "vector" else ground.table / name
+    path.unlink(missing_ok=True)
+    make(path)
+
+
+def _nothing_came(ground: Ground, _: Any) -> None:  # noqa: ANN401
+    files = [each.name for each in (ground.table / "_delta_log").iterdir()]
+    assert not [name for name in files if name.startswith(".delvec")]
+    assert _rows(ground) == 50
+
+
+_NEXT: Final = f"_delta_log/{3:020d}.json"
 
 ATTACKS: Final = [
+    *(
+        Attack(
+            "comes back",
+            f"version {version} in {script} digits, as {suffix.strip('.')[:20]}",
+            "read",
+            "harmless",
+            put=partial(_foreign_digits, script=script, version=version, suffix=suffix),
+            then=_half_is_deleted,
+        )
+        for script, version, suffix in _IN_DIGITS
+    ),
+    *(
+        Attack(
+            "comes back",
+            "version 2 in Arabic digits",
+            operation,
+            "harmless",
+            put=partial(_foreign_digits, script="Arabic", version=2, suffix=".json"),
+            then=_half_is_deleted,
+        )
+        for operation in ("history", "check", "inspect", "vacuum", "checkpoint", "set properties")
+    ),
+    *(
+        Attack(
+            "comes back",
+            f"a commit under {name!r}",
+            "read",
+            "harmless",
+            put=partial(_also, name=name),
+            then=_half_is_deleted,
+        )
+        for name in _LIKE_NAMES
+    ),
+    *(
+        Attack(
+            "comes back",
+            f"a file of version {_BEYOND}: {suffix.strip('.')[:20]}",
+            operation,
+            "refused",
+            put=partial(_forged_checkpoint, version=int(_BEYOND), suffix=suffix),
+            says=f"no version in .*{_BEYOND}.*Hint",
+        )
+        for suffix, operation in (
+            *((".checkpoint.parquet", operation) for operation in _READS),
+            (".checkpoint.parquet", "set properties"),
+            (_V2, "set properties"),
+            (".checkpoint.0000000001.0000000001.parquet", "set properties"),
+            (".json", "set properties"),
+            (".crc", "set properties"),
+        )
+    ),
     Attack(
         "comes back",
-        "a commit whose name is in Arabic digits",
-        "read",
+        f"a file of version {_BEYOND}",
+        "delvec check",
         "harmless",
-        put=_arabic_version,
-        then=_half_is_deleted,
+        put=partial(_forged_checkpoint, version=int(_BEYOND)),
+        then=lambda _, report: _has_finding(report, _BEYOND),
+    ),
+    Attack(
+        "comes back",
+        "a checkpoint of the last version that a long holds",
+        "set properties",
+        "refused",
+        put=partial(_forged_checkpoint, version=_LONG_MAX),
+        says="no version can follow",
+    ),
+    Attack(
+        "comes back",
+        "a checkpoint of the last but one version that a long holds",
+        "set properties",
+        "harmless",
+        put=partial(_forged_checkpoint, version=_LONG_MAX - 1),
+        then=lambda ground, _: _is_committed(ground, _LONG_MAX),
+    ),
+    Attack(
+        "comes back",
+        "a checkpoint beyond the last commit",
+        "set properties",
+        "harmless",
+        put=partial(_forged_checkpoint, version=10),
+        then=lambda ground, _: _is_committed(ground, 11),
+    ),
+    *(
+        Attack(
+            "takes the machine",
+            f"a checkpoint of version {_LONG_MAX}",
+            operation,
+            "harmless",
+            put=partial(_forged_checkpoint, version=_LONG_MAX),
+            confined=True,
+        )
+        for operation in _READS
+        if operation != "vacuum"  # it commits
+    ),
+    *(
+        Attack(
+            "comes back",
+            f"a hint with {what}",
+            "set properties",
+            "harmless",
+            put=partial(_write_hint, text=text),
+            then=_half_is_deleted,
+        )
+        for what, text in _HINTS.items()
+    ),
+    *(
+        Attack(
+            "takes the machine",
+            f"{what} as the next commit",
+            "set properties",
+            "refused",
+            put=partial(_instead_of, name=_NEXT, make=make),
+            says=f"{3:020d}.json is there, and is no file.*Hint",
+            then=_nothing_came,
+            confined=True,
+        )
+        for what, make in _NO_FILES.items()
+    ),
+    *(
+        Attack(
+            "takes the machine",
+            f"{what} as the next commit",
+            "read",
+            "harmless",
+            put=partial(_instead_of, name=_NEXT, make=make),
+            then=_half_is_deleted,
+            confined=True,
+        )
+        for what, make in _NO_FILES.items()
+    ),
+    *(
+        Attack(
+            "takes the machine",
+            f"{what} as {shown}",
+            operation,
+            "refused",
+            put=partial(_instead_of, name=name, make=_NO_FILES[what]),
+            says="does not exist|lacks the commit",
+            confined=True,
+        )
+        for what in ("a pipe", "a device")
+        for shown, name, operation in (
+            ("a commit", f"_delta_log/{1:020d}.json", "open"),
+            ("a data file", "a.parquet", "read"),
+            ("a vector", "vector", "read"),
+        )
+    ),
+    *(
+        Attack(
+            "takes the machine",
+            f"{what} as {name.rpartition('/')[2][-20:]}",
+            operation,
+            "harmless",
+            put=partial(_instead_of, name=f"_delta_log/{name}", make=_NO_FILES[what]),
+            then=_half_is_deleted,
+            confined=True,
+        )
+        for what in ("a pipe", "a device", "a folder")
+        for name in (f"{2:020d}.checkpoint.parquet", f"{2:020d}.crc", "_last_checkpoint")
+        for operation in ("read", "check")
     ),
 ]
+
+
+def _has_finding(report: Any, part: str) -> None:  # noqa: ANN401
+    assert any(part in each.path for each in report.findings), report.findings
+
+
+def _is_committed(ground: Ground, version: int) -> None:
+    table = delvec.DeltaTable.for_path(None, str(ground.table))
+    assert table.version == version
+    assert table.detail().properties["hostile"] == "no"

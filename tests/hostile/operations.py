@@ -10,6 +10,7 @@ import delvec.errors
 from delvec.cli import main
 from delvec.delta.schema.types import PrimitiveType
 from delvec.identifiers import quote
+from delvec.storage import Storage
 from delvec.storage.fence import ALLOWED_PATHS
 from tests.cli.runner import separate
 
@@ -126,8 +127,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
     # Without a session.
     "open": Operation(_offline),
     "read": Operation(lambda ground: _offline(ground).to_arrow().to_pylist()),
-    "history": Operation(lambda ground: _offline(ground).history()),
+    "history": Operation(lambda ground: _offline(ground).arrow_history()),
     "check": Operation(lambda ground: _offline(ground).check()),
+    "delvec check": Operation(  # opens the table as a part of the check
+        lambda ground: delvec.DeltaTable(Storage.open(ground.table)).check()
+    ),
     "inspect": Operation(lambda ground: _offline(ground).inspect()),
     "show": Operation(_show),
     "vacuum": Operation(lambda ground: _offline(ground).vacuum(retention_hours=0, force=True)),
@@ -144,6 +148,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "inspect, fenced": Operation(lambda ground: _fenced(ground).inspect()),
     "restore, fenced": Operation(lambda ground: _fenced(ground).restore(2)),
     "clone, fenced": Operation(lambda ground: _fenced(ground).clone(ground.folder / "clone")),
+    "set properties": Operation(lambda ground: _offline(ground).set_properties({"hostile": "no"})),
     # With one.
     "read on Spark": Operation(lambda ground: _delta(ground).to_df().collect(), spark=True),
     "append": Operation(

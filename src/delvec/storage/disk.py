@@ -256,7 +256,12 @@ class Disk:
         """Open a file and yield its descriptor and size."""
         self._counter.add(gets=1)
         # Without O_NONBLOCK, opening a named pipe would wait for a writer forever.
-        file = os.open(self._root / key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            file = os.open(self._root / key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # A socket.
+                raise
+            raise FileNotFoundError(errno.ENOENT, "not a file", key) from error
         try:
             if self._fence is not None:
                 self._fence.require(_location_of(file, self._root / key))

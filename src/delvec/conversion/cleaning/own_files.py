@@ -25,18 +25,18 @@ METADATA: Final = "metadata file"
 
 _UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _KINDS: Final = {
-    METADATA: rf"metadata/(?:v\d+|\d+-{_UUID}|{_UUID})(?:\.gz)?\.metadata\.json(?:\.gz)?",
-    "manifest list": rf"metadata/snap-\d+-\d+-{_UUID}\.avro",
-    "manifest": rf"metadata/(?:{_UUID}-m\d+|optimized-m-{_UUID})\.avro",
+    METADATA: rf"metadata/(?:v[0-9]+|[0-9]+-{_UUID}|{_UUID})(?:\.gz)?\.metadata\.json(?:\.gz)?",
+    "manifest list": rf"metadata/snap-[0-9]+-[0-9]+-{_UUID}\.avro",
+    "manifest": rf"metadata/(?:{_UUID}-m[0-9]+|optimized-m-{_UUID})\.avro",
     "statistics file": (
-        rf"metadata/(?:\d+-{_UUID}\.stats|partition-stats-\d+-{_UUID}\.(?:parquet|avro|orc))"
+        rf"metadata/(?:[0-9]+-{_UUID}\.stats|partition-stats-[0-9]+-{_UUID}\.(?:parquet|avro|orc))"
     ),
     "vector file": rf"data/{_UUID}-deletes\.puffin",
     "position delete file": rf"(?:.+/)?[0-9a-f]{{32}}-{_UUID}\.parquet",
     COPY: rf"data/copies/[0-9a-f]{{40}}(?:-{_UUID})?\.parquet",
     # As Iceberg's writers name them, should others have written to the target.
     "data file": (
-        rf"data/(?:.+/)?\d{{5}}-\d+-{_UUID}(?:-\d+)?-\d{{5}}(?:-deletes)?"
+        rf"data/(?:.+/)?[0-9]{{5}}-[0-9]+-{_UUID}(?:-[0-9]+)?-[0-9]{{5}}(?:-deletes)?"
         r"\.(?:parquet|avro|orc|puffin)"
     ),
     "temporary file": (

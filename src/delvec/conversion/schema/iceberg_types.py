@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NestedType", "TargetField", "TargetType", "can_become", "parse_fields", "walk_iceberg"]
 
-_DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_DECIMAL: Final = re.compile(r"decimal\(([0-9]+), ?([0-9]+)\)")
 _WIDER: Final = {("int", "long"), ("float", "double")}
 
 

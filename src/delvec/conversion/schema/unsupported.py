@@ -21,7 +21,7 @@ __all__ = ["convertible_schema"]
 
 _COLLATIONS: Final = "__COLLATIONS"
 _INTEGERS: Final = ("byte", "short", "integer", "long")
-_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)")
 # Iceberg's metadata columns on Spark.
 _METADATA_COLUMNS: Final = frozenset(
     {

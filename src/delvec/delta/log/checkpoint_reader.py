@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from delvec.delta.log.action_columns import STRING_MAP, TYPES, VECTOR, conform_struct
 from delvec.delta.log.json_actions import adds_schema
+from delvec.delta.log.names import SIDECARS
 from delvec.delta.log.paths import one_array
-from delvec.delta.log.segment import LOG
 from delvec.delta.stats.to_json import statistics_to_json
 from delvec.errors import FormatError
 from delvec.parquet.readable import open_parquet, readable
@@ -53,7 +53,7 @@ def sidecar_key(path: str, manifest: str) -> str:
     name = unquote(path).rpartition("/")[2]
     if name in ("", ".", ".."):
         raise FormatError("a sidecar of a checkpoint has no name", path=manifest, found=repr(path))
-    return f"{LOG}/_sidecars/{name}"
+    return f"{SIDECARS}/{name}"
 
 
 class ParquetActions:

@@ -25,8 +25,9 @@ from delvec.delta.log.action_columns import REMOVE, STRING_MAP
 from delvec.delta.log.checkpoint_adds import AddForm, checkpoint_adds
 from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
 from delvec.delta.log.commits import read_log_file
+from delvec.delta.log.names import LAST_CHECKPOINT, SIDECARS, checkpoint_key
 from delvec.delta.log.paths import canonical
-from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, hinted_version, list_log
+from delvec.delta.log.segment import hinted_version, list_log
 from delvec.delta.schema.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION, retention_ms
 from delvec.errors import FormatError, ObjectExistsError
 
@@ -166,7 +167,7 @@ def _classic(snapshot: Snapshot, *, by_path: bool) -> _Written:
     file = _File(pa.schema([*_SMALL, *kinds]))
     file.small(snapshot.small_actions())
     file.of_files(snapshot, form, by_path=by_path)
-    return file.put(snapshot.storage, f"{LOG}/{snapshot.version:020d}.checkpoint.parquet")
+    return file.put(snapshot.storage, checkpoint_key(snapshot.version))
 
 
 def _v2(snapshot: Snapshot, *, by_path: bool) -> _Written:
@@ -183,15 +184,14 @@ def _v2(snapshot: Snapshot, *, by_path: bool) -> _Written:
     rows = adds = size = 0
     if sidecar.rows:
         name = f"{uuid4()}.parquet"
-        part = sidecar.put(snapshot.storage, f"{LOG}/_sidecars/{name}")
+        part = sidecar.put(snapshot.storage, f"{SIDECARS}/{name}")
         rows, adds, size = part.rows, part.adds, part.size
         entry = {"path": name, "sizeInBytes": size, "modificationTime": int(time() * 1000)}
         actions.append({"sidecar": entry})
     # delta-spark looks for the columns of files here too, which are empty.
     manifest = _File(pa.schema([*_SMALL, *of_files, *_V2_ACTIONS]))
     manifest.small(actions)
-    key = f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid4()}.parquet"
-    top = manifest.put(snapshot.storage, key)
+    top = manifest.put(snapshot.storage, checkpoint_key(snapshot.version, str(uuid4())))
     return _Written(rows + top.rows, size + top.size, adds)
 
 

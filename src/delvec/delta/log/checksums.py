@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from delvec.delta.log.names import checksum_key
 from delvec.documents import parse_json
 from delvec.errors import FormatError, ObjectNotFoundError
 
 if TYPE_CHECKING:
     from delvec.storage import Storage
 
-__all__ = ["checksum_key", "file_count", "read_checksum"]
-
-
-def checksum_key(version: int) -> str:
-    """Return the key of a version's checksum file."""
-    return f"_delta_log/{version:020d}.crc"
+__all__ = ["file_count", "read_checksum"]
 
 
 def read_checksum(storage: Storage, version: int) -> dict[str, Any] | None:

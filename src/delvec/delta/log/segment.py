@@ -1,23 +1,16 @@
-"""The files in `_delta_log`, and the log segment of a version of the table.
-
-<20 digits>.json                            a commit
-<20 digits>.<20 digits>.compacted.json      the commits from one version to another in one file
-<20 digits>.checkpoint.parquet              a checkpoint: the whole state up to a version
-<20 digits>.checkpoint.<n>.<of>.parquet     a part of a multi-part checkpoint (10 digits each)
-<20 digits>.checkpoint.<uuid>.json|parquet  a v2 checkpoint, with sidecars
-_last_checkpoint                            where to begin; a hint that may be missing or wrong
-"""
+"""The files in `_delta_log` by kind, and the log segment of a version of the table."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from delvec.documents import parse_json
+from delvec.delta.log.names import LAST_CHECKPOINT, LOG, commit_key, parse_name, version_prefix
+from delvec.documents import LONG_MAX, parse_json
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError, TableNotFoundError
 
 if TYPE_CHECKING:
+    from delvec.delta.log.names import LogName
     from delvec.storage import FileInfo, Storage
 
 __all__ = [
@@ -35,15 +28,6 @@ __all__ = [
     "list_log",
     "oldest_version",
 ]
-
-LOG: Final = "_delta_log"
-LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
-_COMMIT: Final = re.compile(r"(\d{20})\.json")
-_COMPACTED: Final = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
-_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_CHECKPOINT: Final = re.compile(
-    rf"(\d{{20}})\.checkpoint(?:\.(\d{{10}})\.(\d{{10}})|\.({_UUID}))?\.(json|parquet)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +60,19 @@ class Segment:
 
 @dataclass(slots=True)
 class LogListing:
-    """The files of a log by kind; a checkpoint that lacks a part is ignored."""
+    """The files of a log by kind; a checkpoint that lacks a part is ignored.
+
+    Attributes:
+        commits: The commits by version.
+        compacted: The compacted commits by their first version.
+        checkpoints: The checkpoints that are whole.
+        beyond: The keys of files named after a number that is no version: versions are longs.
+    """
 
     commits: dict[int, LogFile]
     compacted: dict[int, list[LogFile]]
     checkpoints: list[Checkpoint]
-
-
-def commit_key(version: int) -> str:
-    """Return the key of a commit's file."""
-    return f"{LOG}/{version:020d}.json"
+    beyond: list[str]
 
 
 def find_segment(storage: Storage, version: int | None = None) -> Segment:
@@ -111,6 +98,13 @@ def find_segment(storage: Storage, version: int | None = None) -> Segment:
     if listing is None:
         listing = list_log(storage)
     _require_table(storage, listing)
+    if listing.beyond:
+        raise FormatError(
+            "a file of the log is named after a number that is no version",
+            path=storage.uri_of(listing.beyond[0]),
+            expected=f"at most {LONG_MAX}",
+            hint="delta-spark cannot open the table either; move the file out of the log",
+        )
     return _segment(storage, listing, version)
 
 
@@ -169,44 +163,43 @@ def hinted_version(storage: Storage) -> int | None:
 
 def list_log(storage: Storage, start: int = 0) -> LogListing:
     """List the log from a version on."""
-    listing = LogListing({}, {}, [])
+    listing = LogListing({}, {}, [], [])
     parts: dict[tuple[int, int], dict[int, str]] = {}
-    for info in storage.list(LOG, start_from=f"{start:020d}"):
-        name = info.key.rpartition("/")[2]
-        if found := _COMMIT.fullmatch(name):
-            version = int(found[1])
-            listing.commits[version] = LogFile(version, version, info.key, info.modified_ms)
-        elif found := _COMPACTED.fullmatch(name):
-            _add_compacted(listing, found, info)
-        elif found := _CHECKPOINT.fullmatch(name):
+    for info in storage.list(LOG, start_from=version_prefix(start)):
+        found = parse_name(info.key.rpartition("/")[2])
+        if found is None:
+            continue
+        if max(found.version, found.last) > LONG_MAX:
+            listing.beyond.append(info.key)
+            continue
+        file = LogFile(found.version, found.last, info.key, info.modified_ms)
+        if found.kind == "commit":
+            listing.commits[found.version] = file
+        elif found.kind == "compacted" and found.version < found.last and info.size:
+            listing.compacted.setdefault(found.version, []).append(file)
+        elif found.kind == "checkpoint":
             _add_checkpoint(listing, parts, found, info)
     for (version, count), numbered in parts.items():
-        if set(numbered) == set(range(1, count + 1)):  # an incomplete one is ignored
-            keys = tuple(numbered[number] for number in range(1, count + 1))
+        # An incomplete one is ignored. The count is but a claim: nothing is made of it.
+        if len(numbered) == count and min(numbered) >= 1 and max(numbered) <= count:
+            keys = tuple(key for _, key in sorted(numbered.items()))
             listing.checkpoints.append(Checkpoint(version, keys))
     return listing
-
-
-def _add_compacted(listing: LogListing, found: re.Match[str], info: FileInfo) -> None:
-    first, last = int(found[1]), int(found[2])
-    if first < last and info.size:
-        file = LogFile(first, last, info.key, info.modified_ms)
-        listing.compacted.setdefault(first, []).append(file)
 
 
 def _add_checkpoint(
     listing: LogListing,
     parts: dict[tuple[int, int], dict[int, str]],
-    found: re.Match[str],
+    found: LogName,
     info: FileInfo,
 ) -> None:
-    version, part, count, uuid, suffix = found.groups()
     if not info.size:
         return  # left by a writer that died before it wrote a byte
-    if part is not None:
-        parts.setdefault((int(version), int(count)), {})[int(part)] = info.key
-    elif uuid is not None or suffix == "parquet":
-        listing.checkpoints.append(Checkpoint(int(version), (info.key,)))
+    if found.part is not None:
+        number, count = found.part
+        parts.setdefault((found.version, count), {})[number] = info.key
+    elif found.is_whole:
+        listing.checkpoints.append(Checkpoint(found.version, (info.key,)))
 
 
 def _segment(storage: Storage, listing: LogListing, version: int | None) -> Segment:

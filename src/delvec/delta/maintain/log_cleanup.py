@@ -21,14 +21,14 @@ https://github.com/delta-io/delta/blob/master/protocol_rfcs/checkpoint-protectio
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
 from delvec.delta.log.commits import read_log_file
-from delvec.delta.log.segment import LOG, covering_files, hinted_version, list_log
+from delvec.delta.log.names import LOG, SIDECARS, parse_name
+from delvec.delta.log.segment import covering_files, hinted_version, list_log
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.maintain.log_report import LogReport
 from delvec.delta.maintain.recent_commits import commits_until
@@ -50,13 +50,6 @@ __all__ = ["ExpiredLog", "clean_log", "expired_log", "log_cutoff"]
 
 _DAY: Final = 86_400_000
 _PROTECTION: Final = "checkpointProtection"
-_SIDECARS: Final = f"{LOG}/_sidecars"
-_NAMES: Final = {
-    "commit": re.compile(r"(\d{20})\.json"),
-    "checksum": re.compile(r"(\d{20})\.crc"),
-    "compacted": re.compile(r"(\d{20})\.\d{20}\.compacted\.json"),
-    "checkpoint": re.compile(r"(\d{20})\.checkpoint(?:\.[^/]+)?\.(?:parquet|json)"),
-}
 _ORDER: Final = ("commit", "checksum", "compacted", "checkpoint", "sidecar")
 _BATCH: Final = 1000
 
@@ -126,11 +119,13 @@ def expired_log(snapshot: Snapshot, before_ms: int) -> ExpiredLog:
     files: dict[str, list[FileInfo]] = {}
     remaining: list[str] = []
     for info in storage.list(LOG):
-        kind, version = _kind(info.key.rpartition("/")[2])
-        limit = -1 if base is None else base - (kind != "compacted")
-        if kind and version <= limit:
-            files.setdefault(kind, []).append(info)
-        elif kind == "checkpoint" and info.size:
+        name = parse_name(info.key.rpartition("/")[2])
+        if name is None:
+            continue
+        limit = -1 if base is None else base - (name.kind != "compacted")
+        if name.version <= limit:
+            files.setdefault(name.kind, []).append(info)
+        elif name.kind == "checkpoint" and info.size:
             remaining.append(info.key)
     # A checkpoint that is being written has its sidecars first.
     recent = int(time.time() * 1000) // _DAY * _DAY - _DAY
@@ -140,13 +135,6 @@ def expired_log(snapshot: Snapshot, before_ms: int) -> ExpiredLog:
     return ExpiredLog(
         base, {kind: files[kind] for kind in _ORDER if kind in files}, (*notes, *more)
     )
-
-
-def _kind(name: str) -> tuple[str, int]:
-    for kind, pattern in _NAMES.items():
-        if found := pattern.fullmatch(name):
-            return kind, int(found[1])
-    return "", -1
 
 
 def _base(snapshot: Snapshot, before_ms: int) -> tuple[int | None, tuple[str, ...]]:
@@ -195,7 +183,7 @@ def _unused_sidecars(
     storage: Storage, checkpoints: Sequence[str], before_ms: int
 ) -> tuple[list[FileInfo], tuple[str, ...]]:
     """Return the sidecars of no checkpoint that are old enough, and notes."""
-    old = [info for info in storage.list(_SIDECARS) if info.modified_ms < before_ms]
+    old = [info for info in storage.list(SIDECARS) if info.modified_ms < before_ms]
     if not old:
         return [], ()
     try:

@@ -101,7 +101,8 @@ _UNITS: Final = {
     "nanosecond": 0.000001,
 }
 _PART: Final = re.compile(
-    rf"([+-]?[0-9]{{1,18}}(?:\.[0-9]{{1,18}})?)\s+({'|'.join(_UNITS)})s?(?:\s+|$)"
+    rf"([+-]?[0-9]{{1,18}}(?:\.[0-9]{{1,18}})?)\s+({'|'.join(_UNITS)})s?(?:\s+|\Z)",
+    re.ASCII,
 )
 _FOREVER: Final = 1000 * 366 * 86_400_000  # beyond, there is no date so long before today
 

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from delvec.delta.log.json_actions import JsonActions
-from delvec.delta.log.segment import LOG, commit_key, list_commits
+from delvec.delta.log.names import LOG, commit_key, version_prefix
+from delvec.delta.log.segment import list_commits
 from delvec.delta.write.commit_lines import commit_actions, encode_lines
 from delvec.delta.write.conflicts import Winner, rebase
 from delvec.delta.write.store_vectors import store_vectors
+from delvec.documents import LONG_MAX
 from delvec.errors import (
     ConflictError,
+    FormatError,
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
@@ -69,6 +72,8 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
         ConflictError: A concurrent commit conflicts with it; nothing was changed.
         TableNotFoundError: The table was dropped in the meantime.
         PlanError: It would break the table; nothing was changed.
+        FormatError: No version can follow the newest; nothing was changed.
+        StorageError: Something that is no commit has the name of the next one.
     """
     txn_id, read_version = str(uuid4()), base.version
     written = {file.path for file in change.moved_to}
@@ -114,6 +119,14 @@ def _put(base: Base, data: bytes, txn_id: str, uncommitted: UncommittedFiles) ->
     """Put the commit; return whether it is in. While that is unknown, no file is removed."""
     storage, version = base.storage, base.version + 1
     _require_table(base)
+    if version > LONG_MAX:
+        raise FormatError(
+            "no version can follow the newest",
+            path=storage.root,
+            expected=f"versions below {LONG_MAX}",
+            found=base.version,
+            hint="nobody has committed so often: move the forged files out of the log",
+        )
     uncommitted.keep()
     try:
         storage.write_if_absent(commit_key(version), data)
@@ -138,7 +151,7 @@ def _require_table(base: Base) -> None:
     if base.version < 0 or base.storage.exists(commit_key(base.version)):
         return
     # The commit may have been cleaned up after a checkpoint.
-    if next(base.storage.list(LOG, start_from=f"{base.version:020}"), None) is None:
+    if next(base.storage.list(LOG, start_from=version_prefix(base.version)), None) is None:
         raise TableNotFoundError(
             f"{base.storage.root} was dropped while this operation ran: its log is gone",
             table=base.storage.root,
@@ -157,7 +170,7 @@ def _is_ours(storage: Storage, version: int, txn_id: str) -> bool:
 
 def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:
     """Rebase a change onto all commits since its base; return the count of united vectors too."""
-    storage, united = base.storage, 0
+    storage, united, lost = base.storage, 0, base.version + 1
     if base.version < 0:
         raise ConflictError(
             f"another writer has just created {storage.root}",
@@ -177,4 +190,11 @@ def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:
         change, more = rebase(change, winner, storage)
         united += more
         base = base.after(winner)
+    if base.version < lost and not storage.exists(commit_key(lost)):
+        uri = storage.uri_of(commit_key(lost))
+        raise StorageError(
+            f"version {lost} cannot be committed: {uri} is there, and is no file",
+            uri=uri,
+            hint="nothing was changed; remove it, and run the operation again",
+        )
     return base, change, united

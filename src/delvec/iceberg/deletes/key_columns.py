@@ -41,8 +41,8 @@ _TYPES: Final = {
     "uuid": pa.binary(16),
     "binary": pa.large_binary(),
 }
-_FIXED: Final = re.compile(r"fixed\[(\d+)\]")
-_DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_FIXED: Final = re.compile(r"fixed\[([0-9]+)\]")
+_DECIMAL: Final = re.compile(r"decimal\(([0-9]+), ?([0-9]+)\)")
 _ANSWERS: Final = 3
 
 

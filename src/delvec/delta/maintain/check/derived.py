@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.checksums import checksum_key, read_checksum
+from delvec.delta.log.checksums import read_checksum
+from delvec.delta.log.names import checksum_key
 from delvec.delta.log.paths import canonical
 from delvec.delta.log.replay import vector_ids
 from delvec.delta.log.segment import Segment, covering_files

@@ -6,13 +6,13 @@ log, and with its commits since the newest checkpoint.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from delvec.delta.log.commits import read_log_file
-from delvec.delta.log.segment import LAST_CHECKPOINT, LOG, commit_key, list_log
+from delvec.delta.log.names import LAST_CHECKPOINT, LOG, commit_key, parse_name
+from delvec.delta.log.segment import list_log
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.maintain.check.report import LOG_DAMAGE, log_damage
 from delvec.documents import parse_json
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LogFiles", "check_log_files", "list_log_files", "open_newest", "wrong_hint"]
 
-_OF_CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\..+")
 _RESTORE: Final = "restore the file from a copy"
 
 
@@ -95,8 +94,10 @@ def check_log_files(storage: Storage, files: LogFiles, findings: Findings) -> No
     """Find holes in the history, checkpoints that are not whole, and a wrong hint at the newest."""
     findings.extend(_holes(files.listing))
     known = {key for each in files.listing.checkpoints for key in each.keys}
+    known |= set(files.listing.beyond)  # opening the table has found these
     for key in files.sizes:
-        if _OF_CHECKPOINT.fullmatch(key.rpartition("/")[2]) and key not in known:
+        name = parse_name(key.rpartition("/")[2])
+        if name is not None and name.kind == "checkpoint" and key not in known:
             findings.add(
                 Finding(
                     "warning",

@@ -5,7 +5,6 @@ Reads the log only; memory grows with its live files, some 30 bytes each.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.alter.table_state import needed_features
+from delvec.delta.log.names import parse_name
 from delvec.delta.maintain.check.report import finding_of
 from delvec.delta.schema.features import FEATURES
 from delvec.delta.schema.properties import ENABLE_ROW_TRACKING, MAX_COLUMN_ID, SYMLINK_MANIFEST
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["check_protocol", "check_row_ids", "hides_vectors"]
 
 _VECTORS: Final = "deletionVectors"
-_V2_CHECKPOINT: Final = re.compile(r"checkpoint\.[0-9a-fA-F-]{36}\.")
 _NO_VECTORS: Final = ("icebergCompatV1", "icebergCompatV2", "icebergWriterCompatV1")
 # Features that change what readers see by the schema alone.
 _BY_SCHEMA: Final = ("columnMapping", "timestampNtz", "variantType", "typeWidening")
@@ -70,7 +69,8 @@ def check_protocol(snapshot: Snapshot, files: FileSet, findings: Findings) -> No
     if snapshot.domains:
         in_use.add("domainMetadata")
     checkpoint = snapshot.segment.checkpoint
-    is_v2 = checkpoint is not None and bool(_V2_CHECKPOINT.search(checkpoint.keys[0]))
+    parsed = checkpoint and parse_name(checkpoint.keys[0].rpartition("/")[2])
+    is_v2 = bool(parsed and parsed.is_v2)
     in_use |= {"v2Checkpoint"} if is_v2 else set()
     for name in sorted(in_use):
         finding = _missing(protocol, name, is_read=name in _BY_SCHEMA or (is_v2 and "v2" in name))

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.delta.log.names import SIDECARS
 from delvec.delta.log.segment import LOG
 from delvec.storage.listed_files import is_absolute, store_of
 
@@ -41,7 +42,7 @@ CHANGE_DATA: Final = "_change_data"
 _PIECE: Final = 10_000
 _UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 # Where files are that no action names by its path.
-_USUAL: Final = (LOG, f"{LOG}/_sidecars", f"{LOG}/_staged_commits", CHANGE_DATA)
+_USUAL: Final = (LOG, SIDECARS, f"{LOG}/_staged_commits", CHANGE_DATA)
 # The first that fits is the kind of a file; what fits none is `data`.
 _KINDS: Final[tuple[tuple[FileKind, str], ...]] = (
     # Hadoop's checksums of the bytes of another file, which hold none of its values.

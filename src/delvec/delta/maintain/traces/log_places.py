@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.segment import LAST_CHECKPOINT
+from delvec.delta.log.names import LAST_CHECKPOINT, LOG, latest_version
 from delvec.delta.maintain.traces.files import inside_names
 from delvec.delta.maintain.traces.log import search_log
 from delvec.delta.maintain.traces.report import TracePlace
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
     from delvec.delta.maintain.traces.values import NamedValues
 
 __all__ = ["log_places"]
-
-_VERSION: Final = re.compile(
-    r"_delta_log/(?:_staged_commits/)?\.?(\d{20})(?:\.(\d{20})\.compacted)?"
-)
 
 
 def log_places(
@@ -145,10 +140,6 @@ def _partition_times(history: LogHistory, values: Sequence[NamedValues]) -> int 
 
 
 def _version(key: str) -> int | None:
-    """Return the last version that a file of the log is about; None for a sidecar.
-
-    >>> _version("_delta_log/00000000000000000003.00000000000000000007.compacted.json")
-    7
-    """
-    found = _VERSION.match(key)
-    return int(found[2] or found[1]) if found else None
+    """Return the last version that a file of the log is about; None for a sidecar."""
+    folder, _, name = key.rpartition("/")
+    return latest_version(name) if folder in (LOG, f"{LOG}/_staged_commits") else None

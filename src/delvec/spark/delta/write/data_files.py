@@ -54,7 +54,7 @@ _UNESCAPED: Final = "/=-_.!~*'():@&+$,;"
 _ESCAPED: Final = ("Cc", "Zs", "Zl", "Zp")  # of the latter, control characters and all spaces
 
 _CHANGES: Final = "_change_data"
-_PART: Final = re.compile(r"part-(\d+)-")
+_PART: Final = re.compile(r"part-([0-9]+)-")
 # The format of the files depends on the table, not on the user's session.
 _FORMAT: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics
