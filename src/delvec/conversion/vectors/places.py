@@ -56,8 +56,15 @@ class VectorPlaces:
     ids: pa.Array
 
     def open_home(self, source: Storage, row: int) -> tuple[Storage, str]:
-        """Return the storage and the key of the file that holds a vector."""
-        return open_listed_file(source, self.homes[int(self.home[row])])
+        """Return the storage and the key of the file that holds a vector.
+
+        Raises:
+            FormatError: The table must not lead there; the error names the data file.
+        """
+        try:
+            return open_listed_file(source, self.homes[int(self.home[row])])
+        except FormatError as error:
+            raise blamed(error, self.files, row) from None
 
     def inline_frame(self, row: int) -> bytes:
         """Return the frame of an inline vector.

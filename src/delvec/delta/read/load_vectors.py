@@ -149,7 +149,10 @@ def _load_group(storage: Storage, home: str, files: Sequence[DataFile]) -> Itera
     descriptors = [_descriptor(file) for file in files]
     frames: Sequence[bytes | None] = [None] * len(files)
     if home:
-        place, key = open_listed_file(storage, home)
+        try:
+            place, key = open_listed_file(storage, home)
+        except FormatError as error:
+            raise blame(error, files[0].path, storage.root) from None
         ranges = [descriptor.file_range for descriptor in descriptors]
         try:
             frames = place.read_ranges(key, ranges)
