@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -9,6 +11,10 @@ from click.testing import CliRunner
 from delvec.cli import main
 from delvec.cli.exits import ExitCode
 from tests.cli.runner import commands
+from tests.delta.builder import TableBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # What changes no table has nothing to try out.
 READING = {
@@ -110,3 +116,17 @@ def test_no_help_shows_names_of_before(name: str) -> None:
     text = CliRunner().invoke(main, [name, "--help"]).output
     for old in ("--from ", "--to ", "--option ", "--column ", "--keys ", "--target ", "POSITIONAL"):
         assert old not in text
+
+
+def test_a_fence_is_for_all_commands_that_open_a_table(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.create()
+    add = table.write_file("../outside/a.parquet", {"id": range(5)})
+    table.commit({"add": add | {"path": f"{tmp_path}/outside/a.parquet"}})
+
+    def checked(*fence: str) -> str:
+        return CliRunner().invoke(main, [*fence, "check", str(table.root)]).output
+
+    assert "nothing is wrong" in checked()
+    assert "nothing is wrong" in checked("--allow-path", "/x", "--allow-path", str(tmp_path))
+    assert "leads out of its folder" in " ".join(checked("--allow-path", "/x").split())

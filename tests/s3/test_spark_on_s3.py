@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delvec import DeltaTable
+from tests.s3.crossing import URI as CROSSING
 from tests.s3.deleter import URI as CONTENDED
 from tests.s3.session import Place, run, started
 from tests.s3.smoke import FILES
@@ -53,6 +54,28 @@ def test_a_delta_table_on_s3_is_written_deleted_from_and_read_by_few_requests(
 
 def puts(requests: Counter[str]) -> int:
     return sum(count for name, count in requests.items() if name.startswith(("s3_Put", "s3_Copy")))
+
+
+@pytest.mark.slow
+def test_a_file_in_another_bucket_is_read_only_if_the_session_names_that(
+    place: Place, s3: S3Server, tmp_path: Path
+) -> None:
+    from tests.delta.builder import TableBuilder  # noqa: PLC0415
+
+    s3.create_bucket("other")
+    builder = TableBuilder(tmp_path / "local")
+    builder.create()
+    add = builder.write_file("a.parquet", {"id": range(10)})
+    [vector] = builder.write_vectors([3])
+    name = builder.vector_path().name
+    vector |= {"storageType": "p", "pathOrInlineDv": f"s3a://other/{name}"}
+    builder.commit({"add": add | {"path": "s3a://other/a.parquet", "deletionVector": vector}})
+    s3.upload(builder.root, CROSSING)
+    s3.upload(builder.root, "s3://other")
+    before = s3.log.read_text().count("/other/")
+    found = run("tests.s3.crossing", place)
+    assert found == {"refused": [True] * 3, "rows": [9, 9, 9]}
+    assert s3.log.read_text().count("/other/") > before
 
 
 @pytest.mark.slow

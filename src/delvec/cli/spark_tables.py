@@ -43,7 +43,8 @@ _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.log.level": "FATAL"}
 
 def allowed_paths() -> Sequence[str] | None:
     """Return what `delvec --allow-path PREFIX` allows; None if it is not given."""
-    given: Sequence[str] = click.get_current_context().find_root().params.get("allow_paths") or ()
+    context = click.get_current_context(silent=True)
+    given = context.find_root().params.get("allow_paths") if context is not None else ()
     return given or None
 
 
