@@ -11,7 +11,7 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal
 setup = scripts/setup.sh $(1)
 setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
 
-.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak s3-server dist lint format docs compatibility-table snapshots bench bench-scale clean
+.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak lock s3-server dist lint format docs compatibility-table snapshots bench bench-scale clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -51,6 +51,10 @@ soak: ## Resolve beside a stream and readers for a while (SECONDS=300), in one t
 	@$(call setup_java,test) && DELVEC_SOAK=$(or $(SECONDS),300) $(PY) -m pytest -n 0 -s -m slow \
 	tests/iceberg/resolve/test_many.py -k stream $(ARGS)
 
+lock: ## Resolve the dependencies of development anew, into requirements.lock
+	@$(call setup,dev) && $(PY) scripts/lock.py
+
+# Go compares the module with its public checksum database.
 s3-server: ## Build the server that the S3 tests run against, with Go (minutes, once)
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 

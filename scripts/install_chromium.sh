@@ -20,7 +20,7 @@ if [ "$(id -u)" != 0 ]; then
   sudo=(sudo -n)
 fi
 export DEBIAN_FRONTEND=noninteractive
-echo "installing chromium …" >&2
+echo "installing chromium and fonts-dejavu-core by apt-get, as root …" >&2
 # A source that does not answer must not stop an install that the other sources can serve.
 "${sudo[@]}" apt-get update >/dev/null || true
 "${sudo[@]}" apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null

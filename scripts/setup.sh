@@ -6,7 +6,11 @@
 # Makes .venv with delvec and that extra in it; `lowest` is .venv-lowest, with the oldest Python there is and
 # the lowest versions of all dependencies, `readers` is .venv-readers. With --java it also finds Java 17 or 21 and prints its
 # home, the only thing that goes to standard output. Root on Debian or Ubuntu gets the missing system
-# packages; elsewhere the script stops with the command that installs them. PYTHON names another python3.
+# packages, which are named before anything is done; elsewhere, or with DELVEC_NO_APT=1, the script stops with
+# the command that installs them. PYTHON names another python3.
+#
+# On Python 3.11 on Linux packages are those of requirements.lock, by their hashes. DELVEC_UNLOCKED=1 takes
+# what constraints.txt allows instead, as everywhere else.
 set -euo pipefail
 cd "$(dirname "$0")/.." >/dev/null
 
@@ -18,13 +22,14 @@ fi
 extra=${1:-}
 venv=.venv
 constraints=constraints.txt
+lock=
 extras=$extra
 pythons="python3 python3.13 python3.12 python3.11 python3.10"
 case $extra in
-  "") covers="base" ;;
-  test) covers="base test" ;;
-  dev) covers="base test dev" ;;
-  docs) covers="base docs" ;;
+  "") covers="base" lock=requirements.lock ;;
+  test) covers="base test" lock=requirements.lock ;;
+  dev) covers="base test dev" lock=requirements.lock ;;
+  docs) covers="base docs" lock=requirements.lock ;;
   lowest)
     covers="lowest"
     venv=.venv-lowest
@@ -51,8 +56,9 @@ die() {
 }
 
 # Its output is worth reading only when the step fails.
+logged() { "$@" >"$log" 2>&1 </dev/null 9>&-; }
 quietly() {
-  "$@" >"$log" 2>&1 </dev/null 9>&- && return
+  ! logged "$@" || return 0
   say "" "the last lines of $log:"
   tail -n 25 "$log" >&2
   die "failed: $*"
@@ -141,6 +147,42 @@ make_venv() {
   fi
 }
 
+pip_install() { "$venv_python" -m pip install --disable-pip-version-check --progress-bar off "$@"; }
+
+# What the lock is for: the newest wheels in it are those of glibc 2.28.
+fits_lock() {
+  "$venv_python" -c '
+import platform, sys
+libc, version = platform.libc_ver()
+new = libc == "glibc" and tuple(map(int, version.split(".")[:2])) >= (2, 28)
+sys.exit(not (new and sys.version_info[:2] == (3, 11) and platform.machine() == "x86_64"))' 2>/dev/null
+}
+
+# Everything by its hash, then delvec itself, built by what was just installed. A folder of the
+# user's own wheels would have others.
+install_locked() {
+  local part
+  for part in build "${extra:-base}"; do
+    sed -n "/ # .*\<$part\>/p" "$lock" >".cache/locked-$part.txt"
+    (unset PIP_FIND_LINKS && logged pip_install --require-hashes --no-deps --no-build-isolation \
+      -r ".cache/locked-$part.txt") || return 1
+  done
+  quietly pip_install --no-deps --no-build-isolation -e .
+}
+
+install_packages() {
+  if [ -n "$lock" ] && [ -z "${DELVEC_UNLOCKED:-}" ] && fits_lock; then
+    ! install_locked || return 0
+    if grep -q "DO NOT MATCH THE HASHES" "$log"; then
+      tail -n 25 "$log" >&2
+      die "A package is not the one that $lock names. Where your index has builds of its own, this takes them:" \
+        "  DELVEC_UNLOCKED=1 make …"
+    fi
+    say "the packages of $lock cannot be had here ($(tail -n 1 "$log")):" "taking what $constraints allows …"
+  fi
+  quietly pip_install -c "$constraints" -e ".${extras:+[$extras]}"
+}
+
 # --- System packages --------------------------------------------------------------------------------
 
 is_root() { [ "$(id -u)" = 0 ]; }
@@ -194,7 +236,7 @@ if has flock; then
 fi
 
 # The folder is part of it because an editable install, and the scripts in .venv/bin, hold its path.
-key="$(cat pyproject.toml "$constraints" scripts/setup.sh | cksum) $PWD"
+key="$(cat pyproject.toml "$constraints" ${lock:+"$lock"} scripts/setup.sh | cksum) $PWD"
 stamp() { echo "$venv/.delvec-$1"; }
 installed() { "$venv_python" -c '' 2>/dev/null && [ "$(cat "$(stamp "${extra:-base}")" 2>/dev/null)" = "$key" ]; }
 
@@ -212,10 +254,13 @@ if [ -n "$want_java" ]; then
 fi
 
 if [ -n "$need_venv$need_java" ]; then
-  if ! is_root || ! has apt-get; then
+  if ! is_root || ! has apt-get || [ -n "${DELVEC_NO_APT:-}" ]; then
     stop_with_command
   fi
   apt_update
+  say "This machine lacks packages that are needed. You are root, so these are installed now, with what they need:" \
+    "  apt-get install --no-install-recommends${need_venv:+ python3-venv}${need_java:+ $(debian_java)}" \
+    "DELVEC_NO_APT=1 installs nothing outside of this folder, and stops here instead."
   if [ -n "$need_venv" ]; then
     apt_install python3-venv
     ! has_ensurepip || need_venv=
@@ -234,8 +279,7 @@ if ! installed; then
     note=" (Spark alone is some 450 MB)"
   fi
   say "installing delvec${extras:+[$extras]} into $venv …$note"
-  quietly "$venv_python" -m pip install --disable-pip-version-check --progress-bar off \
-    -c "$constraints" -e ".${extras:+[$extras]}"
+  install_packages
   for level in $covers; do
     echo "$key" >"$(stamp "$level")"
   done
