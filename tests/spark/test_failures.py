@@ -87,6 +87,14 @@ TOLD = (
             EngineError,
             "ValueError: own words (table lake/t)",
         ),
+        (
+            (
+                "An error occurred while calling o1.x.\n: com.fasterxml.JsonParseException:"
+                " Unrecognized token 'private': was expecting null\n\tat x"
+            ),
+            EngineError,
+            "Unrecognized token : was expecting null (table lake/t)",
+        ),
         ("", EngineError, "Py4JError (table lake/t)"),
     ],
 )

@@ -53,6 +53,8 @@ _STAGE: Final = re.compile(
     r"^.*?Job aborted due to stage failure: .*?\([^()\n]* executor [^()\n]*\): "
 )
 _CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+([A-Z][\w$]*(?:Exception|Error)): ")
+# Of a file that is no JSON: what a link leads to may be private.
+_TOKEN: Final = re.compile(r"(?<=Unrecognized token )'[^'\n]*'")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}.*$")
 _CAUSED_BY: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 # The last line of a Python traceback is the error itself.
@@ -311,7 +313,7 @@ def _cause(message: str) -> str:
 def _plain(message: str) -> str:
     message = _CALL.sub("", _without_internal_columns(message.strip()))
     message = _STAGE.sub("", message)
-    message = _CLASS.sub("", message.split("\n", 1)[0])
+    message = _TOKEN.sub("", _CLASS.sub("", message.split("\n", 1)[0]))
     return _STATE.sub("", message).rstrip(";: ")
 
 

@@ -21,6 +21,7 @@ from delvec.conversion.vectors.places import vector_places
 from delvec.conversion.vectors.repack import SOURCE_ID
 from delvec.documents import whole_number
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
+from delvec.report.figures import visible
 from delvec.storage.listed_files import is_absolute, local_path, open_listed_file, spark_path
 from delvec.storage.parallel import in_order
 from delvec.vector import Descriptor
@@ -135,7 +136,7 @@ def _footer_ids(path: str, target: Storage) -> dict[int, str | None]:
             lambda start, length: place.read_range(key, start, length), place.size(key)
         )
     except (FormatError, InvalidArgumentError, ObjectNotFoundError) as error:
-        _LOG.warning("the vectors in %s are not known: %s", path, error)
+        _LOG.warning("the vectors in %s are not known: %s", visible(path), error)
         return {}
     return {
         blob.offset: blob.properties.get(SOURCE_ID)

@@ -50,6 +50,7 @@ from delvec.iceberg.commits.lock_state import (
     next_generation,
 )
 from delvec.iceberg.commits.ref_commit import commit_exactly
+from delvec.report.figures import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,7 +206,7 @@ def _taken(table: LoadedTable, claim: LockState, wait: float, clock: Clock = CLO
             clock.sleep(uniform(0, 0.05 * conflicts))
             continue
         if found is not None:
-            _LOG.warning("took over the lock of %s: %s is dead", table.name, found.owner)
+            _LOG.warning("took over the lock of %s: %s is dead", table.name, visible(found.owner))
         return Held(str(table.name), state, begin + claim.lease_ms / 1000, clock=clock)
 
 

@@ -23,6 +23,7 @@ from delvec.iceberg.deletes.key_vectors import read_companion, read_key_vector
 from delvec.iceberg.deletes.read_schema import key_paths, key_types
 from delvec.identifiers import quote
 from delvec.parquet.readable import open_parquet, readable
+from delvec.report.figures import visible
 from delvec.spark.bits import broadcast_bytes, word_at
 from delvec.spark.storage import open_storage
 from delvec.storage.listed_files import local_path, open_listed_file
@@ -203,7 +204,7 @@ def _read(
             found = read_companion(storage, *companions[file.path], file)
         except (FormatError, StorageError) as error:
             # It only repeats the ordinary file.
-            _LOG.warning("the vector beside %s is not usable: %s", file.path, error)
+            _LOG.warning("the vector beside %s is not usable: %s", visible(file.path), error)
             found = None
         if found is not None:
             return _Keys(delete, found.to_numpy(), has_null=False)

@@ -60,8 +60,9 @@ def session(
     has none for the installed Spark, the session starts without it, which is logged once; calls on
     Iceberg tables then fail with the versions that work together.
 
-    Spark's UI is off, unless `conf` or another setting has `spark.ui.enabled`; with a local master
-    everything else that Spark opens listens on 127.0.0.1, unless an address is set.
+    Spark's UI is off, unless `conf` or another setting has `spark.ui.enabled`, or spark-submit
+    started the JVM; with a local master everything else that Spark opens listens on 127.0.0.1,
+    unless an address is set.
 
         spark = delvec.session(warehouse="warehouse")
         spark.sql("CREATE TABLE lake.db.orders (id BIGINT) USING iceberg")
@@ -117,7 +118,9 @@ def _with_context(
     builder: SparkSession.Builder, app_name: str | None, master: str | None, *, quiet: bool
 ) -> SparkSession.Builder:
     """Set how Spark itself runs, where the user has not set it."""
-    wanted = {"spark.app.name": "delvec", "spark.master": "local[*]", "spark.ui.enabled": "false"}
+    wanted = {"spark.app.name": "delvec", "spark.master": "local[*]"}
+    if not jvm.is_running():  # that of spark-submit is an application of the user's own
+        wanted["spark.ui.enabled"] = "false"
     if quiet:
         wanted |= {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     if master:

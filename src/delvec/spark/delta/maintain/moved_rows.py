@@ -22,6 +22,7 @@ from delvec.delta.log.commits import added_files
 from delvec.delta.log.json_actions import JsonActions
 from delvec.delta.write.commit_lines import encode_lines
 from delvec.errors import DelvecError
+from delvec.report.figures import visible
 from delvec.spark import jvm
 from delvec.spark.delta.scan.scan import scan
 from delvec.spark.delta.write.data_files import ONE_FILE
@@ -74,7 +75,7 @@ class MovedRows:
             return self._compared(path, positions, schema)
         except (DelvecError, PySparkException, Py4JError) as error:
             # Then the old files stay as they are; what is rewritten beside them is committed.
-            _LOG.warning("rows of %s could not be followed to a new file: %s", path, error)
+            _LOG.warning("rows of %s could not be followed to a new file: %s", visible(path), error)
             return None
 
     def _compared(self, path: str, positions: Bitmap, schema: StructType) -> Bitmap | None:
