@@ -146,7 +146,7 @@ def _refused(
     if what == "function":
         return refusal(stored, table, f"calls {name}()", _DISTRUST)
     if what == "hidden":
-        hint = f"drop that function, or allow for it by {ALLOWED_FUNCTIONS}"
+        hint = f"use a session without that function, or allow for it by {ALLOWED_FUNCTIONS}"
         words = (
             f"calls {name}(), and the session has a function of this name that hides Spark's own"
         )
