@@ -11,6 +11,8 @@ from __future__ import annotations
 from base64 import b85decode, b85encode
 from typing import Final
 
+import numpy as np
+
 from delvec.errors import FormatError, InvalidArgumentError
 
 __all__ = ["decode", "encode"]
@@ -24,6 +26,10 @@ _TO_Z85: Final = bytes.maketrans(_B85, _Z85)
 _ILLEGAL: Final = 0  # in both alphabets
 _TO_B85: Final = bytes(_B85[_Z85.index(c)] if c in _Z85 else _ILLEGAL for c in range(256))
 _MARK: Final = "#"
+_SHORT: Final = 1 << 10
+_AT_ONCE: Final = 5 << 16
+_VALUES: Final = np.array([_Z85.index(c) if c in _Z85 else 255 for c in range(256)], np.uint8)
+_POWERS: Final = np.array([85**4, 85**3, 85**2, 85, 1], np.uint64)
 
 
 def encode(data: bytes) -> str:
@@ -80,10 +86,21 @@ def _decode_marked(block: str, offset: int, size: int) -> bytes:
 
 
 def _decode_blocks(text: str, offset: int = 0) -> bytes:
-    try:
-        return b85decode(text.encode("ascii").translate(_TO_B85))
-    except ValueError as error:
-        raise _fault(text, offset) from error
+    if len(text) <= _SHORT:
+        try:
+            return b85decode(text.encode("ascii").translate(_TO_B85))
+        except ValueError as error:
+            raise _fault(text, offset) from error
+    # Python's decoder makes an object of each five characters, and takes ten times as long.
+    pieces = []
+    for at in range(0, len(text), _AT_ONCE):
+        piece = text[at : at + _AT_ONCE]
+        digits = _VALUES[np.frombuffer(piece.encode("ascii", "replace"), np.uint8)]
+        values = digits.reshape(-1, 5).astype(np.uint64) @ _POWERS
+        if (digits > 84).any() or (values >> np.uint64(32)).any() or not piece.isascii():
+            raise _fault(piece, offset + at)
+        pieces.append(values.astype(">u4").tobytes())
+    return b"".join(pieces)
 
 
 def _fault(text: str, offset: int) -> FormatError:

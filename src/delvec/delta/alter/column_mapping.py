@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from delvec.delta.schema.parse import parse_schema
-from delvec.delta.schema.properties import MAX_COLUMN_ID
+from delvec.delta.schema.properties import MAX_COLUMN_ID, property_number
 from delvec.delta.schema.types import FIELD_ID, PHYSICAL_NAME
 from delvec.delta.schema.walk import all_fields, map_fields
-from delvec.documents import whole_number
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from delvec.delta.alter.table_state import TableState
     from delvec.delta.schema.types import Field, StructType
 
-__all__ = ["assign_column_ids", "highest_column_id", "without_mapping"]
+__all__ = ["assign_column_ids", "without_mapping"]
 
 _KEYS: Final = "delta.columnMapping."
+_LARGEST_ID: Final = 2**31 - 1
 
 
 def assign_column_ids(state: TableState, *, keep_names: bool = False) -> TableState:
@@ -38,7 +36,7 @@ def assign_column_ids(state: TableState, *, keep_names: bool = False) -> TableSt
     schema = parse_schema(state.metadata.schema_string)
     highest = max(
         [
-            highest_column_id(state.metadata.configuration),
+            property_number(state.metadata.configuration, MAX_COLUMN_ID, 0, _LARGEST_ID),
             *(_id_of(field) for field in all_fields(schema)),
         ]
     )
@@ -56,22 +54,9 @@ def assign_column_ids(state: TableState, *, keep_names: bool = False) -> TableSt
     return state.with_schema(schema).with_properties(properties)
 
 
-def highest_column_id(properties: Mapping[str, str]) -> int:
-    """Return the highest id that was ever given to a column, 0 if a table has none.
-
-    Raises:
-        FormatError: The property is no number.
-    """
-    text = properties.get(MAX_COLUMN_ID, "0")
-    found = whole_number(text.strip())
-    if found is None:
-        raise FormatError(f"the property {MAX_COLUMN_ID} is no number", found=repr(text)[:40])
-    return found
-
-
 def _id_of(field: Field) -> int:
     found = field.metadata.get(FIELD_ID, 0)
-    if type(found) is not int or not 0 <= found < 1 << 31:
+    if type(found) is not int or not 0 <= found <= _LARGEST_ID:
         raise FormatError(f"column {field.name} has an id that is none", found=repr(found)[:40])
     return found
 

@@ -10,7 +10,6 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.alter.column_mapping import highest_column_id
 from delvec.delta.alter.table_state import TableState, with_features
 from delvec.delta.schema.features import FEATURES
 from delvec.delta.schema.identity import Identity, identity_fields, with_mark
@@ -22,6 +21,7 @@ from delvec.delta.schema.properties import (
     MAX_COLUMN_ID,
     ROW_COMMIT_VERSION_COLUMN,
     ROW_ID_COLUMN,
+    property_number,
 )
 from delvec.documents import parse_json
 from delvec.errors import FormatError, UnsupportedFeatureError
@@ -108,7 +108,7 @@ def _lasting(now: Metadata, then: Metadata, protocol: Protocol) -> Metadata:
     if CHECKPOINT_PROTECTION_BEFORE in now.configuration:
         properties[CHECKPOINT_PROTECTION_BEFORE] = now.configuration[CHECKPOINT_PROTECTION_BEFORE]
     if MAX_COLUMN_ID in now.configuration:
-        ids = map(highest_column_id, (now.configuration, properties))
+        ids = [property_number(each, MAX_COLUMN_ID, 0) for each in (now.configuration, properties)]
         properties[MAX_COLUMN_ID] = str(max(ids))
     return replace(then, configuration=properties, schema_string=_with_marks(now, then))
 

@@ -45,6 +45,9 @@ _PLAIN_TYPES: Final[dict[str, bool]] = (
 # A file of more bytes is read by row groups: one Arrow array holds at most 2 GiB of strings, and
 # Arrow reads no structs in several arrays.
 _BYTES_AT_ONCE: Final = 1 << 30
+# The actions of a checkpoint all differ: no compression makes them smaller than this.
+_ROWS_PER_BYTE: Final = 64
+_BATCH_ROWS: Final = 65_536
 _OTHERS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 
 
@@ -260,12 +263,36 @@ class ParquetActions:
 
     @cached_property
     def _file(self) -> pq.ParquetFile:
+        source = self._storage.open_input(self._key)
         with self._readable():
-            return open_parquet(
-                self._storage.open_input(self._key),
+            file = open_parquet(
+                source,
                 pre_buffer=True,
                 coerce_int96_timestamp_unit="us",
                 **_PLAIN_TYPES,
+            )
+            self._require_rows(file, source.size())
+        return file
+
+    def _require_rows(self, file: pq.ParquetFile, size: int) -> None:
+        """Refuse a file that claims rows which it does not have: Arrow makes room for all at once.
+
+        Each row is another action, so that a byte for each is little. Where there is less, the rows
+        are counted, in batches, before anything is made of them.
+        """
+        groups = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
+        claimed = file.metadata.num_rows
+        found = sum(groups)
+        if max(claimed, *groups, 0) > size and found == claimed <= _ROWS_PER_BYTE * size:
+            first = file.schema_arrow.names[:1]
+            found = sum(len(each) for each in file.iter_batches(_BATCH_ROWS, columns=first))
+        if found != claimed or min([claimed, *groups]) < 0 or claimed > _ROWS_PER_BYTE * size:
+            raise FormatError(
+                "a checkpoint claims more rows than it has",
+                path=self.uri,
+                expected=f"{claimed} rows",
+                found=f"{size} bytes" if found == claimed else f"{found} rows",
+                hint="if all commits are still there, move the checkpoint elsewhere and try again",
             )
 
     def _readable(self) -> AbstractContextManager[None]:

@@ -143,7 +143,7 @@ def live_bytes(files: FileSet) -> NDArray[np.int64]:
     counts = files.row_counts.fill_null(0).to_numpy()
     deleted = np.minimum(files.deleted_rows, counts)
     share = np.divide(counts - deleted, counts, out=np.ones(len(files)), where=counts > 0)
-    left: NDArray[np.int64] = (files.sizes * share).astype(np.int64)
+    left: NDArray[np.int64] = np.minimum(files.sizes * share, 2.0**62).astype(np.int64)
     return left
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["ParquetData", "has_old_calendar", "open_data_file"]
 
 _BATCH_ROWS: Final = 1 << 16
+_ROWS_PER_BYTE: Final = 8  # more is possible: a million equal values take some bytes
 _FOOTER_GUESS: Final = 1 << 16  # what pyarrow asks for first
 _CALENDAR_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
@@ -118,8 +119,8 @@ class ParquetData:
             The rows' positions in the file, and the columns of the schema.
         """
         start, end = self.row_starts[group : group + 2]
-        for stored in self._stored_columns(group):
-            stop = start + (len(stored[0]) if stored else min(_BATCH_ROWS, end - start))
+        for count, stored in self._stored_columns(group):
+            stop = start + count
             positions, columns = np.arange(start, stop, dtype=np.int64), stored
             if vector is not None:
                 keep = ~vector.to_mask(start, stop)
@@ -154,16 +155,19 @@ class ParquetData:
     def _conformer(self) -> Conformer:
         return Conformer(self.uri, by_id=self.by_id, old_calendar=self.is_old)
 
-    def _stored_columns(self, group: int) -> Iterator[list[pa.Array]]:
-        """Read the columns that the file has, as they are stored."""
+    def _stored_columns(self, group: int) -> Iterator[tuple[int, list[pa.Array]]]:
+        """Read the columns that the file has, as they are stored; yield the count of rows too."""
         places = [place for place in self._places if place is not None]
-        if not places:
-            start, end = self.row_starts[group : group + 2]
-            yield from ([] for _ in range(start, end, _BATCH_ROWS))
-            return
-        self.source.prefetch(self._ranges(group))
+        start, end = self.row_starts[group : group + 2]
         # By index: to Arrow `a.b` is a field of the struct `a` too, and names may be there twice.
         read = sorted(set(places))
+        if not read:
+            if end - start <= _ROWS_PER_BYTE * self.source.size():
+                for at in range(start, end, _BATCH_ROWS):
+                    yield min(_BATCH_ROWS, end - at), []
+                return
+            read = [0]  # so many rows are counted, not believed
+        self.source.prefetch(self._ranges(group))
         batches = self.parquet.reader.iter_batches(
             _BATCH_ROWS,
             row_groups=[group],
@@ -176,7 +180,7 @@ class ParquetData:
                 if batch is None:
                     return
                 batch.validate()  # lengths alone: those of a damaged file may not fit together
-            yield [batch.column(read.index(place)) for place in places]
+            yield batch.num_rows, [batch.column(read.index(place)) for place in places]
 
     @cached_property
     def _leaves(self) -> list[range]:

@@ -87,10 +87,11 @@ def change_feed(storage: Storage, start: int, end: int | None = None) -> ChangeF
     snapshot = open_snapshot(storage, last)
     times = commit_times(snapshot, start, last)
     commits = [commit for commit in times.commits if commit.first >= start]
-    missing = sorted(set(range(start, last + 1)) - {commit.first for commit in commits})
-    if missing:
+    known = {commit.first for commit in commits}
+    missing = next((version for version in range(start, last + 1) if version not in known), None)
+    if missing is not None:
         raise InvalidArgumentError(
-            f"the changes of version {missing[0]} of {storage.root} cannot be read any more: its"
+            f"the changes of version {missing} of {storage.root} cannot be read any more: its"
             " commit was cleaned up",
             hint="start at a later version; `delvec history` lists those that are there",
         )

@@ -110,6 +110,11 @@ class Metadata:
                 expected=", ".join(by_name),
                 found=", ".join(missing),
             )
+        if len({name.lower() for name in self.partition_columns}) < len(self.partition_columns):
+            raise FormatError(
+                "a partition column is named more than once",
+                found=", ".join(map(str, self.partition_columns[:20])),
+            )
         return tuple(by_name[name.lower()] for name in self.partition_columns)
 
 

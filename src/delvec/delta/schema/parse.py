@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["parse_schema"]
 
 _MAX_PRECISION: Final = 38
+_DEEPEST: Final = 80  # Arrow reads Parquet of up to 100 levels, of which the log needs some
 _SIMPLE: Final = frozenset(
     {
         "string",
@@ -65,9 +66,22 @@ def parse_schema(text: str, mapping_mode: MappingMode = "none") -> StructType:
             f"unknown column mapping mode {mapping_mode!r}", feature="columnMapping"
         )
     parsed = _parse_type(parse_json(text, "the schema"), mapping_mode, "schema")
+    if _depth(parsed) > _DEEPEST:
+        raise FormatError("the schema is nested too deeply", expected=f"at most {_DEEPEST} levels")
     if not isinstance(parsed, StructType):
         raise FormatError("the schema is not a struct", found=repr(text)[:80])
     return parsed
+
+
+def _depth(data_type: DataType) -> int:
+    inner: list[DataType] = []
+    if isinstance(data_type, StructType):
+        inner = [each.type for each in data_type.fields]
+    elif isinstance(data_type, ArrayType):
+        inner = [data_type.element]
+    elif isinstance(data_type, MapType):
+        inner = [data_type.key, data_type.value]
+    return 1 + max(map(_depth, inner), default=0)
 
 
 def _parse_type(value: object, mode: MappingMode, where: str) -> DataType:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from delvec.documents import LONG_MAX, whole_number
+from delvec.errors import FormatError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -45,6 +48,7 @@ __all__ = [
     "TARGET_FILE_SIZE",
     "TRUNCATED_HISTORY_RETENTION",
     "interval_ms",
+    "property_number",
     "retention_ms",
     "retention_text",
 ]
@@ -123,6 +127,26 @@ def retention_ms(properties: Mapping[str, str], name: str) -> int | None:
 def retention_text(properties: Mapping[str, str], name: str) -> str:
     """Return a retention as the table has it written, or Delta's default."""
     return properties.get(name, _DEFAULTS[name])
+
+
+def property_number(
+    properties: Mapping[str, str], name: str, default: int, at_most: int = LONG_MAX
+) -> int:
+    """Return a property that is a whole number.
+
+    Raises:
+        FormatError: It is none, or above what the property can mean.
+    """
+    text = properties.get(name, str(default)).strip()
+    number = whole_number(text, at_most)
+    if number is None:
+        raise FormatError(
+            f"the property {name} has a value that it cannot have",
+            expected=f"a whole number of at most {at_most}",
+            found=repr(text[:40]),
+            hint="set the property anew, by set_properties()",
+        )
+    return number
 
 
 def interval_ms(text: str) -> int | None:

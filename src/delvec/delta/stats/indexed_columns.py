@@ -6,7 +6,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.schema.properties import INDEXED_COLUMN_COUNT, STATS_COLUMNS, STRING_PREFIX_LENGTH
+from delvec.delta.schema.properties import (
+    INDEXED_COLUMN_COUNT,
+    STATS_COLUMNS,
+    STRING_PREFIX_LENGTH,
+    property_number,
+)
 from delvec.delta.schema.types import Field, StructType
 from delvec.errors import FormatError
 from delvec.identifiers import QUOTED, unquote
@@ -44,10 +49,10 @@ def prefix_length(metadata: Metadata) -> int:
 
 
 def _number(metadata: Metadata, key: str, default: int) -> int:
-    text = metadata.configuration.get(key, str(default)).strip()
-    if not re.fullmatch(r"-?[0-9]{1,9}", text):
-        raise FormatError(f"the property {key} is no number", found=repr(text)[:40])
-    return int(text)
+    text = metadata.configuration.get(key, "").strip()
+    if text[:1] == "-":  # for all columns
+        return -property_number({key: text[1:]}, key, default)
+    return property_number(metadata.configuration, key, default)
 
 
 def _first(fields: Sequence[Field], count: int) -> tuple[tuple[Field, ...], int]:

@@ -7,7 +7,11 @@ import string
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.schema.properties import RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
+from delvec.delta.schema.properties import (
+    RANDOM_PREFIX_LENGTH,
+    RANDOMIZE_FILE_PREFIXES,
+    property_number,
+)
 from delvec.storage.parallel import in_order
 from delvec.vector import delta_file
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["random_prefix", "store_vectors"]
 
 _PUTS_AT_ONCE: Final = 8
+_LONGEST_PREFIX: Final = 255  # as long as the name of a folder may be
 _LETTERS: Final = string.ascii_letters + string.digits
 
 
@@ -30,7 +35,7 @@ def random_prefix(metadata: Metadata) -> str:
     """Return a random folder name if the table uses them to spread its files, else nothing."""
     if not metadata.is_on(RANDOMIZE_FILE_PREFIXES):
         return ""
-    length = int(metadata.configuration.get(RANDOM_PREFIX_LENGTH, "2"))
+    length = property_number(metadata.configuration, RANDOM_PREFIX_LENGTH, 2, _LONGEST_PREFIX)
     return "".join(secrets.choice(_LETTERS) for _ in range(length))
 
 

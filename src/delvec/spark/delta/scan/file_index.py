@@ -24,7 +24,7 @@ from delvec.spark.delta.scan.file_lister import make_lister
 from delvec.spark.delta.scan.partition_filters import PartitionFilters
 from delvec.spark.delta.scan.pushdown import translate
 from delvec.spark.delta.scan.vector_bits import ScanPart, load_bits
-from delvec.storage.listed_files import full_name, spark_path
+from delvec.storage.listed_files import full_name, open_listed_file, spark_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.pruning.predicate import Predicate
+    from delvec.storage import Storage
 
 __all__ = ["FileIndex", "Hidden", "Listing", "find_index"]
 
 # The hidden constant columns of a file: its vector as bits, its number, its full name.
 Hidden = Literal["vector", "number", "file"]
 
+_LARGE: Final = 16 << 30  # the bytes from which on the size of a file is looked up
 _NUMBERS: Final = count(1)
 _BY_NAME: Final[WeakValueDictionary[str, FileIndex]] = WeakValueDictionary()
 
@@ -192,6 +194,8 @@ class FileIndex:
             )
         if self.snapshot.storage.fence is not None:
             admit_files(self.snapshot.storage, files)  # again: where links lead may have changed
+        for row in np.flatnonzero(files.sizes > _LARGE).tolist():
+            _require_size(self.snapshot.storage, paths[row], int(files.sizes[row]))
         entries = list(
             zip(
                 [spark_path(root, path) for path in paths],
@@ -216,6 +220,20 @@ class FileIndex:
             (group, values, [entry])
             for group, values, entry in zip(groups, hidden, entries, strict=True)
         ]
+
+
+def _require_size(storage: Storage, path: str, size: int) -> None:
+    """Refuse a file that has other bytes than the log says: Spark cuts it into splits by them."""
+    place, key = open_listed_file(storage, path)
+    found = place.size(key)
+    if found != size:
+        raise FormatError(
+            "the file does not have as many bytes as the log says",
+            path=place.uri_of(key),
+            expected=size,
+            found=found,
+            hint="`delvec check` names all such files; to_arrow() reads them",
+        )
 
 
 def find_index(name: str) -> FileIndex | None:

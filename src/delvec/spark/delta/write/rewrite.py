@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["count_kept", "kept_rows", "placed_rows", "store_rows"]
 
 _TARGET: Final = 128 << 20
+_MOST_FILES: Final = 10_000
 _WORTH_A_TASK: Final = 16 << 20
 # One task that encodes a few megabytes alone would take a tenth of an UPDATE of 20 million rows.
 _WORTH_TWO_TASKS: Final = 2 << 20
@@ -108,4 +109,5 @@ def _file_count(spark: SparkSession, snapshot: Snapshot, rows: int) -> int:
     expected = rows * per_row
     worth = max(int(expected // _WORTH_A_TASK), 2 if expected >= _WORTH_TWO_TASKS else 1)
     tasks = min(spark.sparkContext.defaultParallelism, worth)
-    return max(tasks, -(-int(expected) // _TARGET))
+    # The bytes per row are what the log claims: a file has a row at least.
+    return max(tasks, min(-(-int(expected) // _TARGET), rows, _MOST_FILES))
