@@ -16,6 +16,7 @@ _TABLES: Final = (
     "names",
     "paths",
     "races",
+    "sizes",
     "texts",
 )
 

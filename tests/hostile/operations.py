@@ -149,6 +149,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "restore, fenced": Operation(lambda ground: _fenced(ground).restore(2)),
     "clone, fenced": Operation(lambda ground: _fenced(ground).clone(ground.folder / "clone")),
     "set properties": Operation(lambda ground: _offline(ground).set_properties({"hostile": "no"})),
+    "vacuum by retention": Operation(lambda ground: _offline(ground).vacuum()),
+    "count": Operation(lambda ground: _offline(ground).count()),
     # With one.
     "read on Spark": Operation(lambda ground: _delta(ground).to_df().collect(), spark=True),
     "append": Operation(
@@ -169,6 +171,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "traces": Operation(lambda ground: _delta(ground).traces("id = 1"), spark=True),
     "changes": Operation(
         lambda ground: _delta(ground).changes(start_version=0).collect(), spark=True
+    ),
+    "append ids": Operation(
+        lambda ground: _delta(ground).append(ground.spark.range(3)), spark=True
     ),
     # The rows of the table are in `id` and `word`; new ones have an `id` of 2.
     "append an id": Operation(lambda ground: _delta(ground).append(_rows(ground)), spark=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from delvec.delta.log.file_set import DataFile
     from delvec.delta.log.json_actions import JsonActions
     from delvec.delta.log.snapshot import Snapshot
+    from delvec.storage import Storage
 
 __all__ = [
     "appended_files",
@@ -42,6 +44,7 @@ __all__ = [
     "require_still_there",
 ]
 
+_UNLISTED: Final = 10_000  # versions that are read without a look whether they are there
 _KINDS: Final[tuple[Kind, ...]] = ("add", "remove")
 _WAYS_OUT: Final = (
     "set skipChangeCommits=true to pass over such commits, or readChangeFeed=true to get every"
@@ -96,16 +99,12 @@ def read_commits(
     """
     storage, versions = snapshot.storage, range(first, last + 1)
     try:
+        if len(versions) > _UNLISTED:  # a forged checkpoint may claim any version
+            _require_commits(storage, versions)
         read = read_log_files(storage, [commit_key(version) for version in versions])
-    except ObjectNotFoundError as error:
-        found = {file.first for file in list_commits(storage, first)}
-        missing = sorted(set(versions) - found)
-        raise InvalidArgumentError(
-            f"the stream has to read versions {first} to {last} of {storage.root}, and the commits"
-            f" of {_listed(missing)} are gone, with the rows that they added",
-            hint="begin anew with another checkpointLocation; a longer"
-            " delta.logRetentionDuration keeps commits longer",
-        ) from error
+    except ObjectNotFoundError:
+        _require_commits(storage, versions)
+        raise
     commits = list(zip(versions, read, strict=True))
     if not follows:
         require_columns(snapshot, first, open_snapshot(storage, first).metadata)
@@ -115,9 +114,20 @@ def read_commits(
     return commits
 
 
-def _listed(versions: Sequence[int]) -> str:
-    shown = ", ".join(map(str, versions[:5]))
-    return f"{shown} and {len(versions) - 5} more" if len(versions) > 5 else shown
+def _require_commits(storage: Storage, versions: range) -> None:
+    """Refuse versions whose commits are gone. Costs a listing."""
+    found = {file.first for file in list_commits(storage, versions[0]) if file.first in versions}
+    count = len(versions) - len(found)
+    if not count:
+        return
+    missing = ", ".join(map(str, islice((each for each in versions if each not in found), 5)))
+    raise InvalidArgumentError(
+        f"the stream has to read versions {versions[0]} to {versions[-1]} of {storage.root}, and"
+        f" the commits of {missing}{f' and {count - 5} more' if count > 5 else ''} are gone, with"
+        " the rows that they added",
+        hint="begin anew with another checkpointLocation; a longer delta.logRetentionDuration"
+        " keeps commits longer",
+    )
 
 
 def _definitions(table: str, actions: JsonActions) -> Iterator[Metadata]:

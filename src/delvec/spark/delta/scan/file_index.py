@@ -114,12 +114,15 @@ class FileIndex:
 
     def java(self, schema: Any) -> Any:  # noqa: ANN401
         """Make the JVM's half; `schema` is that of the constant columns, in Java."""
+        sizes = self._files.sizes
+        for row in np.flatnonzero(sizes > _LARGE).tolist():
+            _require_size(self.snapshot.storage, self._files.paths[row].as_py(), int(sizes[row]))
         path = jvm.java_class(self._spark, "org.apache.hadoop.fs.Path")
         self._lister = make_lister(
             self._spark,
             path(spark_path(self.snapshot.table, "")),
             schema,
-            int(self._files.sizes.sum()),
+            int(sizes.sum()),
             self.name,
             self.list_files,
         )
@@ -194,8 +197,6 @@ class FileIndex:
             )
         if self.snapshot.storage.fence is not None:
             admit_files(self.snapshot.storage, files)  # again: where links lead may have changed
-        for row in np.flatnonzero(files.sizes > _LARGE).tolist():
-            _require_size(self.snapshot.storage, paths[row], int(files.sizes[row]))
         entries = list(
             zip(
                 [spark_path(root, path) for path in paths],
