@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["ATTACKS"]
 
 _TABLES: Final = (
+    "documents",
     "expressions",
     "log_names",
     "names",

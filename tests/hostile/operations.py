@@ -151,6 +151,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "set properties": Operation(lambda ground: _offline(ground).set_properties({"hostile": "no"})),
     "vacuum by retention": Operation(lambda ground: _offline(ground).vacuum()),
     "count": Operation(lambda ground: _offline(ground).count()),
+    "count in batches": Operation(
+        lambda ground: sum(batch.num_rows for batch in _offline(ground).to_batches())
+    ),
+    "set a property": Operation(lambda ground: _offline(ground).set_properties({"a": "b"})),
+    "traces": Operation(lambda ground: _offline(ground).traces([("id", "=", 5)])),
     # With one.
     "read on Spark": Operation(lambda ground: _delta(ground).to_df().collect(), spark=True),
     "append": Operation(

@@ -62,21 +62,18 @@ class Offset:
         Raises:
             FormatError: It is not one of this source.
         """
-        version = value.get("version") if isinstance(value, dict) else None
-        if type(version) is not int:
+        found = value if isinstance(value, dict) else {}
+        version, table = found.get("version"), found.get("table")
+        since, files = found.get("since"), found.get("files", 0)
+        numbers = (version, 0 if since is None else since, files)
+        if not all(type(each) is int for each in numbers) or not isinstance(table, str | None):
             raise FormatError(
                 "the checkpoint holds an offset of another source",
                 expected='such as {"table": "...", "version": 7}',
                 found=repr(value)[:200],
                 hint="begin anew with another checkpointLocation",
             )
-        return cls(
-            version,
-            value.get("table"),
-            value.get("since"),
-            bool(value.get("snapshot")),
-            value.get("files", 0),
-        )
+        return cls(int(version or 0), table, since, bool(found.get("snapshot")), files)
 
 
 INITIAL: Final = Offset(-1)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delvec.errors import DelvecError, FormatError
-from delvec.parquet.thrift import I32, LIST, STRUCT, field_at, list_at, number_at, skipped
+from delvec.parquet.thrift import BINARY, I32, LIST, STRUCT, field_at, list_at, number_at, skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,16 +27,18 @@ _TAIL: Final = 8
 _MAGIC: Final = b"PAR1"
 _DEEPEST: Final = 300
 _SCHEMA, _ROW_GROUPS = 2, 4  # of a file
-_TYPE, _REPETITION, _CHILDREN = 1, 3, 5  # of an element of the schema
+_TYPE, _LENGTH, _REPETITION, _CHILDREN = 1, 2, 3, 5  # of an element of the schema
 _OPTIONAL, _REPEATED = 1, 2
 _COLUMNS: Final = 1  # of a row group
 _METADATA, _ENCRYPTED = 3, 8  # of a column chunk
-_SIZES: Final = 16  # of the metadata of a chunk, which begin with the type as elements do
+_STATISTICS, _SIZES = 12, 16  # of the metadata of a chunk, which begin with the type as elements do
+_BOUNDS: Final = (1, 2, 5, 6)  # of statistics
 _UNENCODED, _BY_REPETITION, _BY_DEFINITION = 1, 2, 3  # of size statistics
 _BYTE_ARRAY: Final = 6
+_WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, _BYTE_ARRAY: 0}  # of values, by their type
 
-# A column: its physical type, and how many repetition and definition levels it has.
-_Leaf = tuple[int, int, int]
+# A column: its physical type, its repetition and definition levels, and the bytes of a value.
+_Leaf = tuple[int, int, int, int]
 
 
 class OpenFile(Protocol):
@@ -126,7 +128,9 @@ def _leaves(footer: bytes, at: int) -> tuple[list[_Leaf], int]:
     # Of each struct around an element: how many of its children are to come, and its levels.
     open_structs: list[tuple[int, int, int]] = []
     for index in range(count):
-        kind, repetition, children, at = _element(footer, at)
+        element, at = _element(footer, at)
+        kind, repetition = element.get(_TYPE, -1), element.get(_REPETITION, 0)
+        children = element.get(_CHILDREN, 0)
         repeated = definition = 0
         if open_structs:
             left, repeated, definition = open_structs.pop()
@@ -139,20 +143,21 @@ def _leaves(footer: bytes, at: int) -> tuple[list[_Leaf], int]:
         if children > 0:
             open_structs.append((children, repeated, definition))
         elif index:
-            leaves.append((kind, repeated, definition))
+            width = _WIDTHS.get(kind, element.get(_LENGTH, 0))
+            leaves.append((kind, repeated, definition, width))
         if len(open_structs) > _DEEPEST or max(repeated, definition) > _DEEPEST:
             raise RecursionError
     return leaves, at
 
 
-def _element(footer: bytes, at: int) -> tuple[int, int, int, int]:
-    """Return type, repetition and number of children of an element, and where the next begins."""
+def _element(footer: bytes, at: int) -> tuple[dict[int, int], int]:
+    """Return the numbers that an element has, by their fields, and where the next begins."""
     number = 0
     kept: dict[int, int] = {}
     while True:
         number, kind, at = field_at(footer, at, number)
         if not kind:
-            return kept.get(_TYPE, -1), kept.get(_REPETITION, 0), kept.get(_CHILDREN, 0), at
+            return kept, at
         if kind == I32:
             kept[number], at = number_at(footer, at)
         else:
@@ -205,13 +210,26 @@ def _chunk_metadata(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
             found, at = number_at(footer, at)
             if found != leaf[0]:
                 return f"a column chunk of type {found}, where the schema has {leaf[0]}", at
-        elif number == _SIZES and kind == STRUCT:
-            wrong, at = _sizes(footer, at, leaf)
+        elif number in (_STATISTICS, _SIZES) and kind == STRUCT:
+            wrong, at = (_sizes if number == _SIZES else _bounds)(footer, at, leaf)
             if wrong:
                 return wrong, at
         else:
             at = skipped(footer, at, kind)
     return "", at + 1
+
+
+def _bounds(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
+    number = 0
+    while True:
+        number, kind, at = field_at(footer, at, number)
+        if not kind:
+            return "", at
+        start, at = at, skipped(footer, at, kind)
+        if number in _BOUNDS and kind == BINARY and leaf[3]:
+            length = at - skipped(footer, start, I32)  # behind the length itself
+            if 0 < length < leaf[3]:
+                return f"a bound of {length} bytes, where a value has {leaf[3]}", at
 
 
 def _sizes(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:

@@ -36,12 +36,14 @@ class SmallActions:
                     self.protocol = Protocol.from_json(value)
                 if (value := _object(action, "metaData")) and self.metadata is None:
                     self.metadata = Metadata.from_json(value)
-                if value := _object(action, "txn", "appId", "version"):
+                if value := _object(action, "txn", appId=str, version=int):
                     self.transactions.setdefault(value["appId"], value["version"])
-                if value := _object(action, "domainMetadata", "domain"):
+                if value := _object(action, "domainMetadata", domain=str):
                     text = None if value.get("removed") else value.get("configuration")
+                    if not isinstance(text, str | None):
+                        raise FormatError("the configuration of a domain is no text")
                     self.domains.setdefault(value["domain"], text)
-                if value := _object(action, "sidecar", "path"):
+                if value := _object(action, "sidecar", path=str):
                     sidecars.append(value["path"])
         return sidecars
 
@@ -64,15 +66,19 @@ def state_set_by(actions: JsonActions) -> tuple[Protocol | None, Metadata | None
     return state.protocol, state.metadata
 
 
-def _object(action: dict[str, Any], name: str, *needed: str) -> dict[str, Any] | None:
+def _object(action: dict[str, Any], name: str, **needed: type) -> dict[str, Any] | None:
     """Return the body of an action of one kind, with all needed fields; None for other kinds."""
     value = action.get(name)
     if value is None:
         return None
-    if not isinstance(value, dict) or any(value.get(key) is None for key in needed):
+    if not isinstance(value, dict) or not all(_is(value.get(key), needed[key]) for key in needed):
         raise FormatError(
             f"a {name} action is damaged",
             expected=f"an object with {', '.join(needed)}" if needed else "an object",
             found=repr(value)[:60],
         )
     return value
+
+
+def _is(value: object, kind: type) -> bool:
+    return type(value) is kind and (not isinstance(value, int) or abs(value) < 1 << 63)

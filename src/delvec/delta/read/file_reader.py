@@ -162,9 +162,9 @@ class _Assembly:
 def _char_width(field: Field, uri: str) -> int | None:
     if field.char_type and field.char_width is None:
         raise UnsupportedFeatureError(
-            f"column {field.name} of {uri} holds char(n) inside of {field.char_type}, which"
+            f"column {field.name} of {uri} holds char(n) inside of {field.char_type[:80]}, which"
             " only Spark pads",
-            feature=field.char_type,
+            feature=field.char_type[:80],
             needed_by=uri,
             hint="read the table by to_df(), or without this column",
         )

@@ -50,14 +50,16 @@ class Protocol:
             raise FormatError(
                 "the protocol names no versions",
                 expected="minReaderVersion and minWriterVersion of 1 and more",
-                found=versions,
+                found=repr(versions)[:80],
             )
         lists = [value.get(key) for key in ("readerFeatures", "writerFeatures")]
         for names in lists:
             if names is not None and not (
                 isinstance(names, list) and all(isinstance(name, str) for name in names)
             ):
-                raise FormatError("features of the protocol are no list of names", found=names)
+                raise FormatError(
+                    "features of the protocol are no list of names", found=repr(names)[:80]
+                )
         return cls(reader, writer, *(frozenset(names or ()) for names in lists))
 
     def to_json(self) -> dict[str, Any]:

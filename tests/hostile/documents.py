@@ -1,0 +1,478 @@
+"""Attacks by what is read: JSON, numbers, strings and Parquet that are not what they should be.
+
+And by entries of the folder that are neither files nor folders: one of them stops nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.delta.builder import TableBuilder, small_table
+from tests.hostile.attack import Attack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.hostile.attack import Ground
+
+__all__ = ["ATTACKS"]
+
+_ROWS: Final = 16
+_DEEP: Final = '{"a":' * 100_000 + "1" + "}" * 100_000
+_DIGITS: Final = "9" * 5_000
+
+
+def _all_rows(_: Ground, rows: Any) -> None:  # noqa: ANN401
+    assert len(rows) == _ROWS
+
+
+def _small(ground: Ground) -> TableBuilder:
+    return small_table(ground.table)[0]
+
+
+def _changed(change: Callable[[dict[str, Any]], object], *kinds: str) -> Callable[[Ground], None]:
+    """Change the actions of some kinds in all commits."""
+
+    def put(ground: Ground) -> None:
+        table = _small(ground)
+        for version in range(table.version + 1):
+            path = table.commit_path(version)
+            actions = [json.loads(line) for line in path.read_text().splitlines()]
+            for action in actions:
+                for kind in kinds:
+                    if kind in action:
+                        change(action[kind])
+            text = "".join(json.dumps(action) + "\n" for action in actions)
+            path.write_text(text.replace('"<deep>"', _DEEP))
+
+    return put
+
+
+def _with_property(name: str, value: str) -> Callable[[Ground], None]:
+    return _changed(lambda body: body["configuration"].update({name: value}), "metaData")
+
+
+def _with_file(name: str, data: bytes | str) -> Callable[[Ground], None]:
+    def put(ground: Ground) -> None:
+        table = _small(ground)
+        (table.log / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+    return put
+
+
+def _with_action(**action: Any) -> Callable[[Ground], object]:  # noqa: ANN401
+    return lambda ground: _small(ground).commit(action)
+
+
+# Where a document is nested deep, and what comes of it when the table is read.
+_NESTED: Final[dict[str, tuple[Callable[[Ground], object], bool]]] = {
+    "the hint at the newest checkpoint": (_with_file("_last_checkpoint", _DEEP), True),
+    "a checksum file": (_with_file(f"{2:020d}.crc", _DEEP), True),
+    "the mark of the last vacuum": (_with_file("_last_vacuum_info", _DEEP), True),
+    "a commitInfo": (_changed(lambda body: body.update(extra="<deep>"), "commitInfo"), False),
+    "the schema": (_changed(lambda body: body.update(schemaString=_DEEP), "metaData"), False),
+    "an option of the format": (
+        _changed(lambda body: body.update(format="<deep>"), "metaData"),
+        False,
+    ),
+    "statistics": (_changed(lambda body: body.update(stats=_DEEP), "add"), True),
+    "tags of a file": (_changed(lambda body: body.update(tags="<deep>"), "add"), True),
+    "a domain": (
+        _with_action(domainMetadata={"domain": "delta.clustering", "configuration": _DEEP}),
+        True,
+    ),
+}
+
+_HINTS: Final[dict[str, bytes]] = {
+    "no UTF-8": b'{"version":\xff}',
+    "a version of thousands of digits": f'{{"version":{_DIGITS}}}'.encode(),
+    "half of a surrogate pair": b'{"version":2,"checksum":"\\ud800"}',
+    "a list": b"[2]",
+    "in UTF-16": '{"version":2}'.encode("utf-16"),
+}
+
+
+def _set(key: str, value: object, kind: str = "add") -> Callable[[Ground], None]:
+    return _changed(lambda body: body.update({key: value}), kind)
+
+
+_WRONG_BODIES: Final[dict[str, Callable[[Ground], object]]] = {
+    "a domain that is an object": _with_action(domainMetadata={"domain": {}, "configuration": ""}),
+    "a transaction of a version beyond longs": _with_action(txn={"appId": "a", "version": 10**30}),
+    "an application that is a list": _with_action(txn={"appId": [], "version": 1}),
+    "a path that is a number": _set("path", 7),
+    "a size beyond longs": _set("size", 10**30),
+    "half of a surrogate pair in a path": _set("path", "\ud800"),
+    "half of a surrogate pair in the schema": _set(
+        "schemaString",
+        '{"type":"struct","fields":[{"name":"\\ud800","type":"long","nullable":true}]}',
+        "metaData",
+    ),
+    "a decimal of thousands of digits": _set(
+        "schemaString",
+        f'{{"type":"struct","fields":[{{"name":"id","type":"decimal({_DIGITS},0)"}}]}}',
+        "metaData",
+    ),
+    "two actions in one line": lambda ground: _join_lines(_small(ground).commit_path(1)),
+}
+
+
+def _join_lines(path: Path) -> None:
+    """Put two adds into one line: other engines read the first alone."""
+    info, first, second = path.read_text().splitlines()
+    path.write_text(f"{info}\n{first} {second}\n\n")
+
+
+def _char_column(width: str) -> Callable[[Ground], None]:
+    """Make a table of a char column, and many rows in few bytes."""
+
+    def put(ground: Ground) -> None:
+        table = TableBuilder(ground.table, fields={"c": "string"})
+        metadata = table.metadata()
+        schema = json.loads(metadata["schemaString"])
+        schema["fields"][0]["metadata"] = {"__CHAR_VARCHAR_TYPE_STRING": f"char({width})"}
+        table.commit(
+            {"protocol": table.protocol},
+            {"metaData": metadata | {"schemaString": json.dumps(schema)}},
+        )
+        table.commit({"add": table.write_file("a.parquet", {"c": ["x"] * 2_000})})
+
+    return put
+
+
+def _count_is(count: int) -> Callable[[Ground, Any], None]:
+    def look(_: Ground, found: Any) -> None:  # noqa: ANN401
+        assert found == count
+
+    return look
+
+
+def _bad_strings(table: pa.Table) -> pa.Table:
+    """Return a table of which a column of bytes is said to be one of strings."""
+    column = table["s"].combine_chunks()
+    return table.set_column(
+        0, "s", pa.Array.from_buffers(pa.string(), len(column), column.buffers())
+    )
+
+
+def _strings_of_bytes(ground: Ground) -> None:
+    table = TableBuilder(ground.table, fields={"s": "string"})
+    table.create()
+    rows = _bad_strings(pa.table({"s": pa.array([b"\xff\xfe"], pa.binary())}))
+    table.commit({"add": table.write_file("a.parquet", rows)})
+
+
+def _checkpoint(damage: Callable[[bytes], bytes]) -> Callable[[Ground], None]:
+    def put(ground: Ground) -> None:
+        table, live = small_table(ground.table)
+        [path] = table.checkpoint(live)
+        path.write_bytes(damage(path.read_bytes()))
+
+    return put
+
+
+def _data_file(damage: Callable[[bytes], bytes]) -> Callable[[Ground], None]:
+    """Damage a data file, and let the log know its new size."""
+
+    def put(ground: Ground) -> None:
+        table = TableBuilder(ground.table)
+        table.create()
+        add = table.write_file("a.parquet", {"id": range(100)})
+        path = ground.table / "a.parquet"
+        path.write_bytes(damage(path.read_bytes()))
+        table.commit({"add": add | {"size": path.stat().st_size}})
+
+    return put
+
+
+def _with_footer(data: bytes, footer: bytes) -> bytes:
+    length = int.from_bytes(data[-8:-4], "little")
+    return data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def _of_another(rows: dict[str, Any]) -> Callable[[bytes], bytes]:
+    """Return what gives a file the row groups of another one, and keeps its schema."""
+
+    def change(data: bytes) -> bytes:
+        sink = io.BytesIO()
+        pq.write_table(pa.table(rows), sink)
+        return _spliced(data, sink.getvalue())
+
+    return change
+
+
+def _spliced(first: bytes, second: bytes) -> bytes:
+    """Return a file with the schema of one footer, and the row groups of another."""
+    footers = [data[-8 - int.from_bytes(data[-8:-4], "little") : -8] for data in (first, second)]
+    # Field 4 of both, the row groups, is a list of one struct: `19 1c`, behind the number of rows.
+    ends = [footer.index(b"\x19\x1c\x19") for footer in footers]
+    return _with_footer(first, footers[0][: ends[0]] + footers[1][ends[1] :])
+
+
+def _nested_type(data: bytes) -> bytes:
+    """Return a file whose footer has structs in structs, 100,000 deep."""
+    group = b"\x35\x02\x18\x01a\x15\x02\x00"  # repetition, name, one child
+    leaf = b"\x15\x04\x25\x02\x18\x01a\x00"
+    count = 100_001
+    varint = bytearray()
+    while count > 0x7F:
+        varint.append(count & 0x7F | 0x80)
+        count >>= 7
+    varint.append(count)
+    elements = group * 100_000 + leaf
+    return _with_footer(
+        data, b"\x15\x02\x19\xfc" + bytes(varint) + elements + b"\x16\x00\x19\x0c\x00"
+    )
+
+
+_FOOTERS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "a column chunk of another type": _of_another({"id": ["x"] * 100}),
+    "sizes of levels that the schema has not": _of_another({"id": [[1]] * 100}),
+    "more columns than the schema": _of_another({"id": range(100), "b": range(100)}),
+    "structs nested 100,000 deep": _nested_type,
+    "a footer that ends early": lambda data: _with_footer(data, data[-40:-8]),
+    "zeroes": lambda data: data[:4] + bytes(len(data) - 12) + data[-8:],
+    "a name that is not UTF-8": lambda data: data.replace(b"id", b"\xff\xfe"),
+}
+
+
+# Each takes a process of its own.
+_QUICK: Final = {
+    ("a column chunk of another type", "read"),
+    ("structs nested 100,000 deep", "check"),
+}
+
+
+def _looks_odd(ground: Ground, report: Any) -> None:  # noqa: ANN401
+    odd = [each.path for each in report.findings if each.kind == "odd-entry"]
+    assert len(odd) in (1, 2), report
+    assert all(os.path.lexists(ground.table / each) or "\\u" in each for each in odd)
+
+
+def _link(name: str, to: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).symlink_to(to)
+
+
+def _name_of_bytes(folder: Path) -> None:
+    with open(os.fsencode(folder) + b"/\xff\xfe.parquet", "wb") as file:  # noqa: PTH123
+        file.write(b"x")
+
+
+_ENTRIES: Final[dict[str, Callable[[Path], None]]] = {
+    "a link to itself": _link("loop", "loop"),
+    "a link to the folder above": _link("up", ".."),
+    "a link to nothing": _link("nothing.parquet", "gone"),
+    "a link through a file": _link("through", "../part-0.parquet/x"),
+    "a link with a name too long": _link("long", "x" * 4000),
+    "a pipe": lambda folder: os.mkfifo(folder / "pipe.parquet"),
+    "a name that is not UTF-8": _name_of_bytes,
+}
+_PLACES: Final = {"the folder": "", "the log": "_delta_log", "a partition": "part=1"}
+
+
+def _with_entry(make: Callable[[Path], None], place: str) -> Callable[[Ground], None]:
+    def put(ground: Ground) -> None:
+        _small(ground)
+        (ground.table / place).mkdir(exist_ok=True)
+        make(ground.table / place)
+
+    return put
+
+
+def _looped(name: str) -> Callable[[Ground], None]:
+    return lambda ground: (_small(ground).log / name).symlink_to(name)
+
+
+def _bad_path(path: str) -> Callable[[Ground], None]:
+    """Add a file whose path no file can have, beside two sound ones."""
+
+    def put(ground: Ground) -> None:
+        table = _small(ground)
+        add = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1}
+        table.commit({"add": add | {"dataChange": True, "stats": '{"numRecords": 1}'}})
+
+    return put
+
+
+def _finds_the_file(_: Ground, report: Any) -> None:  # noqa: ANN401
+    assert [each.kind for each in report.findings if each.severity == "error"] == [
+        "unreadable-file"
+    ]
+    assert report.data_files == 3
+
+
+ATTACKS: Final = [
+    *(
+        Attack(
+            "foreign error",
+            f"deep JSON in {place}",
+            operation,
+            "harmless"
+            if ignored or (place, operation) == ("a commitInfo", "inspect")
+            else "refused",
+            put,
+            says="" if ignored else "damaged|not JSON|no objects",
+        )
+        for place, (put, ignored) in _NESTED.items()
+        for operation in ("read", "inspect")
+    ),
+    *(
+        Attack("foreign error", f"deep JSON in {place}", operation, "harmless", put)
+        for place, (put, ignored) in _NESTED.items()
+        if ignored and place != "tags of a file"  # which a checkpoint has to copy
+        for operation in ("check", "vacuum", "checkpoint", "history")
+    ),
+    *(
+        Attack(
+            "foreign error",
+            f"a hint that is {what}",
+            "read",
+            "harmless",
+            _with_file("_last_checkpoint", data),
+            then=_all_rows,
+        )
+        for what, data in _HINTS.items()
+    ),
+    *(
+        Attack(
+            "foreign error",
+            what,
+            operation,
+            "refused",
+            put,
+            says="found|damaged|no text|wrong type|does not know",
+        )
+        for what, put in _WRONG_BODIES.items()
+        for operation in ("read", "checkpoint")
+    ),
+    *(
+        Attack(
+            "foreign error",
+            f"{name} of {value[:9]}...",
+            operation,
+            "harmless",
+            _with_property(name, value),
+        )
+        for name, value in (
+            ("delta.checkpointInterval", _DIGITS),
+            ("delta.logRetentionDuration", f"interval {_DIGITS[:300]} weeks"),
+            ("delta.deletedFileRetentionDuration", "interval 999999999999999999 weeks"),
+        )
+        for operation in ("read", "checkpoint", "inspect", "set a property", "check")
+    ),
+    Attack(
+        "foreign error",
+        "a checkpoint interval in Arabic digits",
+        "set a property",
+        "harmless",
+        _with_property("delta.checkpointInterval", "٣"),
+    ),
+    Attack(
+        "takes the machine",
+        "char(65536) of 2,000 rows",
+        "count in batches",
+        "harmless",
+        _char_column("65536"),
+        then=_count_is(2_000),
+        confined=True,
+    ),
+    *(
+        Attack(
+            "foreign error",
+            f"char of {len(width)} digits",
+            "count in batches",
+            "refused",
+            _char_column(width),
+            says="too wide|only Spark pads",
+        )
+        for width in ("65537", "9" * 12, _DIGITS)
+    ),
+    Attack(
+        "foreign error",
+        "strings of a data file that are not UTF-8",
+        "read",
+        "refused",
+        _strings_of_bytes,
+        says=r"not UTF-8 in .*a\.parquet",
+    ),
+    *(
+        Attack(
+            "foreign error",
+            f"a checkpoint with {what}",
+            operation,
+            "refused",
+            _checkpoint(damage),
+            says="checkpoint",
+        )
+        for what, damage in (
+            (
+                "strings that are not UTF-8",
+                lambda data: data.replace(b"part-0", b"\xff\xfe\xfdt-0"),
+            ),
+            ("zeroes", lambda data: data[:4] + bytes(len(data) - 12) + data[-8:]),
+            ("its last byte missing", lambda data: data[:-1]),
+            ("structs nested 100,000 deep", _nested_type),
+        )
+        for operation in ("read", "inspect")
+    ),
+    *(
+        Attack(
+            "foreign error",
+            f"a data file with {what}",
+            operation,
+            "refused" if operation == "read" else "harmless",
+            _data_file(damage),
+            says=r"a\.parquet",
+            confined=True,
+            slow=(what, operation) not in _QUICK,
+        )
+        for what, damage in _FOOTERS.items()
+        for operation in ("read", "check")
+    ),
+    *(
+        Attack(
+            "takes the machine",
+            f"{what} in {place}",
+            operation,
+            "harmless",
+            _with_entry(make, folder),
+            then=_looks_odd if operation == "check" else _all_rows if operation == "read" else None,
+        )
+        for what, make in _ENTRIES.items()
+        for place, folder in _PLACES.items()
+        for operation in (
+            ("read", "check", "inspect", "vacuum", "traces")
+            if what == "a link to itself"
+            else ("check", "traces")
+        )
+    ),
+    *(
+        Attack(
+            "takes the machine",
+            f"{name} that is a link to itself",
+            "read",
+            "harmless",
+            _looped(name),
+            then=_all_rows,
+        )
+        for name in ("_last_checkpoint", f"{2:020d}.crc", "_last_vacuum_info", "_sidecars")
+    ),
+    *(
+        Attack(
+            "takes the machine",
+            f"a path of {path!r}",
+            "check",
+            "harmless",
+            _bad_path(path),
+            then=_finds_the_file,
+        )
+        for path in ("a//b.parquet", "a\\b.parquet", "x" * 3000)
+    ),
+]
