@@ -466,9 +466,9 @@ def _parsers() -> list[Target]:
 
 
 def targets(folder: Path) -> list[Target]:
-    """All that is fed: whole tables, made in a folder, one in three times; and single parsers."""
+    """All that is fed: whole tables, made in a folder, one in eight times; and single parsers."""
     tables, parsers = _Tables(folder).targets(), _parsers()
-    return [*tables, *(parsers * (2 * len(tables) // len(parsers)))]
+    return [*tables, *(parsers * (7 * len(tables) // len(parsers)))]
 
 
 def _out_of_time(*_: object) -> None:
