@@ -13,6 +13,7 @@ __all__ = ["ATTACKS"]
 _TABLES: Final = (
     "documents",
     "expressions",
+    "iceberg",
     "log_names",
     "names",
     "paths",

@@ -448,9 +448,9 @@ ATTACKS: Final = [
         for what, make in _ENTRIES.items()
         for place, folder in _PLACES.items()
         for operation in (
-            ("read", "check", "inspect", "vacuum", "traces")
+            ("read", "check", "inspect", "vacuum", "traces without Spark")
             if what == "a link to itself"
-            else ("check", "traces")
+            else ("check", "traces without Spark")
         )
     ),
     *(

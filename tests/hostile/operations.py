@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 import delvec
 import delvec.errors
 from delvec.cli import main
 from delvec.delta.schema.types import PrimitiveType
 from delvec.identifiers import quote
+from delvec.inspection.report import InspectReport
 from delvec.storage import Storage
 from delvec.storage.fence import ALLOWED_PATHS
 from tests.cli.runner import separate
+from tests.hostile.iceberg_tables import NAME, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS", "Operation"]
 
-NAME: Final = "lake.hostile.t"  # of the Iceberg table, if there is one
+_ROW: Final = pa.table({"id": [9], "s": ["x"]})
+
+
+IN_LAKE: Final = "lake.hostile.t"  # the Iceberg table of attacks by paths
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,15 @@ class Operation:
 
 def _offline(ground: Ground) -> delvec.DeltaTable:
     return delvec.DeltaTable.for_path(None, str(ground.table))
+
+
+def _shown(report: Any) -> Any:  # noqa: ANN401
+    """Show a report in all its forms, and give it back."""
+    str(report)
+    json.dumps(report.to_json())
+    if isinstance(report, InspectReport):
+        report.to_html()
+    return report
 
 
 def _delta(ground: Ground) -> delvec.DeltaTable:
@@ -89,8 +107,8 @@ def _in_fenced_session(work: Callable[[Ground], Any]) -> Operation:
     return Operation(run, spark=True)
 
 
-def _iceberg(ground: Ground) -> delvec.IcebergTable:
-    return delvec.IcebergTable.for_name(ground.spark, NAME)
+def _in_lake(ground: Ground) -> delvec.IcebergTable:
+    return delvec.IcebergTable.for_name(ground.spark, IN_LAKE)
 
 
 def _convert(ground: Ground) -> Any:  # noqa: ANN401
@@ -121,6 +139,10 @@ def _change_feed(ground: Ground) -> Any:  # noqa: ANN401
     table.set_properties({"delta.enableChangeDataFeed": "true"})
     table.delete("id = 1")
     return table.changes(2).collect()
+
+
+def _iceberg(run: Callable[[delvec.IcebergTable], Any]) -> Operation:
+    return Operation(lambda ground: run(opened(ground)), spark=True)
 
 
 OPERATIONS: Final[dict[str, Operation]] = {
@@ -155,7 +177,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
         lambda ground: sum(batch.num_rows for batch in _offline(ground).to_batches())
     ),
     "set a property": Operation(lambda ground: _offline(ground).set_properties({"a": "b"})),
-    "traces": Operation(lambda ground: _offline(ground).traces([("id", "=", 5)])),
+    "traces without Spark": Operation(lambda ground: _offline(ground).traces([("id", "=", 5)])),
     # With one.
     "read on Spark": Operation(lambda ground: _delta(ground).to_df().collect(), spark=True),
     "append": Operation(
@@ -210,13 +232,48 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "convert, fenced": _in_fenced_session(_convert),
     "read by the data source, fenced": _in_fenced_session(_by_source),
-    "read Iceberg, fenced": _in_fenced_session(lambda ground: _iceberg(ground).to_df().collect()),
+    "read Iceberg, fenced": _in_fenced_session(lambda ground: _in_lake(ground).to_df().collect()),
     "compact Iceberg, fenced": _in_fenced_session(
-        lambda ground: _iceberg(ground).compact(options={"rewrite-all": True})
+        lambda ground: _in_lake(ground).compact(options={"rewrite-all": True})
     ),
-    "check Iceberg": Operation(lambda ground: _iceberg(ground).check(), spark=True),
-    "inspect Iceberg": Operation(lambda ground: _iceberg(ground).inspect(), spark=True),
+    "check Iceberg": Operation(lambda ground: _in_lake(ground).check(), spark=True),
+    "inspect Iceberg": Operation(lambda ground: _in_lake(ground).inspect(), spark=True),
     "compact Iceberg": Operation(
-        lambda ground: _iceberg(ground).compact(options={"rewrite-all": True}), spark=True
+        lambda ground: _in_lake(ground).compact(options={"rewrite-all": True}), spark=True
     ),
+    # Of an Iceberg table.
+    "iceberg: open": _iceberg(lambda table: table),
+    "iceberg: open in a catalog of folders": Operation(
+        lambda ground: delvec.IcebergTable.for_name(ground.spark, "lake.hostile.t"), spark=True
+    ),
+    "iceberg: show": _iceberg(str),
+    "iceberg: read": _iceberg(lambda table: table.to_arrow().to_pylist()),
+    "iceberg: read of 1970": _iceberg(lambda table: table.to_df(timestamp="1970-01-01")),
+    "iceberg: history": _iceberg(lambda table: table.history().collect()),
+    "iceberg: inspect": _iceberg(lambda table: _shown(table.inspect())),
+    "iceberg: check": _iceberg(lambda table: _shown(table.check())),
+    "iceberg: append": _iceberg(lambda table: table.append(_ROW)),
+    "iceberg: append in a transaction": _iceberg(
+        lambda table: table.append(_ROW, txn_app_id="app", txn_version=1)
+    ),
+    "iceberg: delete": _iceberg(lambda table: table.delete("s = 'a'")),
+    "iceberg: delete of 2": _iceberg(lambda table: table.delete("id = 2")),
+    "iceberg: resolve": _iceberg(lambda table: table.resolve(staging="stage")),
+    "iceberg: rollback": _iceberg(lambda table: table.rollback(snapshot_id=1)),
+    "iceberg: create_tag": _iceberg(lambda table: table.create_tag("release")),
+    "iceberg: compact": _iceberg(lambda table: table.compact()),
+    "iceberg: expire_snapshots": _iceberg(
+        lambda table: table.expire_snapshots(timedelta(0), retain_last=1)
+    ),
+    "iceberg: remove_orphan_files": _iceberg(lambda table: table.remove_orphan_files()),
+    "iceberg: remove_orphan_files of outside": Operation(
+        lambda ground: opened(ground).remove_orphan_files(
+            location=str(ground.outside / "victim/data")
+        ),
+        spark=True,
+    ),
+    "iceberg: clean_target": Operation(
+        lambda ground: delvec.clean_target(ground.spark, NAME, retain_last=1), spark=True
+    ),
+    "iceberg: drop_index": _iceberg(lambda table: table.drop_index()),
 }

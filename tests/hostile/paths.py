@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from delvec.vector import Bitmap, pack
 from tests.delta.builder import TableBuilder
 from tests.hostile.attack import SECRET, Attack
-from tests.hostile.operations import NAME
+from tests.hostile.operations import IN_LAKE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,13 +205,13 @@ def _iceberg(forge: Callable[[Ground, Any], None]) -> Callable[[Ground], None]:
     def put(ground: Ground) -> None:
         spark = ground.spark
         spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.hostile")
-        spark.sql(f"DROP TABLE IF EXISTS {NAME} PURGE")
+        spark.sql(f"DROP TABLE IF EXISTS {IN_LAKE} PURGE")
         spark.sql(
-            f"CREATE TABLE {NAME} (id bigint, name string) USING iceberg"
+            f"CREATE TABLE {IN_LAKE} (id bigint, name string) USING iceberg"
             " TBLPROPERTIES ('format-version' = '2')"
         )
-        spark.sql(f"INSERT INTO {NAME} VALUES (1, 'x'), (2, 'y')")
-        forge(ground, spark.table(NAME))
+        spark.sql(f"INSERT INTO {IN_LAKE} VALUES (1, 'x'), (2, 'y')")
+        forge(ground, spark.table(IN_LAKE))
 
     return put
 
@@ -219,7 +219,7 @@ def _iceberg(forge: Callable[[Ground, Any], None]) -> Callable[[Ground], None]:
 def _outside_data(ground: Ground, _: Any) -> None:  # noqa: ANN401
     _private(ground.outside / "data")
     ground.spark.sql(
-        f"CALL lake.system.add_files('{NAME[5:]}', 'parquet.`{ground.outside}/data`')"
+        f"CALL lake.system.add_files('{IN_LAKE[5:]}', 'parquet.`{ground.outside}/data`')"
     ).collect()
 
 
@@ -230,7 +230,7 @@ def _with_metadata(change: Callable[[dict[str, Any], Ground], None]) -> Callable
         from delvec.iceberg.client.catalog import load_table, table_name  # noqa: PLC0415
 
         spark = ground.spark
-        loaded = load_table(spark, table_name(spark, NAME))
+        loaded = load_table(spark, table_name(spark, IN_LAKE))
         path = str(loaded.current.metadataFileLocation()).removeprefix("file:")
         from pathlib import Path  # noqa: PLC0415
 
@@ -239,7 +239,7 @@ def _with_metadata(change: Callable[[dict[str, Any], Ground], None]) -> Callable
         change(value, ground)
         file.write_text(json.dumps(value))
         (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
-        spark.sql(f"REFRESH TABLE {NAME}")
+        spark.sql(f"REFRESH TABLE {IN_LAKE}")
 
     return forge
 
@@ -275,7 +275,7 @@ def _outside_deletes(ground: Ground, _: Any) -> None:  # noqa: ANN401
     from delvec.iceberg.client.catalog import iceberg_view, load_table, table_name  # noqa: PLC0415
 
     spark = ground.spark
-    [[data]] = spark.sql(f"SELECT file_path FROM {NAME}.files LIMIT 1").collect()
+    [[data]] = spark.sql(f"SELECT file_path FROM {IN_LAKE}.files LIMIT 1").collect()
     file = ground.outside / "deletes.parquet"
     ids = [{b"PARQUET:field_id": str(each).encode()} for each in (2147483546, 2147483545)]
     schema = pa.schema(
@@ -286,7 +286,7 @@ def _outside_deletes(ground: Ground, _: Any) -> None:  # noqa: ANN401
     )
     pq.write_table(pa.table({"file_path": [data], "pos": [0]}, schema=schema), file)
     view = iceberg_view(spark)
-    table = load_table(spark, table_name(spark, NAME)).handle
+    table = load_table(spark, table_name(spark, IN_LAKE)).handle
     deletes = (
         view.FileMetadata.deleteFileBuilder(table.spec())
         .ofPositionDeletes()

@@ -166,7 +166,7 @@ def _generation(ref: str) -> int | None:
     """Return the generation of the lock whose tag has a name; None for other names."""
     number = ref.removeprefix(LOCK_TAG)
     found = None if number == ref else whole_number(number)
-    return found if found in _GENERATIONS else None
+    return found if found is not None and found in _GENERATIONS else None
 
 
 def _written(metadata: TableMetadata) -> LockState | None:

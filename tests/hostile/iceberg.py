@@ -1,0 +1,616 @@
+"""Attacks by the metadata of Iceberg tables: what they delete, and what never ends or crashes."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.hostile.attack import Attack
+from tests.hostile.iceberg_tables import (
+    aged,
+    damaged,
+    forged,
+    had,
+    made,
+    metadata_of,
+    registered,
+    with_vector,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.hostile.attack import Ground
+    from tests.hostile.iceberg_tables import Metadata
+
+__all__ = ["ATTACKS"]
+
+_VICTIM: Final = "sqlite.hostile.victim"
+_ORPHANS: Final = "iceberg: remove_orphan_files"
+_EXPIRE: Final = "iceberg: expire_snapshots"
+_MANY_DIGITS: Final = "9" * 5000
+_DEEP: Final = "[" * 100_000
+
+
+# What is deleted: a table beside the hostile one, and a file that is none of a table.
+
+
+def _victim(ground: Ground) -> None:
+    made(ground, _VICTIM, ground.outside / "victim")
+    aged(ground.outside)
+
+
+def _located(where: str) -> Callable[[Ground], None]:
+    """Put a table beside the victim whose location is another folder of the ground."""
+
+    def put(ground: Ground) -> None:
+        _victim(ground)
+        forged(lambda metadata, _: metadata.update(location=f"file:{ground.folder}{where}"))(ground)
+
+    return put
+
+
+def _right_in(folder: str) -> Callable[[Ground], None]:
+    """Put a table whose location is that of others, with its own metadata in a folder there."""
+
+    def put(ground: Ground) -> None:
+        _victim(ground)
+        (ground.outside / "delta/_delta_log").mkdir(parents=True)
+        (ground.outside / f"delta/_delta_log/{0:020}.json").write_text("{}")
+        at = ground.folder / folder
+        metadata, _ = metadata_of(ground, _VICTIM)
+        metadata |= {"location": str(at), "table-uuid": "0a0a0a0a-0000-4000-8000-000000000000"}
+        registered(ground, metadata, at / "metadata")
+        aged(ground.outside)
+
+    return put
+
+
+def _earlier_entry(ground: Ground) -> None:
+    """Put another entry of the victim's own table, from before its last commit."""
+    _victim(ground)
+    first = next((ground.outside / "victim/metadata").glob("00001-*.json"))
+    metadata = json.loads(first.read_text())
+    registered(ground, metadata, first.parent).unlink()
+    registered(ground, metadata, first.parent)
+
+
+def _with_snapshot_of_victim(metadata: Metadata, ground: Ground) -> None:
+    """Add an old snapshot of the victim, whose manifests and data files would expire with it."""
+    _victim(ground)
+    theirs, _ = metadata_of(ground, _VICTIM)
+    old = theirs["snapshots"][0] | {"sequence-number": 1}
+    metadata["snapshots"].insert(0, old)
+
+
+def _with_statistics(metadata: Metadata, ground: Ground) -> None:
+    first = metadata["snapshots"][0]["snapshot-id"]
+    path = f"file:{ground.outside}/secret.txt"
+    file = {"snapshot-id": first, "statistics-path": path, "file-size-in-bytes": 23}
+    metadata["statistics"] = [{**file, "file-footer-size-in-bytes": 1, "blob-metadata": []}]
+
+
+def _had(where: str) -> Callable[[Ground], None]:
+    def put(ground: Ground) -> None:
+        (ground.folder / "table2").mkdir()
+        (ground.table / "data").mkdir(parents=True)
+        (ground.table / "data/link").symlink_to(ground.outside)
+        had(ground, where.format(ground=ground.folder))
+
+    return put
+
+
+def _linked(ground: Ground) -> None:
+    made(ground)
+    (ground.table / "data/link").symlink_to(ground.outside)
+    aged(ground.outside)
+
+
+def _logged(metadata: Metadata, ground: Ground) -> None:
+    """Let a commit forget a metadata file that is not the table's."""
+    metadata["properties"]["write.metadata.delete-after-commit.enabled"] = "true"
+    metadata["properties"]["write.metadata.previous-versions-max"] = "1"
+    for each in metadata["metadata-log"]:
+        each["metadata-file"] = f"file:{ground.outside}/secret.txt"
+
+
+def _converted(ground: Ground) -> None:
+    """Put a target of a conversion whose location, and whose names of files, are the victim's."""
+    _victim(ground)
+    metadata, _ = metadata_of(ground, _VICTIM)
+    metadata["table-uuid"] = "0a0a0a0a-0000-4000-8000-000000000000"
+    metadata["properties"] |= {"delvec.source-table-id": "x", "gc.enabled": "false"}
+    registered(ground, metadata)
+
+
+def _index_of_others(ground: Ground) -> None:
+    """Put an index with the files of the victim: a PURGE would delete them."""
+    _victim(ground)
+    forged(lambda metadata, _: metadata)(ground)
+    metadata, _ = metadata_of(ground, _VICTIM)
+    metadata["location"] = str(ground.table / "index")
+    metadata["table-uuid"] = "0a0a0a0a-0000-4000-8000-000000000000"
+    metadata["properties"]["delvec.index-of"] = "x"
+    at = ground.table / "index/metadata"
+    registered(ground, metadata, at, "sqlite.hostile.t__delvec_index")
+
+
+def _names_what_stays(_: Ground, report: Any) -> None:  # noqa: ANN401
+    assert report.refused
+    assert all(path in str(report) for path in report.refused[:5])
+
+
+DELETES: Final = [
+    *(
+        Attack(
+            "deletes",
+            f"a location of {what}",
+            operation,
+            "refused",
+            _located(where),
+            says,
+            slow="another" not in what,
+        )
+        for what, where, says in (
+            ("another table", "/outside/victim", "may be that of others"),
+            ("all tables", "", "may be that of others"),
+            ("no table", "/outside", "may be that of others"),
+            ("another table by ..", "/table/../outside/victim", "leads somewhere else"),
+        )
+        for operation in (_ORPHANS, _EXPIRE)
+    ),
+    *(
+        Attack(
+            "deletes",
+            f"metadata right in {what}",
+            operation,
+            "refused",
+            _right_in(at),
+            says,
+            slow=operation == _EXPIRE,
+        )
+        for what, at, says in (
+            ("another table's folder", "outside/victim", "not sqlite.hostile.t's alone"),
+            ("a Delta table's folder", "outside/delta", "not sqlite.hostile.t's alone"),
+        )
+        for operation in (_ORPHANS, _EXPIRE)
+    ),
+    Attack(
+        "deletes",
+        "metadata right in a folder with tables",
+        _ORPHANS,
+        "refused",
+        _right_in(""),
+        "other tables inside",
+    ),
+    Attack(
+        "deletes",
+        "another entry of the same table",
+        _ORPHANS,
+        "refused",
+        _earlier_entry,
+        "another entry",
+    ),
+    Attack(
+        "deletes",
+        "the folder of another table's data, given",
+        "iceberg: remove_orphan_files of outside",
+        "refused",
+        _located("/table"),
+        "not sqlite.hostile.t's alone",
+    ),
+    *(
+        Attack(
+            "deletes",
+            f"a file outside that was added and removed, {how}",
+            _EXPIRE,
+            "harmless",
+            _had(path),
+            then=_names_what_stays,
+            slow=how != "by ..",
+        )
+        for how, path in (
+            ("by its path", "{ground}/outside/secret.txt"),
+            ("by its URI", "file://{ground}/outside/secret.txt"),
+            ("by ..", "{ground}/table/../outside/secret.txt"),
+            ("behind a link", "{ground}/table/data/link/secret.txt"),
+            ("in a folder whose name begins alike", "{ground}/table2/x.parquet"),
+        )
+    ),
+    Attack(
+        "deletes",
+        "a snapshot of another table",
+        _EXPIRE,
+        "harmless",
+        forged(_with_snapshot_of_victim),
+        then=_names_what_stays,
+    ),
+    Attack(
+        "deletes",
+        "a statistics file outside",
+        _EXPIRE,
+        "harmless",
+        forged(_with_statistics),
+        then=_names_what_stays,
+    ),
+    Attack(
+        "deletes", "a link out of the folder", _ORPHANS, "harmless", _linked, then=_names_what_stays
+    ),
+    *(
+        Attack(
+            "deletes",
+            "a metadata log that names a file outside",
+            operation,
+            "refused",
+            forged(_logged),
+            "would delete .*secret.txt",
+        )
+        for operation in ("iceberg: append", "iceberg: compact", "iceberg: create_tag", _EXPIRE)
+    ),
+    Attack(
+        "deletes",
+        "a target at another table's location",
+        "iceberg: clean_target",
+        "refused",
+        _converted,
+        "may be that of others",
+    ),
+    Attack(
+        "deletes",
+        "an index with another table's files",
+        "iceberg: drop_index",
+        "refused",
+        _index_of_others,
+        "files that are not in",
+    ),
+]
+
+# What never ends.
+
+
+def _cycle(length: int) -> Callable[[Metadata, Ground], None]:
+    def change(metadata: Metadata, _: Ground) -> None:
+        ids = [each["snapshot-id"] for each in metadata["snapshots"]]
+        for at, each in enumerate(metadata["snapshots"]):
+            each["parent-snapshot-id"] = ids[at - (length - 1)]
+
+    return change
+
+
+def _cycle_elsewhere(metadata: Metadata, _: Ground) -> None:
+    """Add two snapshots that no branch has, each the parent of the other."""
+    first = metadata["snapshots"][0]
+    pair = {7: 8, 8: 7}
+    metadata["snapshots"] += [
+        {**first, "snapshot-id": own, "parent-snapshot-id": other} for own, other in pair.items()
+    ]
+
+
+CYCLES: Final = [
+    *(
+        Attack(
+            "takes the machine",
+            f"snapshots whose parents are {what}",
+            operation,
+            "refused",
+            forged(change),
+            "of sqlite.hostile.t .* is among its own ancestors",
+        )
+        for what, change, operations in (
+            (
+                "each other",
+                _cycle(2),
+                ("history", "inspect", "expire_snapshots", "compact", "append", "rollback"),
+            ),
+            ("themselves", _cycle(1), ("history", "check", "delete")),
+            ("each other, on no branch", _cycle_elsewhere, ("history", "expire_snapshots")),
+        )
+        for operation in (f"iceberg: {each}" for each in operations)
+    ),
+]
+
+# Values that are not what they should be.
+
+
+def _locked(value: str | None = None, tag: str = "delvec-lock-7", **given: object) -> Any:  # noqa: ANN401
+    def change(metadata: Metadata, _: Ground) -> None:
+        lock = {"generation": 7, "owner": "me", "operation": "X", "token": "t"}
+        lock |= {"expires_ms": int(time.time() * 1000) + 10**6, "lease_ms": 300_000, **given}
+        metadata["properties"]["delvec.lock"] = json.dumps(lock) if value is None else value
+        head = metadata["current-snapshot-id"]
+        metadata["refs"][tag] = {"snapshot-id": head, "type": "tag"}
+
+    return forged(change)
+
+
+_COMPACT: Final = "iceberg: compact"
+LOCKS: Final = [
+    *(
+        Attack("foreign error", f"a lock {what}", _COMPACT, "harmless", put, slow=at > 2)
+        for at, (what, put) in enumerate(
+            (
+                ("that is too deep", _locked("[" * 1900)),
+                ("whose end is infinite", _locked(expires_ms=float("inf"))),
+                ("whose end has 400 digits", _locked(expires_ms=10**400)),
+                ("of a generation of 400 digits", _locked(generation=10**400)),
+                ("for ever", _locked(lease_ms=10**17, expires_ms=10**14)),
+                ("with a tag of 5000 digits", _locked(tag=f"delvec-lock-{_MANY_DIGITS}")),
+                ("that is no JSON", _locked("{")),
+                ("that is a list", _locked("[7]")),
+                ("that is a number", _locked("7")),
+                ("of a generation that is text", _locked(generation="٤")),
+                ("of a generation below 0", _locked(generation=-7, tag="delvec-lock--7")),
+                ("with a tag in Arabic digits", _locked(tag="delvec-lock-٤")),
+                ("whose lease is below 0", _locked(lease_ms=-1)),
+                ("of an owner that is a list", _locked(owner=[1])),
+                ("of an owner with escapes", _locked(owner="\x1b[31m")),
+            )
+        )
+    ),
+    Attack(
+        "foreign error",
+        "a lock until the year 9999",
+        _COMPACT,
+        "refused",
+        _locked(expires_ms=253_402_300_799_999),
+        r"locked by me .*after 300 seconds.*drop_tag\('delvec-lock-7'\)",
+    ),
+    Attack(
+        "foreign error",
+        "a lock of the last generation",
+        _COMPACT,
+        "refused",
+        _locked(generation=10**15 - 1),
+        "remove the property delvec.lock",
+    ),
+]
+
+
+def _in_summary(branch: str = "other", **entries: str) -> Callable[[Ground], None]:
+    """Put a table with a branch, whose newest snapshot says other things of itself."""
+
+    def change(metadata: Metadata, _: Ground) -> None:
+        first = metadata["snapshots"][0]["snapshot-id"]
+        metadata["refs"][branch] = {"snapshot-id": first, "type": "branch"}
+        names = {name.replace("_", "-").replace("..", "."): each for name, each in entries.items()}
+        metadata["snapshots"][-1]["summary"].update(names)
+
+    return forged(change)
+
+
+def _totals(value: str) -> Callable[[Ground], None]:
+    names = ("records", "data_files", "delete_files", "position_deletes", "equality_deletes")
+    added = dict.fromkeys(("added_data_files", "added_records", "deleted_records"), value)
+    return _in_summary(**{f"total_{name}": value for name in names}, **added)
+
+
+def _at(moment: int) -> Callable[[Ground], None]:
+    return forged(lambda metadata, _: metadata["snapshots"][0].update({"timestamp-ms": moment}))
+
+
+def _properties(**entries: str) -> Callable[[Ground], None]:
+    return forged(lambda metadata, _: metadata["properties"].update(entries))
+
+
+def _two_files(_: Ground, report: Any) -> None:  # noqa: ANN401
+    assert (report.files, report.rows) == (2, 4)
+
+
+def _two_snapshots(_: Ground, rows: Any) -> None:  # noqa: ANN401
+    assert len(rows) == 2
+
+
+_INSPECT: Final = "iceberg: inspect"
+_HISTORY: Final = "iceberg: history"
+_SIZE: Final = {"write.target-file-size-bytes": _MANY_DIGITS}
+_AGE: Final = {"history.expire.max-snapshot-age-ms": _MANY_DIGITS}
+VALUES: Final = [
+    *(
+        Attack(
+            "foreign error", f"totals of {what}", operation, "harmless", _totals(value), then=then
+        )
+        for what, value in (
+            ("5000 digits", _MANY_DIGITS),
+            ("20 digits", "9" * 20),
+            ("Arabic digits", "٤"),
+            ("words", "many"),
+        )
+        for operation, then in ((_INSPECT, _two_files), (_HISTORY, _two_snapshots))
+    ),
+    Attack("foreign error", "totals below 0", "iceberg: show", "harmless", _totals("-5")),
+    Attack(
+        "foreign error", "totals of 5000 digits", "iceberg: show", "harmless", _totals("9" * 5000)
+    ),
+    *(
+        Attack("foreign error", f"a snapshot {what}", operation, "harmless", _at(moment), then=then)
+        for what, moment in (("of the end of time", 2**63 - 1), ("of its beginning", -(2**63)))
+        for operation, then in (
+            (_HISTORY, _two_snapshots),
+            (_INSPECT, _two_files),
+            (_COMPACT, None),
+        )
+    ),
+    Attack(
+        "foreign error",
+        "a snapshot of the end of time",
+        "iceberg: read of 1970",
+        "refused",
+        _at(2**63 - 1),
+        "goes back to",
+    ),
+    Attack(
+        "foreign error",
+        "properties of 5000 digits",
+        _INSPECT,
+        "harmless",
+        _properties(**_SIZE, **_AGE),
+        then=_two_files,
+    ),
+    *(
+        Attack(
+            "foreign error",
+            f"a transaction {what}",
+            "iceberg: append in a transaction",
+            "refused",
+            put,
+            says,
+        )
+        for what, put, says in (
+            (
+                "in a property that is words",
+                _properties(**{"delvec.txn.main.app": "two@three"}),
+                "does not tell what was committed",
+            ),
+            (
+                "of 5000 digits in a property",
+                _properties(**{"delvec.txn.main.app": f"{_MANY_DIGITS}@1"}),
+                "does not tell what was committed",
+            ),
+            (
+                "without a version in a summary",
+                _in_summary(**{"delvec.txn_app_id": "app"}),
+                "without a version",
+            ),
+            (
+                "of words in a summary",
+                _in_summary(**{"delvec.txn_app_id": "app", "delvec.txn_version": "one"}),
+                "without a version",
+            ),
+        )
+    ),
+    *(
+        Attack(
+            "foreign error",
+            f"progress of a resolve {what}",
+            "iceberg: resolve",
+            "refused",
+            _in_summary(branch="stage", **{"delvec.resolved_branch": "stage", **given}),
+            "does not say what was taken over",
+        )
+        for what, given in (
+            ("without a snapshot", {}),
+            (
+                "of 5000 digits",
+                dict.fromkeys(
+                    (f"delvec.resolved_{each}" for each in ("snapshot", "sequence", "files")),
+                    _MANY_DIGITS,
+                ),
+            ),
+        )
+    ),
+]
+
+# Metadata that Iceberg's own parser, or its planner, does not take.
+
+
+def _replaced(old: str, new: str) -> Callable[[Ground], None]:
+    def change(text: str) -> str:
+        assert old in text
+        return text.replace(old, new, 1)
+
+    return damaged(change)
+
+
+def _listed_in(path: str) -> Callable[[Ground], None]:
+    def change(metadata: Metadata, ground: Ground) -> None:
+        metadata["snapshots"][-1]["manifest-list"] = path.format(outside=ground.outside)
+
+    return forged(change)
+
+
+_FOLDER: Final = "iceberg: open in a catalog of folders"
+_OWN: Final = r"table sqlite.hostile.t"
+DAMAGED: Final = [
+    *(
+        Attack("foreign error", f"metadata {what}", _FOLDER, "refused", put, "lake.hostile.t")
+        for what, put in (
+            ("that are too deep", damaged(lambda text: f'{text[:-1]}, "x": {_DEEP}}}')),
+            ("that end early", damaged(lambda text: text[:1000])),
+            ("that are empty", damaged(lambda _: "")),
+            ("that are no JSON", damaged(lambda _: "\x00\x1b[31m" * 100)),
+            ("of a format to come", _replaced('"format-version": 3', '"format-version": 99')),
+            (
+                "without a current schema",
+                _replaced('"current-schema-id": 0', '"current-schema-id": 9'),
+            ),
+            (
+                "with a ref that leads nowhere",
+                _replaced('"refs": {', '"refs": {"x": {"snapshot-id": 5, "type": "tag"}, '),
+            ),
+            (
+                "with a number of 5000 digits",
+                _replaced('"last-column-id": 2', f'"last-column-id": {_MANY_DIGITS}'),
+            ),
+            (
+                "with a text of a megabyte",
+                _replaced('"format-version": 3', f'"format-version": "{"x" * 10**6}"'),
+            ),
+        )
+    ),
+    Attack(
+        "foreign error",
+        "metadata whose partition spec is not there",
+        "iceberg: open",
+        "refused",
+        forged(lambda metadata, _: metadata.update({"default-spec-id": 9})),
+        "metadata of sqlite.hostile.t .*no partition spec 9",
+    ),
+    *(
+        Attack(
+            "leaks", f"a manifest list that is {what}", operation, "refused", _listed_in(path), _OWN
+        )
+        for what, path in (
+            ("a private file", "file:{outside}/secret.txt"),
+            ("a folder", "file:{outside}"),
+            ("on another host", "http://127.0.0.1:1/list.avro"),
+        )
+        for operation in (_INSPECT, "iceberg: read", "iceberg: delete")
+    ),
+]
+
+# Vectors about which the manifests lie.
+
+
+def _vector(change: Callable[[Any, Any, Ground], object]) -> Callable[[Ground], object]:
+    return lambda ground: with_vector(ground, lambda made, entry: change(made, entry, ground))
+
+
+def _something_is_wrong(_: Ground, report: Any) -> None:  # noqa: ANN401
+    assert not report.ok
+
+
+_LIES: Final[dict[str, Callable[[Any, Any, Ground], object]]] = {
+    "of more rows than it has": lambda made, _, __: made.withRecordCount(2),
+    "beyond the end of its file": lambda made, _, __: made.withContentOffset(10**12),
+    "of a terabyte": lambda made, _, __: made.withContentSizeInBytes(10**12),
+    "at the beginning of its file": lambda made, _, __: made.withContentOffset(0),
+    "in a private file": lambda made, _, ground: made.withPath(f"{ground.outside}/secret.txt"),
+}
+VECTORS: Final = [
+    *(
+        Attack(
+            "comes back",
+            f"a vector {what}",
+            "iceberg: delete of 2",
+            "refused",
+            _vector(lie),
+            slow=at > 0,
+        )
+        for at, (what, lie) in enumerate(_LIES.items())
+    ),
+    *(
+        Attack(
+            "comes back",
+            f"a vector {what}",
+            "iceberg: check",
+            "harmless",
+            _vector(lie),
+            then=_something_is_wrong,
+            slow=True,
+        )
+        for what, lie in _LIES.items()
+    ),
+]
+
+ATTACKS: Final = [*DELETES, *CYCLES, *LOCKS, *VALUES, *DAMAGED, *VECTORS]
