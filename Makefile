@@ -11,7 +11,7 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal
 setup = scripts/setup.sh $(1)
 setup_java = JAVA_HOME=$$(scripts/setup.sh --java $(1)) && export JAVA_HOME
 
-.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak lock s3-server dist lint format docs compatibility-table snapshots bench bench-scale clean
+.PHONY: help install demo test test-core test-lowest test-readers readers-table test-slow test-slow-slice soak lock s3-server dist lint format docs compatibility-table hostile-table snapshots bench bench-scale clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -77,6 +77,9 @@ docs: ## Build the site of the docs in build/site, with the reference of all cal
 
 compatibility-table: ## Write the table of engines in docs/compatibility.md anew
 	@$(call setup_java,test) && DELVEC_MATRIX=write $(PY) -m pytest -n 0 -m slow tests/interop/test_matrix.py
+
+hostile-table: ## Attack delta-spark and deltalake as the tests attack delvec, and write docs/hostile-tables.md anew (12 minutes)
+	@$(call setup_java,test) && $(PY) -m tests.hostile.peers
 
 snapshots: ## Write the snapshots of the command's help and output anew
 	@$(call setup_java,test) && DELVEC_WRITE_SNAPSHOTS=1 $(PY) -m pytest -n 0 -m "slow or not slow" tests/cli/test_snapshots.py tests/cli/test_spark_snapshots.py tests/cli/test_help.py

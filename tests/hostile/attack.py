@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["SECRET", "SECRET_VARIABLE", "Attack", "Ground", "launch"]
+__all__ = ["SECRET", "SECRET_VARIABLE", "Attack", "Ground", "content", "launch"]
 
 # `tests/conftest.py` sets it, so that JVMs have it as well.
 SECRET_VARIABLE: Final = "DELVEC_HOSTILE_SECRET"  # noqa: S105 - a name
@@ -88,7 +88,7 @@ def launch(attack: Attack, ground: Ground, operation: Callable[[Ground], Any]) -
     ground.outside.mkdir()
     (ground.outside / "secret.txt").write_text(SECRET)
     attack.put(ground)
-    before = _content(ground.outside)
+    before = content(ground.outside)
     result = None
     raised: DelvecError | None = None
     try:
@@ -96,9 +96,9 @@ def launch(attack: Attack, ground: Ground, operation: Callable[[Ground], Any]) -
     except DelvecError as error:
         raised = error
         _judge_error(error)
-    assert _content(ground.outside) == before, "something outside the table was changed"
+    assert content(ground.outside) == before, "something outside the table was changed"
     if ground.table.exists():
-        for file, data in _content(ground.table).items():
+        for file, data in content(ground.table).items():
             assert SECRET.encode() not in data, f"the secret is in {file}"
     if attack.expected == "refused":
         assert raised is not None, f"not refused: {result!r:.300}"
@@ -121,7 +121,7 @@ def _judge_error(error: DelvecError) -> None:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
-def _content(folder: Path) -> dict[str, bytes]:
+def content(folder: Path) -> dict[str, bytes]:
     """Return all regular files below a folder; no link is followed."""
     found = {}
     for parent, _, names in os.walk(folder):

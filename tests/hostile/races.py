@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Put = Callable[[Ground], object]
 
-__all__ = ["ATTACKS"]
+__all__ = ["ATTACKS", "strikes_under_way"]
 
 _LOG: Final = "_delta_log"
 _MANIFESTS: Final = "_symlink_format_manifest"
@@ -76,6 +76,13 @@ def _listen() -> None:
 def _strike_at(calls: Sequence[str], name: str, do: Callable[[], object], most: int = 1) -> None:
     _listen()
     _strikes[:] = [_Strike(tuple(calls), name, do, most)]
+
+
+def strikes_under_way() -> bool:
+    """Forget what would strike; tell whether there was anything. Other engines make other calls."""
+    found = bool(_strikes)
+    _strikes.clear()
+    return found
 
 
 def _has_struck(_: Ground, _result: object) -> None:

@@ -1,0 +1,136 @@
+"""What users of delta-spark and deltalake do with a hostile table, by the names of our operations.
+
+What has no counterpart is absent: an engine without it is not attacked that way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import deltalake
+    import pyarrow as pa
+
+    from tests.hostile.attack import Ground
+
+    Operations = dict[str, Callable[[Ground], Any]]
+
+__all__ = ["DELTALAKE", "DELTA_SPARK", "READS"]
+
+READS: Final = ("read", "read on Spark", "read by the data source")
+"""Operations that return the rows, so that these can be compared."""
+
+
+def _sql(statement: str) -> Callable[[Ground], Any]:
+    """Return an operation that runs a statement, in which `T` in braces stands for the table."""
+
+    def run(ground: Ground) -> Any:  # noqa: ANN401
+        table, clone = (f"delta.`{path}`" for path in (ground.table, ground.folder / "clone"))
+        # Not `str.format`: a statement may have braces of its own.
+        return ground.spark.sql(statement.replace("{T}", table).replace("{C}", clone)).collect()
+
+    return run
+
+
+def _spark_rows(ground: Ground) -> list[dict[str, Any]]:
+    rows = ground.spark.read.format("delta").load(str(ground.table)).collect()
+    return [row.asDict(recursive=True) for row in rows]
+
+
+def _spark_checkpoint(ground: Ground) -> None:
+    jvm: Any = ground.spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog
+    log.forTable(ground.spark._jsparkSession, str(ground.table)).checkpoint()
+
+
+def _spark_changes(ground: Ground) -> Any:  # noqa: ANN401
+    reading = ground.spark.read.format("delta").option("readChangeFeed", "true")
+    return reading.option("startingVersion", 0).load(str(ground.table)).collect()
+
+
+DELTA_SPARK: Final[Operations] = {
+    "open": _sql("DESCRIBE DETAIL {T}"),
+    "history": _sql("DESCRIBE HISTORY {T}"),
+    **dict.fromkeys(READS, _spark_rows),
+    "changes": _spark_changes,
+    "append": _sql("INSERT INTO {T} SELECT * FROM {T}"),
+    "overwrite": _sql("INSERT OVERWRITE {T} SELECT * FROM {T}"),
+    "delete": _sql("DELETE FROM {T} WHERE id % 2 = 0"),
+    "delete by keys": _sql("DELETE FROM {T} WHERE id IN (0, 2, 4, 6, 8)"),
+    "update": _sql("UPDATE {T} SET id = id + 100 WHERE id < 3"),
+    "merge": _sql(
+        "MERGE INTO {T} AS t USING (SELECT * FROM {T}) AS s ON t.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    ),
+    "optimize": _sql("OPTIMIZE {T}"),
+    "zorder": _sql("OPTIMIZE {T} ZORDER BY (id)"),
+    "purge": _sql("REORG TABLE {T} APPLY (PURGE)"),
+    "vacuum": _sql("VACUUM {T} RETAIN 0 HOURS"),
+    "lite vacuum": _sql("VACUUM {T} LITE RETAIN 0 HOURS"),
+    "checkpoint": _spark_checkpoint,
+    "restore": _sql("RESTORE TABLE {T} TO VERSION AS OF 2"),
+    "clone": _sql("CREATE TABLE {C} SHALLOW CLONE {T}"),
+    "generate manifest": _sql("GENERATE symlink_format_manifest FOR TABLE {T}"),
+    "set properties": _sql("ALTER TABLE {T} SET TBLPROPERTIES ('hostile' = 'no')"),
+}
+
+
+def _table(ground: Ground) -> deltalake.DeltaTable:
+    import deltalake  # noqa: PLC0415 - a child imports it, where its memory is bounded
+
+    return deltalake.DeltaTable(str(ground.table))
+
+
+def _rows(ground: Ground) -> pa.Table:
+    import deltalake  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    query = deltalake.QueryBuilder().register("t", _table(ground))
+    return pa.table(query.execute("SELECT * FROM t").read_all())
+
+
+def _write(mode: str) -> Callable[[Ground], Any]:
+    def run(ground: Ground) -> None:
+        import deltalake  # noqa: PLC0415
+
+        deltalake.write_deltalake(str(ground.table), _rows(ground), mode=mode)  # type: ignore[call-overload]
+
+    return run
+
+
+def _merge(ground: Ground) -> Any:  # noqa: ANN401
+    merge = _table(ground).merge(_rows(ground), "t.id = s.id", source_alias="s", target_alias="t")
+    return merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def _vacuum(*, full: bool) -> Callable[[Ground], Any]:
+    return lambda ground: _table(ground).vacuum(
+        retention_hours=0, dry_run=False, enforce_retention_duration=False, full=full
+    )
+
+
+DELTALAKE: Final[Operations] = {
+    "open": _table,
+    "history": lambda ground: _table(ground).history(),
+    **dict.fromkeys(READS, lambda ground: _rows(ground).to_pylist()),
+    "changes": lambda ground: _table(ground).load_cdf(starting_version=0).read_all(),
+    "append": _write("append"),
+    "overwrite": _write("overwrite"),
+    "delete": lambda ground: _table(ground).delete("id % 2 = 0"),
+    "delete by keys": lambda ground: _table(ground).delete("id IN (0, 2, 4, 6, 8)"),
+    "update": lambda ground: _table(ground).update({"id": "id + 100"}, predicate="id < 3"),
+    "merge": _merge,
+    "optimize": lambda ground: _table(ground).optimize.compact(),
+    "zorder": lambda ground: _table(ground).optimize.z_order(["id"]),
+    "vacuum": _vacuum(full=True),
+    "lite vacuum": _vacuum(full=False),
+    "checkpoint": lambda ground: _table(ground).create_checkpoint(),
+    "clean log": lambda ground: _table(ground).cleanup_metadata(),
+    "restore": lambda ground: _table(ground).restore(2),
+    "generate manifest": lambda ground: _table(ground).generate(),
+    "set properties": lambda ground: _table(ground).alter.set_table_properties(
+        {"hostile": "no"}, raise_if_not_exists=False
+    ),
+}

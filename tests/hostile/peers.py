@@ -1,0 +1,313 @@
+"""The same attacks on delta-spark and deltalake, by `python -m tests.hostile.peers`.
+
+Each engine runs in a child with bounds of memory and time, which is started again after what it did
+not survive. docs/hostile-tables.md gets the table; build/hostile-peers.json has the errors as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.hostile.attack import SECRET, SECRET_VARIABLE, Attack, Ground, content
+from tests.hostile.attacks import ATTACKS
+from tests.hostile.peer_operations import DELTA_SPARK, DELTALAKE, READS
+from tests.hostile.races import strikes_under_way
+from tests.repository import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    Outcomes = Mapping[str, tuple[str, str]]
+
+__all__ = ["PAGE", "judged", "shown", "with_table"]
+
+PAGE: Final = ROOT / "docs" / "hostile-tables.md"
+_PLACE: Final = re.compile(r"(<!-- attacks: begin[^\n]*-->\n).*(<!-- attacks: end -->)", re.DOTALL)
+_REPORT: Final = ROOT / "build" / "hostile-peers.json"
+_ANSWER: Final = "outcome: "
+_ABSENT: Final = "\N{EN DASH}"
+_NOT_TRIED: Final = "not tried"
+_ORDER: Final = (
+    *("harmless", "refuses", "runs", "wrong rows", "leaks", "changes what is outside"),
+    *("takes the memory", "hangs", "crashes", _NOT_TRIED),
+)
+_ENGINES: Final = {"delta-spark": DELTA_SPARK, "deltalake": DELTALAKE}
+_SECONDS: Final = {"delta-spark": 30, "deltalake": 15}
+_START_SECONDS: Final = 120
+_MEMORY: Final = 4 << 30  # of addresses, beyond what imports took: a JVM has a heap of 1 GB
+
+
+class _Unknown:
+    """What an engine returned where it is nothing that can be compared with what delvec returns."""
+
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401
+        raise LookupError(name)
+
+
+def judged(  # noqa: PLR0911
+    attack: Attack, ground: Ground, operation: Callable[[Ground], Any]
+) -> tuple[str, str]:
+    """Carry out an attack on an engine; return what became of it, and its error."""
+    ground.outside.mkdir(parents=True)
+    (ground.outside / "secret.txt").write_text(SECRET)
+    try:
+        attack.put(ground)
+    except Exception as error:  # noqa: BLE001 - such as for want of a session
+        return _ABSENT, repr(error)
+    if strikes_under_way():
+        return _ABSENT, "strikes at a system call of Python's"
+    before = content(ground.outside)
+    result, failure = None, ""
+    try:
+        result = operation(ground)
+    except Exception as error:  # noqa: BLE001 - each engine has errors of its own
+        failure = f"{type(error).__name__}: {error}"
+    files = content(ground.table).values() if ground.table.exists() else ()
+    if content(ground.outside) != before:
+        return "changes what is outside", failure
+    if (
+        SECRET in failure
+        or SECRET in repr(result)
+        or any(SECRET.encode() in each for each in files)
+    ):
+        return "leaks", failure
+    if failure:
+        spent = re.search("OutOfMemory|MemoryError|StackOverflow", failure)
+        return "takes the memory" if spent else "refuses", failure
+    if attack.then is not None:
+        try:
+            attack.then(ground, result if attack.operation in READS else _Unknown())
+        except AssertionError as error:
+            return "wrong rows", str(error)
+        except Exception as error:  # noqa: BLE001 - it looks at a report of delvec's
+            return "runs" if attack.expected == "refused" else "harmless", repr(error)
+    return "runs" if attack.expected == "refused" else "harmless", ""
+
+
+# In a child
+
+
+def _serve(engine: str) -> None:
+    """Answer each line, the number of an attack and a folder, by what became of it."""
+    session = None
+    if engine == "delta-spark":
+        session = _session()
+    elif sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + _MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    print(_ANSWER, flush=True)  # noqa: T201
+    for line in sys.stdin:
+        number, folder = json.loads(line)
+        attack = ATTACKS[number]
+        operation = _ENGINES[engine][attack.operation]
+        answer = judged(attack, Ground(Path(folder), session), operation)
+        print(_ANSWER + json.dumps(answer), flush=True)  # noqa: T201
+
+
+def _session() -> SparkSession:
+    import delvec  # noqa: PLC0415
+    from tests.spark.delta.readers import INTERPRETED  # noqa: PLC0415
+    from tests.spark.jars import resolved_jars  # noqa: PLC0415
+
+    session = delvec.session(
+        tempfile.mkdtemp(prefix="warehouse-"),
+        master="local[2]",
+        conf={
+            **{name: str(value) for name, value in INTERPRETED.items()},
+            "spark.jars": ",".join(resolved_jars()),
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.sql.warehouse.dir": tempfile.mkdtemp(prefix="spark-warehouse-"),
+            "spark.sql.shuffle.partitions": "1",
+            "spark.databricks.delta.snapshotPartitions": "1",
+            "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+            "spark.driver.memory": "1g",
+            "spark.ui.enabled": "false",
+        },
+    )
+    session.conf.set("spark.hostile.secret", SECRET)
+    return session
+
+
+class _Child:
+    """An engine in a process of its own, with all that it starts."""
+
+    def __init__(self, engine: str, folder: Path) -> None:
+        self._errors = (folder / f"{engine}.txt").open("w+")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.hostile.peers", "--serve", engine],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, SECRET_VARIABLE: SECRET, "TMPDIR": str(folder)},
+            start_new_session=True,
+        )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        Thread(target=self._read, daemon=True).start()
+        self.is_ready = self._answer(_START_SECONDS) == ""
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(_ANSWER):
+                self._lines.put(line.removeprefix(_ANSWER).strip())
+        self._lines.put(None)
+
+    def _answer(self, seconds: float) -> str | None:
+        """Return an answer, or None if the child died; raise `queue.Empty` if it takes too long."""
+        return self._lines.get(timeout=seconds)
+
+    def ask(self, number: int, folder: Path, seconds: float) -> tuple[str, str]:
+        assert self._process.stdin is not None
+        try:
+            print(json.dumps([number, str(folder)]), file=self._process.stdin, flush=True)
+            answer = self._answer(seconds)
+        except (BrokenPipeError, queue.Empty) as error:
+            return ("hangs" if isinstance(error, queue.Empty) else "crashes"), repr(error)
+        if answer is None:
+            self._errors.seek(0)
+            told = self._errors.read()[-2000:]
+            spent = re.search("memory allocation of|OutOfMemory|MemoryError|std::bad_alloc", told)
+            return ("takes the memory" if spent else "crashes"), told
+        outcome, failure = json.loads(answer)
+        return outcome, failure
+
+    def end(self) -> None:
+        with suppress(ProcessLookupError):  # it died by itself
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._errors.close()
+
+
+# All of it
+
+
+def _tried(engine: str, scratch: Path, deadline: float) -> dict[str, tuple[str, str]]:
+    """Carry out on an engine all attacks that it has a counterpart for."""
+    found: dict[str, tuple[str, str]] = {}
+    child: _Child | None = None
+    for number, attack in enumerate(ATTACKS):
+        if attack.operation not in _ENGINES[engine]:
+            found[attack.name] = _ABSENT, "no counterpart"
+        elif time.monotonic() > deadline:
+            found[attack.name] = _NOT_TRIED, ""
+        else:
+            if child is None:
+                child = _Child(engine, scratch)
+            folder = scratch / engine / str(number)
+            outcome, failure = child.ask(number, folder, _SECONDS[engine])
+            found[attack.name] = outcome, failure[:2000]
+            shutil.rmtree(folder, ignore_errors=True)
+            print(f"{engine}: {attack.name}: {outcome}", flush=True)  # noqa: T201
+            if outcome in ("hangs", "crashes", "takes the memory"):
+                child.end()
+                child = None
+    if child is not None:
+        child.end()
+    return found
+
+
+def shown(outcomes: Mapping[str, Outcomes], titles: Mapping[str, str], day: str) -> str:
+    """Return the tables in Markdown: how many attacks ended how, then each by its kind.
+
+    Args:
+        outcomes: What became of each attack by its name, for each engine but delvec.
+        titles: The engines with their versions.
+        day: Of the run.
+    """
+    words = {"refused": "refuses", "harmless": "harmless"}
+    columns = [
+        {attack.name: words[attack.expected] for attack in ATTACKS},
+        *({name: each[0] for name, each in outcomes[engine].items()} for engine in titles),
+    ]
+    head = ["delvec", *titles.values()]
+    counts = [Counter(column.values()) for column in columns]
+    lines = [
+        f"{len(ATTACKS)} attacks, on {day}:",
+        "",
+        f"| | {' | '.join(head)} |",
+        "|---|" + "---:|" * len(head),
+    ]
+    for outcome in _ORDER:
+        if any(outcome in count for count in counts):
+            numbers = (str(count[outcome] or _ABSENT) for count in counts)
+            lines.append(f"| {outcome} | {' | '.join(numbers)} |")
+    lines.append(f"| no counterpart | {' | '.join(str(count[_ABSENT]) for count in counts)} |")
+    for kind in dict.fromkeys(attack.kind for attack in ATTACKS):
+        lines += ["", f"### {kind.capitalize()}", ""]
+        lines += [f"| put there | then | {' | '.join(head)} |", "|---|---|" + "---|" * len(head)]
+        rows: dict[tuple[str, ...], list[str]] = {}
+        for attack in ATTACKS:
+            if attack.kind == kind:
+                row = (attack.place, *(column[attack.name] for column in columns))
+                rows.setdefault(row, []).append(attack.operation)
+        for (place, *cells), operations in rows.items():
+            words_of_row = [_escaped(place), ", ".join(operations), *cells]
+            lines.append(f"| {' | '.join(words_of_row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    plain = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+    return re.sub(r"([\\|`*_<>{}\[\]$])", r"\\\1", plain)
+
+
+def with_table(page: str, table: str) -> str:
+    """Return a page with another table between its marks."""
+    assert _PLACE.search(page), "the page has no place for the table"
+    return _PLACE.sub(lambda match: f"{match[1]}\n{table}\n{match[2]}", page)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", choices=_ENGINES, help=argparse.SUPPRESS)
+    parser.add_argument("--minutes", type=float, default=11, help="what is left then is not tried")
+    chosen = parser.parse_args()
+    if chosen.serve:
+        _serve(chosen.serve)
+        return
+    from tests.spark.jars import DELTA_SPARK as COORDINATE  # noqa: PLC0415 - it imports PySpark
+
+    deadline = time.monotonic() + 60 * chosen.minutes
+    with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as scratch:
+        with ThreadPoolExecutor(len(_ENGINES)) as pool:
+            runs = {
+                engine: pool.submit(_tried, engine, Path(scratch), deadline) for engine in _ENGINES
+            }
+        outcomes = {engine: run.result() for engine, run in runs.items()}
+    _REPORT.parent.mkdir(exist_ok=True)
+    _REPORT.write_text(json.dumps(outcomes, indent=1))
+    titles = {
+        "delta-spark": f"delta-spark {COORDINATE.rpartition(':')[2]}",
+        "deltalake": f"deltalake {metadata.version('deltalake')}",
+    }
+    day = datetime.now(tz=timezone.utc).date().isoformat()
+    PAGE.write_text(with_table(PAGE.read_text(), shown(outcomes, titles, day)))
+
+
+if __name__ == "__main__":
+    _main()
