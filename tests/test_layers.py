@@ -53,6 +53,7 @@ ROOMS = (
     "datasource",
     "spark.session",
     "spark.delta.scan",
+    "spark.delta.rules",
     "spark.delta.write",
     "spark.delta.maintain",
     "delta.table",

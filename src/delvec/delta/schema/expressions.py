@@ -61,7 +61,7 @@ _SHOWN: Final = 200
 class StoredExpression:
     """SQL that a table has for its rows: whoever writes the table's log has written it.
 
-    Only `stored_columns` of `spark.delta.write` makes columns of such texts.
+    Only `stored_columns` of `spark.delta.rules` makes columns of such texts.
     """
 
     kind: Kind

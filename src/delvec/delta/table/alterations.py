@@ -213,7 +213,7 @@ class TableAlterations(TableHandle):
         Raises:
             ConstraintError: A row of the table violates it.
         """
-        from delvec.spark.delta.write.constraints import constrain  # noqa: PLC0415
+        from delvec.spark.delta.rules.constraints import constrain  # noqa: PLC0415
 
         self._session("add_constraint()")
         return self.run("ADD CONSTRAINT", constrain(name, expression), options)
@@ -257,7 +257,7 @@ class TableAlterations(TableHandle):
         if self.spark is None:
             require_plain(self.storage.root, metadata)
         else:
-            from delvec.spark.delta.write.stored_expressions import (  # noqa: PLC0415
+            from delvec.spark.delta.rules.stored_expressions import (  # noqa: PLC0415
                 require_allowed,
             )
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as spark_types
 from delvec.delta.schema.allowed_functions import ALLOWED_FUNCTIONS, allowed_functions
 from delvec.delta.schema.expressions import Kind, StoredExpression
 from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
-from delvec.spark.delta.write.stored_expressions import stored_column
+from delvec.spark.delta.rules.stored_expressions import stored_column
 from delvec.spark.types import schema_of, table_schema
 
 if TYPE_CHECKING:

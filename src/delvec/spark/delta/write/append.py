@@ -22,6 +22,8 @@ from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.spark.conf import time_zone
+from delvec.spark.delta.rules.rules import Rule
+from delvec.spark.delta.rules.stored_expressions import require_allowed
 from delvec.spark.delta.scan.conditions import aliased, predicate_of, sql_of
 from delvec.spark.delta.scan.read_versions import depend_on_source
 from delvec.spark.delta.write.change_files import store_change_rows
@@ -35,8 +37,6 @@ from delvec.spark.delta.write.identity_values import (
 )
 from delvec.spark.delta.write.physical_columns import partition_string
 from delvec.spark.delta.write.rewrite import store_rows
-from delvec.spark.delta.write.rules import Rule
-from delvec.spark.delta.write.stored_expressions import require_allowed
 from delvec.spark.failures import violation
 from delvec.spark.staging import staged
 

@@ -17,8 +17,8 @@ from delvec.delta.schema.types import ArrayType, MapType, StructType
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import quote
 from delvec.spark import jvm
-from delvec.spark.delta.write.rules import rules_of
-from delvec.spark.delta.write.stored_expressions import stored_column, stored_columns
+from delvec.spark.delta.rules.rules import rules_of
+from delvec.spark.delta.rules.stored_expressions import stored_column, stored_columns
 from delvec.spark.failures import explained, misfit
 from delvec.spark.types import spark_type
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.types import DataType, Field
-    from delvec.spark.delta.write.rules import Rule
+    from delvec.spark.delta.rules.rules import Rule
 
 __all__ = [
     "Conversion",

@@ -15,7 +15,7 @@ from delvec.delta.schema.partition_values import HIVE_NULL
 from delvec.delta.schema.types import CHAR_TYPE, ArrayType, MapType, StructType
 from delvec.identifiers import quote
 from delvec.spark import jvm
-from delvec.spark.delta.write.stored_expressions import stored_columns
+from delvec.spark.delta.rules.stored_expressions import stored_columns
 from delvec.spark.failures import violation
 from delvec.spark.types import spark_type
 

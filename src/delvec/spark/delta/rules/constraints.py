@@ -15,8 +15,8 @@ from delvec.delta.write.change import ReadSet
 from delvec.delta.write.transaction import Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import ConstraintError
+from delvec.spark.delta.rules.stored_expressions import stored_column
 from delvec.spark.delta.scan.scan import scan
-from delvec.spark.delta.write.stored_expressions import stored_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,6 +12,7 @@ import re
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files as resources
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.classic.column import Column as ClassicColumn
@@ -73,6 +74,8 @@ _WORDS: Final = {
 }
 # The session's own parser replaces this before it parses, and so would other engines.
 _VARIABLE: Final = re.compile(r"\$\{[^}$ ]+\}")
+# Spark's parser takes a minute to fail at ten thousand, and fails at a thousand.
+_DEEPEST: Final = 500
 _DISTRUST: Final = (
     f"find out who wrote it, and drop it; if you trust it, allow for it by {ALLOWED_FUNCTIONS}"
 )
@@ -104,6 +107,8 @@ def stored_columns(
         of_table = schema if each.kind != "default" else _NO_COLUMNS
         if _VARIABLE.search(each.text):
             raise refusal(each, table, "has a variable in ${}", _CHANGE)
+        if _depth(each.text) > _DEEPEST:
+            raise refusal(each, table, f"nests more than {_DEEPEST} parentheses", _CHANGE)
         given = columns if of_table is schema else spark_type(_NO_COLUMNS).json()
         try:
             with explained(f"{table}, {each.holder}"):
@@ -136,6 +141,11 @@ def require_allowed(spark: SparkSession, table: str, metadata: Metadata) -> None
 def _added(spark: SparkSession) -> str:
     listed = spark.conf.get(ALLOWED_FUNCTIONS, "") or ""
     return " ".join(name.strip().lower() for name in listed.split(",") if name.strip())
+
+
+def _depth(text: str) -> int:
+    steps = (1 if each in "([" else -1 for each in re.findall(r"[()\[\]]", text))
+    return max(accumulate(steps), default=0)
 
 
 def _refused(
@@ -184,4 +194,4 @@ def _checker(spark: SparkSession, kind: Kind) -> Any:  # noqa: ANN401
 
 @cache
 def _source() -> str:
-    return resources("delvec.spark.delta.write").joinpath("StoredExpressions.java").read_text()
+    return resources("delvec.spark.delta.rules").joinpath("StoredExpressions.java").read_text()
