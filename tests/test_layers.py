@@ -229,6 +229,51 @@ def test_only_one_module_says_jvm() -> None:
     ) == {"spark.jvm"}
 
 
+# They give it the words of the caller, numbers and names of delvec's own, or, in the last four, an
+# expression that a table stores.
+SPEAKERS = {
+    "iceberg.by_condition.predicates",
+    "iceberg.deletes.change_batch",
+    "iceberg.maintain.check_files",
+    "iceberg.maintain.procedures",
+    "iceberg.search.index_rows",
+    "spark.catalogs",
+    "spark.delta.maintain.moved_rows",
+    "spark.delta.maintain.traces",
+    "spark.delta.maintain.zorder",
+    "spark.delta.scan.conditions",
+    "spark.delta.write.append",
+    "spark.delta.write.clauses",
+    "spark.delta.write.update",
+    "spark.positions",
+    "statements",
+    "spark.delta.write.conform_rows",
+    "spark.delta.write.constraints",
+    "spark.delta.write.projection",
+    "spark.delta.write.rules",
+}
+
+
+def test_only_these_modules_give_text_to_a_parser_that_replaces_variables() -> None:
+    def is_composed(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call) or not is_call(node, "expr", "selectExpr", "sql"):
+            return False
+        return not all(isinstance(each, ast.Constant) for each in node.args)
+
+    speakers = {name for name in users_of(is_composed) if not is_in(name, "cli.demo")}
+    assert speakers <= SPEAKERS, "SQL made of a table's words goes to spark.sql_text"
+
+
+def test_arrow_gets_no_name_that_it_could_take_for_a_path() -> None:
+    def is_a_path(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call) or not is_call(node, "struct_field"):
+            return False
+        return not isinstance(node.args[1], ast.List | ast.Constant)
+
+    # There it is a list of places.
+    assert users_of(is_a_path) == {"delta.parquet.row_statistics"}
+
+
 def test_arrow_is_asked_for_pandas_where_rows_come_in_and_go_out() -> None:
     assert users_of(
         lambda node: is_call(node, "to_pandas", "to_pandas_dtype", "from_pandas", "toPandas")

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql.types import LongType, StructField, StructType
 
-from delvec import DeltaTable
+from delvec import DeltaTable, IcebergTable
+from delvec.iceberg.client.catalog import catalog_of, find_table, table_name
+from delvec.iceberg.search.key_index import index_name
 from tests.delta.builder import TableBuilder
 from tests.hostile.attack import SECRET_VARIABLE, Attack
+from tests.hostile.operations import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tests.hostile.attack import Ground
 
@@ -44,6 +48,7 @@ _NAMES: Final = (
     "/*",
     "n" * 2000,
 )
+_SHORT: Final = (".x", "x", *_VARIABLES)
 _ROWS: Final = 10
 _LIVE: Final = 9  # the last row is deleted by a vector
 _MAPPED: Final = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "99"}
@@ -153,15 +158,16 @@ def _as_logical_names(ground: Ground) -> None:
 
 
 def _as_fields(ground: Ground) -> None:
-    """Fields of a struct, under other physical names, so that they are renamed by a cast."""
-    fields = [_field(n, physical=f"_{n}", number=at + 3) for at, n in enumerate(_NAMES)]
+    """Fields of a struct, each under the name of the next one, so that a cast renames them."""
+    stored = dict(zip(_NAMES, (*_NAMES[1:], _NAMES[0]), strict=True))
+    fields = [_field(n, physical=stored[n], number=at + 3) for at, n in enumerate(_NAMES)]
     inner = {"type": "struct", "fields": fields}
     _make(
         ground,
         [_field("id", physical="id", number=1), _field("s", inner, physical="${s}", number=2)],
         lambda rows: {
             "id": rows,
-            "${s}": [{f"_{n}": _value(n, row) for n in _NAMES} for row in rows],
+            "${s}": [{stored[n]: _value(n, row) for n in _NAMES} for row in rows],
         },
         mapped=True,
     )
@@ -245,7 +251,10 @@ _QUICK: Final = {
 }
 # Nothing of these names is read or computed there.
 _NOT_TOUCHED: Final = {
-    ("logical names of mapped columns", "checkpoint"),
+    *(
+        ("logical names of mapped columns", operation)
+        for operation in ("checkpoint", "delete", "delete by keys", "traces")
+    ),
     ("columns", "append"),
     ("columns", "overwrite"),
     ("physical names", "append"),
@@ -272,11 +281,15 @@ def _unharmed(place: str, operation: str) -> Callable[[Ground, Any], None]:
 
 def _found_by_filters(table: DeltaTable, row: dict[str, Any]) -> None:
     """Look for a row by the value of each of its columns: statistics must not rule it out."""
+    paths: dict[tuple[str, ...], Any] = {}
     for name, value in row.items():
-        fields = {(name, inner): each for inner, each in value.items()} if name == "s" else {}
-        for path, each in (fields or {(name,): value}).items():
-            found = table.to_arrow(filters=[(path, "=", each)]).to_pylist()
-            assert row in found, path
+        if isinstance(value, dict):
+            paths |= {(name, inner): each for inner, each in value.items()}
+        else:
+            paths[(name,)] = value
+    for path, value in paths.items():
+        found = table.to_arrow([(path, "=", value)]).to_pylist()
+        assert row in found, path
 
 
 def _named(*names: str, **properties: str) -> Callable[[Ground], None]:
@@ -287,6 +300,63 @@ def _named(*names: str, **properties: str) -> Callable[[Ground], None]:
         lambda rows: {"id": rows, **{name: [row * 100 for row in rows] for name in names}},
         properties=properties,
     )
+
+
+def _iceberg(ground: Ground, names: Sequence[str]) -> None:
+    """Make an Iceberg table of ten rows in two files, with columns of these names."""
+    spark = ground.spark
+    kinds = StructType([StructField(name, LongType()) for name in ("id", *names)])
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS sqlite.hostile")
+    for name in (NAME, f"{NAME}__delvec_index"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+    for first in (0, _ROWS // 2):
+        rows = [
+            (row, *(row * 100 + at for at in range(len(names)))) for row in range(first, first + 5)
+        ]
+        writer = spark.createDataFrame(rows, kinds).coalesce(1).writeTo(NAME)
+        if first:
+            writer.append()
+        else:
+            place = writer.using("iceberg").tableProperty("location", str(ground.table))
+            place.tableProperty("format-version", "3").create()
+
+
+def _iceberg_columns(ground: Ground) -> None:
+    _iceberg(ground, _SHORT)
+
+
+def _odd_rows(ground: Ground, _: Any) -> None:  # noqa: ANN401
+    found = IcebergTable.for_name(ground.spark, NAME).to_arrow().to_pylist()
+    assert _sorted(found) == [
+        {"id": row, **{name: row * 100 + at for at, name in enumerate(_SHORT)}}
+        for row in range(1, _ROWS, 2)
+    ]
+
+
+def _iceberg_own_name(ground: Ground) -> None:
+    """A column that reading through deletes of two key columns would overwrite."""
+    _iceberg(ground, ["x", "__delvec_file_sequence"])
+    keys = pa.table({"id": [0], "x": [0]})
+    IcebergTable.for_name(ground.spark, NAME).delete_keys(keys, columns=["id", "x"])
+
+
+def _iceberg_uuid(ground: Ground) -> None:
+    """A table whose UUID is a variable: the index keeps it as a property."""
+    _iceberg(ground, ["x"])
+    name = table_name(ground.spark, NAME)
+    catalog, identifier = catalog_of(ground.spark, name)
+    [path] = (ground.table / "metadata").glob("00001-*.metadata.json")
+    forged = json.loads(path.read_text()) | {"table-uuid": _VARIABLES[0]}
+    catalog.dropTable(identifier, False)
+    path = path.with_name("00002-forged.metadata.json")
+    path.write_text(json.dumps(forged))
+    catalog.registerTable(identifier, str(path))
+
+
+def _index_knows_no_secret(ground: Ground, _: Any) -> None:  # noqa: ANN401
+    index = find_table(ground.spark, index_name(table_name(ground.spark, NAME)))
+    assert index is not None
+    assert _VARIABLES[0] in index.metadata.properties.values()
 
 
 def _one_name_twice(ground: Ground) -> None:
@@ -361,6 +431,39 @@ ATTACKS: Final = [
             says="differ in case only",
         )
         for one, other in (("x", "X"), ("K", "k"))
+    ),
+    *(
+        Attack(
+            "comes back",
+            "key columns named like variables and paths",
+            operation,
+            "harmless",
+            put=_iceberg_columns,
+            then=_odd_rows,
+            slow=operation != "iceberg: delete keys",
+        )
+        for operation in (
+            "iceberg: delete keys",
+            "iceberg: delete keys and resolve",
+            "iceberg: delete keys and consolidate",
+        )
+    ),
+    Attack(
+        "comes back",
+        "a column of an Iceberg table that is called like one of delvec's",
+        "iceberg: read",
+        "refused",
+        put=_iceberg_own_name,
+        says="is delvec's own",
+    ),
+    Attack(
+        "leaks",
+        "the UUID of an Iceberg table",
+        "iceberg: index",
+        "refused",
+        put=_iceberg_uuid,
+        says="Invalid UUID string: \\$",
+        then=_index_knows_no_secret,
     ),
     Attack(
         "foreign error",

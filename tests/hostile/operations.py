@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import delvec
 import delvec.errors
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 
     from tests.hostile.attack import Ground
 
-__all__ = ["OPERATIONS", "Operation"]
+__all__ = ["NAME", "OPERATIONS", "Operation"]
 
 _ROW: Final = pa.table({"id": [9], "s": ["x"]})
 
 
 IN_LAKE: Final = "lake.hostile.t"  # the Iceberg table of attacks by paths
+NAME: Final = "sqlite.hostile.t"  # of the Iceberg table, if there is one
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,22 @@ def _change_feed(ground: Ground) -> Any:  # noqa: ANN401
 
 def _iceberg(run: Callable[[delvec.IcebergTable], Any]) -> Operation:
     return Operation(lambda ground: run(opened(ground)), spark=True)
+
+
+def _iceberg(run: Callable[[delvec.IcebergTable], Any]) -> Operation:
+    return Operation(
+        lambda ground: run(delvec.IcebergTable.for_name(ground.spark, NAME)), spark=True
+    )
+
+
+def _delete_keys(table: delvec.IcebergTable, parts: int = 1) -> delvec.IcebergTable:
+    """Delete rows with even ids, by all other columns as their key."""
+    rows = table.to_arrow()
+    even = rows.filter(pc.equal(pc.bit_wise_and(rows["id"], 1), 0)).drop_columns(["id"])
+    for part in range(parts):
+        keys = even.take(list(range(part, len(even), parts)))
+        table.delete_keys(keys, columns=keys.column_names)
+    return table
 
 
 OPERATIONS: Final[dict[str, Operation]] = {
@@ -276,4 +294,12 @@ OPERATIONS: Final[dict[str, Operation]] = {
         lambda ground: delvec.clean_target(ground.spark, NAME, retain_last=1), spark=True
     ),
     "iceberg: drop_index": _iceberg(lambda table: table.drop_index()),
+    # Of an Iceberg table.
+    "iceberg: read": _iceberg(lambda table: table.to_arrow().to_pylist()),
+    "iceberg: delete keys": _iceberg(_delete_keys),
+    "iceberg: delete keys and resolve": _iceberg(lambda table: _delete_keys(table).resolve()),
+    "iceberg: delete keys and consolidate": _iceberg(
+        lambda table: _delete_keys(table, 2).consolidate_deletes()
+    ),
+    "iceberg: index": _iceberg(lambda table: table.build_index("id")),
 }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -322,3 +323,9 @@ class TestValues:
         with pytest.raises(InvalidArgumentError) as error:
             listed(given, kind)
         assert message in str(error.value)
+
+
+def test_names_that_begin_with_a_dot_are_no_paths() -> None:
+    columns = [replace(column("int"), name=name) for name in (".x", "x")]
+    keys = Keys.of(pa.table({".x": [2, 1, 2], "x": [1, 2, 1]}), columns)
+    assert keys.table.to_pylist() == [{".x": 1, "x": 2}, {".x": 2, "x": 1}]
