@@ -140,8 +140,12 @@ _FENCED: Final[dict[str, Named]] = {
     "a link from an allowed folder": _linked_from_allowed,
     "a folder whose name begins as an allowed one": _beside_allowed,
 }
-_ON_SPARK: Final = ("read on Spark", "purge", "delete", "optimize")
-_SLOW_ON_SPARK: Final = ("merge", "update", "convert", "read by the data source")
+# With Spark, those that take another way there than in Python.
+_QUICK: Final = (
+    *("%00", "FILE:// with %252e%252e", "another host"),
+    *("an absolute path", "a link to a file", "a link to a folder"),
+)
+_SLOW_ON_SPARK: Final = ("update", "convert", "read by the data source")
 
 
 def _leak(place: str, operation: str, put: Any, says: str, *, slow: bool = False) -> Attack:  # noqa: ANN401
@@ -310,9 +314,9 @@ _ICEBERG: Final[dict[str, Callable[[Ground], None]]] = {
 ATTACKS: Final = [
     # Data files.
     *(
-        _leak(f"{name} in the path of a data file", operation, _data_file(named), says)
+        _leak(f"{name} in the path of a data file", operation, _data_file(named), says, slow=slow)
         for name, (named, says) in _NEVER.items()
-        for operation in ("read", "read on Spark")
+        for operation, slow in (("read", False), ("read on Spark", name not in _QUICK))
     ),
     *(
         _leak(f"{name} in the path of a data file", operation, _put_for(operation, named), says)
@@ -321,9 +325,12 @@ ATTACKS: Final = [
         for operation in ("purge", "restore", "clone")
     ),
     *(
-        _leak(f"{name} as a data file", operation, _data_file(named), _BEYOND)
+        _leak(f"{name} as a data file", operation, _data_file(named), _BEYOND, slow=slow)
         for name, named in _FENCED.items()
-        for operation in ("read, fenced", "read on Spark, fenced")
+        for operation, slow in (
+            ("read, fenced", False),
+            ("read on Spark, fenced", name not in _QUICK),
+        )
     ),
     *(
         _leak(f"{name} as a data file", f"{operation}, fenced", _data_file(_FENCED[name]), _BEYOND)

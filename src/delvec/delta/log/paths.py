@@ -143,7 +143,7 @@ def _with_one_spelling(plain: pa.Array, encoded: pa.Array, root: str) -> pa.Arra
     if not pc.any(absolute).as_py():
         return plain
     odd = encoded.filter(pc.match_substring_regex(encoded, _IN_CAPITALS))
-    if len(odd):  # Hadoop knows no such store, and `FILE:` would be decoded once more
+    if len(odd):  # no engine writes one, and `FILE:` would be decoded once more
         raise FormatError(
             "a path in the log has a scheme in capitals",
             path=root,
