@@ -64,7 +64,8 @@ def admit_files(storage: Storage, files: FileSet) -> None:
         FormatError: There is one.
     """
     paths = files.paths
-    if storage.fence is None:  # then nothing is asked of what is below the table
+    if storage.fence is None or "://" in storage.root:
+        # Only links lead out of a folder, and object stores have none.
         paths = paths.filter(are_absolute(paths))
     for path in paths.to_pylist():
         storage.admit(path)
