@@ -77,7 +77,8 @@ def session(
             Iceberg has no runtime for this Spark; None takes one if there is one.
         packages: More Maven coordinates.
         conf: More Spark settings; they override those of delvec. The JVM gets them by a file that
-            nobody else can read, so they may hold secrets.
+            nobody else can read, so they may hold secrets; only its own options, such as
+            `spark.driver.extraJavaOptions`, are on its command line.
         quiet: Hold back what the JVM prints while it starts, and log errors only.
 
     Raises:
