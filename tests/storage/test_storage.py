@@ -384,6 +384,18 @@ def test_what_is_absent_is_not_found(storage: Storage) -> None:
             assert caught.value.uri == storage.uri_of(key)
 
 
+def test_a_file_that_memory_cannot_hold_is_named(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pread(*_: object) -> bytes:  # a sparse file would do, where memory is not overcommitted
+        raise MemoryError
+
+    storage.write("large", b"x")
+    monkeypatch.setattr(os, "pread", pread)
+    with pytest.raises(StorageError, match=r"large has more bytes than fit into memory"):
+        storage.read("large")
+
+
 def test_a_named_pipe_is_not_waited_for(storage: Storage) -> None:
     Path(storage.root).mkdir()
     os.mkfifo(storage.uri_of("pipe"))

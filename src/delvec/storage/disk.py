@@ -273,7 +273,13 @@ class Disk:
         start, end = span
         parts = []
         while start < end:  # One call returns 2 GiB at most.
-            part = os.pread(file, end - start, start)
+            try:
+                part = os.pread(file, end - start, start)
+            except MemoryError as error:  # A sparse file has any size and takes no disk.
+                raise StorageError(
+                    f"{self._root / key} has more bytes than fit into memory",
+                    uri=str(self._root / key),
+                ) from error
             if not part:
                 raise truncated(str(self._root / key), span, start)
             parts.append(part)
