@@ -14,7 +14,7 @@ from delvec.iceberg.client.catalog import catalog_of, find_table, table_name
 from delvec.iceberg.search.key_index import index_name
 from tests.delta.builder import TableBuilder
 from tests.hostile.attack import SECRET_VARIABLE, Attack
-from tests.hostile.operations import NAME
+from tests.hostile.iceberg_tables import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

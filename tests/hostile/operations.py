@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 
     from tests.hostile.attack import Ground
 
-__all__ = ["NAME", "OPERATIONS", "Operation"]
+__all__ = ["IN_LAKE", "OPERATIONS", "Operation"]
 
 _ROW: Final = pa.table({"id": [9], "s": ["x"]})
 
 
 IN_LAKE: Final = "lake.hostile.t"  # the Iceberg table of attacks by paths
-NAME: Final = "sqlite.hostile.t"  # of the Iceberg table, if there is one
 
 
 @dataclass(frozen=True)
@@ -145,12 +144,6 @@ def _change_feed(ground: Ground) -> Any:  # noqa: ANN401
 
 def _iceberg(run: Callable[[delvec.IcebergTable], Any]) -> Operation:
     return Operation(lambda ground: run(opened(ground)), spark=True)
-
-
-def _iceberg(run: Callable[[delvec.IcebergTable], Any]) -> Operation:
-    return Operation(
-        lambda ground: run(delvec.IcebergTable.for_name(ground.spark, NAME)), spark=True
-    )
 
 
 def _delete_keys(table: delvec.IcebergTable, parts: int = 1) -> delvec.IcebergTable:
@@ -294,8 +287,6 @@ OPERATIONS: Final[dict[str, Operation]] = {
         lambda ground: delvec.clean_target(ground.spark, NAME, retain_last=1), spark=True
     ),
     "iceberg: drop_index": _iceberg(lambda table: table.drop_index()),
-    # Of an Iceberg table.
-    "iceberg: read": _iceberg(lambda table: table.to_arrow().to_pylist()),
     "iceberg: delete keys": _iceberg(_delete_keys),
     "iceberg: delete keys and resolve": _iceberg(lambda table: _delete_keys(table).resolve()),
     "iceberg: delete keys and consolidate": _iceberg(

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from delvec.delta.pruning.literals import convert_literal
-from delvec.documents import parse_json
+from delvec.documents import is_plain, parse_json
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ def _parsed_at_once(
     filled = pc.if_else(pc.equal(pc.binary_length(stripped), 0), "{}", stripped)
     bounds = pa.array([0, len(filled)], pa.int32())
     lines = pc.binary_join(pa.ListArray.from_arrays(bounds, filled), "\n")
+    if not is_plain(memoryview(lines.buffers()[2])):
+        return None
     try:
         table = pj.read_json(
             pa.BufferReader(lines.buffers()[2]),
