@@ -28,7 +28,7 @@ _NULL_FIRST: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*n")
 
 
 def parse_json(
-    text: str | bytes,
+    text: object,
     what: str,
     *,
     path: str | None = None,
@@ -42,7 +42,7 @@ def parse_json(
     {'version': 3}
 
     Args:
-        text: The document; bytes are UTF-8.
+        text: The document, a string or UTF-8; anything else is none.
         what: What it is, for errors.
         path: The file that holds it, for errors.
         parse_float: Makes numbers with a point or an exponent, `float` by default.
@@ -52,7 +52,7 @@ def parse_json(
             that is not Unicode.
     """
     try:
-        string = text if isinstance(text, str) else text.decode("utf-8-sig")
+        string = _string(text)
         value = json.loads(string, parse_float=parse_float)
         if string.count("{") + string.count("[") > _DEEPEST:
             _require_shallow(value)
@@ -61,6 +61,14 @@ def parse_json(
     except (ValueError, TypeError, RecursionError) as error:
         raise FormatError(f"{what} is not JSON", path=path, found=_cause(error)) from error
     return value
+
+
+def _string(text: object) -> str:
+    if isinstance(text, bytes):
+        return text.decode("utf-8-sig")
+    if not isinstance(text, str):
+        raise TypeError(f"a {type(text).__name__}")
+    return text
 
 
 def is_plain(lines: bytes | memoryview) -> bool:
