@@ -519,6 +519,12 @@ def _listed_in(path: str) -> Callable[[Ground], None]:
     return forged(change)
 
 
+def _without_schema(metadata: Metadata, _: Ground) -> None:
+    old = metadata["snapshots"][0]
+    old["schema-id"] = 9
+    metadata["refs"]["old"] = {"snapshot-id": old["snapshot-id"], "type": "tag"}
+
+
 _FOLDER: Final = "iceberg: open in a catalog of folders"
 _OWN: Final = r"table sqlite.hostile.t"
 DAMAGED: Final = [
@@ -555,6 +561,14 @@ DAMAGED: Final = [
         "refused",
         forged(lambda metadata, _: metadata.update({"default-spec-id": 9})),
         "metadata of sqlite.hostile.t .*no partition spec 9",
+    ),
+    Attack(
+        "foreign error",
+        "a snapshot whose schema is not there",
+        "iceberg: read of a tag",
+        "refused",
+        forged(_without_schema),
+        "there is no schema 9",
     ),
     *(
         Attack(

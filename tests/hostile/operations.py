@@ -260,6 +260,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "iceberg: show": _iceberg(str),
     "iceberg: read": _iceberg(lambda table: table.to_arrow().to_pylist()),
     "iceberg: read of 1970": _iceberg(lambda table: table.to_df(timestamp="1970-01-01")),
+    "iceberg: read of a tag": _iceberg(lambda table: table.to_df(tag="old")),
     "iceberg: history": _iceberg(lambda table: table.history().collect()),
     "iceberg: inspect": _iceberg(lambda table: _shown(table.inspect())),
     "iceberg: check": _iceberg(lambda table: _shown(table.check())),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from delvec.calls import explained_calls
+from delvec.errors import FormatError
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.named_snapshots import branch_head
 from delvec.iceberg.commits.marks import staging_branches
@@ -129,7 +130,14 @@ class TableReads(TableHandle):
         is_head = snapshot_id is None and timestamp is None and tag is None
         schema = metadata.schema
         if not is_head and found is not None and found.schema_id is not None:
-            schema = metadata.schemas[found.schema_id]
+            schema = metadata.schemas.get(found.schema_id, {})
+            if not schema:
+                raise FormatError(
+                    f"snapshot {found.id} of {self.name} has no columns: there is no schema"
+                    f" {found.schema_id}",
+                    path=metadata.file,
+                    hint="the metadata file is damaged or forged; read another snapshot",
+                )
         return plan_read(table, None if found is None else found.id, schema, where, columns)
 
     def snapshots(self) -> DataFrame:
