@@ -150,7 +150,7 @@ DELETES: Final = [
             "refused",
             _located(where),
             says,
-            slow="another" not in what,
+            slow=what != "another table",
         )
         for what, where, says in (
             ("another table", "/outside/victim", "may be that of others"),
@@ -168,7 +168,7 @@ DELETES: Final = [
             "refused",
             _right_in(at),
             says,
-            slow=operation == _EXPIRE,
+            slow=operation == _EXPIRE or "Delta" in what,
         )
         for what, at, says in (
             ("another table's folder", "outside/victim", "not sqlite.hostile.t's alone"),
@@ -191,6 +191,7 @@ DELETES: Final = [
         "refused",
         _earlier_entry,
         "another entry",
+        slow=True,
     ),
     Attack(
         "deletes",
@@ -208,7 +209,7 @@ DELETES: Final = [
             "harmless",
             _had(path),
             then=_names_what_stays,
-            slow=how != "by ..",
+            slow=how != "by its path",
         )
         for how, path in (
             ("by its path", "{ground}/outside/secret.txt"),
@@ -233,6 +234,7 @@ DELETES: Final = [
         "harmless",
         forged(_with_statistics),
         then=_names_what_stays,
+        slow=True,
     ),
     Attack(
         "deletes", "a link out of the folder", _ORPHANS, "harmless", _linked, then=_names_what_stays
@@ -245,6 +247,7 @@ DELETES: Final = [
             "refused",
             forged(_logged),
             "would delete .*secret.txt",
+            slow=operation == _EXPIRE,
         )
         for operation in ("iceberg: append", "iceberg: compact", "iceberg: create_tag", _EXPIRE)
     ),
@@ -263,6 +266,7 @@ DELETES: Final = [
         "refused",
         _index_of_others,
         "files that are not in",
+        slow=True,
     ),
 ]
 
@@ -408,7 +412,13 @@ _AGE: Final = {"history.expire.max-snapshot-age-ms": _MANY_DIGITS}
 VALUES: Final = [
     *(
         Attack(
-            "foreign error", f"totals of {what}", operation, "harmless", _totals(value), then=then
+            "foreign error",
+            f"totals of {what}",
+            operation,
+            "harmless",
+            _totals(value),
+            then=then,
+            slow=operation == _INSPECT and value != _MANY_DIGITS,
         )
         for what, value in (
             ("5000 digits", _MANY_DIGITS),
@@ -423,7 +433,15 @@ VALUES: Final = [
         "foreign error", "totals of 5000 digits", "iceberg: show", "harmless", _totals("9" * 5000)
     ),
     *(
-        Attack("foreign error", f"a snapshot {what}", operation, "harmless", _at(moment), then=then)
+        Attack(
+            "foreign error",
+            f"a snapshot {what}",
+            operation,
+            "harmless",
+            _at(moment),
+            then=then,
+            slow=operation != _HISTORY,
+        )
         for what, moment in (("of the end of time", 2**63 - 1), ("of its beginning", -(2**63)))
         for operation, then in (
             (_HISTORY, _two_snapshots),
@@ -446,6 +464,7 @@ VALUES: Final = [
         "harmless",
         _properties(**_SIZE, **_AGE),
         then=_two_files,
+        slow=True,
     ),
     *(
         Attack(
@@ -572,7 +591,13 @@ DAMAGED: Final = [
     ),
     *(
         Attack(
-            "leaks", f"a manifest list that is {what}", operation, "refused", _listed_in(path), _OWN
+            "leaks",
+            f"a manifest list that is {what}",
+            operation,
+            "refused",
+            _listed_in(path),
+            _OWN,
+            slow=what != "a private file" or operation == _INSPECT,
         )
         for what, path in (
             ("a private file", "file:{outside}/secret.txt"),
