@@ -50,6 +50,8 @@ def _spark_changes(ground: Ground) -> Any:  # noqa: ANN401
     return reading.option("startingVersion", 0).load(str(ground.table)).collect()
 
 
+_MERGE: Final = "MERGE INTO {T} AS t USING (SELECT id FROM range(1, 3)) AS s ON t.id = s.id"
+
 DELTA_SPARK: Final[Operations] = {
     "open": _sql("DESCRIBE DETAIL {T}"),
     "history": _sql("DESCRIBE HISTORY {T}"),
@@ -64,6 +66,13 @@ DELTA_SPARK: Final[Operations] = {
         "MERGE INTO {T} AS t USING (SELECT * FROM {T}) AS s ON t.id = s.id"
         " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     ),
+    "append an id": _sql("INSERT INTO {T} (id) VALUES (2L)"),
+    "overwrite by an id": _sql("INSERT OVERWRITE {T} (id) VALUES (2L)"),
+    "update all": _sql("UPDATE {T} SET id = id + 1"),
+    "update to the default": _sql("UPDATE {T} SET word = DEFAULT"),
+    "merge an id": _sql(f"{_MERGE} WHEN MATCHED THEN UPDATE SET id = s.id + 1"),
+    "merge inserts": _sql(f"{_MERGE} WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"),
+    "delete all": _sql("DELETE FROM {T} WHERE id > 0"),
     "optimize": _sql("OPTIMIZE {T}"),
     "zorder": _sql("OPTIMIZE {T} ZORDER BY (id)"),
     "purge": _sql("REORG TABLE {T} APPLY (PURGE)"),
@@ -91,13 +100,26 @@ def _rows(ground: Ground) -> pa.Table:
     return pa.table(query.execute("SELECT * FROM t").read_all())
 
 
-def _write(mode: str) -> Callable[[Ground], Any]:
+def _ids(*ids: int) -> pa.Table:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+def _write(
+    mode: str, rows: Callable[[Ground], pa.Table], **options: str
+) -> Callable[[Ground], Any]:
     def run(ground: Ground) -> None:
         import deltalake  # noqa: PLC0415
 
-        deltalake.write_deltalake(str(ground.table), _rows(ground), mode=mode)  # type: ignore[call-overload]
+        write: Any = deltalake.write_deltalake
+        write(str(ground.table), rows(ground), mode=mode, **options)
 
     return run
+
+
+def _merge_ids(ground: Ground) -> deltalake.table.TableMerger:
+    return _table(ground).merge(_ids(1, 2), "t.id = s.id", source_alias="s", target_alias="t")
 
 
 def _merge(ground: Ground) -> Any:  # noqa: ANN401
@@ -116,8 +138,18 @@ DELTALAKE: Final[Operations] = {
     "history": lambda ground: _table(ground).history(),
     **dict.fromkeys(READS, lambda ground: _rows(ground).to_pylist()),
     "changes": lambda ground: _table(ground).load_cdf(starting_version=0).read_all(),
-    "append": _write("append"),
-    "overwrite": _write("overwrite"),
+    "append": _write("append", _rows),
+    "overwrite": _write("overwrite", _rows),
+    "append an id": _write("append", lambda _: _ids(2), schema_mode="merge"),
+    "overwrite by an id": _write("overwrite", lambda _: _ids(2), schema_mode="merge"),
+    "update all": lambda ground: _table(ground).update({"id": "id + 1"}),
+    "merge an id": lambda ground: (
+        _merge_ids(ground).when_matched_update({"id": "s.id + 1"}).execute()
+    ),
+    "merge inserts": lambda ground: (
+        _merge_ids(ground).when_not_matched_insert({"id": "s.id"}).execute()
+    ),
+    "delete all": lambda ground: _table(ground).delete("id > 0"),
     "delete": lambda ground: _table(ground).delete("id % 2 = 0"),
     "delete by keys": lambda ground: _table(ground).delete("id IN (0, 2, 4, 6, 8)"),
     "update": lambda ground: _table(ground).update({"id": "id + 100"}, predicate="id < 3"),

@@ -54,7 +54,7 @@ _ORDER: Final = (
 )
 _ENGINES: Final = {"delta-spark": DELTA_SPARK, "deltalake": DELTALAKE}
 _SECONDS: Final = {"delta-spark": 30, "deltalake": 15}
-_START_SECONDS: Final = 120
+_START_SECONDS: Final = 240
 _MEMORY: Final = 4 << 30  # of addresses, beyond what imports took: a JVM has a heap of 1 GB
 
 
@@ -97,7 +97,7 @@ def judged(  # noqa: PLR0911
         return "takes the memory" if spent else "refuses", failure
     if attack.then is not None:
         try:
-            attack.then(ground, result if attack.operation in READS else _Unknown())
+            attack.then(ground, result if _unfenced(attack) in READS else _Unknown())
         except AssertionError as error:
             return "wrong rows", str(error)
         except Exception as error:  # noqa: BLE001 - it looks at a report of delvec's
@@ -105,23 +105,30 @@ def judged(  # noqa: PLR0911
     return "runs" if attack.expected == "refused" else "harmless", ""
 
 
+def _unfenced(attack: Attack) -> str:
+    """Return the operation; the others have no fence."""
+    return attack.operation.removesuffix(", fenced")
+
+
 # In a child
 
 
 def _serve(engine: str) -> None:
     """Answer each line, the number of an attack and a folder, by what became of it."""
-    session = None
+    session, processes = None, [os.getpid()]
     if engine == "delta-spark":
         session = _session()
+        jvm: Any = session._jvm  # in a session of its own
+        processes.append(jvm.java.lang.ProcessHandle.current().pid())
     elif sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + _MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    print(_ANSWER, flush=True)  # noqa: T201
+    print(_ANSWER + json.dumps(processes), flush=True)  # noqa: T201
     for line in sys.stdin:
         number, folder = json.loads(line)
         attack = ATTACKS[number]
-        operation = _ENGINES[engine][attack.operation]
+        operation = _ENGINES[engine][_unfenced(attack)]
         answer = judged(attack, Ground(Path(folder), session), operation)
         print(_ANSWER + json.dumps(answer), flush=True)  # noqa: T201
 
@@ -148,7 +155,16 @@ def _session() -> SparkSession:
         },
     )
     session.conf.set("spark.hostile.secret", SECRET)
+    _warm_up(session)
     return session
+
+
+def _warm_up(session: SparkSession) -> None:
+    """Do everything once with an honest table: the first time takes long, and is no hang."""
+    ground = Ground(Path(tempfile.mkdtemp(prefix="honest-")), session)
+    session.range(10).write.format("delta").save(str(ground.table))
+    for name in ("merge", "append", "update", "delete", "optimize", "checkpoint", "read", "vacuum"):
+        DELTA_SPARK[name](ground)
 
 
 class _Child:
@@ -168,7 +184,13 @@ class _Child:
         )
         self._lines: queue.Queue[str | None] = queue.Queue()
         Thread(target=self._read, daemon=True).start()
-        self.is_ready = self._answer(_START_SECONDS) == ""
+        self._processes: list[int] = [self._process.pid]
+        try:
+            self._processes = json.loads(self._answer(_START_SECONDS) or "[]")
+        except queue.Empty:
+            self.end()
+        if not self._processes or self._process.poll() is not None:
+            raise ChildProcessError(f"{engine} did not start: {self._told()}")
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -189,18 +211,21 @@ class _Child:
         except (BrokenPipeError, queue.Empty) as error:
             return ("hangs" if isinstance(error, queue.Empty) else "crashes"), repr(error)
         if answer is None:
-            self._errors.seek(0)
-            told = self._errors.read()[-2000:]
+            told = self._told()
             spent = re.search("memory allocation of|OutOfMemory|MemoryError|std::bad_alloc", told)
             return ("takes the memory" if spent else "crashes"), told
         outcome, failure = json.loads(answer)
         return outcome, failure
 
+    def _told(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()[-2000:]
+
     def end(self) -> None:
-        with suppress(ProcessLookupError):  # it died by itself
-            os.killpg(self._process.pid, signal.SIGKILL)
+        for process in self._processes:
+            with suppress(ProcessLookupError):  # it died by itself
+                os.kill(process, signal.SIGKILL)
         self._process.wait()
-        self._errors.close()
 
 
 # All of it
@@ -211,13 +236,16 @@ def _tried(engine: str, scratch: Path, deadline: float) -> dict[str, tuple[str, 
     found: dict[str, tuple[str, str]] = {}
     child: _Child | None = None
     for number, attack in enumerate(ATTACKS):
-        if attack.operation not in _ENGINES[engine]:
+        if _unfenced(attack) not in _ENGINES[engine]:
             found[attack.name] = _ABSENT, "no counterpart"
         elif time.monotonic() > deadline:
             found[attack.name] = _NOT_TRIED, ""
         else:
-            if child is None:
-                child = _Child(engine, scratch)
+            try:
+                child = child or _Child(engine, scratch)
+            except ChildProcessError as error:
+                found[attack.name] = _NOT_TRIED, str(error)
+                continue
             folder = scratch / engine / str(number)
             outcome, failure = child.ask(number, folder, _SECONDS[engine])
             found[attack.name] = outcome, failure[:2000]
