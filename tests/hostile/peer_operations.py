@@ -34,9 +34,16 @@ def _sql(statement: str) -> Callable[[Ground], Any]:
     return run
 
 
-def _spark_rows(ground: Ground) -> list[dict[str, Any]]:
+class _Row(dict[str, Any]):
+    """A row, by the names of its columns; also as one of Spark's is asked for."""
+
+    def asDict(self, *, recursive: bool) -> dict[str, Any]:  # noqa: ARG002, N802
+        return dict(self)
+
+
+def _spark_rows(ground: Ground) -> list[_Row]:
     rows = ground.spark.read.format("delta").load(str(ground.table)).collect()
-    return [row.asDict(recursive=True) for row in rows]
+    return [_Row(row.asDict(recursive=True)) for row in rows]
 
 
 def _spark_checkpoint(ground: Ground) -> None:
@@ -136,7 +143,7 @@ def _vacuum(*, full: bool) -> Callable[[Ground], Any]:
 DELTALAKE: Final[Operations] = {
     "open": _table,
     "history": lambda ground: _table(ground).history(),
-    **dict.fromkeys(READS, lambda ground: _rows(ground).to_pylist()),
+    **dict.fromkeys(READS, lambda ground: [_Row(row) for row in _rows(ground).to_pylist()]),
     "changes": lambda ground: _table(ground).load_cdf(starting_version=0).read_all(),
     "append": _write("append", _rows),
     "overwrite": _write("overwrite", _rows),
