@@ -343,7 +343,7 @@ ATTACKS: Final = [
             operation,
             "refused",
             put=partial(_with_schema, schema=_nested(kind, levels)),
-            says="nested too deeply",
+            says="nested too deep",
             confined=True,
         )
         for kind in ("arrays", "structs", "maps")
