@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from delvec.errors import FormatError, InvalidArgumentError
@@ -48,19 +49,28 @@ class Fence:
         """The fence as text, for processes that get options of Spark; see `lists_of`."""
         return json.dumps([[each.root for each in prefixes] for prefixes in self.lists])
 
+    @cached_property
+    def _folders(self) -> tuple[tuple[str, ...], ...]:
+        """The table's folder, and the prefixes of each list, where links of theirs lead."""
+        return tuple(
+            tuple(f"{_real(each)}/" for each in folders) for folders in ((self.home,), *self.lists)
+        )
+
     def require(self, location: Location) -> None:
         """Refuse a place outside; links on local disks are followed, as its readers will.
 
         Raises:
             FormatError: It is neither below the table nor allowed.
         """
-        name = _real(location)
-        if _is_below(name, self.home):
+        # With the slash, so that whole segments are compared: `/lake/ab` is not below `/lake/a`.
+        name = f"{_real(location)}/"
+        own, *lists = self._folders
+        if name.startswith(own):
             return
-        for prefixes in self.lists:
-            if not any(_is_below(name, each) for each in prefixes):
+        for prefixes, folders in zip(self.lists, lists, strict=True):
+            if not name.startswith(folders):
                 listed = ", ".join(each.root for each in prefixes) or "none"
-                link = "" if name == location.name else f", a link to {name!r:.{_SHOWN}}"
+                link = "" if name == f"{location.name}/" else f", a link to {name[:-1]!r:.{_SHOWN}}"
                 raise FormatError(
                     "the table leads out of its folder, to a path that is not allowed",
                     path=self.home.root,
@@ -81,7 +91,10 @@ def lists_of(text: str | None) -> list[list[str]]:
         return []
     if not text.startswith("["):
         return [[each.strip() for each in text.split(",") if each.strip()]]
-    found: list[list[str]] = json.loads(text)
+    try:
+        found: list[list[str]] = json.loads(text)
+    except (ValueError, RecursionError):
+        found = [[text]]  # no absolute path either, which the fence tells
     return found
 
 
@@ -93,11 +106,6 @@ def _prefix(given: str) -> Location:
             hint=f"write {ALLOWED_PATHS} and allow_paths as /lake/shared, or s3://bucket/folder",
         )
     return locate(text)
-
-
-def _is_below(name: str, folder: Location) -> bool:
-    """Compare whole segments: `/lake/a` is not below `/lake/ab`, nor the other way round."""
-    return f"{name}/".startswith(f"{_real(folder)}/")
 
 
 def _real(location: Location) -> str:
