@@ -46,6 +46,7 @@ _GZIP: Final = b"\x1f\x8b"
 _UNREADABLE: Final = b"?"
 _UPDATED: Final = re.compile(rb'"last-updated-ms"\s*:\s*([0-9]{1,19})\b')
 _TABLE_UUID: Final = re.compile(rb'"table-uuid"\s*:\s*"([^"]*)"')
+_NO_FILES: Final = frozenset({"", ".", ".."})
 _SHOWN: Final = 5
 
 
@@ -127,16 +128,15 @@ def sorted_out(table: LoadedTable, folder: str, paths: Iterable[str]) -> Sorted:
     own: list[tuple[str, str]] = []
     refused = []
     root = f"{real_folder(folder)}/"
-    places: dict[str, str | None] = {}
+    places: dict[str, str] = {}
     for path in sorted(paths):
         above = _parent(path)
-        if above not in places:
-            places[above] = real_folder(above) + "/" if lies_below(path, folder) else None
-        place = places[above]
-        if place is None:
-            refused.append(path)
+        if above not in places and lies_below(path, folder):
+            places[above] = f"{real_folder(above)}/"
+        if above in places and path.rpartition("/")[2] not in _NO_FILES:
+            own.append((places[above][len(root) :], path))
         else:
-            own.append((place[len(root) :], path))
+            refused.append(path)
     inner = _inner_tables(open_storage(table.spark, local_path(folder)), {key for key, _ in own})
     kept = {path for key, path in own if any(key.startswith(each) for each in inner)}
     return Sorted(
