@@ -156,6 +156,21 @@ def _delete_keys(table: delvec.IcebergTable, parts: int = 1) -> delvec.IcebergTa
     return table
 
 
+def _iceberg(ground: Ground) -> delvec.IcebergTable:
+    return delvec.IcebergTable.for_name(ground.spark, NAME)
+
+
+def _show_iceberg(ground: Ground) -> dict[str, str]:
+    """Show an Iceberg table as text and in a notebook."""
+    table, shown = _iceberg(ground), {}
+    for name in ("inspect", "check", "detail"):
+        report = getattr(table, name)()
+        shown[f"str of {name}"] = f"{report}\n{report!r}"
+        shown[f"page of {name}"] = report._repr_html_()
+    shown["whole page of inspect"] = table.inspect().to_html()
+    return shown
+
+
 OPERATIONS: Final[dict[str, Operation]] = {
     # Without a session.
     "open": Operation(_offline),
@@ -232,6 +247,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "delete all": Operation(lambda ground: _delta(ground).delete("id > 0"), spark=True),
     "change feed": Operation(_change_feed, spark=True),
+    "show Iceberg": Operation(_show_iceberg, spark=True),
     "optimize": Operation(lambda ground: _delta(ground).optimize(), spark=True),
     "purge": Operation(lambda ground: _delta(ground).purge(), spark=True),
     "read on Spark, fenced": _in_fenced_session(lambda ground: _delta(ground).to_df().collect()),

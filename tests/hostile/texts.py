@@ -8,8 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from pyspark.sql.functions import lit
+
 from tests.delta.builder import TableBuilder
 from tests.hostile.attack import SECRET, Attack
+from tests.hostile.operations import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,6 +77,23 @@ def _is_shown(_: Ground, shown: Mapping[str, str]) -> None:
         assert "\nHint: run `curl" not in text, where
         for tag in ("<script>alert", "<img src=x"):
             assert "page" not in where or tag not in text, where
+
+
+def _iceberg_table(ground: Ground, text: str) -> None:
+    """Make a table whose comments, properties, columns, partitions and branches are the text."""
+    spark, name = ground.spark, text.replace("`", "")[:60]  # twice in the name of a folder
+    literal = "'" + re.sub(r"(['\\])", r"\\\1", text[:2000]) + "'"
+    spark.sql(f"DROP TABLE IF EXISTS {NAME}")
+    spark.sql(
+        f"CREATE TABLE {NAME} (id BIGINT COMMENT {literal}, `{name}` STRING) USING iceberg"
+        f" PARTITIONED BY (`{name}`) COMMENT {literal}"
+        f" TBLPROPERTIES ({literal} = {literal}, 'format-version' = '3',"
+        " 'write.delete.mode' = 'merge-on-read')"
+    )
+    part = name.replace("/", "_")
+    spark.range(10).withColumn(name, lit(part)).coalesce(1).writeTo(NAME).append()
+    spark.sql(f"DELETE FROM {NAME} WHERE id < 3")
+    spark.sql(f"ALTER TABLE {NAME} CREATE BRANCH `{name}`")
 
 
 def _protocol(ground: Ground, text: str) -> None:
@@ -143,6 +163,18 @@ ATTACKS: Final = [
             then=_is_shown,
         )
         for place in _PLACES
+        for kind, text in _TEXTS.items()
+    ),
+    *(
+        Attack(
+            "runs",
+            f"{kind} in an Iceberg table",
+            "show Iceberg",
+            "harmless",
+            put=partial(_put, make=_iceberg_table, arguments=(text,)),
+            then=_is_shown,
+            slow=True,
+        )
         for kind, text in _TEXTS.items()
     ),
     *(
