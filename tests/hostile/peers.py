@@ -65,9 +65,7 @@ class _Unknown:
         raise LookupError(name)
 
 
-def judged(  # noqa: PLR0911
-    attack: Attack, ground: Ground, operation: Callable[[Ground], Any]
-) -> tuple[str, str]:
+def judged(attack: Attack, ground: Ground, operation: Callable[[Ground], Any]) -> tuple[str, str]:
     """Carry out an attack on an engine; return what became of it, and its error."""
     ground.outside.mkdir(parents=True)
     (ground.outside / "secret.txt").write_text(SECRET)
@@ -81,21 +79,24 @@ def judged(  # noqa: PLR0911
     result, failure = None, ""
     try:
         result = operation(ground)
-    except BaseException as error:  # noqa: BLE001 - also of what is not even an Exception
+    except BaseException as error:  # noqa: BLE001 - also what is not even an Exception
         failure = f"{type(error).__name__}: {error}"
     files = content(ground.table).values() if ground.table.exists() else ()
     if content(ground.outside) != before:
         return "changes what is outside", failure
-    if (
-        SECRET in failure
-        or SECRET in repr(result)
-        or any(SECRET.encode() in each for each in files)
-    ):
+    if SECRET in f"{failure}{result!r}" or any(SECRET.encode() in each for each in files):
         return "leaks", failure
-    if failure:
-        if re.search("OutOfMemory|MemoryError|StackOverflow", failure):
-            return "takes the memory", failure
-        return "crashes" if failure.startswith("PanicException") else "refuses", failure
+    return (_failed(failure), failure) if failure else _compared(attack, ground, result)
+
+
+def _failed(failure: str) -> str:
+    if re.search("OutOfMemory|MemoryError|StackOverflow", failure):
+        return "takes the memory"
+    return "crashes" if failure.startswith("PanicException") else "refuses"
+
+
+def _compared(attack: Attack, ground: Ground, result: object) -> tuple[str, str]:
+    """Return what became of an attack that did no harm at first sight."""
     if attack.expected == "refused":
         return "runs", ""
     try:
