@@ -15,8 +15,7 @@ named in Arabic digits would stand for another version.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 __all__ = [
     "LAST_CHECKPOINT",
@@ -48,8 +47,7 @@ _VERSIONED: Final = re.compile(r"\.?([0-9]{20})(?:\.([0-9]{20})\.compacted)?")
 Kind: TypeAlias = Literal["commit", "checksum", "compacted", "checkpoint"]
 
 
-@dataclass(frozen=True, slots=True)
-class LogName:
+class LogName(NamedTuple):
     """What the name of a file in the log says.
 
     Attributes:
@@ -82,8 +80,11 @@ def parse_name(name: str) -> LogName | None:
         return None
     kind: Kind = found.lastgroup  # type: ignore[assignment]
     version = int(found[1])
-    last = int(found[5] or version)
-    part = (int(found[7]), int(found[8])) if found[7] else None
+    last = int(found[5]) if found[5] else version
+    if kind != "checkpoint":
+        return LogName(kind, version, last)
+    is_part = found[7] and name.endswith(".parquet")
+    part = (int(found[7]), int(found[8])) if is_part else None
     is_v2 = found[9] is not None
     is_plain = found["checkpoint"] == "checkpoint.parquet"
     return LogName(kind, version, last, part, is_v2, is_v2 or is_plain)
