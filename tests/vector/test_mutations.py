@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
-
-import pytest
 
 from tests.vector import mutations
 
@@ -31,8 +28,3 @@ def feed(count: int, seed: int) -> None:
 
 def test_damaged_inputs_end_in_a_value_or_a_format_error() -> None:
     feed(5_000, seed=1)
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_damaged_inputs_end_in_a_value_or_a_format_error() -> None:
-    feed(int(os.environ.get("DELVEC_SLOW_EXAMPLES") or 100_000), seed=2)

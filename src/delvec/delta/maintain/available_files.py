@@ -7,7 +7,6 @@ after the other. Memory grows with the files that are asked for, not with those 
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from delvec.delta.log.paths import canonical
 from delvec.delta.log.replay import vector_ids
 from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms, retention_text
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
+from delvec.inspection.moments import moment
 from delvec.storage.listed_files import is_absolute, open_listed_file
 from delvec.storage.parallel import gather
 
@@ -161,13 +161,10 @@ def _unsafe(
     newest: Snapshot, version: int, path: str, removed_ms: int, text: str
 ) -> InvalidArgumentError:
     days = (int(time.time() * 1000) - removed_ms) // _DAY + 2 if removed_ms else 60
-    moment = ""
-    if removed_ms:
-        shown = datetime.fromtimestamp(removed_ms / 1000, timezone.utc)
-        moment = f" at {shown.isoformat(' ', timespec='seconds')},"
+    when = f" at {moment(removed_ms)}," if removed_ms else ""
     return InvalidArgumentError(
         f"version {version} of {newest.table} cannot be restored: its file {path} was removed"
-        f"{moment} longer ago than removed files are kept ({DELETED_FILE_RETENTION}: {text}), and a"
+        f"{when} longer ago than removed files are kept ({DELETED_FILE_RETENTION}: {text}), and a"
         " VACUUM may delete it at any moment",
         hint="restore a newer version; or have removed files kept for longer first, by"
         f" set_properties({{'{DELETED_FILE_RETENTION}': 'interval {days} days'}}), and let no"

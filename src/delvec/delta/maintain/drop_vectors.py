@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -60,6 +59,7 @@ from delvec.errors import (
     InvalidArgumentError,
     UnsupportedFeatureError,
 )
+from delvec.inspection.moments import moment
 from delvec.report.figures import counted
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class _Downgrade:
         report = self.report(snapshot, self._protocol(snapshot, last), dry_run=True)
         if self.truncate_history and last is not None:
             known = None if uses_vectors(snapshot) else old_enough_at(snapshot, last)
-            when = "a day after the files are rewritten" if known is None else _shown(known)
+            when = "a day after the files are rewritten" if known is None else moment(known)
             note = f"the history that needs vectors can be deleted {when}, not before"
             if known is None or known > _now():
                 report = replace(report, notes=(note,))
@@ -261,14 +261,14 @@ class _Downgrade:
             last = last_to_delete(self.opened())
             if last is None:
                 return
-        moment = "later" if allowed is None else f"after {_shown(allowed)}"
+        when = "later" if allowed is None else f"after {moment(allowed)}"
         raise UnsupportedFeatureError(
             f"the protocol of {snapshot.table} cannot be lowered yet: versions up to {last} in its"
-            f" history need deletion vectors, and may be deleted {moment}"
+            f" history need deletion vectors, and may be deleted {when}"
             f" ({TRUNCATED_HISTORY_RETENTION}). The newest version has no vectors any more",
             feature=FEATURE,
             needed_by=snapshot.table,
-            hint=f"run it again {moment}, or without truncate_history, which keeps the history",
+            hint=f"run it again {when}, or without truncate_history, which keeps the history",
         )
 
     def _final(self, attempt: Attempt) -> Outcome:
@@ -357,7 +357,3 @@ def _metadata(snapshot: Snapshot, protocol: Protocol, *, is_new: bool) -> Metada
 
 def _now() -> int:
     return int(time.time() * 1000)
-
-
-def _shown(milliseconds: int) -> str:
-    return f"{datetime.fromtimestamp(milliseconds / 1000, timezone.utc):%Y-%m-%d %H:%M} UTC"

@@ -6,7 +6,6 @@ All on Arrow columns: some hundred bytes for each live file, and the largest pie
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from delvec.delta.log.replay import vector_ids
 from delvec.delta.maintain.check.entries import one_name
 from delvec.delta.maintain.check.orphans import retention_ms
+from delvec.inspection.moments import moment
 from delvec.report.findings import Finding
 from delvec.report.wordings import call, worded
 
@@ -120,7 +120,6 @@ def _inline_tombstones(snapshot: Snapshot) -> Iterator[Finding]:
             last = max(last, pc.max(when.filter(chosen)).as_py())
             path = path or pc.struct_field(found, "path")[0].as_py()
     if count:
-        until = datetime.fromtimestamp((last + length) / 1000, timezone.utc)
         yield Finding(
             "warning",
             "inline-tombstone",
@@ -128,8 +127,8 @@ def _inline_tombstones(snapshot: Snapshot) -> Iterator[Finding]:
             f"{count:,} removed files, such as this one, had a vector in the log itself: VACUUM of"
             " delta-spark fails",
             worded(
-                "{} works; that of delta-spark from {} UTC on",
+                "{} works; that of delta-spark from {} on",
                 call("vacuum"),
-                f"{until:%Y-%m-%d %H:%M}",
+                moment(last + length),
             ),
         )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Schedule", "schedule_of"]
 
 _DAY: Final = 86_400_000
+_LAST_MS: Final = 253_402_300_799_000  # the last second of the year 9999
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Schedule:
     def _future(self, time_ms: int) -> datetime | None:
         if time_ms <= self.now_ms:
             return None
-        return datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+        return datetime.fromtimestamp(min(time_ms, _LAST_MS) / 1000, timezone.utc)
 
 
 def schedule_of(snapshot: Snapshot) -> Schedule:
