@@ -18,6 +18,7 @@ import signal
 import sys
 import traceback
 from collections import Counter
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,9 +59,9 @@ MEMORY: Final = 500 << 20
 _SECONDS: Final = 2.0  # of the processor, not of the clock
 # Threads and allocators reserve addresses that they never use.
 _ADDRESSES: Final = 4 << 30
-_CLEAN_AFTER: Final = 200
 
 _DEEP: Final = 5_000
+_LONGEST_PART: Final = 1 << 16
 _HOSTILE: Final[tuple[Any, ...]] = (
     None,
     True,
@@ -150,11 +151,10 @@ def _changed(value: Any, chance: random.Random) -> str:  # noqa: ANN401
             case 2:
                 inside[key] = "<deep>"
             case 3:
-                inside[key] = chance.choice(places)[0]
-                if _is_circular(holder):
-                    inside[key] = found
+                part = json.dumps(chance.choice(places)[0])
+                inside[key] = json.loads(part) if len(part) < _LONGEST_PART else ""
             case _:
-                inside[key] = chance.choice(_HOSTILE)
+                inside[key] = deepcopy(chance.choice(_HOSTILE))
     text = json.dumps(holder[0])
     opening, closing = chance.choice((("[", "]"), ('{"a":', "}")))
     text = text.replace('"<deep>"', opening * _DEEP + "1" + closing * _DEEP)
@@ -173,13 +173,6 @@ def _places(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
             if isinstance(each[key], (dict, list)):
                 waiting.append(each[key])
     return found
-
-
-def _is_circular(value: object) -> bool:
-    try:
-        return len(json.dumps(value)) > 1 << 20
-    except (ValueError, RecursionError):
-        return True
 
 
 def _mutated_footer(data: bytes, chance: random.Random) -> bytes:
