@@ -213,6 +213,7 @@ ATTACKS: Final = [
             "harmless",
             put=partial(_foreign_digits, script=script, version=version, suffix=suffix),
             then=_half_is_deleted,
+            slow=script != "Arabic",
         )
         for script, version, suffix in _IN_DIGITS
     ),
@@ -333,6 +334,7 @@ ATTACKS: Final = [
             put=partial(_instead_of, name=_NEXT, make=make),
             then=_half_is_deleted,
             confined=True,
+            slow=what not in ("a pipe", "a device"),
         )
         for what, make in _NO_FILES.items()
     ),

@@ -243,6 +243,7 @@ ATTACKS: Final = [
             put=partial(_rows_of_checkpoint, rows=rows),
             says="a checkpoint claims more rows than it has.*Hint",
             confined=True,
+            slow=operation not in ("read", "set properties"),
         )
         for rows, operation in (
             *((_HUGE, operation) for operation in (*_READS, "vacuum", "set properties")),
@@ -259,6 +260,7 @@ ATTACKS: Final = [
             "harmless",
             put=partial(_with_add, size=size),
             confined=True,
+            slow=size != 10**15,
         )
         for size in (10**15, 2**63 - 1, -1)
         for operation in (*_READS, "vacuum")
@@ -345,6 +347,7 @@ ATTACKS: Final = [
             put=partial(_with_schema, schema=_nested(kind, levels)),
             says="nested too deep",
             confined=True,
+            slow=levels != 900,
         )
         for kind in ("arrays", "structs", "maps")
         for levels in (100, 900, 10_000)
@@ -363,6 +366,7 @@ ATTACKS: Final = [
             ),
             says="more than once",
             confined=True,
+            slow=operation != "read",
         )
         for operation in ("read", "delvec check", "checkpoint")
     ),
@@ -374,6 +378,7 @@ ATTACKS: Final = [
             "harmless",
             put=partial(_with_properties, properties={name: value}),
             confined=True,
+            slow=operation == "checkpoint",
         )
         for name, value in (
             ("dataSkippingNumIndexedCols", "2000000000"),

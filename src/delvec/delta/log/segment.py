@@ -158,7 +158,7 @@ def hinted_version(storage: Storage) -> int | None:
     except (ObjectNotFoundError, FormatError):
         return None  # optional: without it, or with a damaged one, the listing decides
     version = hint.get("version") if isinstance(hint, dict) else None
-    return version if type(version) is int and version >= 0 else None
+    return version if type(version) is int and 0 <= version <= LONG_MAX else None
 
 
 def list_log(storage: Storage, start: int = 0) -> LogListing:

@@ -9,6 +9,7 @@ from delvec.delta.log.json_actions import JsonActions
 from delvec.delta.log.segment import commit_key
 from delvec.delta.schema.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, high_water_mark
+from delvec.numbers import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,4 +74,5 @@ def _timestamp(actions: Iterable[dict[str, Any]]) -> int:
     """Return the in-commit timestamp of a commit; 0 if it has none."""
     infos = (action["commitInfo"] for action in actions if action.get("commitInfo"))
     info: dict[str, Any] = next(infos, {})
-    return int(info.get("inCommitTimestamp") or 0)
+    value = info.get("inCommitTimestamp")
+    return value if type(value) is int and 0 <= value <= LONG_MAX else 0

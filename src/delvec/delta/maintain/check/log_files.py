@@ -154,7 +154,7 @@ def wrong_hint(storage: Storage, listing: LogListing) -> Finding | None:
     version = value.get("version") if isinstance(value, dict) else None
     if type(version) is int and version in versions:
         return None
-    found = f"version {version}" if type(version) is int else repr(text[:60])
+    found = f"version {version}"[:60] if type(version) is int else repr(text[:60])
     expected = f"version {max(versions)}" if versions else "no such file"
     return Finding(
         "warning",
