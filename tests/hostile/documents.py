@@ -307,10 +307,8 @@ def _bad_path(path: str) -> Callable[[Ground], None]:
 
 
 def _finds_the_file(_: Ground, report: Any) -> None:  # noqa: ANN401
-    assert [each.kind for each in report.findings if each.severity == "error"] == [
-        "unreadable-file"
-    ]
-    assert report.data_files == 3
+    errors = [each.kind for each in report.findings if each.severity == "error"]
+    assert errors in (["unreadable-file"], ["damaged-log"]), errors
 
 
 ATTACKS: Final = [
@@ -476,6 +474,6 @@ ATTACKS: Final = [
             _bad_path(path),
             then=_finds_the_file,
         )
-        for path in ("a//b.parquet", "a\\b.parquet", "x" * 3000)
+        for path in ("a//b.parquet", "a\\b.parquet", "a%00b.parquet", "x" * 3000)
     ),
 ]
