@@ -247,10 +247,6 @@ SPEAKERS = {
     "spark.delta.write.update",
     "spark.positions",
     "statements",
-    "spark.delta.write.conform_rows",
-    "spark.delta.write.constraints",
-    "spark.delta.write.projection",
-    "spark.delta.write.rules",
 }
 
 

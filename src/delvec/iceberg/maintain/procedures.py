@@ -27,6 +27,8 @@ from delvec.report.wordings import Wording
 from delvec.spark import jvm
 from delvec.spark.conf import time_zone
 from delvec.spark.progress import described
+from delvec.spark.storage import open_storage
+from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,7 +96,7 @@ def expire_snapshots(
     newest = load_table(table.spark, table.name)
     with stopwatch.phase("delete"):
         found = sorted_out(newest, folder, expired)
-        _delete(newest, found.own)
+        _delete(newest, folder, found.own)
     after, deleted = newest.metadata, Counter(expired[path] for path in found.own)
     notes = []
     if found.refused:
@@ -145,15 +147,22 @@ def _limited(plan: Any, older_than_ms: int | None, retain_last: int | None) -> A
     return plan if retain_last is None else plan.retainLast(int(retain_last))
 
 
-def _delete(table: LoadedTable, paths: Sequence[str]) -> None:
-    """Delete files as the procedures do: in bulk where the store can, and without an error."""
-    if not paths:
-        return
-    view = iceberg_view(table.spark)
-    with explained(str(table.name)):
-        split = view.relocated.com.google.common.base.Splitter.on("\0")
-        files = split.splitToList("\0".join(paths))  # a call for all
-        view.CatalogUtil.deleteFiles(table.handle.io(), files, "own", True)
+def _delete(table: LoadedTable, folder: str, paths: Sequence[str]) -> None:
+    """Delete files of a folder; those that are gone are no error.
+
+    On a local disk through no link, also if one was put since the files were told apart. In a store
+    as the procedures do: in bulk where it can, by the credentials of the catalog.
+    """
+    root = f"{local_path(folder).rstrip('/')}/"
+    if "://" not in root and all(local_path(path).startswith(root) for path in paths):
+        storage = open_storage(table.spark, root)
+        storage.delete([local_path(path)[len(root) :] for path in paths])
+    elif paths:
+        view = iceberg_view(table.spark)
+        with explained(str(table.name)):
+            split = view.relocated.com.google.common.base.Splitter.on("\0")
+            files = split.splitToList("\0".join(paths))  # a call for all
+            view.CatalogUtil.deleteFiles(table.handle.io(), files, "own", True)
 
 
 def _expiring(
@@ -212,7 +221,7 @@ def remove_orphan_files(
             )
     if not dry_run:
         with stopwatch.phase("remove"):
-            _delete(table, found.own)
+            _delete(table, folder, found.own)
     return OrphanReport(str(table.name), found.own, dry_run, stopwatch.seconds, found.refused)
 
 
