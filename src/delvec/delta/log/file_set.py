@@ -154,7 +154,7 @@ class FileSet:
             FormatError: A path is not a valid one.
         """
         kinds, texts = (
-            pc.struct_field(self.vectors, name) for name in ("storageType", "pathOrInlineDv")
+            pc.struct_field(self.vectors, [name]) for name in ("storageType", "pathOrInlineDv")
         )
         named = texts.filter(pc.fill_null(pc.equal(kinds, "p"), False)).unique()
         with located(f"the log of {self.root}"):
