@@ -375,6 +375,11 @@ ATTACKS: Final = [
         "harmless",
         _with_property("delta.checkpointInterval", "٣"),
     ),
+    *(
+        Attack("foreign error", f"a table whose {key} is {value!r}", "checkpoint", "refused", put)
+        for key, value in (("id", 7), ("createdTime", 10**30), ("format", {"options": 1.5}))
+        for put in [_set(key, value, "metaData")]
+    ),
     Attack(
         "takes the machine",
         "char(65536) of 2,000 rows",

@@ -210,8 +210,16 @@ class _File:
         self.rows = self.adds = 0
 
     def small(self, actions: Sequence[dict[str, Any]]) -> None:
-        rows = [{kind: _with_pairs(body) for kind, body in action.items()} for action in actions]
-        self._write(pa.Table.from_pylist(rows, self._schema))
+        try:
+            rows = [{kind: _with_pairs(body) for kind, body in each.items()} for each in actions]
+            table = pa.Table.from_pylist(rows, self._schema)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise FormatError(
+                "an action of the log has a field of the wrong type",
+                expected="what a checkpoint can hold",
+                found=" ".join(str(error).split())[:200],
+            ) from error
+        self._write(table)
 
     def of_files(self, snapshot: Snapshot, form: AddForm, *, by_path: bool) -> None:
         for adds in checkpoint_adds(snapshot, form):
