@@ -34,7 +34,7 @@ from tests.hostile.races import strikes_under_way
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -54,6 +54,7 @@ _ORDER: Final = (
 )
 _ENGINES: Final = {"delta-spark": DELTA_SPARK, "deltalake": DELTALAKE}
 _SECONDS: Final = {"delta-spark": 30, "deltalake": 15}
+_WORKERS: Final = {"delta-spark": 2, "deltalake": 1}
 _START_SECONDS: Final = 300
 _MEMORY: Final = 4 << 30  # of addresses, beyond what imports took: a JVM has a heap of 1 GB
 
@@ -240,30 +241,53 @@ class _Child:
 
 def _tried(engine: str, scratch: Path, deadline: float, only: str) -> dict[str, tuple[str, str]]:
     """Carry out on an engine all attacks that it has a counterpart for."""
-    found: dict[str, tuple[str, str]] = {}
-    child: _Child | None = None
+    found = {attack.name: (_ABSENT, "no counterpart") for attack in ATTACKS}
+    same: dict[tuple[object, ...], list[int]] = {}  # as it reads in one way only
     for number, attack in enumerate(ATTACKS):
-        if _unfenced(attack) not in _ENGINES[engine]:
-            found[attack.name] = _ABSENT, "no counterpart"
-        elif time.monotonic() > deadline or not re.search(only, attack.name):
+        if (operation := _ENGINES[engine].get(_unfenced(attack))) is not None:
+            same.setdefault((attack.kind, attack.place, operation), []).append(number)
             found[attack.name] = _NOT_TRIED, ""
-        else:
-            try:
-                child = child or _Child(engine, scratch)
-            except ChildProcessError as error:
-                found[attack.name] = _NOT_TRIED, str(error)
-                continue
-            folder = scratch / engine / str(number)
-            outcome, failure = child.ask(number, folder)
-            found[attack.name] = outcome, failure[:2000]
-            shutil.rmtree(folder, ignore_errors=True)
-            print(f"{engine}: {attack.name}: {outcome}", flush=True)  # noqa: T201
-            if outcome in ("hangs", "crashes", "takes the memory"):
-                child.end()
-                child = None
+    waiting: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+    for numbers in same.values():
+        if re.search(only, ATTACKS[numbers[0]].name):
+            waiting.put(numbers)
+
+    def work(worker: int) -> None:
+        folder = scratch / f"{engine}-{worker}"
+        folder.mkdir()
+        for numbers, answer in _answers(engine, folder, waiting, deadline):
+            for name in (ATTACKS[number].name for number in numbers):
+                found[name] = answer
+                print(f"{engine}: {name}: {answer[0]}", flush=True)  # noqa: T201
+
+    with ThreadPoolExecutor(_WORKERS[engine]) as pool:
+        list(pool.map(work, range(_WORKERS[engine])))
+    return found
+
+
+def _answers(
+    engine: str, folder: Path, waiting: queue.SimpleQueue[list[int]], deadline: float
+) -> Iterator[tuple[list[int], tuple[str, str]]]:
+    """Carry out what waits, with one child after the other; the first attack stands for a list."""
+    child: _Child | None = None
+    while time.monotonic() < deadline:
+        try:
+            numbers = waiting.get_nowait()
+            child = child or _Child(engine, folder)
+        except queue.Empty:
+            break
+        except ChildProcessError as error:
+            print(error, flush=True)  # noqa: T201
+            continue
+        place = folder / str(numbers[0])
+        outcome, failure = child.ask(numbers[0], place)
+        yield numbers, (outcome, failure[:2000])
+        shutil.rmtree(place, ignore_errors=True)
+        if outcome in ("hangs", "crashes", "takes the memory"):
+            child.end()
+            child = None
     if child is not None:
         child.end()
-    return found
 
 
 def shown(outcomes: Mapping[str, Outcomes], titles: Mapping[str, str], day: str) -> str:
