@@ -9,7 +9,7 @@ from delvec.delta.log.json_actions import JsonActions
 from delvec.delta.log.segment import commit_key
 from delvec.delta.schema.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, high_water_mark
-from delvec.numbers import LONG_MAX
+from delvec.documents import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
