@@ -156,13 +156,9 @@ def _delete_keys(table: delvec.IcebergTable, parts: int = 1) -> delvec.IcebergTa
     return table
 
 
-def _iceberg(ground: Ground) -> delvec.IcebergTable:
-    return delvec.IcebergTable.for_name(ground.spark, NAME)
-
-
 def _show_iceberg(ground: Ground) -> dict[str, str]:
     """Show an Iceberg table as text and in a notebook."""
-    table, shown = _iceberg(ground), {}
+    table, shown = _in_lake(ground), {}
     for name in ("inspect", "check", "detail"):
         report = getattr(table, name)()
         shown[f"str of {name}"] = f"{report}\n{report!r}"

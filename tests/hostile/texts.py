@@ -12,7 +12,7 @@ from pyspark.sql.functions import lit
 
 from tests.delta.builder import TableBuilder
 from tests.hostile.attack import SECRET, Attack
-from tests.hostile.operations import NAME
+from tests.hostile.operations import IN_LAKE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,17 +83,17 @@ def _iceberg_table(ground: Ground, text: str) -> None:
     """Make a table whose comments, properties, columns, partitions and branches are the text."""
     spark, name = ground.spark, text.replace("`", "")[:60]  # twice in the name of a folder
     literal = "'" + re.sub(r"(['\\])", r"\\\1", text[:2000]) + "'"
-    spark.sql(f"DROP TABLE IF EXISTS {NAME}")
+    spark.sql(f"DROP TABLE IF EXISTS {IN_LAKE}")
     spark.sql(
-        f"CREATE TABLE {NAME} (id BIGINT COMMENT {literal}, `{name}` STRING) USING iceberg"
+        f"CREATE TABLE {IN_LAKE} (id BIGINT COMMENT {literal}, `{name}` STRING) USING iceberg"
         f" PARTITIONED BY (`{name}`) COMMENT {literal}"
         f" TBLPROPERTIES ({literal} = {literal}, 'format-version' = '3',"
         " 'write.delete.mode' = 'merge-on-read')"
     )
     part = name.replace("/", "_")
-    spark.range(10).withColumn(name, lit(part)).coalesce(1).writeTo(NAME).append()
-    spark.sql(f"DELETE FROM {NAME} WHERE id < 3")
-    spark.sql(f"ALTER TABLE {NAME} CREATE BRANCH `{name}`")
+    spark.range(10).withColumn(name, lit(part)).coalesce(1).writeTo(IN_LAKE).append()
+    spark.sql(f"DELETE FROM {IN_LAKE} WHERE id < 3")
+    spark.sql(f"ALTER TABLE {IN_LAKE} CREATE BRANCH `{name}`")
 
 
 def _protocol(ground: Ground, text: str) -> None:
