@@ -141,7 +141,7 @@ def _changed(value: Any, chance: random.Random) -> str:  # noqa: ANN401
             try:  # a schema or statistics: JSON in a string
                 inside[key] = _changed(json.loads(found), chance)
                 continue
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass
         match chance.randrange(10):
             case 0 if isinstance(inside, dict):

@@ -264,6 +264,12 @@ class _Builder:
         """Return all that was taken."""
         # Commits before the oldest version that can be read may be there too.
         epochs = sorted(self._epochs, key=lambda epoch: -epoch.first)
+        if not epochs:
+            raise FormatError(
+                "no commit of the log says which columns the table had",
+                path=self._snapshot.table,
+                expected="one metaData action in the first commit",
+            )
         actions = pa.concat_tables(self._pieces).combine_chunks()
         return LogHistory(self._snapshot, oldest, tuple(epochs), actions)
 
