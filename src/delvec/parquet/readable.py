@@ -228,7 +228,7 @@ def _bounds(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
         start, at = at, skipped(footer, at, kind)
         if number in _BOUNDS and kind == BINARY and leaf[3]:
             length = at - skipped(footer, start, I32)  # behind the length itself
-            if 0 < length < leaf[3]:
+            if length < leaf[3]:
                 return f"a bound of {length} bytes, where a value has {leaf[3]}", at
 
 
