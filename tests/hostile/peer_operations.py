@@ -90,6 +90,9 @@ DELTA_SPARK: Final[Operations] = {
     "clone": _sql("CREATE TABLE {C} SHALLOW CLONE {T}"),
     "generate manifest": _sql("GENERATE symlink_format_manifest FOR TABLE {T}"),
     "set properties": _sql("ALTER TABLE {T} SET TBLPROPERTIES ('hostile' = 'no')"),
+    "set a property": _sql("ALTER TABLE {T} SET TBLPROPERTIES ('a' = 'b')"),
+    "count": _sql("SELECT count(*) FROM {T}"),
+    "vacuum by retention": _sql("VACUUM {T}"),
 }
 
 
@@ -169,7 +172,12 @@ DELTALAKE: Final[Operations] = {
     "clean log": lambda ground: _table(ground).cleanup_metadata(),
     "restore": lambda ground: _table(ground).restore(2),
     "generate manifest": lambda ground: _table(ground).generate(),
-    "set properties": lambda ground: _table(ground).alter.set_table_properties(
-        {"hostile": "no"}, raise_if_not_exists=False
+    **dict.fromkeys(
+        ("set properties", "set a property"),
+        lambda ground: _table(ground).alter.set_table_properties(
+            {"hostile": "no"}, raise_if_not_exists=False
+        ),
     ),
+    "count": lambda ground: _table(ground).count(),
+    "vacuum by retention": lambda ground: _table(ground).vacuum(dry_run=False, full=True),
 }
