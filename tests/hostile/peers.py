@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timezone
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
@@ -119,7 +120,8 @@ def _unfenced(attack: Attack) -> str:
 
 
 def _serve(engine: str) -> None:
-    """Answer each line, the number of an attack and a folder, by what became of it."""
+    """Answer each line, the name of an attack and a folder, by what became of it."""
+    attacks = {attack.name: attack for attack in ATTACKS}
     session, processes = None, [os.getpid()]
     if engine == "delta-spark":
         session = _session()
@@ -131,8 +133,8 @@ def _serve(engine: str) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     print(_ANSWER + json.dumps(processes), flush=True)  # noqa: T201
     for line in sys.stdin:
-        number, folder = json.loads(line)
-        attack = ATTACKS[number]
+        name, folder = json.loads(line)
+        attack = attacks[name]
         operation = _ENGINES[engine][_unfenced(attack)]
         answer = judged(attack, Ground(Path(folder), session), operation)
         print(_ANSWER + json.dumps(answer), flush=True)  # noqa: T201
@@ -211,10 +213,10 @@ class _Child:
         """Return an answer, or None if the child died; raise `queue.Empty` if it takes too long."""
         return self._lines.get(timeout=seconds)
 
-    def ask(self, number: int, folder: Path) -> tuple[str, str]:
+    def ask(self, attack: Attack, folder: Path) -> tuple[str, str]:
         assert self._process.stdin is not None
         try:
-            print(json.dumps([number, str(folder)]), file=self._process.stdin, flush=True)
+            print(json.dumps([attack.name, str(folder)]), file=self._process.stdin, flush=True)
             answer = self._answer(self._seconds)
         except (BrokenPipeError, queue.Empty) as error:
             return ("hangs" if isinstance(error, queue.Empty) else "crashes"), repr(error)
@@ -242,23 +244,23 @@ class _Child:
 def _tried(engine: str, scratch: Path, deadline: float, only: str) -> dict[str, tuple[str, str]]:
     """Carry out on an engine all attacks that it has a counterpart for."""
     found = {attack.name: (_ABSENT, "no counterpart") for attack in ATTACKS}
-    same: dict[tuple[object, ...], list[int]] = {}  # as it reads in one way only
-    for number, attack in enumerate(ATTACKS):
+    same: dict[tuple[object, ...], list[Attack]] = {}  # as it reads in one way only
+    for attack in ATTACKS:
         if (operation := _ENGINES[engine].get(_unfenced(attack))) is not None:
-            same.setdefault((attack.kind, attack.place, operation), []).append(number)
+            same.setdefault((attack.kind, attack.place, operation), []).append(attack)
             found[attack.name] = _NOT_TRIED, ""
-    waiting: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
-    for numbers in same.values():
-        if re.search(only, ATTACKS[numbers[0]].name):
-            waiting.put(numbers)
+    waiting: queue.SimpleQueue[list[Attack]] = queue.SimpleQueue()
+    for attacks in same.values():
+        if re.search(only, attacks[0].name):
+            waiting.put(attacks)
 
     def work(worker: int) -> None:
         folder = scratch / f"{engine}-{worker}"
         folder.mkdir()
-        for numbers, answer in _answers(engine, folder, waiting, deadline):
-            for name in (ATTACKS[number].name for number in numbers):
-                found[name] = answer
-                print(f"{engine}: {name}: {answer[0]}", flush=True)  # noqa: T201
+        for attacks, answer in _answers(engine, folder, waiting, deadline):
+            for each in attacks:
+                found[each.name] = answer
+                print(f"{engine}: {each.name}: {answer[0]}", flush=True)  # noqa: T201
 
     with ThreadPoolExecutor(_WORKERS[engine]) as pool:
         list(pool.map(work, range(_WORKERS[engine])))
@@ -266,22 +268,24 @@ def _tried(engine: str, scratch: Path, deadline: float, only: str) -> dict[str, 
 
 
 def _answers(
-    engine: str, folder: Path, waiting: queue.SimpleQueue[list[int]], deadline: float
-) -> Iterator[tuple[list[int], tuple[str, str]]]:
+    engine: str, folder: Path, waiting: queue.SimpleQueue[list[Attack]], deadline: float
+) -> Iterator[tuple[list[Attack], tuple[str, str]]]:
     """Carry out what waits, with one child after the other; the first attack stands for a list."""
     child: _Child | None = None
-    while time.monotonic() < deadline:
+    for number in count():
+        if time.monotonic() > deadline:
+            break
         try:
-            numbers = waiting.get_nowait()
+            attacks = waiting.get_nowait()
             child = child or _Child(engine, folder)
         except queue.Empty:
             break
         except ChildProcessError as error:
             print(error, flush=True)  # noqa: T201
             continue
-        place = folder / str(numbers[0])
-        outcome, failure = child.ask(numbers[0], place)
-        yield numbers, (outcome, failure[:2000])
+        place = folder / str(number)
+        outcome, failure = child.ask(attacks[0], place)
+        yield attacks, (outcome, failure[:2000])
         shutil.rmtree(place, ignore_errors=True)
         if outcome in ("hangs", "crashes", "takes the memory"):
             child.end()

@@ -554,6 +554,29 @@ def test_listings_do_not_descend_into_linked_folders(linked: Storage) -> None:
 # Listing and deleting
 
 
+def test_folders_may_be_nested_deeper_than_calls_and_names(storage: Storage) -> None:
+    storage.write("a/f", b"1")
+    storage.write("z/f", b"1")
+    here = os.open(storage.root, os.O_RDONLY)
+    try:
+        for _ in range(3000):  # by names that are longer than the system takes at once
+            os.mkdir("deep", dir_fd=here)
+            below = os.open("deep", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
+        odd: list[str] = []
+        assert [info.key for info in storage.list(recursive=True, on_odd=odd.append)] == [
+            "a/f",
+            "z/f",
+        ]
+        assert [set(each.split("/")) for each in odd] == [{"deep"}]
+        assert storage.remove_empty_folders(lambda _: False) == ()
+    finally:
+        os.close(here)
+        # Python's own way of removing it would be too deep as well.
+        subprocess.run(["rm", "-rf", f"{storage.root}/deep"], check=True)
+
+
 def test_listings_are_sorted_by_whole_keys(storage: Storage) -> None:
     names = ["B", "a", "a-b/x", "a.b", "a b", "a0", "b/c/d", "b/c-d", "b/c.d/e", "é", "_x/y"]
     for name in names:

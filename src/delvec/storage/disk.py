@@ -60,6 +60,8 @@ _NOT_REMOVED = (
     errno.EACCES,
     errno.EPERM,
 )
+# Each is entered from the root: what is nested deeper, and by nobody honest, stays.
+_DEEPEST = 100
 # In Linux a folder can be passed through that may not be read.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -125,34 +127,51 @@ class Disk:
         recursive: bool,
         on_odd: Callable[[str], None] | None = None,
     ) -> Iterator[FileInfo]:
-        # Folders sort by their name with the slash: that is the order of the whole keys.
-        for name in sorted(self._scan(prefix)):
-            key = prefix + name
-            if name.endswith("/"):
-                if recursive:
-                    yield from self.list(key, floor, recursive=True, on_odd=on_odd)
-            elif key >= floor:
-                try:
-                    # A Path would take twice as long.
-                    info = self._info(key, os.stat(f"{self._root}/{key}"))  # noqa: PTH116
-                except OSError as error:
-                    # Deleted since, a pipe, or a link: to a folder, to nothing, or in circles.
-                    if error.errno not in _LEADS_NOWHERE:
-                        raise
-                    if on_odd is not None and os.path.lexists(f"{self._root}/{key}"):
-                        on_odd(key)
-                    continue
-                yield info
+        # Not recursive: folders may be nested deeper than calls of Python.
+        stack = [(prefix, iter(self._scan(prefix, on_odd)))]
+        while stack:
+            folder, names = stack[-1]
+            for name in names:
+                key = folder + name
+                if name.endswith("/"):
+                    if recursive:
+                        stack.append((key, iter(self._scan(key, on_odd))))
+                        break
+                elif key >= floor:
+                    try:
+                        # A Path would take twice as long.
+                        info = self._info(key, os.stat(f"{self._root}/{key}"))  # noqa: PTH116
+                    except OSError as error:
+                        # Deleted since, a pipe, or a link: to a folder, to nothing, or in circles.
+                        if error.errno not in _LEADS_NOWHERE:
+                            raise
+                        if on_odd is not None and os.path.lexists(f"{self._root}/{key}"):
+                            on_odd(key)
+                        continue
+                    yield info
+            else:
+                stack.pop()
 
-    def _scan(self, prefix: str) -> Sequence[str]:
-        """Return the names in a folder; those of folders end in a slash, links are no folders."""
+    def _scan(self, prefix: str, on_odd: Callable[[str], None] | None = None) -> Sequence[str]:
+        """Return the names in a folder; those of folders end in a slash, links are no folders.
+
+        They are sorted as whole keys are, folders by their name with the slash.
+        """
         self._counter.add(lists=1)
+        path = f"{self._root}/{prefix}"
         try:
-            with explained(str(self._root / prefix)), os.scandir(self._root / prefix) as scan:
+            with explained(path), os.scandir(path) as scan:
                 # Not the entries: a million of them would take 300 MB more.
-                return [entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in scan]
+                names = [entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in scan]
         except ObjectNotFoundError:
             return ()  # An absent folder is an empty one, as in an object store.
+        except StorageError as error:
+            if not _is_too_deep(error):
+                raise
+            if on_odd is not None:
+                on_odd(prefix.rstrip("/"))
+            return ()
+        return sorted(names)
 
     def delete(self, keys: Sequence[str]) -> None:
         # Opening a folder takes longer than deleting a file: once for files that follow each other.
@@ -194,8 +213,9 @@ class Disk:
     def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> Sequence[str]:
         found = [""]
         for folder in found:  # It grows: folders come after those they are in.
-            below = self.folders(f"{folder}/" if folder else "")
-            found += [each for each in below if not is_kept(each)]
+            if folder.count("/") < _DEEPEST:
+                below = self.folders(f"{folder}/" if folder else "")
+                found += [each for each in below if not is_kept(each)]
         removed = []
         for above, group in groupby(map(_split, found[:0:-1]), itemgetter(0)):
             with _unless_in_use(), _closing(self._walk(above)) as parent:
@@ -303,6 +323,11 @@ class _OpenFile:
 
     def close(self) -> None:
         self.stack.close()
+
+
+def _is_too_deep(error: StorageError) -> bool:
+    """Return whether a folder has a name that the system takes step by step only."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENAMETOOLONG
 
 
 def _split(key: str) -> tuple[str, str]:
