@@ -65,7 +65,7 @@ def parse_json(
 
 def _string(text: object) -> str:
     if isinstance(text, bytes):
-        return text.decode("utf-8-sig")
+        return text.decode().removeprefix("\ufeff")
     if not isinstance(text, str):
         raise TypeError(f"a {type(text).__name__}")
     return text

@@ -256,6 +256,9 @@ def test_a_connect_client_is_refused_where_a_jvm_is_needed(tmp_path: Path) -> No
     class ConnectSession:
         """As pyspark.sql.connect.session.SparkSession, which has no JVM."""
 
+        class conf:  # noqa: N801
+            get = staticmethod(lambda _key, default=None: default)
+
     client: Any = ConnectSession()
     with pytest.raises(UnsupportedFeatureError, match="Spark Connect"):
         jvm.view_of(client)

@@ -114,7 +114,11 @@ def without_keys(
 
 def with_file_marks(table: LoadedTable, rows: DataFrame, files: DataFilesWithKeys) -> DataFrame:
     """Return rows, which have `_file`, with the sequence number and the scope of their files."""
-    require_no_own_names(rows.columns, str(table.name))
+    # Of the table, not of the rows: those have key columns that were dropped, under own names.
+    names = {
+        each["name"] for schema in table.metadata.schemas.values() for each in schema["fields"]
+    }
+    require_no_own_names(sorted(names), str(table.name))
     return _marked(rows, files.files, (_FILE_SEQUENCE, _FILE_SCOPE))
 
 
