@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -128,6 +129,7 @@ def content(folder: Path) -> dict[str, bytes]:
         for name in names:
             path = os.path.join(parent, name)  # noqa: PTH118 - surrogates stay as they are
             if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
-                with open(path, "rb") as file:  # noqa: PTH123
+                # An attack may still swap folders: then the file is elsewhere now.
+                with suppress(FileNotFoundError), open(path, "rb") as file:  # noqa: PTH123
                     found[os.path.relpath(path, folder)] = file.read()
     return found

@@ -31,7 +31,7 @@ __all__ = ["IN_LAKE", "OPERATIONS", "Operation"]
 _ROW: Final = pa.table({"id": [9], "s": ["x"]})
 
 
-IN_LAKE: Final = "lake.hostile.t"  # the Iceberg table of attacks by paths
+IN_LAKE: Final = "lake.hostile.crossing"  # the Iceberg table of attacks by paths
 
 
 @dataclass(frozen=True)

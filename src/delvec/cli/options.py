@@ -194,7 +194,7 @@ def location_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--location`, the folder in which files are deleted."""
     return click.option(
         "--location",
-        metavar="FOLDER",
+        metavar="URI",
         help="Delete files in this folder; by default the table's own, which has its metadata.",
     )(function)
 

@@ -217,7 +217,7 @@ def remove_orphan_files(
             raise PlanError(
                 f"there are other tables inside {folder}: {shown(found.inner)}; nothing was"
                 f" deleted, since their files cannot be told from those of {table.name}",
-                hint=Wording("name a folder without them: location=...", "--location FOLDER"),
+                hint=Wording("name a folder without them: location=...", "--location URI"),
             )
     if not dry_run:
         with stopwatch.phase("remove"):
