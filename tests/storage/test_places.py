@@ -82,7 +82,7 @@ def test_a_token_of_an_account_is_not_sent_to_another(listener: Listener) -> Non
         with pytest.raises(FormatError, match=UNNAMED):
             asked(storage, path)
     assert listener.asked == []
-    asked(storage, "abfs://lake@GOOD.blob.core.windows.net/x")
+    asked(storage, "abfs://lake@good.dfs.core.windows.net/x")
     [(path, _)] = listener.asked
     assert "sig=the-signature" in path
 
