@@ -155,6 +155,7 @@ def _session() -> SparkSession:
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.warehouse.dir": tempfile.mkdtemp(prefix="spark-warehouse-"),
             "spark.sql.shuffle.partitions": "1",
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # of VACUUM
             "spark.databricks.delta.snapshotPartitions": "1",
             "spark.databricks.delta.retentionDurationCheck.enabled": "false",
             "spark.driver.memory": "1g",
