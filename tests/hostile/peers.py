@@ -246,17 +246,19 @@ class _Child:
 # All of it
 
 
-def _tried(engine: str, scratch: Path, deadline: float, only: str) -> dict[str, tuple[str, str]]:
-    """Carry out on an engine all attacks that it has a counterpart for."""
+def _tried(
+    engine: str, scratch: Path, deadline: float, only: str, known: Outcomes
+) -> dict[str, tuple[str, str]]:
+    """Carry out on an engine all attacks that it has a counterpart for, if nothing is known."""
     found = {attack.name: (_ABSENT, "no counterpart") for attack in ATTACKS}
     same: dict[tuple[object, ...], list[Attack]] = {}  # as it reads in one way only
     for attack in ATTACKS:
         if (operation := _ENGINES[engine].get(_unfenced(attack))) is not None:
             same.setdefault((attack.kind, attack.place, operation), []).append(attack)
-            found[attack.name] = _NOT_TRIED, ""
+            found[attack.name] = known.get(attack.name, (_NOT_TRIED, ""))
     waiting: queue.SimpleQueue[list[Attack]] = queue.SimpleQueue()
     for attacks in same.values():
-        if re.search(only, attacks[0].name):
+        if re.search(only, attacks[0].name) and found[attacks[0].name][0] == _NOT_TRIED:
             waiting.put(attacks)
 
     def work(worker: int) -> None:
@@ -354,6 +356,7 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", choices=_ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--only", default="", help="a pattern of the attacks that are tried")
+    parser.add_argument("--resume", action="store_true", help="try what was not tried last time")
     parser.add_argument("--minutes", type=float, default=11, help="what is left then is not tried")
     chosen = parser.parse_args()
     if chosen.serve:
@@ -361,11 +364,14 @@ def _main() -> None:
         return
     from tests.spark.jars import DELTA_SPARK as COORDINATE  # noqa: PLC0415 - it imports PySpark
 
+    known: dict[str, Outcomes] = json.loads(_REPORT.read_text()) if chosen.resume else {}
     deadline = time.monotonic() + 60 * chosen.minutes
     with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as scratch:
         with ThreadPoolExecutor(len(_ENGINES)) as pool:
             runs = {
-                engine: pool.submit(_tried, engine, Path(scratch), deadline, chosen.only)
+                engine: pool.submit(
+                    _tried, engine, Path(scratch), deadline, chosen.only, known.get(engine, {})
+                )
                 for engine in _ENGINES
             }
         outcomes = {engine: run.result() for engine, run in runs.items()}
