@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     Operations = dict[str, Callable[[Ground], Any]]
 
-__all__ = ["DELTALAKE", "DELTA_SPARK", "READS"]
+__all__ = ["COMPARED", "DELTALAKE", "DELTA_SPARK"]
 
-READS: Final = ("read", "read on Spark", "read by the data source")
-"""Operations that return the rows, so that these can be compared."""
+_READS: Final = ("read", "read on Spark", "read by the data source")
+COMPARED: Final = (*_READS, "count")
+"""Operations that return what can be compared with what delvec returns."""
 
 
 def _sql(statement: str) -> Callable[[Ground], Any]:
@@ -62,7 +63,7 @@ _MERGE: Final = "MERGE INTO {T} AS t USING (SELECT id FROM range(1, 3)) AS s ON 
 DELTA_SPARK: Final[Operations] = {
     "open": _sql("DESCRIBE DETAIL {T}"),
     "history": _sql("DESCRIBE HISTORY {T}"),
-    **dict.fromkeys(READS, _spark_rows),
+    **dict.fromkeys(_READS, _spark_rows),
     "changes": _spark_changes,
     "append": _sql("INSERT INTO {T} SELECT * FROM {T}"),
     "overwrite": _sql("INSERT OVERWRITE {T} SELECT * FROM {T}"),
@@ -91,7 +92,7 @@ DELTA_SPARK: Final[Operations] = {
     "generate manifest": _sql("GENERATE symlink_format_manifest FOR TABLE {T}"),
     "set properties": _sql("ALTER TABLE {T} SET TBLPROPERTIES ('hostile' = 'no')"),
     "set a property": _sql("ALTER TABLE {T} SET TBLPROPERTIES ('a' = 'b')"),
-    "count": _sql("SELECT count(*) FROM {T}"),
+    "count": lambda ground: _sql("SELECT count(*) FROM {T}")(ground)[0][0],
     "vacuum by retention": _sql("VACUUM {T}"),
 }
 
@@ -146,7 +147,7 @@ def _vacuum(*, full: bool) -> Callable[[Ground], Any]:
 DELTALAKE: Final[Operations] = {
     "open": _table,
     "history": lambda ground: _table(ground).history(),
-    **dict.fromkeys(READS, lambda ground: [_Row(row) for row in _rows(ground).to_pylist()]),
+    **dict.fromkeys(_READS, lambda ground: [_Row(row) for row in _rows(ground).to_pylist()]),
     "changes": lambda ground: _table(ground).load_cdf(starting_version=0).read_all(),
     "append": _write("append", _rows),
     "overwrite": _write("overwrite", _rows),

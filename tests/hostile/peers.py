@@ -27,11 +27,11 @@ from importlib import metadata
 from itertools import count
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tests.hostile.attack import SECRET, SECRET_VARIABLE, Attack, Ground, content
 from tests.hostile.attacks import ATTACKS
-from tests.hostile.peer_operations import DELTA_SPARK, DELTALAKE, READS
+from tests.hostile.peer_operations import COMPARED, DELTA_SPARK, DELTALAKE
 from tests.hostile.races import strikes_under_way
 from tests.repository import ROOT
 
@@ -63,8 +63,12 @@ _MEMORY: Final = 4 << 30  # of addresses, beyond what imports took: a JVM has a 
 class _Unknown:
     """What an engine returned where it is nothing that can be compared with what delvec returns."""
 
-    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401
-        raise LookupError(name)
+    def _refuse(self, *_: object) -> NoReturn:
+        raise LookupError("of another engine")
+
+    __getattr__ = __eq__ = __len__ = __iter__ = __getitem__ = __contains__ = __bool__ = _refuse
+    __lt__ = __gt__ = __le__ = __ge__ = __str__ = __repr__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
 
 
 def judged(attack: Attack, ground: Ground, operation: Callable[[Ground], Any]) -> tuple[str, str]:
@@ -103,7 +107,7 @@ def _compared(attack: Attack, ground: Ground, result: object) -> tuple[str, str]
         return "runs", ""
     try:
         if attack.then is not None:
-            attack.then(ground, result if attack.operation in READS else _Unknown())
+            attack.then(ground, result if attack.operation in COMPARED else _Unknown())
     except AssertionError as error:
         return "wrong rows", str(error)
     except Exception as error:  # noqa: BLE001 - it looks at a report of delvec's
