@@ -277,9 +277,8 @@ ATTACKS: Final = [
         "takes the machine",
         "10^15 bytes of a data file",
         "optimize",
-        "refused",
+        "harmless",  # such a file is large enough
         put=partial(_with_add, size=10**15, deletionVector=None),
-        says="does not have as many bytes as the log says|bytes",
         slow=True,
     ),
     *(
