@@ -6,15 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import (  # noqa: F401  (they register their benchmarks)
-    conversion,
-    core,
-    delta,
-    iceberg,
-    maintain,
-    resolve,
-    writes,
-)
+from benchmarks import conversion, core, delta, iceberg, maintain, resolve, writes  # noqa: F401  (they register their benchmarks)
 from benchmarks.runner import REGISTRY, machine, report, run
 
 

@@ -16,16 +16,16 @@ import pyarrow.parquet as pq
 import delvec
 from benchmarks.delta import folder, large, session
 from benchmarks.runner import Contest, Peer, benchmark
+from delvec.conversion.files.repack import repack
 from delvec.conversion.planning.target_files import target_paths
-from delvec.conversion.vectors.repack import repack
 from delvec.delta.alter.definition import new_table
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
-from delvec.delta.pruning.predicate import Always
-from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.read.footer_statistics import file_statistics
+from delvec.delta.read.vectors import load_vectors
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change, ReadSet, VectorUpdate
+from delvec.delta.skipping.predicate import Always
+from delvec.delta.skipping.statistics import statistics_json
+from delvec.delta.write.change import Base, Change, Operation, ReadSet, VectorUpdate
 from delvec.delta.write.commit import commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
@@ -89,9 +89,9 @@ def many_files() -> str:
     schema = StructType((Field("id", PrimitiveType("long")), Field("v", PrimitiveType("double"))))
     storage, state = Storage.open(path), new_table(schema, [])
     base = Base(storage, -1, state.protocol, state.metadata)
-    put(base, Change("CREATE TABLE", protocol=state.protocol, metadata=state.metadata))
+    put(base, Change(Operation("CREATE TABLE"), protocol=state.protocol, metadata=state.metadata))
     snapshot = open_snapshot(storage)
-    put(Base.of(snapshot), Change("WRITE", added=tuple(linked(snapshot, "part", FILES))))
+    put(Base.of(snapshot), Change(Operation("WRITE"), added=tuple(linked(snapshot, "part", FILES))))
     snapshot = open_snapshot(storage)
     delete_every(snapshot, range(FILES), 7)
     return str(path)
@@ -133,7 +133,10 @@ def delete_every(snapshot: Snapshot, rows: range, step: int) -> None:
         VectorUpdate(file, ROWS_OF_A_FILE, fresh if before is None else before | fresh)
         for file, before in zip(files.entries(), old, strict=True)
     )
-    put(Base.of(snapshot), Change("DELETE", reads=ReadSet(Always()), vector_updates=updates))
+    put(
+        Base.of(snapshot),
+        Change(Operation("DELETE", reads=ReadSet(Always())), vector_updates=updates),
+    )
 
 
 def put(base: Base, change: Change) -> None:

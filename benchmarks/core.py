@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from benchmarks.runner import Contest, Peer, benchmark
 from delvec.vector import Bitmap, blobs, copy_frames, decode_frame, encode_frame, pack
-from delvec.vector.build import PAGE_BITS
+from delvec.vector.roaring import PAGE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,10 +97,7 @@ def decode(shape: Callable[[], NDArray[np.int64]]) -> Contest:
                 lambda: np.frombuffer(BitMap64.deserialize(bare).to_array(), dtype=np.int64),
                 BARE_AT_MOST,
             ),
-            Peer(
-                "numpy packbits",
-                lambda: np.flatnonzero(np.unpackbits(bits, bitorder="little")),
-            ),
+            Peer("numpy packbits", lambda: np.flatnonzero(np.unpackbits(bits, bitorder="little"))),
         ],
         agree,
     )

@@ -22,14 +22,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.delta import folder, session
-from delvec.iceberg.client.delete_files import from_content_file
-from delvec.iceberg.deletes.delete_json import Scope, delete_json
-from delvec.iceberg.deletes.equality_files import encode_files
-from delvec.iceberg.deletes.key_columns import KeyColumn
+from delvec.iceberg.client.files import from_content_file
+from delvec.iceberg.deletes.equality_files import Scope, delete_json, encode_files
 from delvec.iceberg.deletes.key_vectors import encode_key_vectors, read_key_vector, vector_metrics
-from delvec.iceberg.deletes.keys import Keys
-from delvec.report.figures import size
+from delvec.report.format import format_size
 from delvec.spark import jvm
+from delvec.spark.input.key_values import KeyColumn
+from delvec.spark.input.keys import Keys
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def key_vector(keys: Keys) -> bytes:
 def iceberg_loader() -> Callable[[str, int, int], tuple[float, int]]:
     """Return a function that loads a file by Iceberg's own loader: seconds, and bytes of heap."""
     spark = session()
-    [made] = jvm.compiled(spark, "delvec.DeleteLoading", LOADER).getConstructors()
+    [made] = jvm.compile_java(spark, "delvec.DeleteLoading", LOADER).getConstructors()
     loader = made.newInstance(jvm.array_of(spark, jvm.view_of(spark).java.lang.Object, []))
     schema = jvm.view_of(spark).org.apache.iceberg.SchemaParser.fromJson(
         '{"type":"struct","schema-id":0,"fields":'
@@ -181,9 +180,11 @@ def main() -> None:
             storage.write(path, data)
             taken, heap = load(str(root / path), len(data), len(keys))
             encoded = f"{len(data):,}", f"{seconds:.2f} s"
-            table.add_row(name, form, *encoded, "Iceberg", f"{taken:.3f} s", size(heap))
+            table.add_row(name, form, *encoded, "Iceberg", f"{taken:.3f} s", format_size(heap))
         read = partial(numbers_of, parquet[0])
-        table.add_row(name, "", "", "", "delvec", f"{timed(read)[1]:.3f} s", size(8 * len(keys)))
+        table.add_row(
+            name, "", "", "", "delvec", f"{timed(read)[1]:.3f} s", format_size(8 * len(keys))
+        )
         path = f"{uuid4()}-edv.puffin"
         storage.write(path, vector[0])
         entry = delete_json(
@@ -192,7 +193,7 @@ def main() -> None:
         bitmap, taken = timed(partial(read_key_vector, storage, from_content_file(entry, 1)))
         assert bitmap.cardinality == len(keys)
         encoded = f"{len(vector[0]):,}", f"{vector[1]:.2f} s"
-        held = size(bitmap.byte_size)
+        held = format_size(bitmap.byte_size)
         table.add_row(name, "EDV", *encoded, "delvec", f"{taken:.3f} s", held)
     Console(width=100, highlight=False).print(table)
 

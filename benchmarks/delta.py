@@ -199,9 +199,7 @@ def many_files() -> str:
     for number in range(10_000):
         entry = file_entry(number, 0)
         ids = range(number * 1000, number * 1000 + 1000)
-        rows = pa.table(
-            {"id": ids, "v": [i / 2 for i in ids], "s": [f"{i:012}" for i in ids]},
-        )
+        rows = pa.table({"id": ids, "v": [i / 2 for i in ids], "s": [f"{i:012}" for i in ids]})
         file = path / entry["path"]
         file.parent.mkdir(exist_ok=True)
         pq.write_table(rows, file)

@@ -1,6 +1,6 @@
 """Maintenance of Delta tables, against delta-spark: the same files to rewrite, the same rows after.
 
-Each side has a copy of its own of one table, made anew before each round.
+Each side has a copy of its own of one table, made again before each round.
 """
 
 from __future__ import annotations

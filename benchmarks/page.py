@@ -117,7 +117,7 @@ def _fill(number: int) -> str:
 
 
 def updated(document: dict[str, Any], results: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers with those that a run has measured anew.
+    """Return the numbers with those that a run has measured again.
 
     A section is taken over only if the run has all of its ratios: a table is of one day. A ratio
     without the name of a benchmark was computed from two others, and is entered by hand.

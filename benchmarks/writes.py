@@ -14,6 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import DataType, DateType, LongType, StructField, StructType
+
 import delvec
 from benchmarks.delta import MILLION, clean, folder, same, session
 from benchmarks.runner import Contest, Peer, benchmark
@@ -161,6 +163,54 @@ def named(name: str) -> Contest:
 
 for _name in OURS:
     benchmark(f"delta-write/20M-rows/{_name}")(lambda name=_name: named(name))  # type: ignore[misc]
+
+
+def _generated(name: str, kind: DataType, expression: str) -> StructField:
+    return StructField(name, kind, metadata={"delta.generationExpression": expression})
+
+
+@cache
+def checked() -> Path:
+    """A table with two CHECK constraints and two generated columns; both sides compute them."""
+    spark, path = session(), folder() / "checked"
+    plain = spark.read.parquet(clean("unchecked", MILLION, 8))
+    schema = StructType(
+        [
+            *plain.schema.fields,
+            _generated("twice", LongType(), "id * 2"),
+            _generated("day", DateType(), "date_add(DATE'2026-01-01', i)"),
+        ]
+    )
+    table = delvec.DeltaTable.create(spark, str(path), schema)
+    table.add_constraint("ids", "id >= 0")
+    table.add_constraint("keys", "k BETWEEN 0 AND 1000 AND v < 1e12")
+    table.append(plain)
+    return path
+
+
+def append_checked(path: str) -> None:
+    source().write.format("delta").mode("append").save(path)
+
+
+@benchmark("delta-write/checks-and-generated-columns/append-150k")
+def checked_append() -> Contest:
+    return contest(checked(), lambda t: t.append(source()), append_checked, ROUNDS, 1.0)
+
+
+@benchmark("delta-write/checks-and-generated-columns/merge-150k")
+def checked_merge() -> Contest:
+    source().createOrReplaceTempView("source")
+    names = ("id", "k", "v", "s", "i")
+    text = (
+        "MERGE INTO {T} t USING source s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v"
+        " WHEN NOT MATCHED THEN INSERT (id, k, v, s, i) VALUES (s.id, s.k, s.v, s.s, s.i)"
+    )
+
+    def ours(table: delvec.DeltaTable) -> object:
+        merge = table.merge(source(), on="t.id = s.id").when_matched_update({"v": "s.v"})
+        return merge.when_not_matched_insert({name: f"s.{name}" for name in names}).execute()
+
+    return contest(checked(), ours, lambda path: sql(text, path), ROUNDS, 1.0)
 
 
 def against_plain_spark(

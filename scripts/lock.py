@@ -18,8 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SETS = {"base": "", "test": "[test]", "dev": "[dev]", "docs": "[docs]"}
-# What builds delvec, editable, and PySpark, of which there is no wheel.
-BUILD = ["hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel"]
+# What builds delvec, editable, and PySpark, of which there is no wheel; uv installs the rest.
+BUILD = ["hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel", "uv"]
 HEAD = """\
 # Written by scripts/lock.py, for Python 3.11 on Linux (x86-64, glibc 2.28 or newer): `make lock`.
 # Elsewhere constraints.txt applies, without hashes. After the # are the sets that have a package.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 import delvec
 from tests.hostile.attack import SECRET, SECRET_VARIABLE
-from tests.marks import mark_slow_cases
+from tests.marks import mark_other_cases
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -36,7 +36,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM)  # for each JVM of Spark, in ch
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", _JVM)  # for that which computes its command line
 os.environ.setdefault(SECRET_VARIABLE, SECRET)  # what hostile tables look for
 
-SLICES = 8
+SLICES = 12
 
 # Plans of a few rows cost more to compile than to interpret. Compiled they are where generated code
 # is what is tested: in scans, and in writes that find their rows by one.
@@ -78,49 +78,83 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slice", type=int, choices=numbers, help="run one of so many parts of the tests"
     )
+    without = "deselect tests that ask for this fixture, as s3; may be given often"
+    parser.addoption("--without", action="append", default=[], help=without)
+    share = "first make an archive of Spark's classes, with which JVMs start in half the time"
+    parser.addoption("--share-classes", action="store_true", help=share)
+    none = "deselect what this machine cannot run; a test that is skipped then fails"
+    parser.addoption("--no-skips", action="store_true", help=none)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem() -> Generator[None, object, object]:
-    """Let the mark `quick_cases` of a test decide which of its cases are slow."""
+    """Let the marks `quick_cases` and `first_cases` of a test choose among its cases."""
     made = yield
     if isinstance(made, list):
-        mark_slow_cases([item for item in made if isinstance(item, pytest.Function)])
+        mark_other_cases([item for item in made if isinstance(item, pytest.Function)])
     return made
 
 
 @pytest.hookimpl(trylast=True)  # when `-m` has chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one slice: the cases of a test are dealt out in turn, so that slices are alike."""
+    """Deselect what the options leave out."""
+    absent: set[str] = set(config.getoption("--without"))
+    unskipped: bool = config.getoption("--no-skips")
     wanted: int | None = config.getoption("--slice")
-    if wanted is None:
-        return
+    kept = [
+        item
+        for item in items
+        if absent.isdisjoint(getattr(item, "fixturenames", ()))
+        and not (unskipped and any(mark.args[0] for mark in item.iter_markers("skipif")))
+    ]
+    if wanted is not None:
+        chosen = _slice(kept, wanted)
+        kept = [item for item in kept if item.nodeid in chosen]
+    names = {item.nodeid for item in kept}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
+    items[:] = kept
+
+
+def _slice(items: list[pytest.Item], wanted: int) -> set[str]:
+    """Choose one slice: the cases of a test are dealt out in turn, so that slices are alike."""
     cases: dict[str, list[str]] = {}
     for item in sorted(items, key=lambda item: item.nodeid):
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
-    kept = {
+    return {
         node
         for test, nodes in cases.items()
         for number, node in enumerate(nodes, crc32(test.encode()))
         if number % SLICES == wanted - 1
     }
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
-    items[:] = [item for item in items if item.nodeid in kept]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a skipped test fail if none may be."""
+    report = yield
+    if report.skipped and item.config.getoption("--no-skips") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in spite of --no-skips: {report.longrepr}"
+    return report
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let no two JVMs download the same jars: those that tests start look for them as well."""
+    """Prepare once what all JVMs need, those that tests start as well."""
     if item.get_closest_marker("spark"):
-        from tests.spark.jars import resolved_jars  # noqa: PLC0415 - it imports PySpark
+        from tests.spark.jars import resolved_jars, share_classes  # noqa: PLC0415 - of PySpark
 
         resolved_jars()
+        share_classes(create=item.config.getoption("--share-classes"))
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark with both real engines, delta-spark and Iceberg; the first test that asks starts it.
 
-    Iceberg has two catalogs: `lake`, which is folders, and `sqlite`, which is a database.
+    Iceberg has two catalogs: `lake`, which is folders, and `sqlite`, which is a database. Each has
+    a namespace `db`.
     """
     from tests.spark.jars import resolved_jars  # noqa: PLC0415 - it imports PySpark
 
@@ -149,6 +183,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.databricks.delta.snapshotPartitions": "1",
         },
     )
+    for catalog in ("lake", "sqlite"):
+        session.sql(f"CREATE NAMESPACE {catalog}.db")
     yield session
     session.stop()
 
@@ -177,6 +213,16 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with running_server(program, tmp_path_factory.mktemp("s3")) as running:
         running.create_bucket("lake")
         yield running
+
+
+@pytest.fixture(scope="session")
+def pd() -> Any:  # noqa: ANN401
+    return pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="session")
+def pl() -> Any:  # noqa: ANN401
+    return pytest.importorskip("polars")
 
 
 @pytest.fixture(scope="session")

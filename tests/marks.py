@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
 
 
 def slow_but(fast: Collection[str], names: Iterable[str]) -> list[Any]:
@@ -17,17 +15,24 @@ def slow_but(fast: Collection[str], names: Iterable[str]) -> list[Any]:
     return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-def mark_slow_cases(cases: Sequence[pytest.Function]) -> None:
-    """Mark all cases of a test as slow but so many as its mark `quick_cases` says, evenly chosen.
+# A mark that says how many cases of a test stay, and the mark that the others get.
+_LIMITS = (("quick_cases", "slow"), ("first_cases", "more"))
+
+
+def mark_other_cases(cases: Sequence[pytest.Function]) -> None:
+    """Keep so many cases of a test as its marks of `_LIMITS` say, evenly chosen.
 
     Their choice is the same in each run, in whatever order the cases come.
     """
-    limits = [mark.args[0] for case in cases[:1] for mark in case.iter_markers("quick_cases")]
-    quick = [case for case in cases if case.get_closest_marker("slow") is None]
-    if not limits or len(quick) <= limits[0]:
-        return
-    quick.sort(key=lambda case: tuple(case.callspec.indices.values()))
-    chosen = {number * len(quick) // limits[0] for number in range(limits[0])}
-    for number, case in enumerate(quick):
-        if number not in chosen:
-            case.add_marker(pytest.mark.slow)
+    left = list(cases)
+    for name, other in _LIMITS:
+        limits = [mark.args[0] for case in cases[:1] for mark in case.iter_markers(name)]
+        left = [case for case in left if case.get_closest_marker(other) is None]
+        if not limits or len(left) <= limits[0]:
+            continue
+        left.sort(key=lambda case: tuple(case.callspec.indices.values()))
+        kept = [left[number * len(left) // limits[0]] for number in range(limits[0])]
+        for case in left:
+            if case not in kept:
+                case.add_marker(other)
+        left = kept

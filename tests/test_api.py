@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import click
 
 import delvec
 from delvec.cli import main
-from delvec.conversion.clean_report import CleanReport
+from delvec.conversion.clean_target import CleanReport
 from delvec.conversion.plan import ConversionPlan
 from delvec.conversion.report import ConversionReport
 from delvec.delta.table import TableDetail
-from delvec.delta.table.merge import MergeBuilder
+from delvec.delta.table.writes import MergeBuilder
 from delvec.delta.write.report import WriteReport
-from delvec.iceberg.maintain.check_report import CheckReport
-from delvec.iceberg.maintain.compact_report import CompactReport
-from delvec.iceberg.maintain.consolidate_report import ConsolidateReport
-from delvec.iceberg.maintain.reports import ExpireReport, OrphanReport
+from delvec.iceberg.maintain.check import CheckReport
+from delvec.iceberg.maintain.compact import CompactReport
+from delvec.iceberg.maintain.consolidate import ConsolidateReport
+from delvec.iceberg.maintain.procedures import ExpireReport, OrphanReport
 from delvec.iceberg.resolve.report import ResolveReport
-from delvec.iceberg.search.index_report import IndexReport
+from delvec.iceberg.search.key_index import IndexReport
 from delvec.iceberg.table import IcebergDetail
 from delvec.inspection.report import InspectReport
 from delvec.spark.delta.scan.explain import ReadReport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LIST = Path(__file__).parent / "public_api.txt"
 
@@ -85,7 +82,9 @@ def command_lines(name: str, command: click.Command) -> Iterator[str]:
     yield f"command {name}"
     for parameter in command.params:
         spelled = "/".join([*parameter.opts, *parameter.secondary_opts])
-        yield f"  {parameter.param_type_name} {spelled} {parameter.type.name}"
+        is_parsed = isinstance(parameter.type, click.types.FuncParamType)  # from what is typed
+        kind = "text" if is_parsed else parameter.type.name
+        yield f"  {parameter.param_type_name} {spelled} {kind}"
     if isinstance(command, click.Group):
         context = click.Context(command)
         for inner in command.list_commands(context):

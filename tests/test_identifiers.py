@@ -11,7 +11,7 @@ from delvec.identifiers import quote, quote_if_needed, split_path, unquote
 def test_paths_are_split_at_dots_outside_of_quotes() -> None:
     assert split_path("a.`b.c`.`d``e`") == ("a", "b.c", "d`e")
     for wrong in ("", ".", "a.", ".a", "a..b", "`a", "a`b`"):
-        with pytest.raises(InvalidArgumentError, match="no path"):
+        with pytest.raises(InvalidArgumentError, match="not a path"):
             split_path(wrong)
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import deltalake
 import pytest
 from deltalake.table import TableAlterer, TableMerger
 
 import delvec
-from delvec import DeltaTable, IcebergTable, spellings
-from delvec.delta.table.merge import MergeBuilder
+from delvec import DeltaTable, IcebergTable
+from delvec import calls as spellings
+from delvec.delta.table.writes import MergeBuilder
 from delvec.delta.write.report import WriteReport
 from delvec.errors import DelvecError, InvalidArgumentError, UnknownNameError
 from tests.delta.builder import small_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # The public methods of delta-spark's DeltaTable and its merge builder.
 OF_DELTA_SPARK = {
@@ -195,3 +195,6 @@ def test_a_property_that_is_called_as_deltalakes_method_is_explained(tmp_path: P
         table.schema()
     with pytest.raises(InvalidArgumentError, match=r"(?s)write t\.protocol"):
         table.protocol()
+    with pytest.raises(InvalidArgumentError, match=r"(?s)write t\.version"):
+        table.version()
+    assert (type(table.version + 0), json.dumps(table.version)) == (int, "2")

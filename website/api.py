@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import delvec
-from delvec.conversion.options import Choices
-from delvec.delta.write.options import WriteOptions
+from delvec.conversion.planning.options import Choices
+from delvec.delta.write.transaction import WriteOptions
 from website.docstrings import first_line, markdown
 from website.results import result_titles, results_of
 
@@ -30,7 +30,7 @@ def api_pages() -> dict[str, str]:
         "iceberg-table": _class_page(delvec.IcebergTable, []),
         "reports": _page(
             "Reports, plans and details",
-            "What calls return. All print as text; programs use their fields.",
+            "What calls return. All print as text; programs use their fields, or `to_json()`.",
             (_class(each, 2, title) for each, title in result_titles().items()),
         ),
         **{

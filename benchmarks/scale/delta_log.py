@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delvec.delta.log.action_columns import ADD
+from delvec.delta.log.actions import ADD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,10 +165,7 @@ def _small_table(actions: list[dict[str, Any]]) -> pa.Table:
         "format": {"provider": "parquet", "options": []},
     }
     return pa.table(
-        {
-            "protocol": pa.array([protocol, None]),
-            "metaData": pa.array([None, pairs], kind),
-        }
+        {"protocol": pa.array([protocol, None]), "metaData": pa.array([None, pairs], kind)}
     )
 
 

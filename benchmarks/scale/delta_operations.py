@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.delta.maintain.check.entries import check_entries
-from delvec.delta.pruning.tuple_filters import parse_filters
+from delvec.delta.check.entries import check_entries
+from delvec.delta.skipping.filters import parse_filters
 from delvec.report.findings import Findings
 
 if TYPE_CHECKING:

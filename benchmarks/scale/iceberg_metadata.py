@@ -251,11 +251,7 @@ def _data_file(
 
 
 def _snapshot(
-    folder: Path,
-    number: int,
-    data: list[ManifestFile],
-    deletes: ManifestFile | None,
-    files: int,
+    folder: Path, number: int, data: list[ManifestFile], deletes: ManifestFile | None, files: int
 ) -> dict[str, Any]:
     path = folder / f"snap-{number}-1-{uuid.uuid4()}.avro"
     output = PyArrowFileIO().new_output(str(path))

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import delvec
 from benchmarks.scale.delta_operations import IDS
 from delvec.iceberg.client.catalog import TableName, load_table
-from delvec.iceberg.client.chosen_files import plan_snapshot
-from delvec.iceberg.client.delete_files import equality_deletes
-from delvec.iceberg.client.files import snapshot_files
+from delvec.iceberg.client.file_scan import plan_snapshot
+from delvec.iceberg.client.files import equality_deletes, snapshot_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,6 +22,7 @@ Importing this package starts no JVM, and Spark itself is imported only when a s
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from delvec._version import __version__
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.table import IcebergTable
     from delvec.spark.delta.scan.explain import explain
     from delvec.spark.session.session import configure, session
-    from delvec.statements import sql
+    from delvec.statements.run import sql
     from delvec.vector import Bitmap
 
 __all__ = [
@@ -67,7 +68,7 @@ _HOMES = {
     "explain": "delvec.spark.delta.scan.explain",
     "plan_conversion": "delvec.conversion.convert",
     "session": "delvec.spark.session.session",
-    "sql": "delvec.statements",
+    "sql": "delvec.statements.run",
 }
 
 
@@ -80,9 +81,9 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
     elif name in __all__:
         value = import_module(f"delvec.{name}")
     else:
-        from delvec.spellings import explain_module_name  # noqa: PLC0415
+        from delvec.calls import explain_name  # noqa: PLC0415
 
-        raise explain_module_name(name, __all__)
+        raise explain_name(sys.modules[__name__], name)
     globals()[name] = value
     return value
 

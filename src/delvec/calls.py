@@ -1,32 +1,166 @@
-"""Calls with keywords and plain values that a function does not take: an error that helps.
+"""Wrong calls, explained: unknown keywords, methods of other libraries, values of another type.
 
-Keywords that other libraries have for the same argument are taken.
-
-Python's own error for an unknown keyword does not tell which one was meant, and a string where a
-number belongs fails somewhere else, later, or not at all.
+Names that people bring along from delta-spark, deltalake, PyIceberg and Spark are in tables here.
+Keywords that only have another name are taken as they are. For a method the error is an
+`AttributeError` whose hint names the one that was meant. Python's own errors name nothing, and a
+string where a number belongs would fail later, or not at all.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import wraps
+from functools import partial, wraps
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from delvec.errors import InvalidArgumentError
-from delvec.spellings import keyword_meant, with_parts
+from delvec.errors import InvalidArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from types import ModuleType
 
-__all__ = ["explained_call", "explained_calls", "shown"]
-
+# Keywords in lower case without underscores, and what they are called here.
+_KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "condition": ("where", "on"),
+    "predicate": ("where", "on", "condition"),
+    "filter": ("where",),
+    "filters": ("where",),
+    "replacewhere": ("where",),
+    "updates": ("set", "values"),
+    "newvalues": ("set", "values"),
+    "source": ("df",),
+    "data": ("df",),
+    "usermetadata": ("commit_metadata",),
+    "custommetadata": ("commit_metadata",),
+    "overwriteschema": ("replace_schema",),
+    "partitioncolumns": ("partition_by",),
+    "configuration": ("properties",),
+    "versionasof": ("version",),
+    "timestampasof": ("timestamp",),
+    "startingversion": ("start_version",),
+    "endingversion": ("end_version",),
+    "startingtimestamp": ("start_timestamp",),
+    "endingtimestamp": ("end_timestamp",),
+}
+_ALTERATIONS: Final = (
+    "call add_columns(), rename_column(), drop_column(), add_constraint(), drop_constraint(),"
+    " set_properties() or add_feature() of the table itself"
+)
+_NEWEST: Final = "not needed: each call sees the newest version"
+# Methods, spelled like the keywords above, and a hint; those that differ in case or underscores
+# only are found without.
+_DELTA: Final[Mapping[str, str]] = {
+    "addfeaturesupport": "call add_feature(name)",
+    "alias": "conditions call the table t; merge() takes target_alias=...",
+    "alter": _ALTERATIONS,
+    "as": "conditions call the table t; merge() takes target_alias=...",
+    "cleanupmetadata": "call clean_log()",
+    "compact": "call optimize()",
+    "createcheckpoint": "call checkpoint()",
+    "createorreplace": "call create(spark, path, schema, mode='replace')",
+    "deletekeys": 'call delete(keys=..., on=["id"])',
+    "deletionvectors": "call arrow_files(), whose column deletion_vector has them",
+    "dropfeaturesupport": "call drop_deletion_vectors(); other features only delta-spark drops, by"
+    " ALTER TABLE ... DROP FEATURE",
+    "fileuris": "call arrow_files()",
+    "fortableid": "call for_name(spark, name) or for_path(spark, path)",
+    "generate": "call generate_manifest()",
+    "getaddactions": "call arrow_files()",
+    "loadasversion": "name the version where you read: to_arrow(version=...), to_df(version=...)",
+    "loadcdf": "call changes(start_version)",
+    "metadata": "call detail()",
+    "partitions": "call arrow_files()",
+    "repair": "call check(repair=True)",
+    "replace": "call create(spark, path, schema, mode='replace')",
+    "restoretotimestamp": "call restore(timestamp=...)",
+    "restoretoversion": "call restore(version=...)",
+    "scan": "call to_batches(where, columns), or to_df() on Spark",
+    "tableconfig": "look at properties",
+    "tableuri": "look at storage.root",
+    "topyarrowdataset": "call to_batches(where, columns), which streams",
+    "topyarrowtable": "call to_arrow(where, columns)",
+    "updateincremental": _NEWEST,
+    "upgradetableprotocol": "call add_feature(name)",
+    "upsert": 'call merge(df, on="t.id = s.id").when_matched_update_all()'
+    ".when_not_matched_insert_all().execute()",
+    "write": "call append(df) or overwrite(df)",
+    "zorder": "call optimize(zorder_by=[...])",
+}
+_ICEBERG: Final[Mapping[str, str]] = {
+    "currentsnapshot": "call snapshots() or detail()",
+    "forpath": 'call for_name(spark, "catalog.database.table")',
+    "maintenance": "call expire_snapshots() or remove_orphan_files()",
+    "managesnapshots": "call create_branch(), create_tag(), rollback() or fast_forward()",
+    "merge": 'call upsert(df, keys=["id"])',
+    "metadata": "call detail()",
+    "optimize": "call compact()",
+    "overwrite": "Spark does that: df.writeTo(name).overwritePartitions()",
+    "refresh": _NEWEST,
+    "rewritedatafiles": "call compact()",
+    "scan": "call to_df(where=..., columns=...)",
+    "update": 'call upsert(df, keys=["id"])',
+    "updateschema": "Spark does that: ALTER TABLE",
+    "updatespec": "Spark does that: ALTER TABLE",
+    "vacuum": "call expire_snapshots(), then remove_orphan_files()",
+}
+_SCHEMA: Final = (
+    "a schema is a StructType of Spark, a schema of Arrow, or a string such as 'id long, day date'"
+)
+_COMMIT: Final = (
+    "pass keywords to the call that writes: commit_metadata=..., txn_app_id=..., txn_version=..."
+)
+_FILES: Final = (
+    "Spark writes the files, by its settings spark.sql.parquet.*; the table property"
+    " delta.parquet.compression.codec names the codec"
+)
+_MODULE: Final[Mapping[str, str]] = {
+    "bloomfilterproperties": _FILES,
+    "columnproperties": _FILES,
+    "commitproperties": _COMMIT,
+    "configuresparkwithdeltapip": "call configure(builder), or session()",
+    "converttodelta": "call DeltaTable.convert_to_delta(None, path)",
+    "converttodeltalake": "call DeltaTable.convert_to_delta(None, path)",
+    "datatype": _SCHEMA,
+    "deltamergebuilder": "DeltaTable.merge() returns it",
+    "deltaoptimizebuilder": "call DeltaTable.optimize()",
+    "field": _SCHEMA,
+    "loadcatalog": 'call IcebergTable.for_name(spark, "catalog.database.table")',
+    "metadata": "call DeltaTable.detail()",
+    "postcommithookproperties": "the table property delta.checkpointInterval says when checkpoints"
+    " are written; clean_log() cleans the log",
+    "querybuilder": "DeltaTable(path).to_df().createOrReplaceTempView(name), then spark.sql(...);"
+    " without Spark, DuckDB and Polars take the table itself",
+    "readdelta": "call DeltaTable(path).to_polars()",
+    "scandelta": "call DeltaTable(path).to_polars()",
+    "schema": _SCHEMA,
+    "tablefeatures": 'features are strings: DeltaTable.add_feature("deletionVectors")',
+    "transaction": _COMMIT,
+    "varianttype": _SCHEMA,
+    "writedelta": "call DeltaTable(path).append(df) or overwrite(df)",
+    "writedeltalake": "call DeltaTable(path).append(df) or overwrite(df); where there is no table,"
+    " DeltaTable.create(spark, path, df.schema) makes it",
+    "writerproperties": _FILES,
+}
+_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "DeltaTable": _DELTA,
+    "IcebergTable": _ICEBERG,
+    "delvec": _MODULE,
+    "MergeBuilder": {"withschemaevolution": "call merge(source, on, merge_schema=True)"},
+    "WriteReport": {
+        "executecompaction": "optimize() has compacted the table, this is its report",
+        "executezorderby": "optimize() has compacted the table; call optimize(zorder_by=[...])",
+        "where": "this is the report of what was done; the condition is an argument: optimize(...)",
+    },
+}
+# What deltalake calls behind a method that runs here at once: `t.optimize.compact()`.
+_PARTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "optimize": {"compact": "call optimize()", "z_order": "call optimize(zorder_by=[...])"}
+}
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Class = TypeVar("_Class", bound="type[Any]")
-
 _SHOWN: Final = 60
 _OWN: Final = ("self", "cls")
 _MAPPING: Final = (Mapping, "a mapping, such as {'key': 'value'}")
@@ -42,6 +176,8 @@ _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
     "Iterable[str]": (Iterable, "a list of strings"),
     "Sequence[str]": ((list, tuple), "a list of strings"),
 }
+_EXAMPLE: Final = '"id < 10"'
+_OF_CONDITION: Final = re.compile(r"(, )?(\w+=)?\{\}")
 
 
 def explained_call(
@@ -49,10 +185,7 @@ def explained_call(
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Return a decorator: a function refuses keywords and plain values that it does not take.
 
-    Keywords that other libraries have for the same are taken, see `spellings`.
-
-    Args:
-        options: The keywords of `**options`, a typed dictionary.
+    Keywords that other libraries have for the same are taken, see `_KEYWORDS`.
     """
     more = {} if options is None else options.__annotations__
     keywords = {key: getattr(each, "__forward_arg__", str(each)) for key, each in more.items()}
@@ -78,26 +211,143 @@ def explained_call(
                 _require_type(name, keyword, value, types.get(keyword, ""))
             return function(*args, **kwargs)
 
+        for part, hint in _PARTS.get(name, {}).items():
+            setattr(call, part, partial(_refuse_part, f"{name}.{part}()", hint))
         return call
 
     return decorate
 
 
-def explained_calls(options: type[Any] | None = None) -> Callable[[_Class], _Class]:
-    """Return a decorator that does the same for all public methods of a class."""
+def explained_class(options: type[Any] | None = None) -> Callable[[_Class], _Class]:
+    """Return a decorator that does as `explained_call` for all public methods of a class.
+
+    Names that its objects do not have are explained as well.
+    """
     explained = explained_call(options)
 
     def decorate(kind: _Class) -> _Class:
-        for name, member in list(vars(kind).items()):
+        for name in dir(kind):
+            member = inspect.getattr_static(kind, name)
             if name.startswith("_"):
                 continue
             if isinstance(member, classmethod | staticmethod):
                 setattr(kind, name, type(member)(explained(member.__func__)))
             elif inspect.isfunction(member):
-                setattr(kind, name, with_parts(explained(member)))
+                setattr(kind, name, explained(member))
+        kind.__getattr__ = _explain_attribute
         return kind
 
     return decorate
+
+
+def require_condition(call: str, value: object, *, tuples: bool = False) -> None:
+    """Check that a condition is SQL or a column of Spark; None is none."""
+    if value is None or isinstance(value, str):
+        return
+    from pyspark.sql import Column, DataFrame  # noqa: PLC0415
+
+    if isinstance(value, Column):
+        return
+    accepted = "tuples, SQL or a Spark Column" if tuples else "SQL or a Spark Column"
+    hint = f"call {call.format(_EXAMPLE)}"
+    if isinstance(value, bool):
+        hint = f"""call {call.format('"true"' if value else '"false"')}"""
+        if value and not call.startswith("merge"):
+            hint = f"for all rows call {_OF_CONDITION.sub('', call)} without a condition"
+    elif isinstance(value, DataFrame):
+        hint = "rows that another DataFrame names: merge(df, 't.id = s.id')"
+        if call.startswith("delete"):
+            hint = 'the rows of these keys: call delete(keys=df, on=["id"])'
+    elif (sql := _as_sql(value)) is not None:
+        hint = f"tuples are for to_arrow(); call {call.format(repr(sql))}"
+    name = call.partition("(")[0]
+    raise InvalidArgumentError(
+        f"a condition of {name}() is {accepted}, not {describe_value(value)}", hint=hint
+    )
+
+
+def describe_value(value: object) -> str:
+    """Return a value for a message, or what it is if it is too long to be shown.
+
+    >>> describe_value([("id", "<", 10)]), describe_value(object())
+    ("[('id', '<', 10)]", 'an object')
+    """
+    kind = type(value)
+    text = ""
+    if isinstance(value, int) and value.bit_length() > 4 * _SHOWN:
+        return "an int of many digits"  # Python does not print some
+    if isinstance(value, str | int | float | list | tuple | dict):
+        text = repr(value)
+    if value is None or 0 < len(text) <= _SHOWN:
+        return repr(value)
+    module = kind.__module__.partition(".")[0]
+    article = "an" if kind.__name__[0].lower() in "aeiou" else "a"
+    return f"{article} {kind.__name__}" + ("" if module == "builtins" else f" of {module}")
+
+
+def keyword_meant(keyword: str, known: Iterable[str]) -> str | None:
+    """Return the keyword that another library's name or another case stands for, if it is one.
+
+    >>> keyword_meant("predicate", ["set", "where"]), keyword_meant("wher", ["set", "where"])
+    ('where', None)
+    """
+    plain, names = _plain(keyword), list(known)
+    meant = [each for each in _KEYWORDS.get(plain, ()) if each in names]
+    meant = meant or [each for each in names if _plain(each) == plain]
+    return meant[0] if meant else None
+
+
+class Explained(type):
+    """The metaclass of classes whose unknown names are explained, as `DeltaTable.forPath`."""
+
+    if not TYPE_CHECKING:  # to a type checker these names do not exist
+
+        def __getattr__(cls, name: str) -> Any:  # noqa: ANN401
+            raise explain_name(cls, name)
+
+
+def explain_name(owner: type | ModuleType, name: str) -> AttributeError:
+    """Return the error for a name that a class, or the package, does not have.
+
+    >>> class DeltaTable:
+    ...     def to_df(self): ...
+    >>> print(explain_name(DeltaTable, "toDF"))
+    DeltaTable has no toDF
+    Hint: call to_df()
+    """
+    is_class = isinstance(owner, type)
+    told = f"{owner.__name__} has no {name}"
+    message = told if is_class else f"module {owner.__name__!r} has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(message)
+    own = [each for each in dir(owner) if not each.startswith("_")]
+    hint = _NAMES.get(owner.__name__, {}).get(_plain(name))
+    alike = [each for each in own if _plain(each) == _plain(name)]
+    for meant in [] if hint else alike or get_close_matches(name, own, 1):
+        is_method = is_class and callable(getattr(owner, meant))
+        hint = f"call {meant}()" if is_method else f"it is called {meant}"
+    error = UnknownNameError(message, hint=hint)
+    error.name = None  # with a name some versions of Python add a suggestion of their own
+    return error
+
+
+def called_property(name: str) -> InvalidArgumentError:
+    """Return the error for a property that is called, as deltalake's method of that name."""
+    return InvalidArgumentError(
+        f"{name} is a property, and no method", hint=f"write t.{name}, without parentheses"
+    )
+
+
+def _explain_attribute(self: object, name: str) -> None:
+    raise explain_name(type(self), name)
+
+
+def _refuse_part(call: str, hint: str, *_: object, **__: object) -> None:
+    raise UnknownNameError(f"there is no {call}", hint=hint)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _translated(name: str, given: Mapping[str, object], known: Sequence[str]) -> dict[str, object]:
@@ -157,19 +407,18 @@ def _require_type(name: str, keyword: str, value: object, annotation: str) -> No
             return
     is_one = isinstance(value, str) and wanted == "Sequence[str]"
     hint = f"call {name}({keyword}=[{value!r}])" if is_one else None
-    raise InvalidArgumentError(f"{keyword} of {name}() is {what}, not {shown(value)}", hint=hint)
+    raise InvalidArgumentError(
+        f"{keyword} of {name}() is {what}, not {describe_value(value)}", hint=hint
+    )
 
 
-def shown(value: object) -> str:
-    """Return a value for a message, or what it is if it is too long to be shown.
-
-    >>> shown([("id", "<", 10)]), shown(object())
-    ("[('id', '<', 10)]", 'an object')
-    """
-    kind = type(value)
-    text = repr(value) if isinstance(value, str | int | float | list | tuple | dict) else ""
-    if value is None or 0 < len(text) <= _SHOWN:
-        return repr(value)
-    module = kind.__module__.partition(".")[0]
-    article = "an" if kind.__name__[0].lower() in "aeiou" else "a"
-    return f"{article} {kind.__name__}" + ("" if module == "builtins" else f" of {module}")
+def _as_sql(filters: object) -> str | None:
+    """Return tuples such as `[("id", "<", 10)]` as SQL; None if they are something else."""
+    parts = []
+    for each in filters if isinstance(filters, list | tuple) else [None]:
+        match each:
+            case (str(name), str(operator), bool() | int() | float() | str() as value):
+                parts.append(f"{name} {operator} {value!r}")
+            case _:
+                return None
+    return " AND ".join(parts) or None

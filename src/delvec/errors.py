@@ -27,13 +27,13 @@ and is short.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from delvec.report.figures import shortened, visible
+from delvec.report.format import escape_controls, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
 __all__ = [
@@ -124,11 +124,8 @@ class FormatError(DelvecError, ValueError):
             text += f" in {self.path}"
         if self.offset is not None:
             text += f" at byte {self.offset}"
-        facts = []
-        if self.expected is not None:
-            facts.append(f"expected {self.expected}")
-        if self.found is not None:
-            facts.append(f"found {self.found}")
+        told = {"expected": self.expected, "found": self.found}
+        facts = [f"{name} {value}" for name, value in told.items() if value is not None]
         return f"{text}: {', '.join(facts)}" if facts else text
 
 
@@ -311,11 +308,25 @@ def _shown(text: str) -> str:
     >>> print(_shown("a\x1b[31m\n" + "b" * 3000)[:20])
     a\x1b[31m\nbbbbbbbbb
     """
-    return shortened(visible(shortened(text, _LONGEST)), _LONGEST)
+    return shortened(escape_controls(shortened(text, _LONGEST)), _LONGEST)
+
+
+def require_bytes(found: int, least: int, message: str, *, offset: int = 0) -> None:
+    """Refuse bytes that are fewer than their format needs at least."""
+    if found < least:
+        raise TruncatedError(
+            message, offset=offset, expected=f"at least {least} bytes", found=f"{found} bytes"
+        )
+
+
+def require_equal(message: str, expected: object, found: object, offset: int | None = None) -> None:
+    """Refuse bytes that say something else than they should."""
+    if found != expected:
+        raise FormatError(message, offset=offset, expected=expected, found=found)
 
 
 @contextmanager
-def located(path: str | None = None, offset: int = 0) -> Iterator[None]:
+def add_location(path: str | None = None, offset: int = 0) -> Iterator[None]:
     """Add the location of the bytes to a `FormatError` raised in the block.
 
     Decoders know offsets inside their own bytes only. Each caller that passes a part of its bytes

@@ -11,15 +11,9 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["to_pandas", "to_polars"]
-
 
 def to_pandas(rows: pa.Table) -> pd.DataFrame:
-    """Return the rows as a DataFrame of pandas.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
+    """Return the rows as a DataFrame of pandas."""
     try:
         return rows.to_pandas()
     except ModuleNotFoundError as error:
@@ -27,11 +21,7 @@ def to_pandas(rows: pa.Table) -> pd.DataFrame:
 
 
 def to_polars(rows: pa.RecordBatchReader) -> pl.DataFrame:
-    """Return the rows as a DataFrame of polars.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
+    """Return the rows as a DataFrame of polars."""
     try:
         import polars as pl  # noqa: PLC0415
     except ModuleNotFoundError as error:

@@ -1,23 +1,12 @@
-"""Identifiers of SQL: names in backticks, and paths of names such as `` a.`b.c` ``."""
+"""Names of SQL in backticks, paths of names such as `` a.`b.c` ``, and literals of strings."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = [
-    "QUOTED",
-    "quote",
-    "quote_if_needed",
-    "require_no_own_names",
-    "split_path",
-    "unquote",
-]
 
 QUOTED: Final = r"`(?:[^`]|``)+`"
 
@@ -53,29 +42,32 @@ def unquote(identifier: str) -> str:
     return identifier[1:-1].replace("``", "`") if identifier.startswith("`") else identifier
 
 
+def sql_string(value: str) -> str:
+    r"""Return a string as a literal of Spark SQL.
+
+    >>> print(sql_string("it's"))
+    'it\'s'
+    """
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def split_path(path: str) -> tuple[str, ...]:
     """Split a column's path at its dots; names with dots in them are in backticks.
 
     >>> split_path("a.element.`b.c`")
     ('a', 'element', 'b.c')
-
-    Raises:
-        InvalidArgumentError: A name is empty, or a backtick is not closed.
     """
     parts = _PART.findall(path)
     if not parts or _PART.sub("x", path) != ".".join("x" * len(parts)):
         raise InvalidArgumentError(
-            f"{path!r} is no path of a column", hint="write a.b, and `a.b` for a dot in a name"
+            f"{path!r} is not a path of a column", hint="write a.b, and `a.b` for a dot in a name"
         )
     return tuple(unquote(part) for part in parts)
 
 
 def require_no_own_names(names: Iterable[str], table: str) -> None:
-    """Refuse columns of a table that delvec could take for its own, or its own for them.
-
-    Raises:
-        UnsupportedFeatureError: It names the first.
-    """
+    """Refuse columns of a table that delvec could take for its own, or its own for them."""
     taken = [name for name in names if name.lower().startswith(_OWN)]
     if taken:
         raise UnsupportedFeatureError(

@@ -1,25 +1,42 @@
-"""All commands, and a runner that keeps standard output and standard error apart."""
+"""All commands, and how tests run them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from delvec.cli import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["commands", "separate"]
 
 
 def separate() -> CliRunner:
     """Return a runner; click mixes the two before 8.2."""
     choice: dict[str, Any] = {"mix_stderr": False}
     return CliRunner(**(choice if "mix_stderr" in signature(CliRunner).parameters else {}))
+
+
+def run(
+    *arguments: str | Path,
+    columns: int = 200,
+    runner: CliRunner | None = None,
+    **more: Any,  # noqa: ANN401
+) -> Result:
+    """Run the command as in a terminal of so many columns, without colours."""
+    environment = {"COLUMNS": str(columns), "NO_COLOR": "1"}
+    words = [str(each) for each in arguments]
+    return (runner or CliRunner()).invoke(main, words, env=environment, **more)
+
+
+def run_json(*arguments: str | Path) -> Any:  # noqa: ANN401
+    """Run a command that succeeds, with --json; return the document."""
+    result = run(*arguments, "--json", runner=separate())
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -1,6 +1,6 @@
 """Snapshots of what commands print: one file for each command, in `tests/cli/snapshots`.
 
-    make snapshots        # writes them anew; look at the difference before you commit it
+    make snapshots        # writes them again; look at the difference before you commit it
 
 What varies from run to run is replaced: times, sizes, ids, durations, and the folder.
 """
@@ -11,20 +11,18 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from delvec.cli import main
 from tests.cli.runner import separate
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PINNED = pytest.mark.skipif(
     tuple(map(int, version("click").split(".")[:2])) < (8, 2),
@@ -86,7 +84,7 @@ class Recorder:
         self.run(*arguments, "--json")
 
     def tried(self, *arguments: str) -> None:
-        """Run a command without effect, as text; then in earnest, as JSON."""
+        """Run a command without effect, as text; then for real, as JSON."""
         self.run(*arguments, "--dry-run")
         self.run(*arguments, "--json")
 

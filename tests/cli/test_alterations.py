@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from delvec.cli import main
 from delvec.cli.exits import ExitCode
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.delta.table import DeltaTable
-from tests.cli.runner import separate
+from tests.cli import runner
+from tests.cli.runner import run_json
 from tests.delta.builder import small_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from click.testing import Result
+run = partial(runner.run, columns=300, runner=runner.separate())
 
 MAPPED = {"delta.columnMapping.mode": "name"}
-
-
-def run(*arguments: str | Path) -> Result:
-    environment = {"COLUMNS": "300", "NO_COLOR": "1"}
-    return separate().invoke(main, list(map(str, arguments)), env=environment)
-
-
-def document(*arguments: str | Path) -> dict[str, Any]:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 @pytest.fixture
@@ -46,12 +31,12 @@ def table(tmp_path: Path) -> DeltaTable:
 
 def test_a_column_is_renamed_and_dropped(table: DeltaTable) -> None:
     root = table.storage.root
-    tried = document("column", "rename", root, "note", "remark", "--dry-run")
+    tried = run_json("column", "rename", root, "note", "remark", "--dry-run")
     assert (tried["dry_run"], tried["version"]) == (True, None)
     told = run("column", "rename", root, "note", "remark")
     assert "note: renamed to remark" in told.stdout
     assert [each.name for each in table.schema.fields] == ["id", "remark"]
-    assert document("column", "drop", root, "remark", "--commit-metadata", "x")["version"] == 2
+    assert run_json("column", "drop", root, "remark", "--commit-metadata", "x")["version"] == 2
     assert [each.name for each in table.schema.fields] == ["id"]
 
 
@@ -62,8 +47,8 @@ def test_a_feature_is_added_and_vectors_are_enabled(tmp_path: Path) -> None:
     refused = run("properties", tmp_path / "t", "--set", "delta.enableDeletionVectors=true")
     assert refused.exit_code == ExitCode.USAGE
     assert "Hint: `delvec feature enable-vectors` adds it" in refused.stderr
-    document("feature", "enable-vectors", tmp_path / "t")
-    document("feature", "add", tmp_path / "t", "vacuumProtocolCheck")
+    run_json("feature", "enable-vectors", tmp_path / "t")
+    run_json("feature", "add", tmp_path / "t", "vacuumProtocolCheck")
     found = DeltaTable.for_path(None, tmp_path / "t")
     assert found.properties["delta.enableDeletionVectors"] == "true"
     assert "vacuumProtocolCheck" in found.protocol.writer_features
@@ -72,11 +57,12 @@ def test_a_feature_is_added_and_vectors_are_enabled(tmp_path: Path) -> None:
 def test_a_constraint_that_is_not_there_is_not_dropped(table: DeltaTable) -> None:
     root = table.storage.root
     assert run("constraint", "drop", root, "positive").exit_code == ExitCode.USAGE
-    assert document("constraint", "drop", root, "positive", "--if-exists")["version"] is None
+    assert run_json("constraint", "drop", root, "positive", "--if-exists")["version"] is None
 
 
 def test_a_column_without_mapping_is_not_dropped_and_the_hint_is_a_command(tmp_path: Path) -> None:
     small_table(tmp_path / "t")
+    assert "there is no column 'idd'" in run("column", "drop", tmp_path / "t", "idd").stderr
     result = run("column", "drop", tmp_path / "t", "id")
     assert result.exit_code != 0
     command = re.search(r"`delvec (.*)`", result.stderr)
@@ -110,7 +96,7 @@ def test_what_is_set_is_told(table: DeltaTable) -> None:
     root = table.storage.root
     tried = run("properties", root, "--set", "delta.appendOnly=true", "--dry-run")
     assert "delta.appendOnly: would be set to true" in tried.stdout
-    done = document("properties", root, "--set", "delta.appendOnly=true")
+    done = run_json("properties", root, "--set", "delta.appendOnly=true")
     assert done["properties"] == {"delta.appendOnly": {"from": None, "to": "true"}}
     undone = run("properties", root, "--unset", "delta.appendOnly")
     assert "delta.appendOnly: unset (it was true)" in undone.stdout

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from delvec.cli import main
 from delvec.cli.exits import ExitCode
+from tests.cli import runner
 from tests.delta.builder import small_table
-from tests.delta.maintain.checks import INLINE, table_with
+from tests.delta.check.checks import INLINE, table_with
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def run(*arguments: str | Path) -> Result:
-    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, ["check", *map(str, arguments)], env=environment)
-
-
-def document(result: Result) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(result.output)
-    return found
+run = partial(runner.run, "check")
 
 
 def test_a_sound_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +23,7 @@ def test_a_sound_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.exit_code, "nothing is wrong" in result.output) == (ExitCode.OK, True)
     assert "2 data files, 2 deletion vectors, 3 files of the log" in result.output
     as_json = run(tmp_path / "orders", "--json", "--sample", "1")
-    assert (as_json.exit_code, document(as_json)["sampled_files"]) == (ExitCode.OK, 1)
+    assert (as_json.exit_code, json.loads(as_json.output)["sampled_files"]) == (ExitCode.OK, 1)
     monkeypatch.chdir(tmp_path)
     assert run("orders").exit_code == ExitCode.OK  # a folder with a log needs no slash
 
@@ -45,7 +34,7 @@ def test_a_damaged_table(tmp_path: Path) -> None:
     result = run(tmp_path)
     assert result.exit_code == ExitCode.DAMAGED
     assert "error: the data file is gone (part-1.parquet)" in result.output
-    found = document(run(tmp_path, "--json"))
+    found = json.loads(run(tmp_path, "--json").output)
     assert (found["ok"], found["errors"]) == (False, 1)
     [finding] = found["findings"]
     assert (finding["kind"], finding["path"]) == ("missing-file", "part-1.parquet")
@@ -71,7 +60,7 @@ def test_repairs_are_told_before_they_are_made(tmp_path: Path) -> None:
     done = run(tmp_path, "--repair")
     assert (done.exit_code, "Version 3 was committed" in done.output) == (ExitCode.OK, True)
     assert "nothing is wrong" in done.output
-    found = document(run(tmp_path, "--repair", "--json"))
+    found = json.loads(run(tmp_path, "--repair", "--json").output)
     assert (found["version"], found["repairs"], found["is_repaired"]) == (3, [], False)
 
 
@@ -79,7 +68,7 @@ def test_repairs_are_told_before_they_are_made(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["/lake/orders", "--branch", "x"], "--branch is for an Iceberg table"),
-        (["s3://lake/orders", "--snapshot", "7"], "--snapshot-id is for an Iceberg table"),
+        (["s3://lake/orders", "--snapshot-id", "7"], "--snapshot-id is for an Iceberg table"),
         (["lake.db.orders", "--repair"], "--repair is for a Delta table"),
         (["lake.db.orders", "--sample", "3"], "--sample is for a Delta table"),
         (["lake.db.orders", "--dry-run"], "--dry-run is for a Delta table"),
@@ -94,9 +83,10 @@ def test_options_of_the_other_format_are_refused(arguments: list[str], words: st
 
 def test_there_is_no_table(tmp_path: Path) -> None:
     result = run(tmp_path)
-    assert (result.exit_code, "is no Delta table" in result.output) == (ExitCode.NOT_FOUND, True)
+    assert (result.exit_code, "is not a Delta table" in result.output) == (ExitCode.NOT_FOUND, True)
 
 
+@pytest.mark.more
 def test_no_session_is_started(tmp_path: Path) -> None:
     import subprocess  # noqa: PLC0415
 

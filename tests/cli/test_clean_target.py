@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
 import delvec
-from delvec.cli import main
-from delvec.cli.demo.table import write_orders
+from delvec.cli.demo.bytes import write_orders
 from delvec.cli.exits import ExitCode
+from tests.cli import runner
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-
-def run(*arguments: str) -> Result:
-    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, ["clean-target", *arguments], env=environment)
+run = partial(runner.run, "clean-target")
 
 
 @pytest.mark.parametrize(
@@ -32,9 +25,8 @@ def run(*arguments: str) -> Result:
         (("lake.db.t", "--retain-last", "0"), "x>=1"),
         (("lake.db.t", "--orphan-age", "2026-01-31"), "not an age such as 7d"),
         (("lake.db.t", "--orphan-age", "23h"), "orphan_age is a timedelta of a day or more"),
-        (("lake.db.t", "--orphan-age", "99999999999d"), "is too long, give an age such as 7d"),
-        (("lake.db.t", "--older-than", "99999999999d"), "is too long, give an age such as 7d"),
-        (("lake.db.t", "--older-than", "0001-01-01"), "older_than is out of range"),
+        (("lake.db.t", "--orphan-age", "99999999999d"), "not an age such as 7d"),
+        (("lake.db.t", "--older-than", "99999999999d"), "neither an age such as 7d"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_starts(

@@ -7,18 +7,13 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from click.testing import CliRunner, Result
 
-from delvec import __version__, errors
-from delvec.cli import main
+from delvec import errors
+from delvec._version import __version__
 from delvec.cli.exits import ExitCode, exit_code
 from delvec.vector import Bitmap, DeletionVector, EqualityDeleteVector, pack, puffin
 from delvec.vector.puffin import Blob
-from tests.cli.runner import commands
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
+from tests.cli.runner import commands, run
 
 
 def test_help_lists_the_commands_and_exit_codes() -> None:
@@ -144,7 +139,7 @@ def test_a_folder_that_is_no_table_is_named_as_one(tmp_path: Path) -> None:
     for name in (str(tmp_path), f"{tmp_path}/"):
         result = run("inspect", name)
         assert result.exit_code == ExitCode.NOT_FOUND
-        assert "is no Delta table: there is no such folder, or it is empty" in result.output
+        assert "is not a Delta table: there is no such folder, or it is empty" in result.output
 
 
 @pytest.mark.parametrize(

@@ -5,27 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+from functools import partial
+from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
-from delvec.cli import main
-from delvec.cli.demo.table import write_orders
-from delvec.cli.exits import ExitCode
-from delvec.cli.following import stopped_by_signals
+from delvec.cli.demo.bytes import write_orders
+from delvec.cli.exits import ExitCode, stopped_by_signals
 from delvec.delta.table import DeltaTable
+from tests.cli import runner
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-
-def run(*arguments: str | Path) -> Result:
-    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, ["convert", *map(str, arguments)], env=environment)
+run = partial(runner.run, "convert")
 
 
 @pytest.fixture
@@ -67,6 +59,7 @@ def test_a_source_that_is_not_there_is_told_before_spark_starts(
     assert json.loads(result.output)["error"]["type"] == "TableNotFoundError"
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_a_dry_run_shows_each_file_and_writes_nothing(
     spark: SparkSession, orders: Path, tmp_path: Path
@@ -111,6 +104,7 @@ def test_a_conversion_tells_what_it_did_and_goes_on_from_there(
     assert "has format 2, not 3" in refused.output
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_settings_name_another_catalog(spark: SparkSession, orders: Path, tmp_path: Path) -> None:
     catalog = "spark.sql.catalog.elsewhere"
@@ -126,6 +120,7 @@ def test_settings_name_another_catalog(spark: SparkSession, orders: Path, tmp_pa
     assert spark.table("elsewhere.db.t").count() == 27_142
 
 
+@pytest.mark.more
 @pytest.mark.spark
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_signal_ends_following_after_the_running_conversion(

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
-from delvec.cli import main
+from delvec.cli.commands.check import plain_comparisons
 from delvec.cli.exits import ExitCode
-from delvec.cli.traces import plain_comparisons
 from delvec.delta.table import DeltaTable
+from tests.cli import runner
 from tests.delta.builder import TableBuilder, small_table
-from tests.delta.maintain.aging import age
+from tests.delta.vacuum.aging import age
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-
-def run(*arguments: str | Path) -> Result:
-    environment = {"COLUMNS": "300", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, list(map(str, arguments)), env=environment)
-
-
-def document(result: Result) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(result.output)
-    return found
+run = partial(runner.run, columns=300)
 
 
 @pytest.fixture
@@ -60,7 +48,7 @@ def test_traces_end_with_0_when_nothing_is_left(people: TableBuilder) -> None:
 def test_traces_print_one_document(people: TableBuilder) -> None:
     result = run("traces", people.root, "--where", "id = 1", "--json")
     assert result.exit_code == ExitCode.TRACES
-    told = document(result)
+    told = json.loads(result.output)
     assert told["condition"] == "id = 1"
     assert told["is_empty"] is False
     [place] = told["places"]
@@ -101,7 +89,7 @@ def test_a_downgrade_of_a_table_without_vectors_starts_no_spark(tmp_path: Path) 
     table = TableBuilder(tmp_path)
     table.create()
     planned = run("downgrade", tmp_path, "--dry-run", "--json")
-    assert document(planned)["after"] == "reader 1, writer 7 with checkpointProtection"
+    assert json.loads(planned.output)["after"] == "reader 1, writer 7 with checkpointProtection"
     assert DeltaTable.for_path(None, tmp_path).version == 0
     result = run("downgrade", tmp_path)
     assert result.exit_code == ExitCode.OK
@@ -121,10 +109,10 @@ def test_spark_evaluates_other_conditions_and_rewrites_files(
     assert spark is not None
     result = run("traces", people.root, "--where", "upper(name) = 'ANNA'", "--json")
     assert result.exit_code == ExitCode.TRACES
-    assert document(result)["places"][0]["kind"] == "deleted"
+    assert json.loads(result.output)["places"][0]["kind"] == "deleted"
     wrong = run("traces", people.root, "--where", "nam = 'Anna'")
     assert wrong.exit_code == ExitCode.USAGE
     small_table(tmp_path / "v")
-    told = document(run("downgrade", tmp_path / "v", "--json"))
+    told = json.loads(run("downgrade", tmp_path / "v", "--json").output)
     assert told["files_with_vectors"] == 2
     assert "deletionVectors" not in DeltaTable.for_path(None, tmp_path / "v").protocol.features

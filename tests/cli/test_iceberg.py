@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
 import delvec
-from delvec.cli import main
 from delvec.cli.exits import ExitCode
-from delvec.cli.key_values import partition_values, typed_keys
+from delvec.cli.values import partition_values, typed_keys
 from delvec.errors import InvalidArgumentError
 from delvec.storage.listed_files import local_path
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-def run(*arguments: str, **more: Any) -> Result:  # noqa: ANN401
-    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, list(arguments), env=environment, **more)
+from tests.cli.runner import run
+from tests.iceberg.deletes.tables import new_table
 
 
 @pytest.fixture
 def name(spark: SparkSession) -> str:
     """A table of the ids 0 to 9."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.cli")
-    name = f"lake.cli.t_{uuid4().hex[:8]}"
-    spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, part STRING, day DATE) USING iceberg"
-        " PARTITIONED BY (part, bucket(4, id)) TBLPROPERTIES ('format-version'='3')"
-    )
+    columns = "id BIGINT, part STRING, day DATE"
+    name = new_table(spark, columns, "PARTITIONED BY (part, bucket(4, id))")
     spark.sql(
         f"INSERT INTO {name} SELECT id, CAST(id % 2 AS STRING), DATE'2026-01-31' FROM range(10)"
     )
@@ -67,13 +54,16 @@ def ids(spark: SparkSession, name: str, ref: str = "main") -> list[int]:
             ("delete-keys", "lake.db.t", "--key", "id", "--values", "1", "--partition", "x"),
             "'x' is not of the form KEY=VALUE",
         ),
-        (("upsert", "lake.db.t", "x.csv"), "Missing option '--key'"),
-        (("upsert", "lake.db.t", "--key", "id"), "give --source PATH"),
+        (("upsert", "lake.db.t", "--source", "x.csv"), "Missing option '--key'"),
+        (("upsert", "lake.db.t", "--key", "id"), "Missing option '--source'"),
         (
-            ("upsert", "lake.db.t", "x.csv", "--key", "id", "--txn-version", "1"),
+            ("upsert", "lake.db.t", "--source", "x.csv", "--key", "id", "--txn-version", "1"),
             "--txn-app-id and --txn-version go together",
         ),
-        (("upsert", "lake.db.t", "x.csv", "--key", "id", "--duplicates", "x"), "'error', 'last'"),
+        (
+            ("upsert", "lake.db.t", "--source", "x.csv", "--key", "id", "--duplicates", "x"),
+            "'error', 'last'",
+        ),
     ],
 )
 def test_wrong_usage_is_told_before_anything_starts(
@@ -91,6 +81,7 @@ def test_lines_of_standard_input_have_all_columns_of_the_key() -> None:
     assert "a key has 2 values (a, b), got 2" in result.output
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_values_get_the_types_of_their_columns(spark: SparkSession, name: str) -> None:
     table = delvec.IcebergTable.for_name(spark, name)
@@ -110,6 +101,7 @@ def test_values_get_the_types_of_their_columns(spark: SparkSession, name: str) -
     assert partition_values(table, given) == {"part": "1", "id_bucket": 3, "other": "x"}
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_a_table_is_described(spark: SparkSession, name: str) -> None:
     delvec.IcebergTable.for_name(spark, name).create_branch("own", staging=True)
@@ -157,6 +149,25 @@ def test_keys_of_every_source_are_deleted(spark: SparkSession, name: str, tmp_pa
     assert "not all values of id are long" in wrong.output
 
 
+@pytest.mark.spark
+def test_keys_are_deleted_in_a_partition_of_a_float(spark: SparkSession, name: str) -> None:
+    other = f"{name}_by_float"
+    spark.sql(
+        f"CREATE TABLE {other} (id BIGINT, d DOUBLE, f FLOAT) USING iceberg"
+        " PARTITIONED BY (d, f) TBLPROPERTIES ('format-version'='3')"
+    )
+    spark.sql(f"INSERT INTO {other} VALUES (1, 0.5, 0.1), (2, 0.5, 0.1), (1, 0.25, 0.1)")
+    scope = ("--partition", "d=0.5", "--partition", "f=0.1")
+    done = run("delete-keys", other, "--key", "id", "--values", "1", *scope)
+    assert done.exit_code == 0, done.output
+    assert ids(spark, other) == [1, 2]
+    wrong = run(
+        "delete-keys", other, "--key", "id", "--values", "1", *scope[:2], "--partition", "f=x"
+    )
+    assert wrong.exit_code == ExitCode.USAGE
+    assert "not all values of f are float" in wrong.output
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_rows_are_written_in_place_of_older_ones(
@@ -164,7 +175,7 @@ def test_rows_are_written_in_place_of_older_ones(
 ) -> None:
     file = tmp_path / "changes.csv"
     file.write_text("id,part,day,op\n1,b,2026-02-01,U\n2,,2026-02-01,D\n17,b,2026-02-01,I\n")
-    arguments = ("upsert", name, str(file), "--key", "id", "--delete-where", "op = 'D'")
+    arguments = ("upsert", name, "--source", str(file), "--key", "id", "--delete-where", "op = 'D'")
     txn = ("--txn-app-id", "cli", "--txn-version", "1")
     spark.sql(f"ALTER TABLE {name} DROP PARTITION FIELD id_bucket")
     delvec.IcebergTable.for_name(spark, name).create_branch("audit")

@@ -7,24 +7,21 @@ import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 import delvec.delta.write.transaction as running
 from delvec import DeltaTable
 from delvec.cli.main import main
-from delvec.iceberg.commits import attempts, branch_commit
+from delvec.iceberg.commit import branch_commit
+from delvec.iceberg.commit import commit as attempts
 from tests.delta.builder import TableBuilder
 from tests.delta.log_files import newest_version
 from tests.delta.write.write_checks import ids, unnamed_files
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -91,7 +88,7 @@ def test_an_interrupted_command_on_iceberg_says_so_too(
 
 
 def test_an_interrupt_before_the_command_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: str) -> None:
+    def interrupt(*_: str) -> None:
         raise KeyboardInterrupt
 
     # The package has the command under the name of this module.

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from delvec.cli import (
-    clean_target,
-    convert_plan,
-    files,
-    history,
-    iceberg_files,
-    inspect_file,
-    properties,
-    refs,
-    vacuum,
-)
-from delvec.cli.fitting import Column, fitted
-from delvec.cli.output import TextOutput
-from delvec.delta.maintain.check.report import CheckReport
-from delvec.delta.read.change_feed_schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from delvec.cli.commands import convert as convert_plan
+from delvec.cli.commands import describe as properties
+from delvec.cli.commands import files, history, refs, vacuum
+from delvec.cli.commands import files as iceberg_files
+from delvec.cli.commands import inspect as inspect_file
+from delvec.cli.commands import vacuum as clean_target
+from delvec.cli.output import Output
+from delvec.cli.terminal import Column, fitted
+from delvec.delta.check.report import CheckReport
+from delvec.delta.read.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from delvec.report.findings import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAME = "part-00000-fae5310a-a37d-4e51-827b-c3d5516560ca-c000.snappy.parquet"
 LONG = {
@@ -69,11 +62,11 @@ LONG = {
 }
 WHOLE = ("deleted_rows", "size", "when", "version", "cardinality", "max", "row_count", "bytes")
 TABLES = {
-    "clean-target": clean_target._COLUMNS,
+    "clean-target": clean_target._TARGET_COLUMNS,
     "convert": convert_plan._COLUMNS,
     "files": files._COLUMNS,
     "history": history._COLUMNS,
-    "iceberg-files": iceberg_files._COLUMNS,
+    "iceberg-files": iceberg_files._ICEBERG_COLUMNS,
     "inspect": inspect_file._COLUMNS,
     "refs": refs._COLUMNS,
     "properties": properties._COLUMNS,
@@ -82,7 +75,7 @@ TABLES = {
 
 
 def printed(columns: Sequence[Column], rows: list[dict[str, Any]], width: int) -> str:
-    output = TextOutput()
+    output = Output()
     output._console = Console(file=io.StringIO(), width=width, highlight=False, emoji=False)
     output.table(columns, rows)
     text: str = output._console.file.getvalue()  # type: ignore[attr-defined]
@@ -112,12 +105,12 @@ def test_columns_are_omitted_in_their_order_and_named() -> None:
     ]
     rows = [{"a": "x" * 10, "b": "y" * 10, "c": "z" * 10}]
     found = [fitted(columns, rows, width) for width in (38, 37, 25, 24, 12, 11)]
-    assert [None if each is None else each.omitted for each in found] == [
-        [],
-        ["b"],
-        ["b"],
-        ["b", "c"],
-        ["b", "c"],
+    assert [None if each is None else "".join(c.key for c in each) for each in found] == [
+        "abc",
+        "ac",
+        "ac",
+        "a",
+        "a",
         None,
     ]
     shown = " ".join(printed(columns, rows, 37).split())
@@ -160,7 +153,7 @@ def test_names_of_files_stay_different_when_they_are_shortened() -> None:
 
 
 def test_lines_of_reports_hang_below_their_text() -> None:
-    output = TextOutput()
+    output = Output()
     output._console = Console(file=io.StringIO(), width=44, highlight=False, emoji=False)
     finding = Finding("warning", "x", "", "much is wrong with it, and more is not known", "purge")
     output.draw(
@@ -179,7 +172,7 @@ def test_lines_of_reports_hang_below_their_text() -> None:
 
 
 def test_a_sentence_is_not_folded_inside_of_a_figure() -> None:
-    output = TextOutput()
+    output = Output()
     output._console = Console(file=io.StringIO(), width=20, highlight=False, emoji=False)
     output.note("4 files, 9 deleted 9.5 % ", ("of 1.5 MiB", "dim"))
     text: str = output._console.file.getvalue()  # type: ignore[attr-defined]
@@ -197,3 +190,10 @@ def test_rows_of_changes_fold() -> None:
     text = printed([Column(key, key) for key in keys], [row], 60)
     assert max(map(len, text.splitlines())) <= 60
     assert "12,345,678" in text
+
+
+def test_snapshots_without_a_time_that_python_has_are_shown() -> None:
+    row: dict[str, Any] = {"snapshot_id": 7, "timestamp": None, "refs": [], "summary": None}
+    document = history._iceberg_document(row)
+    assert "timestamp" not in document
+    assert history._iceberg_row(document)["when"] == "unknown"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import click
 import pytest
@@ -10,11 +11,9 @@ from click.testing import CliRunner
 
 from delvec.cli import main
 from delvec.cli.exits import ExitCode
+from delvec.cli.values import age_or_time
 from tests.cli.runner import commands
 from tests.delta.builder import TableBuilder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # What changes no table has nothing to try out.
 READING = {
@@ -78,12 +77,30 @@ def test_an_option_has_one_form_wherever_it_is(
             assert option in own or known == form, f"{option} of {first} and of {name}"
 
 
+def test_times_without_a_zone_are_utc_wherever_they_are(
+    everything: dict[str, dict[str, click.Option]],
+) -> None:
+    found = [given["--timestamp"] for given in everything.values() if "--timestamp" in given]
+    assert len(found) > 5
+    context = click.Context(main)
+    for option in found:
+        for text, expected in (
+            ("2026-01-31 10:00", "2026-01-31T10:00:00+00:00"),
+            ("2026-01-31T10:00+01:00", "2026-01-31T10:00+01:00"),
+            ("now", "now"),
+        ):
+            assert option.type.convert(text, option, context) == expected
+    noon = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+    assert age_or_time("2026-01-31 12:00") == noon
+    assert age_or_time("0d") == timedelta(0)
+
+
 def test_arguments_have_few_names() -> None:
     names = {
         argument.name
         for _, command in commands()
         for argument in command.params
-        if isinstance(argument, click.Argument) and argument.name != "positional"
+        if isinstance(argument, click.Argument)
     }
     of_groups = {"columns", "name", "new_name"}
     assert names <= {"table", "source", "target", "folder", "file", "shell"} | of_groups
@@ -92,30 +109,29 @@ def test_arguments_have_few_names() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("append", "./t", "--from", "x.csv", "--branch", "b"), "--branch is for an Iceberg table"),
-        (("files", "lake.db.t", "--option", "a=b"), "--storage-option is for a Delta table"),
-        (("changes", "lake.db.t", "--from", "0", "--to", "1"), "is the name of a table in a"),
-        (("compact", "./t", "--option", "rewrite-all=true"), "./t is a path"),
         (
-            ("delete-keys", "./t", "--column", "id", "--keys", "1", "--partition", "a=b"),
+            ("append", "./t", "--source", "x.csv", "--branch", "b"),
+            "--branch is for an Iceberg table",
+        ),
+        (
+            ("files", "lake.db.t", "--storage-option", "a=b"),
+            "--storage-option is for a Delta table",
+        ),
+        (("changes", "lake.db.t", "--start-version", "0"), "is the name of a table in a"),
+        (("compact", "./t", "--rewrite-option", "rewrite-all=true"), "./t is a path"),
+        (
+            ("delete-keys", "./t", "--key", "id", "--values", "1", "--partition", "a=b"),
             "--partition is for an Iceberg table",
         ),
-        (("index", "./t", "--key", "id", "--target", "main"), "./t is a path"),
-        (("upsert", "./t", "x.csv", "--key", "id"), "./t is a path"),
+        (("index", "./t", "--key", "id", "--branch", "main"), "./t is a path"),
+        (("upsert", "./t", "--source", "x.csv", "--key", "id"), "./t is a path"),
     ],
 )
-def test_names_that_options_had_before_still_work(arguments: tuple[str, ...], message: str) -> None:
+def test_options_of_the_other_format_are_refused(arguments: tuple[str, ...], message: str) -> None:
     result = CliRunner().invoke(main, arguments, env={"COLUMNS": "300"})
     assert result.exit_code == ExitCode.USAGE
     assert message in result.output
     assert "No such option" not in result.output
-
-
-@pytest.mark.parametrize("name", ["append", "changes", "compact", "delete-keys", "index", "upsert"])
-def test_no_help_shows_names_of_before(name: str) -> None:
-    text = CliRunner().invoke(main, [name, "--help"]).output
-    for old in ("--from ", "--to ", "--option ", "--column ", "--keys ", "--target ", "POSITIONAL"):
-        assert old not in text
 
 
 def test_a_fence_is_for_all_commands_that_open_a_table(tmp_path: Path) -> None:

@@ -9,51 +9,32 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from http.client import HTTPConnection
 from io import BytesIO
 from threading import Event, Thread
-from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from pyspark.sql import SparkSession
 
-import delvec
-from delvec.cli import main
+from delvec import IcebergTable
 from delvec.cli.exits import ExitCode
-from delvec.cli.options import seconds
+from delvec.cli.values import seconds
 from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.commits.lock import locked
-from delvec.iceberg.commits.lock_state import lock_tags
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
-
+from delvec.iceberg.commit.lock import hold_lock, lock_tags
+from tests.cli.runner import run
+from tests.iceberg.deletes.tables import open_new
 
 DEADLINE = 300.0  # seconds for what takes a few: a machine may be slow, and no test waits longer
-
-
-def run(*arguments: str) -> Result:
-    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, list(arguments), env=environment)
 
 
 @pytest.fixture
 def table(spark: SparkSession) -> IcebergTable:
     """A table of the ids 0 to 9, and a branch `stage` that deletes 3 and 99 and upserts 5."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.cli")
-    name = f"lake.cli.t_{uuid4().hex[:8]}"
-    spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, s STRING) USING iceberg"
-        " TBLPROPERTIES ('format-version'='3')"
-    )
-    spark.sql(f"INSERT INTO {name} SELECT id, 'old' FROM range(0, 10, 1, 1)")
-    made = delvec.IcebergTable.for_name(spark, name)
+    made = open_new(spark)
+    spark.sql(f"INSERT INTO {made.name} SELECT id, 'old' FROM range(0, 10, 1, 1)")
     made.create_branch("stage", staging=True)
     made.delete_keys([3, 99], "id", branch="stage")
     made.upsert(spark.createDataFrame([(5, "new")], "id BIGINT, s STRING"), "id", branch="stage")
@@ -110,13 +91,13 @@ def test_wrong_usage_is_told_before_anything_starts(
     [("30s", 30), ("30", 30), (" 1.5m ", 90), ("500ms", 0.5), ("2 h", 7200), ("1d", 86400)],
 )
 def test_durations_have_a_unit_or_are_seconds(text: str, expected: float) -> None:
-    assert seconds(None, None, text) == expected
+    assert seconds(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "s", "1e3", "1 week", "٣s", "1s2m", "inf", "nan"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a duration such as 30s"):
-        seconds(None, None, text)
+        seconds(text)
 
 
 def test_a_port_that_is_taken_is_told_before_spark_starts() -> None:
@@ -145,9 +126,10 @@ def test_resolving_tells_what_it_did(table: IcebergTable) -> None:
     assert f"RESOLVE on {table.name}: stage to main, nothing to do" in result.output
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_a_locked_table_is_a_conflict(table: IcebergTable) -> None:
-    with locked(load_table(table.spark, table.identifier), "TEST", owner="somebody"):
+    with hold_lock(load_table(table.spark, table.identifier), "TEST", owner="somebody"):
         for command, *more in (("resolve", "--staging", "stage"), ("compact",)):
             result = run(command, table.name, *more, "--wait", "200ms", "--json")
             assert result.exit_code == ExitCode.CONFLICT
@@ -179,6 +161,7 @@ def test_the_index_is_made_brought_up_to_date_and_dropped(table: IcebergTable) -
     assert wrong.exit_code == ExitCode.USAGE
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_compaction_tells_what_it_did(table: IcebergTable) -> None:
     for number in (10, 11):
@@ -270,6 +253,7 @@ def is_at_work(table: IcebergTable) -> Callable[[], bool]:
     return is_running
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_a_signal_ends_following_after_the_running_cycle(table: IcebergTable) -> None:
     result = follow(table, is_at_work(table), signal.SIGTERM, "--interval", "10m", "--json")
@@ -285,6 +269,7 @@ def test_a_signal_ends_following_after_the_running_cycle(table: IcebergTable) ->
     assert set(_refs(table)) == {"main", "stage"}
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_ctrl_c_does_so_too(table: IcebergTable) -> None:
     result = follow(table, is_at_work(table), signal.SIGINT, "--interval", "10m")
@@ -309,7 +294,7 @@ def test_following_takes_what_comes_tells_of_conflicts_and_serves_metrics(
     free = Event()
 
     def hold() -> None:
-        with locked(load_table(table.spark, table.identifier), "TEST", owner="somebody"):
+        with hold_lock(load_table(table.spark, table.identifier), "TEST", owner="somebody"):
             free.wait(DEADLINE)
 
     def is_done() -> bool:
@@ -348,6 +333,7 @@ def test_following_takes_what_comes_tells_of_conflicts_and_serves_metrics(
     assert f'delvec_resolve_rows_deleted_total{{table="{table.name}"' in served[0]
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_an_error_that_ends_it_comes_after_what_was_done(table: IcebergTable) -> None:
     result = follow(table, lambda: False, signal.SIGTERM, "--target", "nowhere", "--json")

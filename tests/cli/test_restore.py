@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from delvec import DeltaTable
-from delvec.cli import main
 from delvec.cli.exits import ExitCode
+from tests.cli import runner
 from tests.delta.builder import TableBuilder, removed
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def run(*arguments: str | Path) -> Result:
-    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, ["restore", *map(str, arguments)], env=environment)
+run = partial(runner.run, "restore")
 
 
 @pytest.fixture

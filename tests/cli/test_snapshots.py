@@ -6,7 +6,8 @@ They run one after the other on one small table. See `tests/cli/snapshot_files.p
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,10 +16,6 @@ import pytest
 from delvec.vector import Bitmap, pack
 from tests.cli.snapshot_files import PINNED, Recorder, compare, short_folder, too_long
 from tests.delta.builder import TableBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NAMES = (
     "check",

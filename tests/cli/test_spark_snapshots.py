@@ -6,20 +6,16 @@ They run one after the other on a few small tables, in one session. See
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.cli.snapshot_files import PINNED, Recorder, compare, short_folder, too_long
 from tests.spark.delta.readers import INTERPRETED, settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -6,33 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from delvec.cli import main
 from delvec.cli.exits import ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+from tests.cli.runner import run, run_json
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=timezone.utc)
 LONG = "part-00000-fae5310a-a37d-4e51-827b-c3d5516560ca-c000.snappy.parquet"
-
-
-def run(*arguments: str | Path, columns: int = 200) -> Result:
-    environment = {"COLUMNS": str(columns), "NO_COLOR": "1"}
-    return CliRunner().invoke(main, list(map(str, arguments)), env=environment)
-
-
-def document(*arguments: str | Path) -> dict[str, Any]:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.output)
-    return found
 
 
 def add(
@@ -174,7 +159,7 @@ def test_files_keeps_figures_whole_on_a_narrow_terminal(table: Path) -> None:
 
 
 def test_files_as_json_tells_everything(table: Path) -> None:
-    found = document("files", table)
+    found = run_json("files", table)
     assert {key: found[key] for key in ("table", "version", "total")} == {
         "table": str(table),
         "version": 1,
@@ -205,10 +190,10 @@ def test_files_as_json_tells_everything(table: Path) -> None:
 
 
 def test_files_as_of_a_version_or_a_time(table: Path) -> None:
-    by_version = document("files", table, "--version", "0")
+    by_version = run_json("files", table, "--version", "0")
     assert by_version["version"] == 0
     assert by_version["total"]["deleted_rows"] == 0
-    assert document("files", table, "--timestamp", "2024-01-31 12:30") == by_version
+    assert run_json("files", table, "--timestamp", "2024-01-31 12:30") == by_version
     text = run("files", table, "--version", "0").output
     assert "3 files, 3.1 MiB, 2,200 rows; no row is deleted by a vector" in text
     assert "share" not in text
@@ -225,7 +210,7 @@ def test_files_says_when_statistics_are_missing(table: Path) -> None:
     result = run("files", table)
     assert "4 files, 3.1 MiB, 601 rows deleted by 2 vectors" in result.output
     assert "The log has no statistics of 1 file: " in result.output
-    total = document("files", table)["total"]
+    total = run_json("files", table)["total"]
     assert total["row_count"] is None
     assert total["files_without_row_count"] == 1
 
@@ -234,10 +219,10 @@ def test_files_shows_the_first_of_many(table: Path) -> None:
     many = [add(f"day=1/{number}.parquet", 1, 1) for number in range(100)]
     commit(table, 2, None, *many)
     text = run("files", table).output
-    assert "… and 53 files more; --limit 0 shows all" in text
+    assert "… and 53 more; --limit 0 shows all" in text
     assert text.index("600") < text.index("0.parquet")
     assert "more" not in run("files", table, "--limit", "0").output
-    assert len(document("files", table, "--limit", "1")["files"]) == 103
+    assert len(run_json("files", table, "--limit", "1")["files"]) == 103
 
 
 def test_files_of_an_empty_table(tmp_path: Path) -> None:
@@ -245,7 +230,7 @@ def test_files_of_an_empty_table(tmp_path: Path) -> None:
     result = run("files", tmp_path)
     assert result.exit_code == 0, result.output
     assert "0 files, 0 B, 0 rows; no row is deleted by a vector" in result.output
-    assert document("files", tmp_path)["files"] == []
+    assert run_json("files", tmp_path)["files"] == []
 
 
 def test_history_shows_what_was_done(table: Path) -> None:
@@ -275,7 +260,7 @@ def test_history_shows_what_was_done(table: Path) -> None:
 
 def test_history_as_json_tells_everything_that_commits_say(table: Path) -> None:
     commit(table, 2, None, {"txn": {"appId": "a", "version": 1}})
-    found = document("history", table)
+    found = run_json("history", table)
     assert found["table"] == str(table)
     assert found["commits"][0] == {"version": 2, "timestamp": "2024-01-31T14:00:00.000+00:00"}
     assert found["commits"][1] == {
@@ -306,7 +291,7 @@ def test_history_can_be_cut_short_and_says_so(table: Path) -> None:
     assert "1 commit\n" in result.output
     assert "Older commits are left out; without --limit all are shown." in result.output
     assert "WRITE" not in result.output
-    assert len(document("history", table, "--limit", "1")["commits"]) == 1
+    assert len(run_json("history", table, "--limit", "1")["commits"]) == 1
     assert run("history", table, "--limit", "0").exit_code == ExitCode.USAGE
 
 
@@ -327,7 +312,7 @@ def test_history_reads_what_other_writers_say(table: Path) -> None:
 def test_errors_of_tables_become_exit_codes(name: str, table: Path, tmp_path: Path) -> None:
     missing = run(name, tmp_path / "nothing")
     assert missing.exit_code == ExitCode.NOT_FOUND
-    assert "is no Delta table" in missing.output
+    assert "is not a Delta table" in missing.output
     assert run(name, table, "-o", "no-sign").exit_code == ExitCode.USAGE
     (table / "_delta_log" / f"{1:020d}.json").write_text('{"commitInfo"')
     damaged = run(name, table, "--json")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,13 +12,11 @@ import pytest
 
 from delvec.cli import main
 from delvec.cli.exits import ExitCode
+from tests.cli import runner
 from tests.cli.runner import separate
 from tests.delta.builder import small_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from click.testing import Result
+run = partial(runner.run, columns=300, runner=runner.separate())
 
 DELTA = (
     ("changes", "--start-version", "0"),
@@ -55,11 +54,6 @@ ICEBERG = (
     ("tag drop", "end-of-2026"),
     ("upsert", "--source", "x.csv", "--key", "id"),
 )
-
-
-def run(*arguments: str | Path) -> Result:
-    environment = {"COLUMNS": "300", "NO_COLOR": "1"}
-    return separate().invoke(main, list(map(str, arguments)), env=environment)
 
 
 @pytest.mark.parametrize("arguments", DELTA, ids=lambda given: given[0])
@@ -118,7 +112,7 @@ def test_a_misspelt_column_is_named_with_those_that_are_near(tmp_path: Path) -> 
         (("files", "a", "b"), "unexpected extra argument"),
         (("files", "t", "--version", "1", "--timestamp", "2026-01-01"), "not both"),
         (("restore", "t"), "give --version or --timestamp"),
-        (("upsert", "lake.db.t", "--key", "id"), "give --source PATH"),
+        (("upsert", "lake.db.t", "--key", "id"), "Missing option '--source'"),
         (("properties", "t", "--set", "a=1", "--unset", "b"), "give one of them"),
         (("properties", "t", "--set", "a"), "'a' is not of the form KEY=VALUE"),
         (
@@ -135,6 +129,17 @@ def test_a_misspelt_column_is_named_with_those_that_are_near(tmp_path: Path) -> 
         (("completion", "tcsh"), "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         (("detail", "./t", "--branch", "x"), "--branch is for an Iceberg table"),
         (("schema", "lake.db.t", "--version", "1"), "--version is for a Delta table"),
+        (("schema", "lake.db.t", "--timestamp", "2026-01-31"), "--timestamp is for a Delta table"),
+        (("check", "lake.db.t", "--repair"), "--repair is for a Delta table"),
+        (("check", "lake.db.t", "--sample", "3"), "--sample is for a Delta table"),
+        (("check", "./t", "--snapshot-id", "3"), "--snapshot-id is for an Iceberg table"),
+        (("delete", "lake.db.t", "--all", "--rewrite-ratio", "1"), "--rewrite-ratio is for a Del"),
+        (("delete", "./t", "--all", "--key", "id"), "--key is for an Iceberg table"),
+        (("delete-keys", "./t", "--key", "a", "--values", "1", "--branch", "b"), "is for an Iceb"),
+        (("files", "./t", "--branch", "b"), "--branch is for an Iceberg table"),
+        (("history", "./t", "--branch", "b"), "--branch is for an Iceberg table"),
+        (("inspect", "./t", "--snapshot-id", "3"), "--snapshot-id is for an Iceberg table"),
+        (("properties", "lake.db.t", "--dry-run"), "--dry-run is for a Delta table"),
         (("delete", "t", "--where", "a", "--conf", "x"), "'x' is not of the form KEY=VALUE"),
     ],
 )
@@ -186,7 +191,7 @@ def test_exit_codes_tell_a_missing_folder_from_another_file_and_from_damage(tmp_
     for name in ("files", "check", "history"):
         result = run(name, text)
         assert result.exit_code == ExitCode.NOT_FOUND
-        assert "is no Delta table: it is a file" in result.stderr
+        assert "is not a Delta table: it is a file" in result.stderr
 
 
 def test_paths_in_hints_are_quoted_for_the_shell(tmp_path: Path) -> None:

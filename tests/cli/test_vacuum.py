@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from delvec.cli import main
 from delvec.cli.exits import ExitCode
 from delvec.errors import StorageError
 from delvec.storage.disk import Disk
+from tests.cli import runner
+from tests.cli.runner import run_json
 from tests.delta.builder import TableBuilder, small_table
-from tests.delta.maintain.aging import age, files_of, tombstone
+from tests.delta.vacuum.aging import age, files_of, tombstone
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-
-def run(*arguments: str | Path) -> Result:
-    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, ["vacuum", *map(str, arguments)], env=environment)
-
-
-def document(*arguments: str | Path) -> dict[str, Any]:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.output)
-    return found
+run = partial(runner.run, "vacuum")
+document = partial(run_json, "vacuum")
 
 
 @pytest.fixture

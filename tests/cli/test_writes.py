@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
-from delvec.cli import main
-from delvec.cli.clauses import ClauseText, parse_clause
 from delvec.cli.exits import ExitCode
-from delvec.cli.sources import rows_from
-from delvec.cli.sql import Cursor, assignments
+from delvec.cli.tables import read_source
 from delvec.delta.table import DeltaTable
 from delvec.errors import DelvecError, InvalidArgumentError
-from delvec.spark.failures import explained
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
+from delvec.spark.failures import translate_errors
+from delvec.statements.clauses import ClauseText, Cursor, assignments, parse_clause
+from tests.cli.runner import run
 
 
 @pytest.mark.parametrize(
@@ -33,10 +27,7 @@ if TYPE_CHECKING:
         (
             "matched then update set a = s.a, t.`b,=c` = if(s.b == 1, 'x,y', \"z\")",
             ClauseText(
-                "matched",
-                "update",
-                None,
-                {"a": "s.a", "b,=c": "if(s.b == 1, 'x,y', \"z\")"},
+                "matched", "update", None, {"a": "s.a", "b,=c": "if(s.b == 1, 'x,y', \"z\")"}
             ),
         ),
         ("not matched then insert *", ClauseText("not_matched", "insert_all")),
@@ -138,11 +129,6 @@ def test_assignments_are_divided_by_their_own_commas_only() -> None:
     }
 
 
-def run(*arguments: str | Path) -> Result:
-    environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, list(map(str, arguments)), env=environment)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -219,34 +205,37 @@ def orders(spark: SparkSession, tmp_path: Path) -> DeltaTable:
 
 
 def source_rows(
-    spark: SparkSession, table: DeltaTable, source: Path, kind: str | None = None
+    table: DeltaTable, source: Path, kind: str | None = None
 ) -> tuple[dict[str, str], list[tuple[object, ...]]]:
-    df = rows_from(spark, table, str(source), kind, {})
+    df = read_source(table, str(source), kind)
     return dict(df.dtypes), sorted(map(tuple, df.collect()), key=str)
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_csv_takes_the_types_of_the_table_whatever_the_order_of_columns(
-    spark: SparkSession, orders: DeltaTable, tmp_path: Path
+    orders: DeltaTable, tmp_path: Path
 ) -> None:
     file = tmp_path / "new.csv"
     file.write_text("note,ID,day,extra\n007,1,2026-01-31,5\n,2,,6\n")
-    types, rows = source_rows(spark, orders, file)
+    types, rows = source_rows(orders, file)
     assert types == {"note": "string", "ID": "bigint", "day": "date", "extra": "int"}
     assert rows == [("007", 1, date(2026, 1, 31), 5), (None, 2, None, 6)]
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_json_takes_the_types_of_the_table_and_keeps_other_columns(
-    spark: SparkSession, orders: DeltaTable, tmp_path: Path
+    orders: DeltaTable, tmp_path: Path
 ) -> None:
     file = tmp_path / "new.jsonl"
     file.write_text('{"id": 1, "day": "2026-01-31", "extra": [1]}\n')
-    types, rows = source_rows(spark, orders, file)
+    types, rows = source_rows(orders, file)
     assert types == {"day": "date", "extra": "array<bigint>", "id": "bigint"}
     assert rows == [(date(2026, 1, 31), [1], 1)]
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_a_source_is_known_by_its_name_or_by_what_it_is(
     spark: SparkSession, orders: DeltaTable, tmp_path: Path
@@ -254,21 +243,21 @@ def test_a_source_is_known_by_its_name_or_by_what_it_is(
     spark.range(2).write.parquet(str(tmp_path / "a.parquet"))
     spark.range(2).write.parquet(str(tmp_path / "folder"))
     spark.range(2).write.format("delta").save(str(tmp_path / "table"))
-    assert source_rows(spark, orders, tmp_path / "a.parquet")[1] == [(0,), (1,)]
-    assert source_rows(spark, orders, tmp_path / "folder", "parquet")[1] == [(0,), (1,)]
-    assert source_rows(spark, orders, tmp_path / "table")[1] == [(0,), (1,)]
+    assert source_rows(orders, tmp_path / "a.parquet")[1] == [(0,), (1,)]
+    assert source_rows(orders, tmp_path / "folder", "parquet")[1] == [(0,), (1,)]
+    assert source_rows(orders, tmp_path / "table")[1] == [(0,), (1,)]
     with pytest.raises(InvalidArgumentError, match="does not show its format"):
-        source_rows(spark, orders, tmp_path / "folder")
+        source_rows(orders, tmp_path / "folder")
 
 
+@pytest.mark.more
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [("new.csv", "id,day\none,2026-01-31\n"), ("new.json", '{"id": "one"}\n')],
+    ("name", "text"), [("new.csv", "id,day\none,2026-01-31\n"), ("new.json", '{"id": "one"}\n')]
 )
 def test_a_value_of_another_type_is_an_error_not_null(
-    spark: SparkSession, orders: DeltaTable, tmp_path: Path, name: str, text: str
+    orders: DeltaTable, tmp_path: Path, name: str, text: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(DelvecError, match=name), explained("orders"):
-        source_rows(spark, orders, tmp_path / name)
+    with pytest.raises(DelvecError, match=name), translate_errors("orders"):
+        source_rows(orders, tmp_path / name)

@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as RustTable
 from deltalake import QueryBuilder
 from py4j.java_gateway import JavaMember
+from pyspark.sql import SparkSession
 
 from delvec.iceberg.client.catalog import find_table, table_name
 from delvec.storage import Storage
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+Act = Callable[[Callable[[], Any]], Any]
 
-    from pyspark.sql import SparkSession
-
-    Act = Callable[[Callable[[], Any]], Any]
-
-__all__ = [
-    "Calls",
-    "Killed",
-    "State",
-    "before",
-    "branches",
-    "delete_paths",
-    "files_below",
-    "ids",
-    "ids_in_delta",
-    "numbered",
-    "state",
-]
 
 State = tuple[int | None, tuple[int, ...]] | None
 

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import load_table, table_name
+from delvec.iceberg.client.metadata import TableMetadata
 from tests.conversion.targets import before, branches, numbered
 from tests.delta.builder import TableBuilder
 from tests.interop.conversion_targets import check_pyiceberg
 from tests.marks import slow_but
 from tests.spark.delta.spark_tables import sql
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from delvec.iceberg.client.metadata import TableMetadata
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 MAPPING = "schema.name-mapping.default"
 FIRST: dict[str, list[Any]] = {"id": [1, 2], "n": [10, None]}

@@ -8,23 +8,27 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
 
 import delvec.conversion.follow as following
-from delvec.cli.demo.table import write_orders
+from delvec.cli.demo.bytes import write_orders
 from delvec.conversion.follow import follow
 from delvec.conversion.plan import ConversionPlan
+from delvec.conversion.planning.options import Verify
 from delvec.conversion.report import ConversionReport
-from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.read.footer_statistics import file_statistics
+from delvec.delta.skipping.statistics import statistics_json
 from delvec.delta.table import DeltaTable
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change
+from delvec.delta.write.change import Base, Change, Operation
 from delvec.delta.write.commit import commit
 from delvec.errors import (
     ConflictError,
@@ -35,14 +39,6 @@ from delvec.errors import (
 )
 from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.write.write_checks import deletion, ids, live
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from delvec.conversion.options import Verify
-    from delvec.delta.log.snapshot import Snapshot
 
 DAY = "2026-02-01"
 APPENDED = 50
@@ -81,7 +77,7 @@ def append(path: Path, first: int) -> None:
         "dataChange": True,
         "stats": statistics_json(statistics),
     }
-    put(snapshot, Change("WRITE", added=(entry,)))
+    put(snapshot, Change(Operation("WRITE"), added=(entry,)))
 
 
 def delete(path: Path, chance: random.Random) -> None:
@@ -219,7 +215,7 @@ def test_a_store_that_fails_is_tried_again_after_longer_and_longer_waits(
     assert run(orders, Rounds(4)) == (["gone", "dead", "dead"], [3.0, 3.0, 4.0])
     failing(monkeypatch, *[StorageError("gone")] * 5, None, *[StorageError("gone")] * 5, None)
     _, waited = run(orders, Rounds(12), interval=0)
-    assert waited == [1.0, 2.0, 4.0, 8.0, 16.0] * 2  # a conversion in between begins anew
+    assert waited == [1.0, 2.0, 4.0, 8.0, 16.0] * 2  # a conversion in between begins again
     failing(monkeypatch, *[StorageError("gone")] * 6)
     with pytest.raises(StorageError, match="gone"):
         run(orders, Rounds(99))

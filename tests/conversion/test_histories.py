@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 import delvec
-from delvec.conversion.apply import apply as applying
-from delvec.conversion.apply.apply import _require_apart
+from delvec.conversion import apply as applying
+from delvec.conversion.apply import _require_apart
 from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
 from tests.delta.builder import TableBuilder, removed
 from tests.spark.delta.spark_tables import as_delta_spark_reads, sql
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    Action = dict[str, Any]
+Action = dict[str, Any]
 
 MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
 
@@ -73,6 +70,7 @@ def test_a_new_column_survives_a_conversion_that_was_not_published(
     assert same(spark, path, target)
 
 
+@pytest.mark.more
 @pytest.mark.quick_cases(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("history", ["latest", "per-version"])

@@ -6,26 +6,22 @@ import json
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
+from delvec.conversion.planning.options import Foreign
+from delvec.conversion.report import ConversionReport
 from delvec.errors import DelvecError, PlanError
 from tests.conversion.targets import branches, delete_paths, ids, ids_in_delta
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.spark.delta import spark_tables
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from delvec.conversion.options import Foreign
-    from delvec.conversion.report import ConversionReport
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 FORMATS = [3, pytest.param(2, marks=pytest.mark.slow)]
 BOTH = [2, 3]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec import DeltaTable
 from delvec.errors import UnsupportedFeatureError
-from delvec.vector import Bitmap, Descriptor, z85
+from delvec.vector import Bitmap, Descriptor
+from delvec.vector import descriptor as z85
 from delvec.vector.frame import encode_frame
 from tests.conversion.targets import ids
 from tests.delta import log_files
@@ -23,15 +27,9 @@ from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import INTERPRETED, ZONE, settings_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+Action = dict[str, Any]
 
-    from pyspark.sql import SparkSession
-
-    Action = dict[str, Any]
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 SETTINGS: dict[str, object] = {
     # PyIceberg does not read the older timestamps of 96 bits.

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec import DeltaTable
 from tests.conversion.targets import delete_paths, ids, ids_in_delta
 from tests.delta.builder import small_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -46,12 +43,7 @@ def test_maintenance_of_the_source_is_followed(
     for act, vectors in steps:
         act()
         delvec.convert(
-            spark,
-            path,
-            target,
-            format_version=format_version,
-            history=history,
-            verify="rows",
+            spark, path, target, format_version=format_version, history=history, verify="rows"
         )
         assert ids(spark, target) == ids_in_delta(path, table.version)
         assert len(delete_paths(spark, target)) == vectors

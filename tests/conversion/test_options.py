@@ -1,20 +1,18 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from delvec.conversion.options import ConversionOptions
 from delvec.conversion.plan import ConversionPlan
+from delvec.conversion.planning.options import ConversionOptions
 from delvec.conversion.planning.planner import Planned
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.catalog import TableName
 from delvec.storage import Storage
 from tests.delta.builder import small_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REFUSED: list[dict[str, Any]] = [
     {"format_version": 1},

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec.conversion.schema.iceberg_schema import target_schema
 from delvec.conversion.schema.metrics import metrics_json
@@ -22,11 +24,6 @@ from tests.conversion.schema.columns import (
     of_map,
     struct,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from delvec.datasource import DelvecDataSource
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamReader
-
-__all__ = ["pickled", "rows_between", "stream_of", "write"]
 
 _SERIALIZER = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import deltalake
 import numpy as np
@@ -18,24 +18,20 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import DataFrame, SparkSession
 
 import delvec
 from delvec.datasource import DelvecDataSource
-from delvec.datasource.filters import parse_json_filters
-from delvec.datasource.options import parse_options
-from delvec.datasource.splits import OPEN_COST, plan_splits
+from delvec.datasource.options import parse_json_filters, parse_options
+from delvec.datasource.reader import OPEN_COST, plan_splits
 from delvec.delta.log.file_set import DataFile
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
-from delvec.spark.delta.scan.python_scan import by_tasks
-from delvec.spark.delta.scan.vector_bits import ScanPart
+from delvec.spark.delta.scan.vectors import ScanPart, scan_in_tasks
 from delvec.storage import Storage
 from delvec.vector import Bitmap, pack
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(2)]
 
 SERIALIZER = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 
@@ -112,6 +108,7 @@ def test_the_rows_are_those_of_delta_spark(spark: SparkSession, orders: Path) ->
     assert ours.count() == 285
 
 
+@pytest.mark.more
 def test_sql_needs_no_register_call(spark: SparkSession, orders: Path) -> None:
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW v USING delvec OPTIONS (path '{orders}', VERSIONasof 1)"
@@ -122,6 +119,7 @@ def test_sql_needs_no_register_call(spark: SparkSession, orders: Path) -> None:
     assert rows_of(joined) == [(1,), (2,)]
 
 
+@pytest.mark.more
 def test_versions_times_and_columns(spark: SparkSession, orders: Path) -> None:
     history = {row.version: row.timestamp for row in read(spark, orders, view="history").collect()}
     assert sorted(history) == [0, 1, 2]
@@ -137,6 +135,7 @@ def test_versions_times_and_columns(spark: SparkSession, orders: Path) -> None:
     assert len(values(orders, versionAsOf="0", columns="id")) == 300
 
 
+@pytest.mark.more
 def test_a_schema_of_the_user_chooses_columns(spark: SparkSession, orders: Path) -> None:
     chosen = spark.read.schema("day date, ID long").format("delvec").load(str(orders))
     assert chosen.columns == ["day", "ID"]
@@ -256,6 +255,7 @@ def large(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.more
 def test_a_large_file_is_cut_between_row_groups(spark: SparkSession, large: Path) -> None:
     size = (large / "data.parquet").stat().st_size
     tables = parts(large, splitBytes=str(size // 4), columns="id,_pos")
@@ -287,12 +287,13 @@ def test_small_files_share_a_task_for_each_core(
     assert sizes(0, 1) == []
 
 
+@pytest.mark.more
 def test_tasks_read_the_files_with_vectors_of_one_version(
     spark: SparkSession, orders: Path
 ) -> None:
     snapshot = open_snapshot(Storage.open(str(orders)), 1)
     part = ScanPart(snapshot.files, np.arange(len(snapshot.files)), {})
-    df = by_tasks(spark, snapshot, ["_pos", "id", "day"], {"_pos": "position"}, part)
+    df = scan_in_tasks(spark, snapshot, ["_pos", "id", "day"], {"_pos": "position"}, part)
     assert df.columns == ["_pos", "id", "day"]
     theirs = spark.read.format("delta").option("versionAsOf", 1).load(str(orders))
     assert rows_of(df.select("id", "day")) == rows_of(
@@ -305,8 +306,8 @@ def test_tasks_read_the_files_with_vectors_of_one_version(
     ("options", "message"),
     [
         ({"versionAsOf": "x"}, "versionAsOf is the number of a version"),
-        ({"view": "file"}, "did you mean 'files'?"),
-        ({"colums": "id"}, "did you mean 'columns'?"),
+        ({"view": "file"}, "did you mean files?"),
+        ({"colums": "id"}, "did you mean columns?"),
         ({"columns": "id,,name"}, "columns is a list of names"),
         ({"splitBytes": "0"}, "splitBytes is a size above 0"),
         ({"paths": "[]"}, "one table at a time"),
@@ -417,7 +418,7 @@ def test_what_a_plan_refuses_is_not_taken_for_no_partitions(
     def refuse(*_: object) -> list[object]:
         raise delvec.errors.UnsupportedFeatureError("strange files", hint="go on")
 
-    monkeypatch.setattr("delvec.datasource.rows.plan_splits", refuse)
+    monkeypatch.setattr("delvec.datasource.reader.plan_splits", refuse)
     with pytest.raises(delvec.DelvecError, match="strange files\nHint: go on") as caught:
         reader.partitions()
     assert not isinstance(caught.value, NotImplementedError)

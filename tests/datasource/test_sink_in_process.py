@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructField, StructType
 
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource, writers
 from delvec.datasource.writers import StreamWriter
-from delvec.errors import (
-    ConflictError,
-    EngineError,
-    InvalidArgumentError,
-    UnsupportedFeatureError,
-)
+from delvec.errors import ConflictError, EngineError, InvalidArgumentError, UnsupportedFeatureError
 from tests.datasource.in_process import pickled, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql.datasource import WriterCommitMessage
 
 
 def ids(*values: int) -> pa.Table:
@@ -76,12 +67,12 @@ def test_a_sink_that_was_dropped_does_not_get_later_batches_only(tmp_path: Path)
     write_batch(tmp_path, 1, 2)
     shutil.rmtree(tmp_path)
     for _ in range(2):  # again after a restart of the query
-        with pytest.raises(InvalidArgumentError, match=r"(?s)none before batch 2.*Begin anew"):
+        with pytest.raises(InvalidArgumentError, match=r"(?s)none before batch 2.*Begin again"):
             write_batch(tmp_path, 2, 3)
         write_batch(tmp_path, 2)  # without rows it is no batch
     assert not tmp_path.exists()  # and nothing was created
     create(tmp_path)  # by somebody else
-    with pytest.raises(InvalidArgumentError, match=r"(?s)none before batch 2.*Begin anew"):
+    with pytest.raises(InvalidArgumentError, match=r"(?s)none before batch 2.*Begin again"):
         write_batch(tmp_path, 2, 3)
     assert not list(tmp_path.glob("*.parquet"))
     write(tmp_path, ids(), txnAppId="q", txnVersion="1")  # as the hint says

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from delvec import DeltaTable
-from delvec.datasource.stream_options import HAS_LIMITS
+from delvec.datasource.options import HAS_LIMITS
 from tests.datasource.in_process import write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -47,7 +43,7 @@ def test_a_sink_that_was_dropped_is_not_created_again(spark: SparkSession, tmp_p
     assert held(tmp_path) == [1, 2]
     shutil.rmtree(tmp_path / "sink")
     write_each(tmp_path / "source", 3)
-    with pytest.raises(StreamingQueryException, match=r"(?s)there is no table.*Begin anew"):
+    with pytest.raises(StreamingQueryException, match=r"(?s)there is no table.*Begin again"):
         copy(spark, tmp_path)
     assert not (tmp_path / "sink").exists()
 

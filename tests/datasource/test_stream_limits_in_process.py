@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import deltalake
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
 
 from delvec import DeltaTable
-from delvec.datasource import (
-    DelvecDataSource,
-    opened,
-    stream_commits,
-    stream_limits,
-    stream_options,
-    stream_reader,
-)
-from delvec.datasource.stream_limits import LimitedStreamReader
+from delvec.datasource import DelvecDataSource, stream_reader
+from delvec.datasource import options as stream_options
+from delvec.datasource import stream_batch as stream_commits
+from delvec.datasource import stream_reader as stream_limits
+from delvec.datasource import table as opened
+from delvec.datasource.stream_reader import LimitedStreamReader
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from tests.datasource.in_process import pickled, rows_between, stream_of, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql.datasource import DataSourceStreamReader
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 Rows = list[tuple[Any, ...]]
@@ -254,7 +248,7 @@ def test_a_feed_does_not_go_on_inside_a_commit(tmp_path: Path) -> None:
     query = Query(tmp_path, maxFilesPerTrigger="1", startingVersion="0")
     query.batch()
     query.options["readChangeFeed"] = "true"
-    with pytest.raises(InvalidArgumentError, match=r"(?s)inside of version 0.*begin anew"):
+    with pytest.raises(InvalidArgumentError, match=r"(?s)inside of version 0.*begin again"):
         query.batch()
 
 
@@ -287,7 +281,7 @@ def test_commits_are_planned_in_windows(
         return read(*args, **kwargs)
 
     monkeypatch.setattr(stream_reader, "_WINDOW", 3)
-    monkeypatch.setattr(stream_reader, "read_commits", counted)
+    monkeypatch.setattr(stream_commits, "read_commits", counted)
     found = Query(tmp_path, **options).batch(ReadAllAvailable())
     assert sorted(row[0] for row in found) == [*range(7), *range(100, 107)]
     assert max(seen) == 3

@@ -9,21 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 import delvec
 from tests.datasource.in_process import rows_between, stream_of
 from tests.spark.delta.spark_tables import as_delta_spark_reads, collected, create, sql
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -74,6 +70,7 @@ def forget_last_commit(checkpoint: Path) -> None:
         (checkpoint / "commits" / name).unlink()
 
 
+@pytest.mark.more
 def test_delta_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a b%20ü"
     rows = spark.range(0, 50, 1, 1).selectExpr(

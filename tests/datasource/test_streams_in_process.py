@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -13,16 +15,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
-from delvec.errors import (
-    DelvecError,
-    FormatError,
-    InvalidArgumentError,
-)
+from delvec.errors import DelvecError, FormatError, InvalidArgumentError
 from tests.datasource.in_process import rows_between, stream_of, write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 
@@ -68,11 +62,7 @@ def test_without_new_commits_the_offset_stays_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [
-        ({}, [(1,), (2,)]),
-        ({"startingVersion": "1"}, [(2,)]),
-        ({"startingVersion": "latest"}, []),
-    ],
+    [({}, [(1,), (2,)]), ({"startingVersion": "1"}, [(2,)]), ({"startingVersion": "latest"}, [])],
     ids=str,
 )
 def test_a_first_batch_that_is_repeated_begins_where_it_began(

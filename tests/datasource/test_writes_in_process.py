@@ -7,7 +7,8 @@ import shutil
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from math import nan
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -27,9 +28,6 @@ from delvec.errors import (
     UnsupportedFeatureError,
 )
 from tests.datasource.in_process import pickled, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Kind = spark_types.DataType
 STRING, LONG = StringType(), LongType()
@@ -163,10 +161,7 @@ def test_mapped_columns_have_physical_names_and_ids(tmp_path: Path) -> None:
         ]
     )
     DeltaTable.create(
-        None,
-        tmp_path,
-        from_arrow_schema(schema),
-        properties={"delta.columnMapping.mode": "name"},
+        None, tmp_path, from_arrow_schema(schema), properties={"delta.columnMapping.mode": "name"}
     )
     row = {"id": 1, "s": {"a": 2, "l": [{"b": "x"}]}, "m": [("k", {"c": 3})]}
     empty = {"id": 2, "s": None, "m": None}
@@ -185,10 +180,7 @@ def test_overwriting_removes_all_rows_and_keeps_the_history(tmp_path: Path) -> N
     assert [row["id"] for row in read(tmp_path)] == [3]
     assert [
         row["id"] for row in DeltaTable.for_path(None, tmp_path).to_arrow(version=0).to_pylist()
-    ] == [
-        1,
-        2,
-    ]
+    ] == [1, 2]
 
 
 def test_an_append_goes_on_top_of_other_commits(tmp_path: Path) -> None:
@@ -361,11 +353,13 @@ def test_a_null_in_a_column_that_takes_none_fails_the_write(tmp_path: Path) -> N
         ({"overwriteSchema": "true"}, r"replace_schema=True"),
         ({"replaceWhere": "id > 1"}, r"where="),
         ({"partitionOverwriteMode": "dynamic"}, r"dynamic"),
-        ({"partitonBy": "id"}, r"did you mean 'partitionBy'"),
+        ({"partitonBy": "id"}, r"did you mean partitionBy"),
         ({"partitionBy": "id"}, r"partitioned by nothing"),
         ({"delta.appendOnly": "true"}, r"set_properties"),
         ({"txnAppId": "a"}, r"go together"),
         ({"txnAppId": "a", "txnVersion": "x"}, r"is a number"),
+        ({"txnAppId": "a", "txnVersion": "9" * 5000}, r"is a number"),
+        ({"txnAppId": "a", "txnVersion": "\u0661"}, r"is a number"),
     ],
     ids=str,
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -12,13 +14,8 @@ import pyarrow.parquet as pq
 
 from delvec.vector import Bitmap, pack
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
+Action = dict[str, Any]
 
-    Action = dict[str, Any]
-
-__all__ = ["TableBuilder", "small_table"]
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _VECTOR = pa.struct(

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.delta.rows import same_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["FUTURE", "TABLES", "check"]
 
 # Rows that the folder's README tells where there are none in `expected`.
 TOLD = {

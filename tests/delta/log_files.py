@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
 
 from delvec.vector import Descriptor
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    Action = dict[str, Any]
-
-__all__ = [
-    "commits",
-    "container_kinds",
-    "live_adds",
-    "local",
-    "newest_version",
-    "payload_of",
-    "row_groups",
-]
+Action = dict[str, Any]
 
 
 def commits(path: Path) -> list[list[Action]]:

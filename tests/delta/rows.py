@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["rows_of", "same_rows"]
+import pyarrow as pa
 
 
 def rows_of(table: pa.Table) -> Counter[Any]:

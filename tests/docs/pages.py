@@ -7,18 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 from click.testing import CliRunner
 
 from delvec.cli import main
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-__all__ = ["PAGES", "blocks", "check_without_spark", "missing_output", "printed_by"]
 
 PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 # Snapshot ids, times, and sizes, which depend on the version of Arrow.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import delvec
@@ -36,3 +37,14 @@ def test_every_module_is_named_in_the_map_by_its_room() -> None:
 def test_rooms_stay_small() -> None:
     sizes = {room: len(modules) for room, modules in rooms().items()}
     assert {room: size for room, size in sizes.items() if size > 20 and room != "cli"} == {}
+
+
+def test_the_lives_name_modules_and_functions_that_are_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    lives = text[text.index("## Three lives") : text.index("## Where do I add")]
+    named = re.findall(r"`((?:\w+/)+\w+)(?:\.(\w+)(?:\.(\w+))?)?`", lives)
+    assert len(named) > 25
+    for path, name, member in named:
+        module = import_module(f"delvec.{path.replace('/', '.')}")
+        found = getattr(module, name) if name else module
+        assert not member or hasattr(found, member), f"{path}.{name}.{member}"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import click
 import pytest
 
 from delvec.cli import main
 from tests.docs.pages import PAGES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # In code, inline or as a line: `delvec convert SOURCE TARGET --dry-run`.
 SHOWN: Final = re.compile(r"(?:^\$? ?|`)delvec ([a-z-]+)([^`\n]*)", re.MULTILINE)

@@ -7,21 +7,18 @@ import re
 import shlex
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable, IcebergTable, convert
 from delvec.cli import main
 from tests.docs.pages import blocks
 from tests.docs.test_examples import DOCS, write_demo
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -86,7 +83,7 @@ def test_the_page_shows_what_its_commands_print(
 def _leave_orphan(table: IcebergTable) -> None:
     """Put a vector file that no snapshot refers to beside the others, six days old."""
     data = Path(table.location.removeprefix("file:")) / "data"
-    name = "44e5cecd-2fdf-4c71-8ace-f9ad2a842413-deletes.puffin"
+    name = "0000cecd-2fdf-4c71-8ace-f9ad2a842413-deletes.puffin"
     orphan = Path(shutil.copy(next(data.glob("*-deletes.puffin")), data / name))
     old = time.time() - 6 * 86_400
     os.utime(orphan, (old, old))

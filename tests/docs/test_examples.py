@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
@@ -11,10 +13,6 @@ from click.testing import CliRunner
 from delvec.cli import main
 from tests.docs.pages import blocks, missing_output, printed_by
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DOCS: Final = ROOT / "docs"
 # What the stream of docs/resolving.md reads: a file becomes a batch, in the order of their times.

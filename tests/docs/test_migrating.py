@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import deltalake
 import pytest
 
 import delvec
-from delvec.delta.table.merge import MergeBuilder
+from delvec.delta.table.writes import MergeBuilder
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAGE: Final = (ROOT / "docs" / "migrating.md").read_text()
 

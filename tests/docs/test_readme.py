@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.docs.pages import PAGES, blocks, check_without_spark, missing_output, printed_by
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 README: Final = ROOT / "README.md"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from pathlib import Path
+from typing import Any, get_args
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,8 +13,7 @@ from benchmarks.scale.measure import run_here
 from benchmarks.scale.model import checked, line_through
 from benchmarks.scale.page import DOCS, TABLES, numbers, written
 
-if TYPE_CHECKING:
-    from pathlib import Path
+pytestmark = pytest.mark.more
 
 FILES = 1000
 LIVE = FILES + 10 * COMMITS + 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import pytest
@@ -16,9 +16,6 @@ from website.pages import navigation
 import delvec
 from delvec.cli import main
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pyspark.sql import SparkSession
 
 from delvec.errors import DelvecError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-__all__ = ["SECRET", "SECRET_VARIABLE", "Attack", "Ground", "content", "launch"]
 
 # `tests/conftest.py` sets it, so that JVMs have it as well.
 SECRET_VARIABLE: Final = "DELVEC_HOSTILE_SECRET"  # noqa: S105 - a name
@@ -104,8 +100,8 @@ def launch(attack: Attack, ground: Ground, operation: Callable[[Ground], Any]) -
     if attack.expected == "refused":
         assert raised is not None, f"not refused: {result!r:.300}"
         assert re.search(attack.says, str(raised), re.DOTALL), str(raised)
-    else:
-        assert raised is None, f"refused: {raised}"
+    elif raised is not None:
+        raise AssertionError(f"refused: {raised}") from raised
     if attack.then is not None:
         attack.then(ground, result)
 

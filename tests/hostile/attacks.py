@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from tests.hostile.attack import Attack
-
-__all__ = ["ATTACKS"]
+from tests.hostile.attack import Attack
 
 _TABLES: Final = (
     "documents",

@@ -16,17 +16,13 @@ import traceback
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import ModuleType
+from typing import Final
 
 from tests.hostile.attack import Attack, Ground, launch
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.operations import OPERATIONS
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-__all__ = ["launch_confined"]
 
 # Beyond what the imports took. Address space is more than memory: Arrow reserves some.
 _MEMORY: Final = 1 << 30

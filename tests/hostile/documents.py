@@ -8,21 +8,15 @@ from __future__ import annotations
 import io
 import json
 import os
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.delta.builder import TableBuilder, small_table
-from tests.hostile.attack import Attack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.hostile.attack import Ground
-
-__all__ = ["ATTACKS"]
+from tests.hostile.attack import Attack, Ground
 
 _ROWS: Final = 16
 _DEEP: Final = '{"a":' * 100_000 + "1" + "}" * 100_000

@@ -7,17 +7,11 @@ those that get at a secret, by each kind of expression and each operation that e
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import SECRET_VARIABLE, Attack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.hostile.attack import Ground
-
-__all__ = ["ATTACKS"]
+from tests.hostile.attack import SECRET_VARIABLE, Attack, Ground
 
 _FEATURES: Final = {
     "generated column": "generatedColumns",

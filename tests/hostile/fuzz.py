@@ -18,42 +18,38 @@ import signal
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import delvec
 from delvec.conversion.planning.target_layout import current_mapping
-from delvec.datasource.offsets import Offset, beginning
-from delvec.delta.log.json_actions import JsonActions
+from delvec.datasource.stream_reader import Offset, beginning
+from delvec.delta.log.actions import JsonActions
 from delvec.delta.schema.expressions import invariants
 from delvec.delta.schema.known_properties import check_properties
-from delvec.delta.schema.metadata import Metadata
-from delvec.delta.schema.parse import parse_schema
+from delvec.delta.schema.metadata import Metadata, interval_ms
 from delvec.delta.schema.partition_values import parse_partition_value
-from delvec.delta.schema.properties import interval_ms
-from delvec.delta.schema.types import PrimitiveType
-from delvec.delta.stats.columns import statistics_columns
-from delvec.delta.stats.entry import record_count, tight_bounds, widened
+from delvec.delta.schema.types import PrimitiveType, parse_schema
+from delvec.delta.skipping.statistics import record_count, tight_bounds, widen_bounds
+from delvec.delta.skipping.statistics_columns import statistics_columns
 from delvec.documents import parse_json, whole_number
 from delvec.errors import DelvecError
 from delvec.parquet.field_ids import read_schema
 from delvec.parquet.readable import open_parquet, readable
-from delvec.vector import Bitmap, Descriptor, encode_frame, z85
+from delvec.vector import Bitmap, Descriptor, encode_frame
+from delvec.vector import descriptor as z85
 from tests.delta.builder import TableBuilder, removed
 from tests.vector.mutations import damaged, decoders
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+Mutate = Callable[[bytes, random.Random], bytes]
 
-    Mutate = Callable[[bytes, random.Random], bytes]
-
-__all__ = ["MEMORY", "targets"]
 
 MEMORY: Final = 500 << 20
 _SECONDS: Final = 2.0  # of the processor, not of the clock
@@ -345,7 +341,7 @@ def _statistics(data: bytes) -> object:
             """Have none."""
 
     found = statistics_columns(Source(), wanted)
-    return found, record_count(text), tight_bounds(text), widened(text, 20, 3)
+    return found, record_count(text), tight_bounds(text), widen_bounds(text, 20, 3)
 
 
 def _schema(data: bytes) -> object:

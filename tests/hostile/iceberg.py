@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from tests.hostile.attack import Attack
+from tests.hostile.attack import Attack, Ground
 from tests.hostile.iceberg_tables import (
+    Metadata,
     aged,
     damaged,
     forged,
@@ -17,14 +19,6 @@ from tests.hostile.iceberg_tables import (
     registered,
     with_vector,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.hostile.attack import Ground
-    from tests.hostile.iceberg_tables import Metadata
-
-__all__ = ["ATTACKS"]
 
 _VICTIM: Final = "sqlite.hostile.victim"
 _ORPHANS: Final = "iceberg: remove_orphan_files"
@@ -311,7 +305,7 @@ CYCLES: Final = [
             ("each other, on no branch", _cycle_elsewhere, ("history", "expire_snapshots")),
         )
         for operation in (f"iceberg: {each}" for each in operations)
-    ),
+    )
 ]
 
 # Values that are not what they should be.
@@ -364,9 +358,8 @@ LOCKS: Final = [
         "foreign error",
         "a lock of the last generation",
         _COMPACT,
-        "refused",
+        "harmless",
         _locked(generation=10**15 - 1),
-        "remove the property delvec.lock",
     ),
 ]
 

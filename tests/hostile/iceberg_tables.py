@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
+
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec.iceberg.client.catalog import catalog_of, iceberg_view, load_table, table_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from tests.hostile.attack import Ground
-
-__all__ = [
-    "NAME",
-    "Metadata",
-    "aged",
-    "damaged",
-    "forged",
-    "had",
-    "made",
-    "metadata_of",
-    "opened",
-    "registered",
-    "with_vector",
-]
+from tests.hostile.attack import Ground
 
 NAME: Final = "sqlite.hostile.t"
-"""The hostile table, which each attack makes anew."""
+"""The hostile table, which each attack makes again."""
 
 Metadata = dict[str, Any]
 _SEED: Final = "sqlite.hostile.seed"

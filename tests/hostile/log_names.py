@@ -6,21 +6,15 @@ import json
 import os
 import shutil
 import socket
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 from uuid import UUID
 
 import delvec
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import Attack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.hostile.attack import Ground
-
-__all__ = ["ATTACKS"]
+from tests.hostile.attack import Attack, Ground
 
 _SCRIPTS: Final = {"Arabic": 0x660, "Devanagari": 0x966, "fullwidth": 0xFF10}
 _LONG_MAX: Final = 2**63 - 1

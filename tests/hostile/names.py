@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.types import LongType, StructField, StructType
@@ -13,15 +14,8 @@ from delvec import DeltaTable, IcebergTable
 from delvec.iceberg.client.catalog import catalog_of, find_table, table_name
 from delvec.iceberg.search.key_index import index_name
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import SECRET_VARIABLE, Attack
+from tests.hostile.attack import SECRET_VARIABLE, Attack, Ground
 from tests.hostile.iceberg_tables import NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tests.hostile.attack import Ground
-
-__all__ = ["ATTACKS"]
 
 _VARIABLES: Final = (f"${{env:{SECRET_VARIABLE}}}", "${spark.hostile.secret}")
 # `x` is there to be taken for `.x`.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,14 +20,8 @@ from delvec.inspection.report import InspectReport
 from delvec.storage import Storage
 from delvec.storage.fence import ALLOWED_PATHS
 from tests.cli.runner import separate
+from tests.hostile.attack import Ground
 from tests.hostile.iceberg_tables import NAME, opened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.hostile.attack import Ground
-
-__all__ = ["IN_LAKE", "OPERATIONS", "Operation"]
 
 _ROW: Final = pa.table({"id": [9], "s": ["x"]})
 

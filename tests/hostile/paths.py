@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delvec.vector import Bitmap, pack
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import SECRET, Attack
+from tests.hostile.attack import SECRET, Attack, Ground
 from tests.hostile.operations import IN_LAKE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+Named = Callable[[Ground], str]
 
-    from tests.hostile.attack import Ground
-
-    Named = Callable[[Ground], str]
-
-__all__ = ["ATTACKS"]
 
 _ROWS: Final = 20
 _BEYOND: Final = "leads out of its folder, to a path that is not allowed"

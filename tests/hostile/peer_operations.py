@@ -5,19 +5,16 @@ What has no counterpart is absent: an engine without it is not attacked that way
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import deltalake
+import pyarrow as pa
 
-    import deltalake
-    import pyarrow as pa
+from tests.hostile.attack import Ground
 
-    from tests.hostile.attack import Ground
+Operations = dict[str, Callable[[Ground], Any]]
 
-    Operations = dict[str, Callable[[Ground], Any]]
-
-__all__ = ["COMPARED", "DELTALAKE", "DELTA_SPARK"]
 
 _READS: Final = ("read", "read on Spark", "read by the data source")
 COMPARED: Final = (*_READS, "count")
@@ -179,6 +176,6 @@ DELTALAKE: Final[Operations] = {
             {"hostile": "no"}, raise_if_not_exists=False
         ),
     ),
-    "count": lambda ground: _table(ground).count(),
+    "count": lambda ground: _rows(ground).num_rows,  # its own count() is None without statistics
     "vacuum by retention": lambda ground: _table(ground).vacuum(dry_run=False, full=True),
 }

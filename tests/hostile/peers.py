@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -27,7 +28,9 @@ from importlib import metadata
 from itertools import count
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
+
+from pyspark.sql import SparkSession
 
 from tests.hostile.attack import SECRET, SECRET_VARIABLE, Attack, Ground, content
 from tests.hostile.attacks import ATTACKS
@@ -35,14 +38,8 @@ from tests.hostile.peer_operations import COMPARED, DELTA_SPARK, DELTALAKE
 from tests.hostile.races import strikes_under_way
 from tests.repository import ROOT
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+Outcomes = Mapping[str, tuple[str, str]]
 
-    from pyspark.sql import SparkSession
-
-    Outcomes = Mapping[str, tuple[str, str]]
-
-__all__ = ["PAGE", "judged", "shown", "with_table"]
 
 PAGE: Final = ROOT / "docs" / "hostile-tables.md"
 _PLACE: Final = re.compile(r"(<!-- attacks: begin[^\n]*-->\n).*(<!-- attacks: end -->)", re.DOTALL)

@@ -9,24 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.delta.builder import TableBuilder
-from tests.delta.maintain.aging import age, tombstone
-from tests.hostile.attack import Attack
+from tests.delta.vacuum.aging import age, tombstone
+from tests.hostile.attack import Attack, Ground
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+Put = Callable[[Ground], object]
 
-    from tests.hostile.attack import Ground
-
-    Put = Callable[[Ground], object]
-
-__all__ = ["ATTACKS", "strikes_under_way"]
 
 _LOG: Final = "_delta_log"
 _MANIFESTS: Final = "_symlink_format_manifest"
@@ -197,10 +192,7 @@ def _flickering(ground: Ground) -> None:
         first, second = (
             ((folder, aside), (link, folder))
             if link.is_symlink()
-            else (
-                (folder, link),
-                (aside, folder),
-            )
+            else ((folder, link), (aside, folder))
         )
         first[0].rename(first[1])
         second[0].rename(second[1])

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import Attack
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tests.hostile.attack import Ground
-
-__all__ = ["ATTACKS"]
+from tests.hostile.attack import Attack, Ground
 
 _HUGE: Final = 10**12
 _ROWS: Final = 12_345  # a number whose bytes occur in a footer as a count of rows only
@@ -80,12 +74,6 @@ def _with_properties(ground: Ground, properties: Mapping[str, str]) -> None:
         **table.properties,
         **{f"delta.{name}": value for name, value in properties.items()},
     }
-    table.create()
-    table.commit({"add": table.write_file("a.parquet", {"id": range(10)})})
-
-
-def _with_type(ground: Ground, kind: Any) -> None:  # noqa: ANN401
-    table = TableBuilder(ground.table, fields={"id": "long", "x": kind})
     table.create()
     table.commit({"add": table.write_file("a.parquet", {"id": range(10)})})
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,6 @@ from tests.hostile.attack import SECRET, Attack, Ground, launch
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.confined import launch_confined
 from tests.hostile.operations import OPERATIONS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def cases(*, spark: bool) -> list[Any]:
@@ -28,6 +26,7 @@ def test_no_two_attacks_are_the_same() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.first_cases(200)
 @pytest.mark.parametrize("attack", cases(spark=False))
 def test_attacks_without_a_session(attack: Attack, tmp_path: Path) -> None:
     if attack.confined:
@@ -36,6 +35,7 @@ def test_attacks_without_a_session(attack: Attack, tmp_path: Path) -> None:
         launch(attack, Ground(tmp_path), OPERATIONS[attack.operation].run)
 
 
+@pytest.mark.first_cases(30)
 @pytest.mark.spark
 @pytest.mark.parametrize("attack", cases(spark=True))
 def test_attacks_on_spark(attack: Attack, tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -7,15 +7,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.hostile.fuzz import MEMORY
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _AT_ONCE: Final = 2_500  # a process that dies takes no more inputs with it
 _SLOWEST: Final = 2.0

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.hostile.attack import SECRET, Attack, Ground
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.peers import PAGE, judged, shown, with_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def _leak(ground: Ground) -> None:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from pyspark.sql.functions import lit
 
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import SECRET, Attack
+from tests.hostile.attack import SECRET, Attack, Ground
 from tests.hostile.operations import IN_LAKE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tests.hostile.attack import Ground
-
-__all__ = ["ATTACKS"]
 
 _TEXTS: Final = {
     "a terminal's escapes": "a\x1b]0;owned\x07\x1b[2J\x9b2Jb",

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tests.delta.builder import TableBuilder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.delta.builder import Action
-
-__all__ = ["ROWS", "partitioned_table"]
+from tests.delta.builder import Action, TableBuilder
 
 ROWS = 100
 _OLD = 1_600_000_000

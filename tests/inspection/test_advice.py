@@ -11,7 +11,17 @@ import pytest
 
 from delvec import DeltaTable, IcebergTable
 from delvec.cli import main
-from delvec.inspection.advice import advice_for
+from delvec.inspection.advice import (
+    DELETED_SHARE,
+    FEWER_FILES,
+    FILE_DELETED_SHARE,
+    FREED_SHARE,
+    LONG_LOG,
+    MANY_EQUALITY_DELETES,
+    MANY_POSITION_DELETES,
+    POSITION_DELETE_SHARE,
+    advice_for,
+)
 from delvec.inspection.figures import (
     EqualityFigures,
     Freed,
@@ -23,16 +33,6 @@ from delvec.inspection.figures import (
     SmallFiles,
     StagingBranch,
     VectorFigures,
-)
-from delvec.inspection.limits import (
-    DELETED_SHARE,
-    FEWER_FILES,
-    FILE_DELETED_SHARE,
-    FREED_SHARE,
-    LONG_LOG,
-    MANY_EQUALITY_DELETES,
-    MANY_POSITION_DELETES,
-    POSITION_DELETE_SHARE,
 )
 from delvec.inspection.report import InspectReport
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delvec import DeltaTable
 from delvec.inspection.figures import Ranking, Share
-from tests.inspection.browser import browser_path, started
+from delvec.inspection.report import InspectReport
+from tests.inspection.browser import Browser, started
 from tests.inspection.tables import partitioned_table
 from tests.inspection.test_page import hostile_report
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from delvec.inspection.report import InspectReport
-    from tests.inspection.browser import Browser
+pytestmark = pytest.mark.more
 
 PHONE = 390
 TROUBLE = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
@@ -58,18 +56,6 @@ def bars(browser: Browser) -> list[float]:
         " bar.lastChild.getBoundingClientRect().width / bar.getBoundingClientRect().width)"
     )
     return found
-
-
-@pytest.mark.parametrize(
-    ("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)]
-)
-def test_without_a_browser_tests_are_skipped_but_ci_fails(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ci: str, outcome: type[BaseException]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CI", ci)
-    with pytest.raises(outcome, match="there is no chromium"):
-        browser_path()
 
 
 def test_there_is_a_bar_for_each_file_of_the_table(

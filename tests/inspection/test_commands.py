@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from delvec import DeltaTable
-from delvec.cli import main
+from tests.cli import runner
 from tests.delta.builder import TableBuilder
 from tests.inspection.tables import partitioned_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
+run = partial(runner.run, columns=80)
 
 
 def dead_table(root: Path) -> None:
@@ -24,10 +23,6 @@ def dead_table(root: Path) -> None:
     partitioned_table(root)
     (root / "old.parquet").write_bytes(bytes(50_000))
     os.utime(root / "old.parquet", (1_600_000_000, 1_600_000_000))
-
-
-def run(*arguments: str) -> Any:  # noqa: ANN401
-    return CliRunner().invoke(main, arguments, env={"COLUMNS": "80", "NO_COLOR": "1"})
 
 
 def advised(*arguments: str) -> dict[str, str]:

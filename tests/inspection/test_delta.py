@@ -6,33 +6,27 @@ import json
 import os
 import time
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from delvec import DeltaTable
-from delvec.cli import main
 from delvec.cli.exits import ExitCode
-from delvec.delta.maintain.inspect.inspect import inspect as inspect_snapshot
+from delvec.delta.maintain.inspect import inspect as inspect_snapshot
 from delvec.errors import InvalidArgumentError
+from delvec.inspection.report import InspectReport
 from delvec.vector import Descriptor
+from tests.cli import runner
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.inspection.tables import partitioned_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from delvec.inspection.report import InspectReport
+run = partial(runner.run, columns=80)
 
 
 def inspect(root: Path, **arguments: Any) -> InspectReport:  # noqa: ANN401
     return DeltaTable.for_path(None, root).inspect(**arguments)
-
-
-def run(*arguments: str | Path) -> Any:  # noqa: ANN401
-    environment = {"COLUMNS": "80", "NO_COLOR": "1"}
-    return CliRunner().invoke(main, list(map(str, arguments)), env=environment)
 
 
 def test_figures_are_those_of_the_table(tmp_path: Path) -> None:
@@ -190,7 +184,7 @@ def test_a_retention_that_is_none_is_told_and_the_rest_is_shown(tmp_path: Path) 
     table.create()
     report = inspect(tmp_path)
     assert report.freed.vacuum is None
-    assert report.freed.why_unknown == "delta.deletedFileRetentionDuration is no interval"
+    assert report.freed.why_unknown == "delta.deletedFileRetentionDuration is not an interval"
 
 
 def test_a_purge_first_writes_and_a_vacuum_then_frees(tmp_path: Path) -> None:
@@ -334,4 +328,4 @@ def test_the_command_refuses_what_does_not_go_together(tmp_path: Path) -> None:
 def test_a_folder_without_a_table_is_named(tmp_path: Path) -> None:
     result = run("inspect", tmp_path)
     assert result.exit_code == ExitCode.NOT_FOUND
-    assert "is no Delta table" in " ".join(result.output.split())
+    assert "is not a Delta table" in " ".join(result.output.split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +25,6 @@ from delvec.inspection.figures import (
 from delvec.inspection.report import InspectReport
 from tests.delta.builder import TableBuilder
 from tests.inspection.tables import partitioned_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOSTILE = (
     '</style></title><script>alert(1)</script><img src=x onerror="a()">\'"&\u202e\x1b[2J\n\x00é'

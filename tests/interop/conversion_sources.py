@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from delvec import DeltaTable
 from tests.delta import log_files
 from tests.interop.conversion_values import condition, leaves, value, values
-from tests.interop.plans import ENGINES
+from tests.interop.plans import ENGINES, Engine
 from tests.spark.delta import spark_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from tests.interop.plans import Engine
-
-__all__ = ["COLUMNS", "KINDS", "Kind", "Source", "life"]
 
 LOG = logging.getLogger(__name__)
 LOG.setLevel("INFO")

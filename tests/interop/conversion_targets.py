@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.table import StaticTable
+from pyspark.sql import DataFrame, SparkSession
 
 import delvec
+from delvec.conversion.planning.options import Verify
+from delvec.conversion.report import ConversionReport
 from tests.delta.rows import same_rows
 from tests.spark.delta import spark_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.conversion.options import Verify
-    from delvec.conversion.report import ConversionReport
-
-__all__ = ["TARGETS", "Target", "by_spark", "check_equal", "check_pyiceberg", "static_table"]
 
 
 @dataclass(frozen=True)

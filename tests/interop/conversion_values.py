@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     DecimalType,
     MapType,
     NumericType,
@@ -17,15 +21,6 @@ from pyspark.sql.types import (
 )
 
 from tests.interop.expressions import DAYS, NAMES, PARTS, STAMPS, literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from random import Random
-
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
-
-__all__ = ["condition", "every_answer", "leaves", "questions", "value", "values"]
 
 WHOLE = ["0", "-1", "7", "100", "NULL"]
 LITERALS: dict[str, list[str]] = {

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
-from tests.interop.model import Append, Delete, Merge, Overwrite, Update
-from tests.interop.plans import COLUMNS
+from delvec.delta.write.report import WriteReport
+from tests.interop.expressions import Expression
+from tests.interop.model import Append, Clause, Delete, Merge, Operation, Overwrite, Rows, Update
+from tests.interop.plans import COLUMNS, Kind
 from tests.spark.delta import readers, spark_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.delta.write.report import WriteReport
-    from tests.interop.expressions import Expression
-    from tests.interop.model import Clause, Operation, Rows
-    from tests.interop.plans import Kind
-
-__all__ = ["READERS", "as_arrow", "by_delta_spark", "by_delvec", "create", "frame"]
 
 SCHEMA = pa.schema(
     {

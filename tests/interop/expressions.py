@@ -8,32 +8,16 @@ None, and a condition is True, False or None.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from random import Random
+Row = dict[str, Any]
+Scope = Mapping[str, Row]
 
-    Row = dict[str, Any]
-    Scope = Mapping[str, Row]
-
-__all__ = [
-    "DAYS",
-    "LEAVES",
-    "NAMES",
-    "PARTS",
-    "STAMPS",
-    "Expression",
-    "assignment",
-    "both",
-    "column",
-    "condition",
-    "equal",
-    "literal",
-]
 
 NAMES = ("anna", "Änne", "żółw", "名前", "smile 🙂", "", "o'hara", "a%b_c", "back\\slash", None)
 # Texts that a path must escape; an empty one would be NULL in Delta.

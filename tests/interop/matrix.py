@@ -5,21 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import deltalake
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 from tests.interop.conversion_targets import static_table
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-__all__ = ["PAGE", "READERS", "shown_matrix", "with_matrix", "written_tables"]
 
 PAGE: Final = ROOT / "docs" / "compatibility.md"
 _PLACE: Final = re.compile(r"(<!-- matrix: begin[^\n]*-->\n).*(<!-- matrix: end -->)", re.DOTALL)

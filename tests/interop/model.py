@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from tests.interop.expressions import Expression, Row
+from tests.interop.expressions import Expression, Row
 
-    Rows = list[Row]
-    Assignments = dict[str, Expression]
-
-__all__ = [
-    "Append",
-    "Clause",
-    "Delete",
-    "Merge",
-    "Operation",
-    "Outcome",
-    "Overwrite",
-    "Update",
-]
+Rows = list[Row]
+Assignments = dict[str, Expression]
 
 
 @dataclass(frozen=True)

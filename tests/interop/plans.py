@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tests.interop.expressions import (
     DAYS,
@@ -13,6 +14,7 @@ from tests.interop.expressions import (
     PARTS,
     STAMPS,
     Expression,
+    Row,
     assignment,
     both,
     column,
@@ -20,15 +22,7 @@ from tests.interop.expressions import (
     equal,
     literal,
 )
-from tests.interop.model import Append, Clause, Delete, Merge, Overwrite, Update
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.interop.expressions import Row
-    from tests.interop.model import Operation
-
-__all__ = ["COLUMNS", "ENGINES", "Kind", "Step", "kind_of", "plan"]
+from tests.interop.model import Append, Clause, Delete, Merge, Operation, Overwrite, Update
 
 Engine = Literal["delvec", "delta-spark"]
 ENGINES: tuple[Engine, ...] = ("delvec", "delta-spark")

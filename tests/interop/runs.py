@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
+from delvec.delta.write.report import WriteReport
 from tests.delta import log_files
 from tests.delta.rows import rows_of
 from tests.interop.engines import READERS, as_arrow, by_delta_spark, by_delvec, create
-from tests.interop.plans import COLUMNS
+from tests.interop.model import Operation, Outcome, Rows
+from tests.interop.plans import COLUMNS, Engine, Kind, Step
 from tests.spark.delta import spark_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
-    from delvec.delta.write.report import WriteReport
-    from tests.interop.model import Operation, Outcome, Rows
-    from tests.interop.plans import Engine, Kind, Step
-
-__all__ = ["SMALL_ROW_GROUPS", "Run", "bag", "checkpoints", "vector_updates"]
 
 LOG = logging.getLogger(__name__)
 LOG.setLevel("INFO")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable, IcebergTable
 from tests.spark.delta import spark_tables
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 Rows = set[tuple[Any, ...]]
 
@@ -32,10 +29,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
         " INT(id)), CAST(id AS DECIMAL(10, 2)) / 4, array(INT(id), NULL), INT(id % 3)"
     )
     spark_tables.sql(
-        spark,
-        path,
-        f"INSERT INTO {{T}} {rows} FROM range(200)",
-        "DELETE FROM {T} WHERE id % 7 = 0",
+        spark, path, f"INSERT INTO {{T}} {rows} FROM range(200)", "DELETE FROM {T} WHERE id % 7 = 0"
     )
     made = DeltaTable.for_path(spark, path)
     made.delete(keys=range(50, 80), on="id")
@@ -106,6 +100,7 @@ def test_the_stream_of_a_table_is_read_as_it_is_asked_for(tmp_path: Path) -> Non
         reader.read_all()
 
 
+@pytest.mark.more
 def test_others_read_an_iceberg_table_through_its_deletes(spark: SparkSession) -> None:
     target = "lake.streams.t"
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.streams")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
+from delvec.conversion.planning.options import Verify
 from tests.delta.builder import small_table
 from tests.delta.rows import same_rows
 from tests.interop.conversion_sources import KINDS, Source, life
@@ -18,15 +22,6 @@ from tests.interop.conversion_values import every_answer, questions
 from tests.interop.runs import SMALL_ROW_GROUPS
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import INTERPRETED, settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
-
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
-    from delvec.conversion.options import Verify
 
 pytestmark = pytest.mark.spark
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
 from tests.delta.rows import same_rows
 from tests.interop.conversion_targets import TARGETS, by_spark, check_pyiceberg
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -44,10 +40,7 @@ CHANGES: dict[str, tuple[str, dict[str, str], list[str], str]] = {
     "widened, with column mapping": (
         "id INT, n INT",
         MAPPED | WIDENING,
-        [
-            "ALTER TABLE {T} ALTER COLUMN n TYPE BIGINT",
-            "INSERT INTO {T} VALUES (9, 5000000000)",
-        ],
+        ["ALTER TABLE {T} ALTER COLUMN n TYPE BIGINT", "INSERT INTO {T} VALUES (9, 5000000000)"],
         "'n' is long and not int",
     ),
     "nullable": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import deltalake
@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from delvec.vector import (
     Bitmap,
@@ -30,10 +31,7 @@ from delvec.vector import (
 )
 from delvec.vector.puffin import read_footer, reader_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 ROWS = 200_000
 # Predicate, the positions that it hits in a file whose ids are its positions, and the container

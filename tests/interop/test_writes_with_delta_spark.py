@@ -5,28 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
 from tests.delta import log_files
 from tests.delta.rows import rows_of
 from tests.interop.engines import as_arrow
 from tests.interop.expressions import LEAVES, Expression, literal
-from tests.interop.model import Append, Delete, Merge, Update
-from tests.interop.plans import COLUMNS, ENGINES, Kind, Step, kind_of, plan
+from tests.interop.model import Append, Delete, Merge, Outcome, Update
+from tests.interop.plans import COLUMNS, ENGINES, Engine, Kind, Step, kind_of, plan
 from tests.interop.runs import SMALL_ROW_GROUPS, Run, bag, checkpoints, vector_updates
 from tests.spark.delta import readers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tests.interop.model import Outcome
-    from tests.interop.plans import Engine
 
 SLOW_EXAMPLES = min(40, int(os.environ.get("DELVEC_SLOW_EXAMPLES") or 40))
 KINDS = {

@@ -2,19 +2,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.repository import ROOT
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def built(kind: str, folder: Path, project: Path = ROOT) -> Path:
     """Build a wheel or sdist as pip does, with the build tools of this environment."""
-    pytest.importorskip("hatchling", reason="the extra `build` is not installed")
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=project, check=False)
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,8 @@ import json
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -16,9 +17,6 @@ from packaging.version import Version
 import delvec
 from delvec.spark.session import iceberg_runtime
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOCK = ROOT / "requirements.lock"
 LINE = re.compile(r"([a-z0-9.-]+)==([\w.]+) --hash=sha256:[0-9a-f]{64} # ([a-z ]+)", re.ASCII)
@@ -84,7 +82,7 @@ def test_the_wheel_has_a_bill_of_materials(wheel: Path) -> None:
     assert packages == {name: str(version) for name, version in locked("base").items()}
     asked = [each for each in components if each.get("properties")]
     assert {each["name"] for each in asked} == {
-        *("pyspark", "pyarrow", "numpy", "pyroaring", "obstore", "click", "rich"),
+        *("pyspark", "pyarrow", "numpy", "pyroaring", "obstore", "click", "rich")
     }
     jars = {each["purl"]: each["hashes"] for each in components if "group" in each}
     assert len(jars) == len(iceberg_runtime._VERSIONS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delvec.errors import MissingDependencyError
-from delvec.spark.delta.write import vectors_in_tasks
+from delvec.spark.delta.write import file_outcomes as vectors_in_tasks
 
 
 def test_vectors_written_by_tasks_need_pandas(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,19 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delvec import DeltaTable
-from delvec.conversion.copies.write_copies import files_to_copy
+from delvec.conversion.files.copies import files_to_copy
 from delvec.errors import FormatError, UnsupportedFeatureError
-from delvec.parquet.field_ids import add_ids, missing_ids, read_footer, read_schema
+from delvec.parquet.field_ids import FileSchema, add_ids, missing_ids, read_footer, read_schema
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from delvec.parquet.field_ids import FileSchema
-
-    Ids = dict[tuple[str, ...], int]
+Ids = dict[tuple[str, ...], int]
 
 
 def field(name: str, kind: pa.DataType, number: int | None = None) -> pa.Field:
@@ -188,8 +184,7 @@ def test_columns_that_the_table_has_not_stay_as_they_are() -> None:
 def test_columns_of_other_names_are_found_by_their_ids() -> None:
     inner = pa.struct([field("b", list_of(INT), 2)])
     copy = with_ids(
-        parquet(field("a", inner, 1)),
-        {("s",): 1, ("s", "l"): 2, ("s", "l", "element"): 9},
+        parquet(field("a", inner, 1)), {("s",): 1, ("s", "l"): 2, ("s", "l", "element"): 9}
     )
     assert stored_ids(copy) == {("a",): 1, ("a", "b"): 2, ("a", "b", "element"): 9}
 

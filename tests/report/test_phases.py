@@ -1,14 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
-from delvec.report.phases import Stopwatch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from delvec.report.rendering import Stopwatch
 
 
 def test_the_times_of_a_phase_add_up_even_if_one_fails() -> None:

@@ -6,17 +6,12 @@ Run as a program, with a `Place`.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from delvec import DeltaTable
 from delvec.errors import FormatError
-from tests.s3.session import place_of_arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.s3.session import Place
+from tests.s3.session import Place, place_of_arguments
 
 URI = "s3a://lake/crossing"
 

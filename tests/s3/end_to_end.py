@@ -6,16 +6,13 @@ Run as a program, with a `Place` as its argument.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 import delvec
 from delvec import DeltaTable, IcebergTable
-from tests.s3.session import place_of_arguments
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tests.s3.session import Place
+from tests.s3.session import Place, place_of_arguments
 
 URI = "s3a://lake/delta/orders"
 

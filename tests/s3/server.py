@@ -11,17 +11,13 @@ import socket
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from delvec.storage import Storage
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 MISSING = "no S3 server (versitygw) on PATH or in .cache/bin; `make s3-server` builds one with Go"
 

@@ -12,18 +12,15 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyspark
+from pyspark.sql import SparkSession
 
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate
 from tests.repository import ROOT
+from tests.s3.server import S3Server
 from tests.spark.jars import SQLITE, resolved
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from tests.s3.server import S3Server
 
 # hadoop-aws itself wants the bundle of Amazon's whole SDK, 640 MB; these parts are what it uses.
 SDK = "2.29.52"

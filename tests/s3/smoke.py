@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delvec import DeltaTable
 from tests.s3.server import requests_of
-from tests.s3.session import place_of_arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.s3.session import Place
+from tests.s3.session import Place, place_of_arguments
 
 URI = "s3a://lake/smoke"
 FILES = 8

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from delvec import DeltaTable
 from tests.s3.crossing import URI as CROSSING
 from tests.s3.deleter import URI as CONTENDED
+from tests.s3.server import S3Server
 from tests.s3.session import Place, run, started
 from tests.s3.smoke import FILES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.s3.server import S3Server
 
 pytestmark = [pytest.mark.s3, pytest.mark.spark]
 

@@ -14,7 +14,7 @@ from delvec.errors import (
     InvalidArgumentError,
     StorageError,
 )
-from delvec.spark.failures import explained, quiet
+from delvec.spark.failures import quiet, translate_errors
 
 JOB = (
     "An error occurred while calling o186.parquet.\n: org.apache.spark.SparkException: Job aborted"
@@ -99,7 +99,7 @@ TOLD = (
     ],
 )
 def test_the_short_cause_comes_first(text: str, kind: type[DelvecError], message: str) -> None:
-    with pytest.raises(DelvecError) as failure, explained("lake/t"):
+    with pytest.raises(DelvecError) as failure, translate_errors("lake/t"):
         raise Py4JError(text)
     assert type(failure.value) is kind
     assert failure.value.message == message
@@ -109,17 +109,17 @@ def test_the_short_cause_comes_first(text: str, kind: type[DelvecError], message
 
 
 def test_a_jvm_that_is_gone_is_a_failure_of_the_engine() -> None:
-    with pytest.raises(EngineError, match="Answer from Java side is empty"), explained("t"):
+    with pytest.raises(EngineError, match="Answer from Java side is empty"), translate_errors("t"):
         raise Py4JNetworkError("Answer from Java side is empty")
 
 
 def fail_in_a_block() -> None:
-    with explained("t"):
+    with translate_errors("t"):
         raise Py4JError("boom")
 
 
 def interrupted_in_a_block() -> None:
-    with explained("t"):
+    with translate_errors("t"):
         try:
             raise KeyboardInterrupt
         finally:

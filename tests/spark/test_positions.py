@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
-from delvec.spark.positions import NUMBER, POSITION, find_rows, hit_words
-from delvec.spark.task_groups import collect_groups, shuffles
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from delvec.spark.positions import NUMBER, POSITION, collect_groups, find_rows, hit_words, shuffles
 
 pytestmark = pytest.mark.spark
 

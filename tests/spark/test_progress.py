@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
-from delvec.spark.progress import described, watched
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from delvec.spark.jobs import describe_jobs, watch_jobs
 
 pytestmark = pytest.mark.spark
 
@@ -22,7 +18,7 @@ def test_progress_tells_the_description_and_how_many_tasks_are_done(spark: Spark
     told: list[tuple[str, int, int]] = []
     spark.sparkContext.setJobDescription("find rows of /lake/orders")
     try:
-        with watched(spark, lambda *now: told.append(now), seconds=0.02):
+        with watch_jobs(spark, lambda *now: told.append(now), seconds=0.02):
             slow_job(spark, 8)
     finally:
         spark.sparkContext.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
@@ -39,11 +35,11 @@ def test_a_description_holds_for_the_block_and_then_the_caller_s_own_again(
         return spark.sparkContext.getLocalProperty("spark.job.description")
 
     before = now()  # Iceberg's procedures leave an empty one
-    with described(spark, "outer"):
-        with described(spark, "inner"):
+    with describe_jobs(spark, "outer"):
+        with describe_jobs(spark, "inner"):
             assert now() == "inner"
         assert now() == "outer"
-        with pytest.raises(ZeroDivisionError), described(spark, "failing"):
+        with pytest.raises(ZeroDivisionError), describe_jobs(spark, "failing"):
             raise ZeroDivisionError
         assert now() == "outer"
     assert now() == before
@@ -51,7 +47,7 @@ def test_a_description_holds_for_the_block_and_then_the_caller_s_own_again(
 
 def test_a_job_without_a_description_is_told_by_its_stage(spark: SparkSession) -> None:
     told: list[str] = []
-    with watched(spark, lambda what, _done, _total: told.append(what), seconds=0.02):
+    with watch_jobs(spark, lambda what, _done, _total: told.append(what), seconds=0.02):
         slow_job(spark, 2)
     assert told
     assert all("collect" in what for what in told), told
@@ -61,7 +57,7 @@ def test_nothing_is_told_after_the_block_or_of_nothing(spark: SparkSession) -> N
     told: list[str] = []
     with (
         pytest.raises(ZeroDivisionError),
-        watched(spark, lambda what, *_: told.append(what), seconds=0.01),
+        watch_jobs(spark, lambda what, *_: told.append(what), seconds=0.01),
     ):
         raise ZeroDivisionError
     slow_job(spark, 1)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import pytest
 
 from delvec.errors import StorageError
 from delvec.storage import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 TOLD = "told-by-the-store"
 XML = f"<Error><Code>AccessDenied</Code><Message>{TOLD}\x1b[2J</Message></Error>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from delvec.errors import FormatError, InvalidArgumentError
 from delvec.storage import Storage
 from delvec.storage.fence import lists_of
 from delvec.storage.listed_files import open_listed_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BEYOND = "leads out of its folder, to a path that is not allowed"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,14 +14,8 @@ from delvec.errors import DelvecError, FormatError, InvalidArgumentError
 from delvec.storage import Storage
 from delvec.storage.listed_files import open_listed_file
 from tests.delta.builder import TableBuilder
-from tests.storage.listener import listening
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.s3.server import S3Server
-    from tests.storage.listener import Listener
+from tests.s3.server import S3Server
+from tests.storage.listener import Listener, listening
 
 OTHER = "s3://other/private.parquet"
 UNNAMED = "in another place, for which no credentials were given"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -18,9 +17,7 @@ from delvec.errors import (
     TruncatedError,
 )
 from delvec.storage import RequestCounts, Storage
-
-if TYPE_CHECKING:
-    from tests.s3.server import S3Server
+from tests.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
 

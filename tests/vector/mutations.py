@@ -13,7 +13,8 @@ import random
 import resource
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,14 +32,11 @@ from delvec.vector import (
     pack,
     portable,
     puffin,
-    z85,
 )
+from delvec.vector import descriptor as z85
 from delvec.vector.frame import KEYS, POSITIONS, decode_payload, frame_payload
 from delvec.vector.puffin import Blob, read_blob, read_footer, reader_of
 from tests.vector import lz4
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Decoder = tuple[str, "Callable[[bytes], object]", list[bytes]]
 

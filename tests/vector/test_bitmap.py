@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from delvec.errors import InvalidArgumentError
 from delvec.vector import Bitmap
-from delvec.vector.build import PAGE_BITS, PAGE_BYTES
+from delvec.vector.roaring import PAGE_BITS, PAGE_BYTES
 
 # Around the edges of pages, containers and buckets, and anywhere.
 EDGES = [0, PAGE_BITS, 1 << 16, 1 << 32, 3 << 32, 1 << 48, (1 << 63) - 70_000]
@@ -26,9 +26,7 @@ positions = st.one_of(
 )
 position_sets = st.sets(positions, max_size=60)
 ranges = st.builds(
-    lambda start, length: (start, min(start + length, 2**63 - 1)),
-    positions,
-    st.integers(0, 5_000),
+    lambda start, length: (start, min(start + length, 2**63 - 1)), positions, st.integers(0, 5_000)
 )
 
 

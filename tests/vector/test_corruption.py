@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from struct import pack as pack_struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -28,8 +29,8 @@ from delvec.vector import (
     encode_frame,
     pack,
     puffin,
-    z85,
 )
+from delvec.vector import descriptor as z85
 from delvec.vector import frame as frame_module
 from delvec.vector.frame import (
     KEYS,
@@ -39,9 +40,6 @@ from delvec.vector.frame import (
     frame_payload,
     portable_frame,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAGIC = bytes.fromhex("d1d33964")
 ONE = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")  # a 32-bit Roaring bitmap {1}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from delvec.vector import Descriptor, encode_frame
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def descriptors(log: Path) -> dict[str, Descriptor]:

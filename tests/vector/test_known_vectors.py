@@ -6,7 +6,8 @@ from zlib import crc32
 import pytest
 
 from delvec.errors import FormatError
-from delvec.vector import Bitmap, Descriptor, delta_file, encode_frame, pack, z85
+from delvec.vector import Bitmap, Descriptor, delta_file, encode_frame, pack
+from delvec.vector import descriptor as z85
 from delvec.vector.frame import decode_frame, decode_payload, frame_payload
 from tests.vector.known import ICEBERG, KNOWN, MARK_PADDED, KnownVector
 

@@ -14,13 +14,13 @@ from delvec.vector import (
     EqualityDeleteVector,
     Frames,
     blobs,
-    compression,
     copy_frames,
     delta_file,
     encode_frame,
     pack,
     puffin,
 )
+from delvec.vector import puffin as compression
 from delvec.vector.puffin import Blob, BlobMetadata, read_blob, read_footer, reader_of
 from tests.vector import lz4
 
@@ -361,12 +361,7 @@ def test_blobs_of_copied_frames_can_have_more_properties() -> None:
     texts = {"origin": ['u"x\\', "ü"], 'a "name"': pa.array(["", "b"])}
     data, _ = blobs.from_frames(frames, ["a", "b"], [1, 1], properties=texts)
     assert [dict(blob.properties) for blob in footer_of(data).blobs] == [
-        {
-            "referenced-data-file": "a",
-            "cardinality": "1",
-            "origin": 'u"x\\',
-            'a "name"': "",
-        },
+        {"referenced-data-file": "a", "cardinality": "1", "origin": 'u"x\\', 'a "name"': ""},
         {"referenced-data-file": "b", "cardinality": "1", "origin": "ü", 'a "name"': "b"},
     ]
     with pytest.raises(InvalidArgumentError, match="as many values of property origin, got 1"):

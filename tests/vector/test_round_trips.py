@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 import hypothesis.strategies as st
 import numpy as np
@@ -19,14 +19,11 @@ from delvec.vector import (
     encode_frame,
     pack,
     puffin,
-    z85,
 )
+from delvec.vector import descriptor as z85
 from delvec.vector.frame import KEYS, MAX_POSITION
-from delvec.vector.frames import Frames, count_positions
+from delvec.vector.frame_batch import Frames, count_positions
 from delvec.vector.puffin import read_blob, read_footer, reader_of
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 numbers = st.one_of(st.integers(0, 1000), st.integers(0, 2**34), st.integers(0, MAX_POSITION))
 spans = st.tuples(numbers, st.integers(1, 70_000))

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from delvec.calls import explained_call
-from delvec.conversion.options import Choices, ConversionOptions
 from delvec.conversion.plan import ConversionPlan
+from delvec.conversion.planning.options import Choices, ConversionOptions, Verify
 from delvec.conversion.planning.planner import plan_steps
 from delvec.conversion.planning.target import Target, target_format_version
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError
 from delvec.iceberg.client.catalog import find_table, table_name
-from delvec.storage.counts import RequestCounts
+from delvec.storage.backend import RequestCounts
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
-    from delvec.conversion.options import Verify
     from delvec.conversion.report import ConversionReport
 
-__all__ = ["convert", "plan_conversion"]
 
 _ATTEMPTS: Final = 5
 
@@ -60,7 +58,7 @@ def plan_conversion(
         storage_options: Credentials and endpoints of the source, see `DeltaTable.for_path`.
         allow_paths: What a source that is opened here may lead to, see `DeltaTable.for_path`.
         **choices: `format_version`, `vectors`, `history`, `start_version`, `folder`, `location`,
-            `foreign` and `copy_files`, see `delvec.conversion.options.Choices`.
+            `foreign` and `copy_files`, see `delvec.conversion.planning.options.Choices`.
 
     Raises:
         TableNotFoundError: There is no such Delta table, or no such catalog or database.
@@ -111,7 +109,7 @@ def convert(
         report = delvec.convert(spark, "/lake/orders", "lake.db.orders")
 
     Run it again after the source has changed to bring the target up to date. After a conflict with
-    a concurrent commit to the target it is planned anew, in five attempts at most.
+    a concurrent commit to the target it is planned again, in five attempts at most.
 
     Args:
         spark: The session, with the catalog of the target.

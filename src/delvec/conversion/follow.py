@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from threading import TIMEOUT_MAX
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from threading import TIMEOUT_MAX, Event
+from typing import TYPE_CHECKING
 
 from delvec.conversion.convert import convert
 from delvec.delta.table import DeltaTable
 from delvec.errors import ConflictError, EngineError, InvalidArgumentError, StorageError
+from delvec.iceberg.resolve.follow import WAITS, log_retry
 from delvec.spark.failures import jvm_has_ended
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
-    from threading import Event
 
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
-    from delvec.conversion.options import Choices, Verify
+    from delvec.conversion.planning.options import Choices, Verify
     from delvec.conversion.report import ConversionReport
     from delvec.errors import DelvecError
-
-__all__ = ["follow"]
-
-_LOG = logging.getLogger("delvec")
-# Half a minute in all: longer than a store or a catalog takes to restart.
-_WAITS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
-
-
-def _logged(error: DelvecError, seconds: float) -> None:
-    _LOG.warning("trying again in %g s: %s", seconds, error)
 
 
 def follow(  # noqa: PLR0913
@@ -42,7 +31,7 @@ def follow(  # noqa: PLR0913
     *,
     stop: Event,
     on_report: Callable[[ConversionReport], None],
-    on_retry: Callable[[DelvecError, float], None] = _logged,
+    on_retry: Callable[[DelvecError, float], None] = log_retry,
     interval: float = 5.0,
     verify: Verify | bool = "counts",
     storage_options: Mapping[str, object] | None = None,
@@ -101,9 +90,9 @@ def follow(  # noqa: PLR0913
         except ConflictError as error:
             on_retry(error, pause)
         except (StorageError, EngineError) as error:
-            if failures == len(_WAITS) or stop.is_set():
+            if failures == len(WAITS) or stop.is_set():
                 raise
-            pause = max(interval, _WAITS[failures])
+            pause = max(interval, WAITS[failures])
             failures += 1
             on_retry(error, pause)
         except ConnectionError as error:

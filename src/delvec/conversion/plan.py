@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from delvec.conversion.apply.apply import Figures, apply_steps
-from delvec.conversion.apply.target_properties import lost_properties
-from delvec.conversion.planning.difference import ACTIONS
-from delvec.conversion.planning.step import PLAN_SCHEMA
+from delvec.conversion.apply import apply_steps
+from delvec.conversion.planning.step import ACTIONS, PLAN_SCHEMA
 from delvec.conversion.planning.target import Target
 from delvec.conversion.report import ConversionReport
+from delvec.conversion.target_properties import lost_properties
 from delvec.errors import InvalidArgumentError
-from delvec.iceberg.commits.commit import set_properties
-from delvec.report.figures import counted, size, visible
-from delvec.report.rendered import Rendered, Summary
-from delvec.spark.interrupts import interruptible
-from delvec.storage.counts import RequestCounts
+from delvec.iceberg.commit.publish import set_properties
+from delvec.report.format import format_count, format_size
+from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
+from delvec.spark.jobs import interruptible
+from delvec.storage.backend import RequestCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
-    from delvec.conversion.options import ConversionOptions, Verify
+    from delvec.conversion.planning.options import ConversionOptions, Verify
     from delvec.conversion.planning.planner import Planned
     from delvec.delta.log.snapshot import Snapshot
     from delvec.iceberg.client.catalog import LoadedTable, TableName
-    from delvec.report.rendered import Line
 
-__all__ = ["ConversionPlan"]
 
 _MEANINGS: Final = {
     "add": "new in the target",
@@ -44,31 +40,22 @@ _MEANINGS: Final = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@documented(eq=False)
 class ConversionPlan(Rendered):
     """What brings an Iceberg table to a version of a Delta table.
 
     Prints as a short summary, also on terminals and in notebooks; `to_df` has a row for each file.
-
-    Attributes:
-        snapshot: The version of the source.
-        name: The target.
-        table: The target as it was when the plan was made; None if it did not exist.
-        format_version: Iceberg's format of the target.
-        planned: The steps.
-        seconds: The time to make the plan.
-        requests: Requests to the source for it.
     """
 
-    spark: SparkSession
-    snapshot: Snapshot
-    name: TableName
-    table: LoadedTable | None
-    options: ConversionOptions
-    format_version: int
-    planned: Planned
-    seconds: float = 0.0
-    requests: RequestCounts = field(default_factory=RequestCounts)
+    spark: SparkSession = required("The session.")
+    snapshot: Snapshot = required("The version of the source.")
+    name: TableName = required("The target.")
+    table: LoadedTable | None = required("The target before the plan; None if it did not exist.")
+    options: ConversionOptions = required("What was asked for.")
+    format_version: int = required("Iceberg's format of the target.")
+    planned: Planned = required("The steps.")
+    seconds: float = doc("The time to make the plan.", 0.0)
+    requests: RequestCounts = doc("Requests to the source for it.", RequestCounts)
 
     @property
     def version(self) -> int:
@@ -102,9 +89,8 @@ class ConversionPlan(Rendered):
 
     def counts(self) -> dict[str, int]:
         """Return the number of files with each action, in all steps."""
-        return {
-            action: sum(step.count(action) for step in self.planned.steps) for action in ACTIONS
-        }
+        found = [step.difference for step in self.planned.steps]
+        return {action: sum(each.count(action) for each in found) for action in ACTIONS}
 
     def to_arrow(self) -> pa.Table:
         """Return a row for each file of each step: action, vectors, rows, bytes."""
@@ -148,20 +134,20 @@ class ConversionPlan(Rendered):
         chosen: Verify = "none"
         if verify:
             chosen = "counts" if verify is True else verify
+        report = self._report()
         if self.planned.steps:
             with interruptible(self.spark):
-                figures = apply_steps(
-                    self.planned, self.snapshot, self._target, self.options, chosen
+                return apply_steps(
+                    self.planned, self.snapshot, self._target, self.options, chosen, report
                 )
-            return self._report(figures, chosen)
         if self.table is None:
-            return self._report(Figures(), "none")
+            return report
         if self._lost_properties:
             set_properties(self.table, self._lost_properties)
         head = self.table.metadata.head()
         if head is None:
-            return self._report(Figures(), "none")
-        return self._report(Figures(rows=head.live_rows, deleted_rows=head.deleted_rows), "none")
+            return report
+        return replace(report, rows=head.live_rows, deleted_rows=head.deleted_rows)
 
     @property
     def _target(self) -> Target:
@@ -171,7 +157,8 @@ class ConversionPlan(Rendered):
     def _lost_properties(self) -> dict[str, str]:
         return lost_properties(self.planned, self.snapshot, self._target)
 
-    def _report(self, figures: Figures, verified: Verify) -> ConversionReport:
+    def _report(self) -> ConversionReport:
+        """Return what is known before anything is written."""
         steps, counts = self.planned.steps, self.counts()
         fresh = sum(int(step.files.has_vector[step.difference.added].sum()) for step in steps)
         return ConversionReport(
@@ -179,7 +166,6 @@ class ConversionPlan(Rendered):
             target=str(self.name),
             start_version=self.start_version,
             version=self.version,
-            snapshot_id=figures.snapshot_id,
             mode=self.mode,
             format_version=self.format_version,
             vectors="position-deletes" if self.format_version == 2 else self.options.vectors,
@@ -187,56 +173,46 @@ class ConversionPlan(Rendered):
             files_added=counts["add"],
             files_removed=counts["remove"],
             files_kept=counts["keep"],
-            files_copied=figures.files_copied,
             vectors_added=counts["vector-add"] + fresh,
             vectors_replaced=counts["vector-replace"],
             vectors_dropped=counts["vector-drop"],
-            vector_bytes=figures.vector_bytes,
-            vector_files=figures.vector_files,
-            rows=figures.rows,
-            deleted_rows=figures.deleted_rows,
-            verified=verified,
             properties_set=tuple(self._lost_properties),
-            requests=self.requests + figures.requests,
-            phases={"plan": self.seconds, **figures.phases},
+            requests=self.requests,
+            phases={"plan": self.seconds},
             notes=self.notes,
         )
 
     def _lines(self) -> Iterator[Line]:
         figures = {action: f"{count:,}" for action, count in self.counts().items() if count}
         width = max(map(len, figures.values()), default=0)
-        return Summary(
+        return summary(
             self._headline(),
             {name: f"{text:>{width}}  {_MEANINGS[name]}" for name, text in figures.items()},
             details=(self._vectors(),) if figures else (),
             notes=self.notes,
-        ).lines()
+        )
 
     def _headline(self) -> str:
-        where = f"{visible(self.snapshot.table)} -> {visible(str(self.name))}"
+        where = f"{self.snapshot.table} -> {self.name}"
         if not self.planned.steps:
             return f"{where}: version {self.version:,} is there already"
         start = "nothing" if self.start_version is None else f"version {self.start_version:,}"
-        steps = f", {counted(len(self.planned.steps), 'snapshot')}" * (len(self.planned.steps) > 1)
+        steps = f", {format_count(len(self.planned.steps), 'snapshot')}" * (
+            len(self.planned.steps) > 1
+        )
         return (
             f"{where}: from {start} to version {self.version:,}"
             f" ({self.mode}, format {self.format_version}{steps})"
         )
 
     def _vectors(self) -> str:
-        rows = [step.vector_rows for step in self.planned.steps]
-        count = sum(map(len, rows))
-        deleted = sum(
-            int(step.deleted[chosen].sum())
-            for step, chosen in zip(self.planned.steps, rows, strict=True)
+        steps = self.planned.steps
+        count = sum(len(step.vector_rows) for step in steps)
+        deleted = sum(int(step.deleted[step.vector_rows].sum()) for step in steps)
+        vector_bytes = sum(int(step.vector_sizes[step.vector_rows].sum()) for step in steps)
+        copied = sum(int(step.copied[step.difference.added].sum()) for step in steps)
+        files = (
+            f"{format_count(copied, 'data file')} copied, the others" if copied else "data files"
         )
-        vector_bytes = sum(
-            int(step.vector_sizes[chosen].sum())
-            for step, chosen in zip(self.planned.steps, rows, strict=True)
-        )
-        copied = sum(int(step.copied[step.difference.added].sum()) for step in self.planned.steps)
-        files = f"{counted(copied, 'data file')} copied, the others" if copied else "data files"
-        return (
-            f"{counted(count, 'vector')} of {size(vector_bytes)} mark {counted(deleted, 'row')};"
-            f" {files} shared"
-        )
+        vectors = f"{format_count(count, 'vector')} of {format_size(vector_bytes)}"
+        return f"{vectors} mark {format_count(deleted, 'row')}; {files} shared"

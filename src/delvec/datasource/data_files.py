@@ -1,12 +1,14 @@
 """Rows of one task as new data files: one for each partition, more if they grow large.
 
-A task holds at most 256 MiB of rows; then the largest partition becomes a file. Only a commit makes
-the files part of the table.
+Columns get the physical names, ids and exact types of the table. A task holds at most 256 MiB of
+rows; then the largest partition becomes a file. Only a commit makes files part of the table.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -15,37 +17,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delvec.datasource.file_columns import (
-    file_fields,
-    partition_texts,
-    table_columns,
-    to_physical,
+from delvec.delta.log.paths import random_prefix
+from delvec.delta.read.conform import Conformer
+from delvec.delta.read.footer_statistics import file_statistics
+from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.partition_values import HIVE_NULL
+from delvec.delta.schema.traversal import map_fields, nullable
+from delvec.delta.schema.types import (
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    arrow_type,
 )
-from delvec.delta.parquet.footer_statistics import file_statistics, statistics_json
-from delvec.delta.schema.properties import COMPRESSION_CODEC
-from delvec.delta.write.store_vectors import random_prefix
-from delvec.errors import InvalidArgumentError
+from delvec.delta.skipping.statistics import statistics_json
+from delvec.errors import ConstraintError, InvalidArgumentError
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from datetime import date, datetime
+    from decimal import Decimal
 
     from delvec.datasource.target import Target
 
-__all__ = ["write_files"]
-
+_ROWS: Final = Conformer("the rows to write")
 _FILE_BYTES: Final = 128 << 20
 _TASK_BYTES: Final = 256 << 20
 _CODECS: Final = {"uncompressed": "none", "lz4_raw": "lz4"}
-
 _Values = tuple[str | None, ...]
 
 
 def write_files(target: Target, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-    """Write rows; return the bodies of the add actions, with statistics.
-
-    If it fails, no file is left.
-    """
+    """Write rows; return the bodies of the add actions. If it fails, no file is left."""
     with UncommittedFiles(target.storage) as uncommitted:
         writer = _Writer(target, uncommitted)
         for batch in batches:
@@ -54,6 +59,101 @@ def write_files(target: Target, batches: Iterable[pa.RecordBatch]) -> list[dict[
         adds = writer.finish()
         uncommitted.keep()
     return adds
+
+
+def table_columns(batch: pa.RecordBatch, target: Target) -> list[pa.Array]:
+    """Return the columns of the table, in its order and types, under logical names."""
+    columns = []
+    # Nested fields are found by the names that the rows have, which are the logical ones.
+    schema = map_fields(nullable(target.state.schema), lambda f: replace(f, physical_name=f.name))
+    for field, place in zip(schema.fields, target.sources, strict=True):
+        if place is None:
+            columns.append(pa.nulls(batch.num_rows, arrow_type(field.type)))
+        else:
+            columns.append(_ROWS.conform(batch.column(place), field.type, field.name))
+    for field, column in zip(target.state.schema.fields, columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise _null_found(target, field)
+    return columns
+
+
+def file_fields(target: Target) -> list[pa.Field]:
+    """Return the columns that files hold, with physical names, and ids under column mapping."""
+    metadata = target.state.metadata
+    partitions = {field.name for field in metadata.partition_fields}
+    stored = [field for field in metadata.schema.fields if field.name not in partitions]
+    return [_physical_field(field, with_ids=metadata.mapping_mode != "none") for field in stored]
+
+
+def to_physical(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array under other names of nested fields; nothing is copied but for slices."""
+    if array.type == kind or not pa.types.is_nested(kind):
+        return array
+    if array.offset:
+        array = pa.concat_arrays([array])  # children of a slice are not sliced
+    if pa.types.is_struct(kind):
+        inner = [to_physical(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
+        count = 1
+    elif pa.types.is_map(kind):
+        pairs = pa.struct([kind.key_field, kind.item_field])
+        inner, count = [to_physical(array.values, pairs)], 2
+    else:
+        inner, count = [to_physical(array.values, kind.value_type)], 2
+    return pa.Array.from_buffers(
+        kind, len(array), array.buffers()[:count], null_count=array.null_count, children=inner
+    )
+
+
+def partition_texts(column: pa.Array, field: Field, target: Target) -> pa.DictionaryArray:
+    """Return a partition column as the strings that the log keeps, each distinct one once."""
+    encoded = column.dictionary_encode()
+    texts = [_text(value, field.type) for value in encoded.dictionary.to_pylist()]
+    if None in texts and not field.nullable:
+        raise _null_found(target, field)
+    # Strings that mean null share a partition with null.
+    return pa.array(texts, pa.string()).take(encoded.indices).dictionary_encode()
+
+
+def _null_found(target: Target, field: Field) -> ConstraintError:
+    return ConstraintError(
+        f"column {field.name} takes no NULL, and a row to write has one",
+        constraint=f"NOT NULL {field.name}",
+        table=target.storage.root,
+        hint="nothing was written; give the column a value in every row",
+    )
+
+
+def _physical_field(field: Field, *, with_ids: bool) -> pa.Field:
+    ids = None
+    if with_ids and field.field_id is not None:
+        ids = {b"PARQUET:field_id": str(field.field_id).encode()}
+    return pa.field(field.physical_name, _physical(field.type, with_ids=with_ids), metadata=ids)
+
+
+def _physical(kind: DataType, *, with_ids: bool) -> pa.DataType:
+    if isinstance(kind, StructType):
+        return pa.struct([_physical_field(field, with_ids=with_ids) for field in kind.fields])
+    if isinstance(kind, ArrayType):
+        return pa.list_(pa.field("element", _physical(kind.element, with_ids=with_ids)))
+    if isinstance(kind, MapType):
+        key = pa.field("key", _physical(kind.key, with_ids=with_ids), nullable=False)
+        return pa.map_(key, pa.field("value", _physical(kind.value, with_ids=with_ids)))
+    return arrow_type(kind)
+
+
+def _text(value: str | int | bool | date | datetime | Decimal, kind: DataType) -> str | None:  # noqa: FBT001
+    """Return a value as Spark writes it; an empty string and Hive's name for null are null."""
+    name = kind.name if isinstance(kind, PrimitiveType) else str(kind)
+    if name == "string":
+        return str(value) if value not in ("", HIVE_NULL) else None
+    if name == "boolean":
+        return str(value).lower()
+    if name == "timestamp":
+        return f"{value:%Y-%m-%dT%H:%M:%S.%f}Z".rjust(27, "0")
+    if name == "timestamp_ntz":
+        text = f"{value:%Y-%m-%d %H:%M:%S.%f}".rjust(26, "0")
+        return text.rstrip("0").rstrip(".") if text.endswith("0") else text
+    return format(value, "f") if name.startswith("decimal") else str(value)
 
 
 def _measured(table: pa.Table) -> list[str] | bool:
@@ -96,14 +196,13 @@ class _Writer:
         if not self._stored:
             raise InvalidArgumentError(
                 "the table has partition columns only, and a Parquet file needs at least one other",
-                hint="add a column that is no partition column",
+                hint="add a column that is not a partition column",
             )
         self._waiting: dict[_Values, list[pa.RecordBatch]] = {}
         self._bytes: dict[_Values, int] = {}
         self._adds: list[dict[str, Any]] = []
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take rows, and write files of partitions that have become large."""
         columns = table_columns(batch, self._target)
         stored = pa.record_batch(
             [
@@ -121,7 +220,6 @@ class _Writer:
             self._write(max(self._bytes, key=lambda values: self._bytes[values]))
 
     def finish(self) -> list[dict[str, Any]]:
-        """Write all that is left; return the files."""
         for values in list(self._waiting):
             self._write(values)
         return self._adds
@@ -150,7 +248,7 @@ class _Writer:
         table = pa.Table.from_batches(self._waiting.pop(values))
         self._bytes.pop(values)
         metadata = self._target.state.metadata
-        codec = metadata.configuration.get(COMPRESSION_CODEC, "snappy").lower()
+        codec = metadata.configuration.get(Property.COMPRESSION_CODEC, "snappy").lower()
         sink = pa.BufferOutputStream()
         pq.write_table(
             table,

@@ -14,23 +14,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql import datasource as api
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import (
-        DataSourceReader,
-        DataSourceStreamReader,
-        DataSourceStreamWriter,
-        DataSourceWriter,
-    )
     from pyspark.sql.types import StructType
 
-    from delvec.datasource.opened import Opened
-
-__all__ = ["DelvecDataSource"]
+    from delvec.datasource.table import Opened
 
 
-class DelvecDataSource(DataSource):
+class DelvecDataSource(api.DataSource):
     """A Delta table: its rows without the deleted ones, appends, and streams of both.
 
         spark.read.format("delvec").option("versionAsOf", 3).load("/lake/orders")
@@ -110,34 +102,33 @@ class DelvecDataSource(DataSource):
         """Return the schema, from the table's log."""
         return self._opened().schema
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> api.DataSourceReader:
         """Return the reader of the columns that Spark needs."""
         return self._opened().reader(schema)
 
     def _opened(self) -> Opened:
         # Here, so that registering this class or looking up formats does not import Arrow.
-        from delvec.datasource.opened import Opened  # noqa: PLC0415
         from delvec.datasource.options import parse_options  # noqa: PLC0415
+        from delvec.datasource.table import Opened  # noqa: PLC0415
 
         opened = Opened.open(parse_options(self.options), self._version)
         self._version = opened.snapshot.version
         return opened
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> api.DataSourceStreamReader:  # noqa: N802
         """Return the reader of a stream."""
         return self._opened().stream_reader(schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+    def writer(self, schema: StructType, overwrite: bool) -> api.DataSourceWriter:  # noqa: FBT001
         """Return the writer of a DataFrame."""
-        from delvec.datasource.write_options import parse_write_options  # noqa: PLC0415
+        from delvec.datasource.options import parse_write_options  # noqa: PLC0415
         from delvec.datasource.writers import BatchWriter  # noqa: PLC0415
 
         return BatchWriter(parse_write_options(self.options), schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> api.DataSourceStreamWriter:  # noqa: FBT001, N802
         """Return the writer of the batches of a stream."""
-        from delvec.datasource.write_options import parse_write_options  # noqa: PLC0415
+        from delvec.datasource.options import parse_write_options  # noqa: PLC0415
         from delvec.datasource.writers import StreamWriter  # noqa: PLC0415
 
-        writer = StreamWriter(parse_write_options(self.options), schema, overwrite=overwrite)
-        return writer.plan()
+        return StreamWriter(parse_write_options(self.options), schema, overwrite=overwrite)

@@ -6,39 +6,36 @@ evaluate: such tables are refused, with the call of `DeltaTable` that writes the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from delvec.delta.alter.definition import new_table
-from delvec.delta.alter.location import require_empty_location
+from delvec.delta.alter.operations import require_empty_location
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.schema.allowed_functions import require_plain
-from delvec.delta.schema.expressions import (
-    CURRENT_DEFAULT,
-    GENERATION,
-    IDENTITY,
-    constraints,
-    invariants,
+from delvec.delta.schema import expressions
+from delvec.delta.schema.traversal import all_fields, nullable, primitives
+from delvec.delta.schema.types import (
+    CHAR_TYPE,
+    DataType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    children,
 )
-from delvec.delta.schema.types import CHAR_TYPE, MapType, PrimitiveType, StructType
-from delvec.delta.schema.walk import all_fields, children, nullable, primitives
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from delvec.report.format import did_you_mean
 from delvec.spark.types import schema_of
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import types as spark_types
 
-    from delvec.datasource.write_options import WriteSettings
-    from delvec.delta.schema.types import DataType, Field
-
-__all__ = ["Target", "open_target", "row_schema"]
+    from delvec.datasource.options import WriteSettings
 
 _PARTITIONS_REFUSED: Final = ("float", "double", "binary")
 # What a value of each type may be stored as without loss.
@@ -52,39 +49,26 @@ _WIDER: Final = {
 
 @dataclass(frozen=True)
 class Target:
-    """A table to write to; it is pickled, and tells tasks how files of it look.
-
-    Attributes:
-        storage: Where it is.
-        version: The version that the write starts from; -1 for a table that it creates.
-        state: Its protocol and metadata.
-        sources: For each column of the table, the place of the column of the rows; None if the
-            rows lack it.
-    """
+    """A table to write to; it is pickled, and tells tasks how files of it look."""
 
     storage: Storage
-    version: int
+    version: int  # that the write starts from; -1 for a table that it creates
     state: TableState
-    sources: tuple[int | None, ...]
+    sources: tuple[int | None, ...]  # the place of each column in the rows; None if they lack it
 
 
 def open_target(
     settings: WriteSettings, schema: spark_types.StructType, *, overwrite: bool
 ) -> Target:
-    """Open the table, or describe the one to create, and check that the rows fit.
-
-    Raises:
-        InvalidArgumentError: The rows do not fit, or options contradict the table.
-        UnsupportedFeatureError: Only `DeltaTable` can write to it.
-    """
+    """Open the table, or describe the one to create, and check that the rows fit."""
     storage = Storage.open(settings.path, settings.storage_options)
-    rows = row_schema(schema)
+    rows = nullable(schema_of(schema))  # that none has a null now says nothing of those to come
     try:
         segment = find_segment(storage)
     except TableNotFoundError:
         state = new_table(rows, settings.partition_by, dict(settings.properties))
         require_empty_location(storage, state.metadata)
-        require_plain(storage.root, state.metadata)
+        expressions.require_plain(storage.root, state.metadata)
         version = -1
     else:
         snapshot = open_snapshot(storage, segment=segment)
@@ -96,16 +80,10 @@ def open_target(
     return Target(storage, version, state, _sources(state.schema, rows, storage.root, call))
 
 
-def row_schema(schema: spark_types.StructType) -> StructType:
-    """Return the schema of rows; that none has a null now says nothing of those to come."""
-    return nullable(schema_of(schema))
-
-
 def _require_agreement(settings: WriteSettings, state: TableState, table: str) -> None:
     own = state.metadata.partition_columns
-    if settings.partition_by and [n.lower() for n in settings.partition_by] != [
-        n.lower() for n in own
-    ]:
+    given, held_by = ([name.lower() for name in each] for each in (settings.partition_by, own))
+    if given and given != held_by:
         raise InvalidArgumentError(
             f"{table} is partitioned by {', '.join(own) or 'nothing'}, not by"
             f" {', '.join(settings.partition_by)}",
@@ -134,8 +112,8 @@ def _require_plain(state: TableState, rows: StructType, table: str, call: str) -
 
 
 def _not_plain(state: TableState, given: set[str]) -> Iterator[str]:
-    yield from (f"the constraint {name}" for name in constraints(state.metadata))
-    yield from (f"the invariant of {path}" for path in invariants(state.metadata))
+    yield from (f"the constraint {name}" for name in expressions.constraints(state.metadata))
+    yield from (f"the invariant of {path}" for path in expressions.invariants(state.metadata))
     for field in state.schema.fields:
         yield from _not_plain_column(field, is_given=field.name.lower() in given)
     for field in all_fields(state.schema):
@@ -150,11 +128,11 @@ def _not_plain(state: TableState, given: set[str]) -> Iterator[str]:
 
 
 def _not_plain_column(field: Field, *, is_given: bool) -> Iterator[str]:
-    if GENERATION in field.metadata:
+    if expressions.GENERATION in field.metadata:
         yield f"the generated column {field.name}"
-    if any(key.startswith(IDENTITY) for key in field.metadata):
+    if any(key.startswith(expressions.IDENTITY) for key in field.metadata):
         yield f"the identity column {field.name}"
-    if CURRENT_DEFAULT in field.metadata and not is_given:
+    if expressions.CURRENT_DEFAULT in field.metadata and not is_given:
         yield f"the default of {field.name}"
     if _demands(field.type):
         yield f"NOT NULL inside of {field.name}"
@@ -177,7 +155,14 @@ def _sources(schema: StructType, rows: StructType, table: str, call: str) -> tup
                 hint="names that differ in case only are the same to Delta: rename or drop one",
             )
         places[field.name.lower()] = at
-    _refuse_extra(schema, rows, table)
+    known = {name.lower() for name in schema.names}
+    if extra := [field.name for field in rows.fields if field.name.lower() not in known]:
+        meant = did_you_mean(extra[0], schema.names, 1)
+        raise InvalidArgumentError(
+            f"{table} has no column {', '.join(extra)}, only {', '.join(schema.names)}",
+            hint=f"{f'{meant} If not, ' if meant else ''}drop it, or use"
+            " delvec.DeltaTable.for_path(spark, path).append(df, merge_schema=True)",
+        )
     found = []
     for field in schema.fields:
         place = places.get(field.name.lower())
@@ -195,19 +180,6 @@ def _sources(schema: StructType, rows: StructType, table: str, call: str) -> tup
             )
         found.append(place)
     return tuple(found)
-
-
-def _refuse_extra(schema: StructType, rows: StructType, table: str) -> None:
-    own = {name.lower(): name for name in schema.names}
-    extra = [field.name for field in rows.fields if field.name.lower() not in own]
-    if extra:
-        near = get_close_matches(extra[0].lower(), own, 1)
-        meant = f"did you mean {own[near[0]]}? If not, " if near else ""
-        raise InvalidArgumentError(
-            f"{table} has no column {', '.join(extra)}, only {', '.join(schema.names)}",
-            hint=f"{meant}drop it, or use"
-            " delvec.DeltaTable.for_path(spark, path).append(df, merge_schema=True)",
-        )
 
 
 def _fits(have: DataType, wanted: DataType) -> bool:

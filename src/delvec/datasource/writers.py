@@ -1,56 +1,158 @@
-"""The writers that Spark runs: batches and streams, in Python workers without a session.
+"""The writers that Spark runs, batch and stream, and their one commit; Python without a session.
 
 `write` runs in tasks, `commit` and `abort` in a process of the driver. A task that is retried, or
 runs twice by speculation, writes files of other names; only the messages of those that Spark
-accepted are committed. Files of the others, and of tasks that ran on when their job had failed, are
-orphans, which VACUUM deletes.
+accepted are committed. Other files are orphans, which VACUUM deletes.
+
+A write starts from the version that it was planned on. An append is rebased onto commits that came
+since; an overwrite conflicts with them, so that no row of theirs is lost unseen. Neither can be
+repeated here: only Spark could compute the rows again.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
-
-from delvec.datasource.commits import (
-    FilesWritten,
-    abort_files,
-    commit_files,
-    complete,
-    delete_files,
-    warn_of_repeat,
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
 )
+
 from delvec.datasource.data_files import write_files
-from delvec.datasource.target import open_target
+from delvec.datasource.target import Target, open_target
 from delvec.delta.alter.operations import create_defined
+from delvec.delta.alter.table_state import TableState
 from delvec.delta.log.segment import find_segment
-from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.write.change import AppTransaction
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.skipping.predicate import Always
+from delvec.delta.write.change import AppTransaction, Change, Operation, ReadSet
+from delvec.delta.write.transaction import Attempt, CheckedOptions, NoEngine, Outcome, create, run
+from delvec.delta.write.writable import require_writable
 from delvec.errors import ConflictError, EngineError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
-    from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-    from delvec.datasource.target import Target
-    from delvec.datasource.write_options import WriteSettings
-    from delvec.delta.alter.table_state import TableState
-    from delvec.delta.log.snapshot import Snapshot
+    from delvec.datasource.options import WriteSettings
     from delvec.storage import Storage
 
-__all__ = ["BatchWriter", "StreamWriter"]
+    Messages = Sequence[WriterCommitMessage | None]
 
+_LOG: Final = logging.getLogger("delvec")
 # Set by Spark for the jobs of a streaming query.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 # With this property other engines drop old transaction identifiers.
 _FORGETS: Final = "delta.setTransactionRetentionDuration"
+_Message = TypeVar("_Message", bound="FilesWritten")
+
+
+@dataclass(frozen=True)
+class FilesWritten(WriterCommitMessage):
+    """What one task has written: the bodies of the add actions, and how many rows they have."""
+
+    adds: tuple[dict[str, Any], ...]
+    rows: int
+    version: int  # of the table that the write was planned on
+    query_id: str | None = None  # of the streaming query, which outlives its restarts
+
+
+def commit_files(
+    storage: Storage,
+    messages: Sequence[FilesWritten],
+    options: CheckedOptions,
+    *,
+    version: int,
+    planned: TableState,
+    overwrite: bool,
+) -> None:
+    """Commit the files of all tasks as one version; if that fails, they are deleted."""
+    adds = tuple(add for message in messages for add in message.adds)
+    paths = [str(add["path"]) for add in adds]
+    mode = "Overwrite" if overwrite else "Append"
+    parameters = {"mode": mode, "partitionBy": list(planned.metadata.partition_columns)}
+    metrics = {"numOutputRows": sum(message.rows for message in messages)}
+    # A data source is not told where its rows come from.
+    reads = ReadSet(Always() if overwrite else None, is_known=False)
+    change = Change(Operation("WRITE", parameters, metrics, reads), added=adds)
+    if version < 0:
+        change = replace(change, protocol=planned.protocol, metadata=planned.metadata)
+        create(storage, change, options, paths)
+        return
+
+    def prepare(attempt: Attempt) -> Outcome:
+        attempt.uncommitted.add(*paths)
+        snapshot = attempt.snapshot
+        if TableState.of(snapshot) != planned:
+            raise ConflictError(
+                f"{snapshot.table} was replaced while rows for it were written: its definition in"
+                f" version {version:,} is another one",
+                version=version,
+                retryable=False,
+            )
+        require_writable(snapshot, "overwrite" if overwrite else "append")
+        if not adds and not overwrite:
+            return Outcome(None)
+        removed = tuple(snapshot.files.entries()) if overwrite else ()
+        return Outcome(replace(change, removed=removed))
+
+    try:
+        report = run(NoEngine(), lambda: open_snapshot(storage, version), "WRITE", prepare, options)
+    except ConflictError as error:
+        error.hint = "nothing was changed; run the write again"
+        raise
+    if report.version is None:
+        # The transaction is in already, with files of an earlier attempt.
+        delete_files(storage, messages)
+
+
+def delete_files(storage: Storage, messages: Sequence[FilesWritten]) -> None:
+    """Delete the files of tasks whose write is given up."""
+    storage.delete(add["path"] for message in messages for add in message.adds)
+
+
+def complete(messages: Messages, kind: type[_Message]) -> list[_Message]:
+    """Return the messages of all tasks."""
+    found = [message for message in messages if isinstance(message, kind)]
+    if len(found) != len(messages):
+        raise EngineError(
+            f"Spark commits a write of which {len(messages) - len(found)} tasks did not finish",
+            hint="nothing was changed; run the write again",
+        )
+    return found
+
+
+def warn_of_repeat(
+    snapshot: Snapshot, transaction: AppTransaction, written: Sequence[FilesWritten]
+) -> None:
+    """Log that rows of a batch are dropped, since the table holds a later one."""
+    held = snapshot.transactions.get(transaction.app_id, -1)
+    if held >= transaction.version and any(message.adds for message in written):
+        _LOG.warning(
+            "%s holds transaction %d of %s, and %d is not written again (rows: %d)",
+            snapshot.table,
+            held,
+            transaction.app_id,
+            transaction.version,
+            sum(message.rows for message in written),
+        )
+
+
+def abort_files(storage: Storage, messages: Messages) -> None:
+    """Delete the files of a job that failed.
+
+    Spark calls this after a failed commit too, when all tasks have finished. Then the commit has
+    deleted what is certainly not part of the table, and what is left may be part of it.
+    """
+    if any(message is None for message in messages):
+        delete_files(storage, [m for m in messages if isinstance(m, FilesWritten)])
 
 
 @dataclass(frozen=True)
@@ -74,7 +176,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Write the rows of one task."""
         return _written(self._target, iterator)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: Messages) -> None:
         """Commit what all tasks have written."""
         target, transaction = self._target, self._settings.checked.transaction
         written = complete(messages, FilesWritten)
@@ -89,7 +191,7 @@ class BatchWriter(DataSourceArrowWriter):
             overwrite=self._overwrite,
         )
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: Messages) -> None:
         """Delete what tasks have written; see `abort_files`."""
         abort_files(self._target.storage, messages)
 
@@ -120,11 +222,7 @@ class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
                 hint="omit both options",
             )
         self._settings, self._schema, self._overwrite = settings, schema, overwrite
-
-    def plan(self) -> StreamWriter:
-        """Open the table, or describe the one to create; return self."""
-        self._target = open_target(self._settings, self._schema, overwrite=self._overwrite)
-        return self
+        self._target = open_target(settings, schema, overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
         """Write the rows of one task; in the first batch, create the table before."""
@@ -132,20 +230,16 @@ class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
         query = task.getLocalProperty(_QUERY_ID) if task is not None else None
         batch = int((task.getLocalProperty(_BATCH_ID) if task is not None else None) or 0)
         if target.version < 0 and (self._overwrite or batch == 0):
-            target = self._created()
+            with suppress(ConflictError):  # another task of the batch was first, or another query
+                create_defined(target.storage, target.state)
+            find_segment(target.storage)  # it is there now
+            target = open_target(self._settings, self._schema, overwrite=self._overwrite)
         elif target.version < 0:
             iterator = _refused(iterator, target.storage, AppTransaction(str(query), batch))
         files = _written(target, iterator)
         return StreamFiles(files.adds, files.rows, files.version, query, target.state)
 
-    def _created(self) -> Target:
-        """Create the table, unless another task of the batch has, or another query."""
-        with suppress(ConflictError):
-            create_defined(self._target.storage, self._target.state)
-        find_segment(self._target.storage)  # it is there now
-        return open_target(self._settings, self._schema, overwrite=self._overwrite)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
+    def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]  # noqa: N803
         """Commit a batch, unless the table holds it already."""
         written, storage = complete(messages, StreamFiles), self._target.storage
         follows = not self._overwrite and batchId > 0
@@ -161,9 +255,11 @@ class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
             )
         # They differ where tasks created the table, and another query wrote to it at once.
         snapshot = open_snapshot(storage, min(message.version for message in written))
-        if follows and _is_another(snapshot, transaction):
+        forgets = _FORGETS in snapshot.metadata.configuration
+        if follows and not forgets and transaction.app_id not in snapshot.transactions:
             delete_files(storage, written)
-            raise _other_table(snapshot, transaction)
+            other = f"{snapshot.table} (id {snapshot.metadata.id})"
+            raise _not_the_table(other, transaction)
         warn_of_repeat(snapshot, transaction, written)
         commit_files(
             storage,
@@ -174,7 +270,7 @@ class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
             overwrite=self._overwrite,
         )
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: ARG002, N803
+    def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]  # noqa: ARG002, N803
         """Delete what tasks have written; see `abort_files`."""
         abort_files(self._target.storage, messages)
 
@@ -204,16 +300,6 @@ def _transaction(written: Sequence[FilesWritten], batch: int) -> AppTransaction:
     return AppTransaction(str(queries.pop()), batch)
 
 
-def _is_another(snapshot: Snapshot, batch: AppTransaction) -> bool:
-    """Return whether a query has never written to a table, though it is not its first batch."""
-    forgets = _FORGETS in snapshot.metadata.configuration
-    return not forgets and batch.app_id not in snapshot.transactions
-
-
-def _other_table(snapshot: Snapshot, batch: AppTransaction) -> InvalidArgumentError:
-    return _not_the_table(f"{snapshot.table} (id {snapshot.metadata.id})", batch)
-
-
 def _refused(
     rows: Iterator[pa.RecordBatch], storage: Storage, batch: AppTransaction
 ) -> Iterator[pa.RecordBatch]:
@@ -228,7 +314,7 @@ def _not_the_table(found: str, batch: AppTransaction) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"{found} is not the table that the streaming query {batch.app_id} wrote its earlier"
         f" batches to: it holds none before batch {batch.version}",
-        hint="was it dropped? Begin anew with another checkpointLocation; to go on without the"
+        hint="was it dropped? Begin again with another checkpointLocation; to go on without the"
         ' earlier batches, write a DataFrame without rows by df.write.format("delvec") with the'
         f" options txnAppId={batch.app_id} and txnVersion={batch.version - 1}",
     )

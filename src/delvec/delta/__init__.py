@@ -3,13 +3,11 @@
 The sub-packages, each importing only those above it:
 
 - `schema`: types, metadata, protocol, table features and properties
-- `pruning`: predicates, and which files they can match by bounds
-- `stats`: statistics of data files, in the log and as Arrow columns
+- `skipping`: predicates, statistics, and which files they rule out
 - `log`: the files of `_delta_log`: replay, snapshots, checkpoints, history
-- `parquet`: data files and their footers
 - `read`: the live rows of a version with Arrow, and the change data feed
 - `write`: a change, its commit, conflicts with concurrent commits, the report
-- `alter`: the definition of a table: create, replace, alter
+- `alter`, `vacuum`, `maintain`, `check`, `traces`: commands that need no row by Spark
 - `table`: `DeltaTable`, the public class; it calls `delvec.spark` for rows
 """
 

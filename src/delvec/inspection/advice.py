@@ -1,31 +1,37 @@
-"""What to run next on a table, and why: one rule for each kind of maintenance.
+"""What to run next on a table, and why: one rule for each kind of maintenance, and its limits.
 
-A rule is a function of the report's numbers alone: the same numbers give the same advice. It names
-the call in Python and the arguments of the command; the command line, with the options by which the
-table was reached, is made by the command.
+Rules and reasons are functions of the report's numbers alone. A rule names the call in Python and
+the arguments of the command, which adds the options by which the table was reached.
+docs/inspecting.md lists the limits.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delvec.inspection.figures import Advice
-from delvec.inspection.limits import (
-    FREED_SHARE,
-    LONG_LOG,
-    MANY_EQUALITY_DELETES,
-    why_deleted,
-    why_fewer_files,
-    why_position_deletes,
-)
-from delvec.inspection.moments import moment
-from delvec.report.figures import counted, percent, size
+from delvec.inspection.figures import Advice, Rewritten, moment
+from delvec.report.format import format_count, format_size, percent
 
 if TYPE_CHECKING:
-    from delvec.inspection.figures import Rewritten
     from delvec.inspection.report import InspectReport
 
-__all__ = ["advice_for"]
+DELETED_SHARE: Final = 0.05
+"""Purge when a larger share of all rows is deleted: every read loads and skips them."""
+FILE_DELETED_SHARE: Final = 0.30
+"""Purge when some file has a larger share of deleted rows, and one row of a hundred is deleted."""
+FREED_SHARE: Final = 0.10
+"""Vacuum, or expire snapshots, when that frees more than this share of the live data."""
+FEWER_FILES: Final = 10
+"""Put small files together when at least so many fewer are left, and less than half of them."""
+LONG_LOG: Final = 3
+"""Write a checkpoint when so many times the wanted interval of commits came since the last."""
+MANY_EQUALITY_DELETES: Final = 100
+"""Consolidate equality deletes from so many on: every reader loads all of them."""
+MANY_POSITION_DELETES: Final = 10
+"""Rewrite what position delete files delete from so many on, if there are enough for the table."""
+POSITION_DELETE_SHARE: Final = 0.10
+"""Enough: there are more than this share of the data files."""
+_LEAST_SHARE: Final = 0.01  # of all rows, below which a purge is not worth a rewrite
 
 
 def advice_for(report: InspectReport) -> tuple[Advice, ...]:
@@ -34,13 +40,58 @@ def advice_for(report: InspectReport) -> tuple[Advice, ...]:
     return tuple(found for rule in rules if (found := rule(report)) is not None)
 
 
+def why_deleted(report: InspectReport) -> str | None:
+    """Return why rows are to be rewritten without the deleted ones; None if they need not."""
+    deleted, rows = report.vectors.rows + report.positions.positions, report.rows
+    if not deleted:
+        return None
+    share = deleted / rows if rows else None
+    if share is not None and share > DELETED_SHARE:
+        most = "up to " if report.positions.positions else ""
+        limit = f"more than {100 * DELETED_SHARE:g} %"
+        return (
+            f"{most}{percent(min(deleted, rows or 0), rows or 0)} of the rows are deleted, {limit}"
+        )
+    worst = max(report.most_deleted.shown, key=lambda each: each.ratio, default=None)
+    is_many = share is None or share > _LEAST_SHARE
+    # Where the log does not say how many rows there are, one file has to stand for all.
+    limit_of_file = DELETED_SHARE if share is None else FILE_DELETED_SHARE
+    if worst is not None and worst.ratio > limit_of_file and is_many:
+        limit = f"more than {100 * limit_of_file:g} %"
+        part = percent(worst.deleted, worst.rows or 0)
+        return f"{part} of the rows of a file are deleted, {limit}"
+    return None
+
+
+def why_position_deletes(report: InspectReport) -> str | None:
+    """Return why position delete files are too many; None if they are not."""
+    found = report.positions
+    is_many = found.files > POSITION_DELETE_SHARE * report.files
+    if found.files < MANY_POSITION_DELETES or not is_many:
+        return None
+    what = format_count(found.files, "position delete file")
+    return (
+        f"{what} ({format_size(found.bytes)}), at least {MANY_POSITION_DELETES} and more than"
+        f" {100 * POSITION_DELETE_SHARE:g} % of the data files: readers open each beside its data"
+    )
+
+
+def why_fewer_files(report: InspectReport) -> str | None:
+    """Return why small files are to be put together; None if they need not."""
+    small = report.small_files
+    fewer = small.before - small.after
+    if fewer < FEWER_FILES or small.after * 2 >= small.before:
+        return None
+    return f"{format_count(small.before, 'small file')} would become about {small.after:,}"
+
+
 def _resolve(report: InspectReport) -> Advice | None:
     waiting = report.equality
     count = waiting.files + waiting.vectors
     if not count:
         return None
-    what = counted(count, "equality delete")
-    why = f"{what} with {counted(waiting.keys, 'key')} wait: readers join every row with them"
+    what = format_count(count, "equality delete")
+    why = f"{what} with {format_count(waiting.keys, 'key')} wait: readers join every row with them"
     branch = report.branch
     more: tuple[str, ...]
     if branch in {each.name for each in waiting.staging}:
@@ -57,13 +108,10 @@ def _staged(report: InspectReport) -> Advice | None:
     if not waiting or report.branch in {each.name for each in waiting}:
         return None
     first = waiting[0]
-    what = counted(first.snapshots, "snapshot")
-    return Advice(
-        "resolve",
-        f"the staging branch {first.name} has {what} that main has not taken over",
-        ("resolve", report.table, "--staging", first.name),
-        f"t.resolve(staging={first.name!r})",
-    )
+    what = format_count(first.snapshots, "snapshot")
+    why = f"the staging branch {first.name} has {what} that main has not taken over"
+    arguments = ("resolve", report.table, "--staging", first.name)
+    return Advice("resolve", why, arguments, f"t.resolve(staging={first.name!r})")
 
 
 def _consolidate(report: InspectReport) -> Advice | None:
@@ -71,7 +119,7 @@ def _consolidate(report: InspectReport) -> Advice | None:
     if count < MANY_EQUALITY_DELETES:
         return None
     why = (
-        f"if they are not resolved: {counted(count, 'equality delete')}, at least"
+        f"if they are not resolved: {format_count(count, 'equality delete')}, at least"
         f" {MANY_EQUALITY_DELETES}, are loaded by every reader"
     )
     branch = report.branch
@@ -109,8 +157,8 @@ def _steps(report: InspectReport, rewrite: Rewritten) -> str:
     hours = report.freed.retention_hours
     after = "a vacuum" if hours is None else f"after {hours:,g} hours a vacuum"
     return (
-        f"it writes about {size(rewrite.written)}, and {after} frees the {size(rewrite.replaced)}"
-        " that it replaces"
+        f"it writes about {format_size(rewrite.written)}, and {after} frees the"
+        f" {format_size(rewrite.replaced)} that it replaces"
     )
 
 
@@ -122,8 +170,8 @@ def _rewrite(report: InspectReport) -> Advice | None:
     if report.freed.rewrite.files:
         rewrite = report.freed.rewrite
         why += (
-            f"; it writes about {size(rewrite.written)}, and the {size(rewrite.replaced)} that it"
-            " replaces go when their snapshots expire"
+            f"; it writes about {format_size(rewrite.written)}, and the"
+            f" {format_size(rewrite.replaced)} that it replaces go when their snapshots expire"
         )
     # A position delete file may be of several data files, so that it outlives one of them.
     dangling = ("remove-dangling-deletes",) if report.positions.files else ()
@@ -153,8 +201,8 @@ def _checkpoint(report: InspectReport) -> Advice | None:
         return None
     last = "there is no checkpoint" if log.checkpoint is None else "the last checkpoint is old"
     why = (
-        f"{last}: {counted(log.since_checkpoint, 'commit')} are read to open the table, and the"
-        f" table wants a checkpoint after {log.interval:,}"
+        f"{last}: {format_count(log.since_checkpoint, 'commit')} are read to open the table,"
+        f" and the table wants a checkpoint after {log.interval:,}"
     )
     return Advice("checkpoint", why, ("checkpoint", report.table), "t.checkpoint()")
 
@@ -166,20 +214,15 @@ def _vacuum(report: InspectReport) -> Advice | None:
     share = percent(freed.vacuum, report.bytes)
     more = f"{share} of the live data" if report.bytes else "no live data"
     hours = "" if freed.retention_hours is None else f" of {freed.retention_hours:,g} hours"
+    lost = "no version of the log is older, so that time travel loses none"
+    if freed.first_kept is not None:
+        when = moment(freed.first_kept_ms)
+        lost = f"it ends time travel to versions before {freed.first_kept:,}, which is of {when}"
     why = (
-        f"no version within the retention{hours} needs {counted(freed.vacuum_files, 'file')}"
-        f" ({size(freed.vacuum)}, {more}); {_lost_versions(report)}"
+        f"no version within the retention{hours} needs {format_count(freed.vacuum_files, 'file')}"
+        f" ({format_size(freed.vacuum)}, {more}); {lost}"
     )
     return Advice("vacuum", why, ("vacuum", report.table), "t.vacuum()")
-
-
-def _lost_versions(report: InspectReport) -> str:
-    """Return what a vacuum takes from time travel."""
-    first = report.freed.first_kept
-    if first is None:
-        return "no version of the log is older, so that time travel loses none"
-    when = moment(report.freed.first_kept_ms)
-    return f"it ends time travel to versions before {first:,}, which is of {when}"
 
 
 def _expire(report: InspectReport) -> Advice | None:
@@ -191,8 +234,9 @@ def _expire(report: InspectReport) -> Advice | None:
     if report.inspected_ms - log.oldest_ms <= log.max_age_ms:
         return None
     why = (
-        f"up to {size(frees)} of {counted(report.freed.vacuum_files, 'file')} are kept for older"
-        f" snapshots alone, and the oldest is over {log.max_age_ms / 86_400_000:g} days old;"
+        f"up to {format_size(frees)} of {format_count(report.freed.vacuum_files, 'file')} are"
+        f" kept for older snapshots alone, and the oldest is over"
+        f" {log.max_age_ms / 86_400_000:g} days old;"
         " it ends time travel to those that expire"
     )
     arguments = ("expire-snapshots", report.table)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delvec.inspection.moments import elapsed, moment
-from delvec.report.figures import counted, percent, size
+from delvec.inspection.figures import StagingBranch, elapsed, moment
+from delvec.report.format import format_count, format_size, nonzero, percent
 
 if TYPE_CHECKING:
-    from delvec.inspection.figures import StagingBranch
     from delvec.inspection.report import InspectReport
 
-__all__ = ["facts", "headline", "place", "rows_deleted"]
 
 _KINDS: Final = {"u": "by relative path", "p": "by absolute path", "i": "inline"}
 
@@ -77,10 +75,10 @@ def _rows(report: InspectReport) -> str:
 
 
 def _files(report: InspectReport) -> str:
-    found = f"{counted(report.files, 'data file')}, {size(report.bytes)}"
+    found = f"{format_count(report.files, 'data file')}, {format_size(report.bytes)}"
     small = report.small_files
     if small.count:
-        found += f"; {small.count:,} smaller than {size(small.below)}"
+        found += f"; {small.count:,} smaller than {format_size(small.below)}"
     return found
 
 
@@ -89,13 +87,13 @@ def _vectors(report: InspectReport) -> str:
     if not vectors.count:
         return "none"
     if report.format == "iceberg":
-        held = f"in {counted(vectors.stored_in, 'Puffin file')}"
-        return f"{vectors.count:,} {held}, {size(vectors.bytes)}{_age(report)}"
+        held = f"in {format_count(vectors.stored_in, 'Puffin file')}"
+        return f"{vectors.count:,} {held}, {format_size(vectors.bytes)}{_age(report)}"
     kinds = ", ".join(
         f"{count:,} {_KINDS.get(kind, 'of kind')} ({kind})" for kind, count in vectors.kinds.items()
     )
-    held = f" in {counted(vectors.stored_in, 'file')}" if vectors.stored_in else ""
-    return f"{kinds}{held}, {size(vectors.bytes)}{_age(report)}"
+    held = f" in {format_count(vectors.stored_in, 'file')}" if vectors.stored_in else ""
+    return f"{kinds}{held}, {format_size(vectors.bytes)}{_age(report)}"
 
 
 def _age(report: InspectReport) -> str:
@@ -111,9 +109,9 @@ def _positions(report: InspectReport) -> str:
     found = report.positions
     if not found.files:
         return ""
-    what = f"{counted(found.files, 'position delete file')}, {size(found.bytes)}"
+    what = f"{format_count(found.files, 'position delete file')}, {format_size(found.bytes)}"
     old = _at_most(found.oldest_ms, report.inspected_ms)
-    return f"{what}, with {counted(found.positions, 'position')}{old}"
+    return f"{what}, with {format_count(found.positions, 'position')}{old}"
 
 
 def _at_most(oldest_ms: int | None, now_ms: int) -> str:
@@ -124,13 +122,11 @@ def _equality(report: InspectReport) -> str:
     waiting = report.equality
     if not (waiting.files or waiting.vectors):
         return "no equality deletes wait" if report.format == "iceberg" else ""
-    parts = [counted(waiting.files, "file")] if waiting.files else []
-    if waiting.vectors:
-        parts.append(counted(waiting.vectors, "equality delete vector"))
+    parts = (nonzero(waiting.files, "file"), nonzero(waiting.vectors, "equality delete vector"))
     by = "; ".join(", ".join(names) for names in waiting.columns)
     old = _at_most(waiting.oldest_ms, report.inspected_ms)
-    what = f"{' and '.join(parts)} with {counted(waiting.keys, 'key')}"
-    return f"{what} wait, {size(waiting.bytes)}, by {by}{old}"
+    what = f"{' and '.join(filter(None, parts))} with {format_count(waiting.keys, 'key')}"
+    return f"{what} wait, {format_size(waiting.bytes)}, by {by}{old}"
 
 
 def _staging(report: InspectReport) -> str:
@@ -142,8 +138,8 @@ def _waiting(branch: StagingBranch) -> str:
         return branch.problem
     if not branch.snapshots:
         return "nothing waits"
-    keys = f", {counted(branch.keys, 'key')} of equality deletes" if branch.keys else ""
-    return f"{counted(branch.snapshots, 'snapshot')} that main has not taken over{keys}"
+    keys = f", {format_count(branch.keys, 'key')} of equality deletes" if branch.keys else ""
+    return f"{format_count(branch.snapshots, 'snapshot')} that main has not taken over{keys}"
 
 
 def _log(report: InspectReport) -> str:
@@ -151,7 +147,7 @@ def _log(report: InspectReport) -> str:
     if report.format == "iceberg":
         since = f", the oldest of {moment(log.oldest_ms)}" if log.oldest_ms else ""
         return f"{log.versions:,} retained{since}" if log.versions else ""
-    there = counted(log.versions, "commit")
+    there = format_count(log.versions, "commit")
     if log.oldest:
         there += f" from version {log.oldest:,} on"
     if log.checkpoint is None:
@@ -169,9 +165,9 @@ def _purge(report: InspectReport) -> str:
     else:
         then = "by a vacuum" + ("," if hours is None else f" after {hours:,g} hours,")
     return (
-        f"would write about {size(rewrite.written)}; the {size(rewrite.replaced)} of"
-        f" {counted(rewrite.files, 'file')} that it replaces go {then} which frees about"
-        f" {size(rewrite.freed)} in all"
+        f"would write about {format_size(rewrite.written)}; the {format_size(rewrite.replaced)} of"
+        f" {format_count(rewrite.files, 'file')} that it replaces go {then} which frees about"
+        f" {format_size(rewrite.freed)} in all"
     )
 
 
@@ -179,7 +175,7 @@ def _vacuum(report: InspectReport) -> str:
     freed = report.freed
     if freed.vacuum is None:
         return f"not looked for: {freed.why_unknown}" if freed.why_unknown else ""
-    files = f"{size(freed.vacuum)} in {counted(freed.vacuum_files, 'file')}"
+    files = f"{format_size(freed.vacuum)} in {format_count(freed.vacuum_files, 'file')}"
     if report.format == "iceberg":
         if not freed.vacuum_files:
             return "would free nothing: older snapshots have no files of their own"
@@ -188,4 +184,4 @@ def _vacuum(report: InspectReport) -> str:
     if not freed.later:
         return now
     hours = f"{freed.retention_hours:,g} hours"
-    return f"{now}, {size(freed.later)} more when the retention of {hours} is over"
+    return f"{now}, {format_size(freed.later)} more when the retention of {hours} is over"

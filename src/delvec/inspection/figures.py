@@ -1,49 +1,29 @@
-"""The parts of an inspection's report: numbers and names, whatever the format of the table."""
+"""The parts of an inspection's report, numbers, names and times, whatever the table's format."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from delvec.documents import EPOCH
+from delvec.report.rendering import doc, documented, required
 
-__all__ = [
-    "Advice",
-    "AgeClass",
-    "EqualityFigures",
-    "Freed",
-    "LogFigures",
-    "Moment",
-    "PositionFigures",
-    "Ranking",
-    "Rewritten",
-    "Share",
-    "SizeClass",
-    "SmallFiles",
-    "StagingBranch",
-    "VectorFigures",
-]
+_UNITS: Final = {"year": 365 * 86_400, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
 
 
-@dataclass(frozen=True)
+@documented()
 class Share:
-    """How much of a file, a partition or a group of files is deleted.
+    """How much of a file, a partition or a group of files is deleted."""
 
-    Attributes:
-        name: The path of the file, or the values of the partition; empty for a group.
-        files: How many files it is.
-        rows: Their rows, deleted ones included; None if not known of all.
-        deleted: How many of these rows are deleted by vectors; with position delete files of this
-            file alone, so many at most.
-        bytes: The size of the files.
-    """
-
-    name: str
-    files: int
-    rows: int | None
-    deleted: int
-    bytes: int
+    name: str = required("The path of the file, or the values of the partition; empty for a group.")
+    files: int = required("How many files it is.")
+    rows: int | None = required("Their rows, deleted ones included; None if not known of all.")
+    deleted: int = required(
+        "How many of these rows are deleted by vectors; with position delete files of this file"
+        " alone, so many at most."
+    )
+    bytes: int = required("The size of the files.")
 
     @property
     def ratio(self) -> float:
@@ -51,166 +31,116 @@ class Share:
         return min(self.deleted / self.rows, 1.0) if self.rows else 0.0
 
 
-@dataclass(frozen=True)
+@documented()
 class Ranking:
-    """Those with the most deleted rows, and all others as one.
+    """Those with the most deleted rows, and all others as one."""
 
-    Attributes:
-        shown: The first, most deleted rows first.
-        rest: The sum of the others; None if there are none.
-        others: How many others there are.
-    """
+    shown: tuple[Share, ...] = doc("The first, most deleted rows first.", ())
+    rest: Share | None = doc("The sum of the others; None if there are none.", None)
+    others: int = doc("How many others there are.", 0)
 
-    shown: tuple[Share, ...] = ()
-    rest: Share | None = None
-    others: int = 0
+    @property
+    def has_deleted(self) -> bool:
+        """Whether there is a bar with a length."""
+        return any(each.deleted for each in self.shown)
 
 
-@dataclass(frozen=True)
+@documented()
 class AgeClass:
     """How many vectors are of an age."""
 
-    label: str
-    vectors: int
+    label: str = required("The range.")
+    vectors: int = required("How many vectors.")
 
 
-@dataclass(frozen=True)
+@documented()
 class SizeClass:
-    """How many data files are smaller than a limit, and not smaller than the one before.
+    """How many data files are smaller than a limit, and not smaller than the one before."""
 
-    Attributes:
-        label: The range.
-        files: How many files.
-        bytes: Their size.
-    """
-
-    label: str
-    files: int
-    bytes: int
+    label: str = required("The range.")
+    files: int = required("How many files.")
+    bytes: int = required("Their size.")
 
 
-@dataclass(frozen=True)
+@documented()
 class VectorFigures:
-    """The deletion vectors of a table.
+    """The deletion vectors of a table."""
 
-    Attributes:
-        count: How many data files have one.
-        rows: The rows that they delete.
-        bytes: Their size.
-        kinds: How many of each kind: `u`, `p` and `i` of Delta, `puffin` of Iceberg.
-        stored_in: How many files hold them.
-        oldest_ms: When the oldest was committed, in milliseconds since 1970; None if not known.
-        newest_ms: When the newest was committed, of those whose commit is known.
-        ages: How many of each age.
-    """
-
-    count: int = 0
-    rows: int = 0
-    bytes: int = 0
-    kinds: Mapping[str, int] = field(default_factory=dict)
-    stored_in: int = 0
-    oldest_ms: int | None = None
-    newest_ms: int | None = None
-    ages: tuple[AgeClass, ...] = ()
+    count: int = doc("How many data files have one.", 0)
+    rows: int = doc("The rows that they delete.", 0)
+    bytes: int = doc("Their size.", 0)
+    kinds: Mapping[str, int] = doc("How many of each kind: `u`, `p`, `i` (Delta), `puffin`.", dict)
+    stored_in: int = doc("How many files hold them.", 0)
+    oldest_ms: int | None = doc(
+        "When the oldest was committed, in milliseconds since 1970; None if not known.", None
+    )
+    newest_ms: int | None = doc("When the newest was committed, of those that are known.", None)
+    ages: tuple[AgeClass, ...] = doc("How many of each age.", ())
 
 
-@dataclass(frozen=True)
+@documented()
 class PositionFigures:
-    """The position delete files of an Iceberg table.
+    """The position delete files of an Iceberg table."""
 
-    Attributes:
-        files: How many there are.
-        positions: The positions in them. As many rows are deleted at most: several files may name
-            the same row, and some a data file that is gone.
-        bytes: Their size.
-        oldest_ms: When the oldest was committed; None if not known.
-    """
-
-    files: int = 0
-    positions: int = 0
-    bytes: int = 0
-    oldest_ms: int | None = None
+    files: int = doc("How many there are.", 0)
+    positions: int = doc(
+        "The positions in them. As many rows are deleted at most: several files may name the"
+        " same row, and some a data file that is gone.",
+        0,
+    )
+    bytes: int = doc("Their size.", 0)
+    oldest_ms: int | None = doc("When the oldest was committed; None if not known.", None)
 
 
-@dataclass(frozen=True)
+@documented()
 class StagingBranch:
-    """A staging branch of delvec's in an Iceberg table.
+    """A staging branch of delvec's in an Iceberg table."""
 
-    Attributes:
-        name: Its name.
-        snapshots: Its snapshots with changes that `main` has not taken over.
-        keys: The equality deletes at its newest snapshot, by the summary; None if that lacks them.
-        problem: Why it cannot be told what waits; None if it can.
-    """
-
-    name: str
-    snapshots: int
-    keys: int | None
-    problem: str | None = None
+    name: str = required("Its name.")
+    snapshots: int = required("Its snapshots with changes that `main` has not taken over.")
+    keys: int | None = required(
+        "The equality deletes at its newest snapshot, by the summary; None if that lacks them."
+    )
+    problem: str | None = doc("Why it cannot be told what waits; None if it can.", None)
 
 
-@dataclass(frozen=True)
+@documented()
 class EqualityFigures:
-    """The equality deletes of an Iceberg table, which wait to be resolved.
+    """The equality deletes of an Iceberg table, which wait to be resolved."""
 
-    Attributes:
-        files: Equality delete files.
-        vectors: Equality delete vectors (EDVs) that stand for themselves.
-        keys: The keys in both.
-        bytes: Their size.
-        oldest_ms: When the oldest was committed; None if not known.
-        columns: The key columns of each kind of delete, such as `("id",)`.
-        staging: The staging branches, with what waits there.
-    """
-
-    files: int = 0
-    vectors: int = 0
-    keys: int = 0
-    bytes: int = 0
-    oldest_ms: int | None = None
-    columns: tuple[tuple[str, ...], ...] = ()
-    staging: tuple[StagingBranch, ...] = ()
+    files: int = doc("Equality delete files.", 0)
+    vectors: int = doc("Equality delete vectors (EDVs) that stand for themselves.", 0)
+    keys: int = doc("The keys in both.", 0)
+    bytes: int = doc("Their size.", 0)
+    oldest_ms: int | None = doc("When the oldest was committed; None if not known.", None)
+    columns: tuple[tuple[str, ...], ...] = doc('The key columns of each kind, as `("id",)`.', ())
+    staging: tuple[StagingBranch, ...] = doc("The staging branches, with what waits there.", ())
 
 
-@dataclass(frozen=True)
+@documented()
 class Moment:
-    """The state after one commit.
+    """The state after one commit."""
 
-    Attributes:
-        at: The version (Delta) or the id of the snapshot (Iceberg).
-        time_ms: When it was committed.
-        operation: What was done.
-        files: Data files; None if not known.
-        vectors: Deletion vectors of Delta; delete files of all kinds of Iceberg.
-        deleted: Rows that are deleted by vectors or position deletes.
-        keys: Keys of equality deletes.
-    """
-
-    at: int
-    time_ms: int
-    operation: str
-    files: int | None
-    vectors: int | None
-    deleted: int | None
-    keys: int | None = None
+    at: int = required("The version (Delta) or the id of the snapshot (Iceberg).")
+    time_ms: int = required("When it was committed.")
+    operation: str = required("What was done.")
+    files: int | None = required("Data files; None if not known.")
+    vectors: int | None = required("Deletion vectors of Delta; all delete files of Iceberg.")
+    deleted: int | None = required("Rows that are deleted by vectors or position deletes.")
+    keys: int | None = doc("Keys of equality deletes.", None)
 
 
-@dataclass(frozen=True)
+@documented()
 class Rewritten:
     """What a rewrite of files without their deleted rows does to the table's size.
 
     Files that are replaced stay until a vacuum, or until their snapshots expire, so the table is
     larger by `written` first, and smaller by `freed` in the end.
-
-    Attributes:
-        files: Files that are replaced.
-        replaced: Their size.
-        written: The size of the new files, estimated by the share of live rows.
     """
 
-    files: int = 0
-    replaced: int = 0
-    written: int = 0
+    files: int = doc("Files that are replaced.", 0)
+    replaced: int = doc("Their size.", 0)
+    written: int = doc("The size of the new files, estimated by the share of live rows.", 0)
 
     @property
     def freed(self) -> int:
@@ -218,94 +148,96 @@ class Rewritten:
         return max(0, self.replaced - self.written)
 
 
-@dataclass(frozen=True)
+@documented()
 class SmallFiles:
-    """Data files that are small, and what putting them together would do.
+    """Data files that are small, and what putting them together would do."""
 
-    Attributes:
-        count: Files below the limit.
-        below: The limit in bytes.
-        before: Files that a compaction would rewrite.
-        after: Files that it would write, about.
-        alone: What that does to the table's size.
-        with_deleted: What it does if it rewrites all files with deleted rows as well; for Delta.
-    """
-
-    count: int = 0
-    below: int = 0
-    before: int = 0
-    after: int = 0
-    alone: Rewritten = field(default_factory=Rewritten)
-    with_deleted: Rewritten = field(default_factory=Rewritten)
+    count: int = doc("Files below the limit.", 0)
+    below: int = doc("The limit in bytes.", 0)
+    before: int = doc("Files that a compaction would rewrite.", 0)
+    after: int = doc("Files that it would write, about.", 0)
+    alone: Rewritten = doc("What that does to the table's size.", Rewritten)
+    with_deleted: Rewritten = doc(
+        "What it does if it rewrites all files with deleted rows as well; for Delta.", Rewritten
+    )
 
 
-@dataclass(frozen=True)
+@documented()
 class Freed:
-    """Bytes that maintenance would free.
+    """Bytes that maintenance would free."""
 
-    Attributes:
-        rewrite: By a rewrite of all files with deleted rows, once what it replaces is deleted.
-        vacuum: By deleting files that nothing needs any more, now; None if it was not looked for.
-        vacuum_files: How many files these are.
-        later: By deleting files that are there and still retained, when that time is over; None if
-            it was not looked for.
-        retention_hours: That time.
-        first_kept: The oldest version that a vacuum leaves whole: versions before it lose files;
-            None if no version does, or if it was not looked for.
-        first_kept_ms: When that version was committed.
-        why_unknown: Why it was not looked for.
-    """
-
-    rewrite: Rewritten = field(default_factory=Rewritten)
-    vacuum: int | None = None
-    vacuum_files: int = 0
-    later: int | None = None
-    retention_hours: float | None = None
-    first_kept: int | None = None
-    first_kept_ms: int | None = None
-    why_unknown: str | None = None
+    rewrite: Rewritten = doc("By a rewrite of all files with deleted rows, in the end.", Rewritten)
+    vacuum: int | None = doc("By deleting unneeded files now; None if not looked for.", None)
+    vacuum_files: int = doc("How many files these are.", 0)
+    later: int | None = doc(
+        "By deleting files that are still retained, after that time; None if not looked for.", None
+    )
+    retention_hours: float | None = doc("That time.", None)
+    first_kept: int | None = doc(
+        "The oldest version that a vacuum leaves whole: versions before it lose files; None if"
+        " no version does, or if it was not looked for.",
+        None,
+    )
+    first_kept_ms: int | None = doc("When that version was committed.", None)
+    why_unknown: str | None = doc("Why it was not looked for.", None)
 
 
-@dataclass(frozen=True)
+@documented()
 class LogFigures:
-    """What opening a table has to read, and how far back it reaches.
+    """What opening a table has to read, and how far back it reaches."""
 
-    Attributes:
-        versions: Commits that are in the log up to this version (Delta; older ones may have been
-            cleaned up), or retained snapshots (Iceberg).
-        oldest: The version of the oldest of these commits of Delta.
-        checkpoint: The version of the newest checkpoint of Delta; None if there is none.
-        since_checkpoint: Commits after it.
-        interval: After how many commits the table wants a checkpoint.
-        oldest_ms: When the oldest retained snapshot of Iceberg was committed.
-        max_age_ms: The age at which snapshots of Iceberg expire.
-    """
-
-    versions: int = 0
-    oldest: int | None = None
-    checkpoint: int | None = None
-    since_checkpoint: int = 0
-    interval: int = 0
-    oldest_ms: int | None = None
-    max_age_ms: int | None = None
+    versions: int = doc(
+        "Commits in the log up to this version (Delta), or retained snapshots (Iceberg).", 0
+    )
+    oldest: int | None = doc("The version of the oldest of these commits of Delta.", None)
+    checkpoint: int | None = doc("The version of Delta's newest checkpoint; None if none.", None)
+    since_checkpoint: int = doc("Commits after it.", 0)
+    interval: int = doc("After how many commits the table wants a checkpoint.", 0)
+    oldest_ms: int | None = doc("When the oldest retained snapshot of Iceberg was committed.", None)
+    max_age_ms: int | None = doc("The age at which snapshots of Iceberg expire.", None)
 
 
-@dataclass(frozen=True)
+@documented()
 class Advice:
-    """Something to run next.
+    """Something to run next."""
 
-    Attributes:
-        action: What it is, in a word.
-        why: Why, with the numbers and the limit that was passed.
-        arguments: The arguments of the command `delvec` that does it; those that say how the table
-            is reached, such as `--warehouse`, are not among them.
-        call: The same in Python, for a table `t`.
-        command: The command line that does it, as a shell takes it. `delvec inspect` gives it, with
-            the options that it was called with; empty in Python.
+    action: str = required("What it is, in a word.")
+    why: str = required("Why, with the numbers and the limit that was passed.")
+    arguments: tuple[str, ...] = required(
+        "The arguments of the command `delvec` that does it; those that say how the table is"
+        " reached, such as `--warehouse`, are not among them."
+    )
+    call: str = required("The same in Python, for a table `t`.")
+    command: str = doc(
+        "The command line that does it, as a shell takes it. `delvec inspect` gives it, with"
+        " the options that it was called with; empty in Python.",
+        "",
+    )
+
+
+def moment(time_ms: int | None) -> str:
+    """Return a time in UTC.
+
+    >>> moment(1_700_000_000_000), moment(None)
+    ('2023-11-14 22:13 UTC', 'unknown')
     """
+    if time_ms is None:
+        return "unknown"
+    try:
+        return f"{EPOCH + timedelta(milliseconds=time_ms):%Y-%m-%d %H:%M} UTC"
+    except OverflowError:  # what a broken writer put there
+        return "unknown"
 
-    action: str
-    why: str
-    arguments: tuple[str, ...]
-    call: str
-    command: str = ""
+
+def elapsed(since_ms: int, now_ms: int) -> str:
+    """Return how long ago a time is, in the largest unit that fits.
+
+    >>> elapsed(0, 90_000), elapsed(0, 86_400_000), elapsed(5, 0)
+    ('1 minute', '1 day', 'less than a second')
+    """
+    seconds = (now_ms - since_ms) // 1000
+    for unit, length in _UNITS.items():
+        if seconds >= length:
+            count = seconds // length
+            return f"{count:,} {unit}" + ("" if count == 1 else "s")
+    return "less than a second"

@@ -20,24 +20,12 @@ Specification: https://github.com/apache/parquet-format/blob/master/src/main/thr
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from delvec.errors import FormatError, UnsupportedFeatureError
 from delvec.parquet.thrift import BINARY, I32, LIST, STRUCT, Compact, field_header, number_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-__all__ = [
-    "FileSchema",
-    "add_ids",
-    "encrypted",
-    "missing_ids",
-    "read_footer",
-    "read_schema",
-]
 
 _TAIL: Final = 64 << 10
 _MAGIC: Final = b"PAR1"
@@ -50,72 +38,9 @@ _BY_CONVERTED: Final = {1: "map", 2: "map", 3: "list"}
 _BY_LOGICAL: Final = {2: "map", 3: "list", 16: "variant"}
 
 
-class _Gap(NamedTuple):
-    """Where the id of an element is to be inserted: after which field, before which.
-
-    Attributes:
-        start: The offset in the footer.
-        before: The number of the field before it.
-        after: The number of the next field, 0 if there is none.
-        kind: The type of the next field.
-        end: Where the header of the next field ends.
-    """
-
-    start: int
-    before: int
-    after: int
-    kind: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Element:
-    """A node of the schema.
-
-    Attributes:
-        kind: "list", "map" or "variant", else empty.
-        children: The nodes below it.
-        gap: Where its id is to be inserted if it has none.
-    """
-
-    name: str
-    kind: str
-    repeated: bool
-    field_id: int | None
-    children: tuple[_Element, ...]
-    gap: _Gap
-
-    def members(self) -> Iterator[tuple[str, _Element]]:
-        """Yield the children by their names in a table, without the groups that only files have."""
-        inner = self.children[0] if len(self.children) == 1 else None
-        if self.kind == "list" and inner is not None and inner.repeated:
-            yield "element", _list_element(self.name, inner)
-        elif self.kind == "map" and inner is not None and len(inner.children) == 2:
-            yield from zip(("key", "value"), inner.children, strict=True)
-        elif self.kind != "variant":  # its fields have no ids and need none
-            yield from ((child.name, child) for child in self.children)
-
-    @property
-    def holds_values(self) -> bool:
-        """Whether this is a list or a map."""
-        return self.kind in ("list", "map")
-
-
-def _list_element(name: str, repeated: _Element) -> _Element:
-    """Return the node of the element, by the backward-compatibility rules of the format."""
-    old = repeated.name in ("array", f"{name}_tuple")
-    return repeated if len(repeated.children) != 1 or old else repeated.children[0]
-
-
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The schema of a file.
-
-    Attributes:
-        root: The tree.
-        end: The end of the schema in the footer: footers that begin with the same bytes have the
-            same schema.
-    """
+    """The schema of a file, and its end: footers that are equal up to there have the same one."""
 
     root: _Element
     end: int
@@ -133,24 +58,8 @@ class FileSchema:
         )
 
 
-def _below(node: _Element) -> Iterator[tuple[_Element, _Element]]:
-    for _, child in node.members():
-        yield node, child
-        yield from _below(child)
-
-
 def read_footer(read: Callable[[int, int], bytes], size: int, path: str) -> bytes:
-    """Return the footer of a file without length and magic: one read up to 64 KiB, else two.
-
-    Args:
-        read: Returns `length` bytes from `start`.
-        size: The size of the file.
-        path: The file, for errors to name.
-
-    Raises:
-        FormatError: It is not a Parquet file.
-        UnsupportedFeatureError: It is encrypted.
-    """
+    """Return the footer of a file without length and magic: one read up to 64 KiB, else two."""
     tail = read(max(0, size - _TAIL), min(size, _TAIL))
     if tail[-4:] == _ENCRYPTED:
         raise encrypted(path)
@@ -177,12 +86,11 @@ def encrypted(path: str) -> UnsupportedFeatureError:
 
 
 def read_schema(footer: bytes, path: str) -> FileSchema:
-    """Return the schema at the beginning of a footer.
-
-    Raises:
-        FormatError: The bytes are not a footer.
-    """
-    with _decoding(path):
+    """Return the schema at the beginning of a footer."""
+    broken = FormatError(
+        "a data file has a damaged footer", path=path, expected="a Parquet schema in it"
+    )
+    try:
         thrift = Compact(footer)
         for number, kind in thrift.fields():
             if number != _SCHEMA:
@@ -191,13 +99,14 @@ def read_schema(footer: bytes, path: str) -> FileSchema:
             element_kind, count = thrift.list_header()
             if element_kind != STRUCT or kind != LIST:
                 break
-            elements = [_read_element(thrift) for _ in range(count)]
-            remaining = iter(elements)
+            remaining = iter([_read_element(thrift) for _ in range(count)])
             root = _tree(remaining)
             if next(remaining, None) is None:
                 return FileSchema(root, thrift.at)
             break
-    raise _broken(path)
+    except (IndexError, UnicodeDecodeError, RecursionError) as error:
+        raise broken from error
+    raise broken
 
 
 def missing_ids(
@@ -207,15 +116,6 @@ def missing_ids(
 
     A field is found by its name or, if the table has no field of that name, by its id. Fields that
     the table does not have, such as dropped columns, stay unchanged.
-
-    Args:
-        schema: The schema of the file.
-        ids: The id of every field of the table by its path: the physical names of struct fields,
-            and "element", "key" and "value" as the steps into lists and maps.
-        path: The file, for errors to name.
-
-    Raises:
-        FormatError: The ids in the file are not those of the table.
     """
     if not schema.has_ids:
         return {}
@@ -223,6 +123,66 @@ def missing_ids(
     found: dict[tuple[str, ...], _Element] = {}
     _match(schema.root, (), ids, paths, found, path)
     return {each.gap.start: ids[name] for name, each in found.items() if each.field_id is None}
+
+
+def add_ids(footer: bytes, schema: FileSchema, missing: Mapping[int, int]) -> bytes:
+    """Return the footer with ids inserted."""
+    gaps = {each.gap.start: each.gap for _, each in _below(schema.root)}
+    parts, done = [], 0
+    for start in sorted(missing):
+        gap = gaps[start]
+        parts += [footer[done:start], field_header(_FIELD_ID - gap.before, _FIELD_ID, I32)]
+        parts.append(number_bytes(missing[start]))
+        done = start
+        if gap.after:
+            parts.append(field_header(gap.after - _FIELD_ID, gap.after, gap.kind))
+            done = gap.end
+    return b"".join([*parts, footer[done:]])
+
+
+class _Gap(NamedTuple):
+    """Where the id of an element is to be inserted: after which field, before which."""
+
+    start: int
+    before: int
+    after: int  # 0 if there is none, as `kind`
+    kind: int
+    end: int  # of the header of the next field
+
+
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """A node of the schema; the gap is of use if it has no id."""
+
+    name: str
+    kind: str  # "list", "map" or "variant", else empty
+    repeated: bool
+    field_id: int | None
+    children: tuple[_Element, ...]
+    gap: _Gap
+
+    def members(self) -> Iterator[tuple[str, _Element]]:
+        """Yield the children by their names in a table, without the groups that only files have."""
+        inner = self.children[0] if len(self.children) == 1 else None
+        if self.kind == "list" and inner is not None and inner.repeated:
+            # By the backward-compatibility rules of the format.
+            old = inner.name in ("array", f"{self.name}_tuple")
+            yield "element", inner if len(inner.children) != 1 or old else inner.children[0]
+        elif self.kind == "map" and inner is not None and len(inner.children) == 2:
+            yield from zip(("key", "value"), inner.children, strict=True)
+        elif self.kind != "variant":  # its fields have no ids and need none
+            yield from ((child.name, child) for child in self.children)
+
+    @property
+    def holds_values(self) -> bool:
+        """Whether this is a list or a map."""
+        return self.kind in ("list", "map")
+
+
+def _below(node: _Element) -> Iterator[tuple[_Element, _Element]]:
+    for _, child in node.members():
+        yield node, child
+        yield from _below(child)
 
 
 def _match(
@@ -251,27 +211,6 @@ def _match(
         _match(child, name, ids, paths, found, path)
 
 
-def add_ids(footer: bytes, schema: FileSchema, missing: Mapping[int, int]) -> bytes:
-    """Return the footer with ids inserted.
-
-    Args:
-        footer: The footer that the schema was read from.
-        schema: Its schema.
-        missing: See `missing_ids`.
-    """
-    gaps = {each.gap.start: each.gap for _, each in _below(schema.root)}
-    parts, done = [], 0
-    for start in sorted(missing):
-        gap = gaps[start]
-        parts += [footer[done:start], field_header(_FIELD_ID - gap.before, _FIELD_ID, I32)]
-        parts.append(number_bytes(missing[start]))
-        done = start
-        if gap.after:
-            parts.append(field_header(gap.after - _FIELD_ID, gap.after, gap.kind))
-            done = gap.end
-    return b"".join([*parts, footer[done:]])
-
-
 def _read_element(thrift: Compact) -> tuple[_Element, int]:
     """Return an element, and the number of its children that follow."""
     numbers: dict[int, int] = {}
@@ -291,15 +230,10 @@ def _read_element(thrift: Compact) -> tuple[_Element, int]:
         else:
             thrift.skip(kind)
         start, before = thrift.at, number
-    made = _Element(
-        name,
-        _BY_LOGICAL.get(logical) or _BY_CONVERTED.get(numbers.get(_CONVERTED, -1)) or "",
-        numbers.get(_REPETITION) == _REPEATED,
-        numbers.get(_FIELD_ID),
-        (),
-        gap or _Gap(start, before, 0, 0, start),
-    )
-    return made, numbers.get(_CHILDREN, 0)
+    type_ = _BY_LOGICAL.get(logical) or _BY_CONVERTED.get(numbers.get(_CONVERTED, -1)) or ""
+    is_repeated, field_id = numbers.get(_REPETITION) == _REPEATED, numbers.get(_FIELD_ID)
+    gap = gap or _Gap(start, before, 0, 0, start)
+    return _Element(name, type_, is_repeated, field_id, (), gap), numbers.get(_CHILDREN, 0)
 
 
 def _tree(elements: Iterator[tuple[_Element, int]]) -> _Element:
@@ -307,19 +241,4 @@ def _tree(elements: Iterator[tuple[_Element, int]]) -> _Element:
     if taken is None:
         raise IndexError
     node, count = taken
-    children = tuple(_tree(elements) for _ in range(count))
-    return _Element(node.name, node.kind, node.repeated, node.field_id, children, node.gap)
-
-
-@contextmanager
-def _decoding(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (IndexError, UnicodeDecodeError, RecursionError) as error:
-        raise _broken(path) from error
-
-
-def _broken(path: str) -> FormatError:
-    return FormatError(
-        "a data file has a damaged footer", path=path, expected="a Parquet schema in it"
-    )
+    return replace(node, children=tuple(_tree(elements) for _ in range(count)))

@@ -9,19 +9,15 @@ Specification: https://github.com/apache/parquet-format/blob/master/src/main/thr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delvec.errors import DelvecError, FormatError
 from delvec.parquet.thrift import BINARY, I32, LIST, STRUCT, field_at, list_at, number_at, skipped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["open_parquet", "read_footer", "readable"]
 
 _TAIL: Final = 8
 _MAGIC: Final = b"PAR1"
@@ -36,9 +32,9 @@ _BOUNDS: Final = (1, 2, 5, 6)  # of statistics
 _UNENCODED, _BY_REPETITION, _BY_DEFINITION = 1, 2, 3  # of size statistics
 _BYTE_ARRAY: Final = 6
 _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, _BYTE_ARRAY: 0}  # of values, by their type
-
 # A column: its physical type, its repetition and definition levels, and the bytes of a value.
 _Leaf = tuple[int, int, int, int]
+_BYTES: Final = 8 << 20
 
 
 class OpenFile(Protocol):
@@ -66,23 +62,25 @@ def readable(
 
 
 def open_parquet(source: OpenFile, **options: Any) -> pq.ParquetFile:  # noqa: ANN401
-    """Open a file whose column chunks can be asked for; inside of `readable`.
-
-    Raises:
-        pa.ArrowInvalid: It is no Parquet file.
-    """
+    """Open a file whose column chunks can be asked for; inside of `readable`."""
     _require_sound(source)
     return pq.ParquetFile(source, **options)
 
 
 def read_footer(source: OpenFile, uri: str) -> pq.FileMetaData:
-    """Read the footer of a file.
-
-    Raises:
-        FormatError: It is no Parquet file.
-    """
+    """Read the footer of a file."""
     with readable(uri):
         return open_parquet(source).metadata
+
+
+def wants_threads(size: int) -> bool:
+    """Return whether so many bytes are worth threads.
+
+    Arrow's threads release the bytes that Python read for them after the read has returned. If the
+    process ends meanwhile, Python ends such a thread, and that aborts the process (SIGABRT) though
+    all is done. After a large read there is work that takes longer than this moment.
+    """
+    return size > _BYTES
 
 
 def _require_sound(source: OpenFile) -> None:
@@ -95,29 +93,31 @@ def _require_sound(source: OpenFile) -> None:
         return
     source.seek(size - _TAIL - length)
     try:
-        found = _contradiction(source.read(length) or b"")
-    except (IndexError, RecursionError):
-        found = "it ends before its last field"
-    if found:
-        raise pa.ArrowInvalid(f"its footer is damaged: {found}")
+        _require_consistent(source.read(length) or b"")
+    except (IndexError, RecursionError) as error:
+        raise _damaged("it ends before its last field") from error
 
 
-def _contradiction(footer: bytes) -> str:
-    """Return what is wrong with a footer; nothing if it is sound."""
+def _damaged(why: str) -> pa.ArrowInvalid:
+    return pa.ArrowInvalid(f"its footer is damaged: {why}")
+
+
+# What follows takes where a part of the footer begins, and returns where it ends.
+
+
+def _require_consistent(footer: bytes) -> None:
     at = number = 0
     leaves: list[_Leaf] = []
     while True:
         number, kind, at = field_at(footer, at, number)
         if not kind:
-            return ""
+            return
         if number == _SCHEMA and kind == LIST:
             leaves, at = _leaves(footer, at)
         elif number == _ROW_GROUPS and kind == LIST:
             _, count, at = list_at(footer, at)
             for _ in range(count):
-                wrong, at = _row_group(footer, at, leaves)
-                if wrong:
-                    return wrong
+                at = _row_group(footer, at, leaves)
         else:
             at = skipped(footer, at, kind)
 
@@ -164,41 +164,37 @@ def _element(footer: bytes, at: int) -> tuple[dict[int, int], int]:
             at = skipped(footer, at, kind)
 
 
-def _row_group(footer: bytes, at: int, leaves: list[_Leaf]) -> tuple[str, int]:
+def _row_group(footer: bytes, at: int, leaves: list[_Leaf]) -> int:
     number = 0
     while True:
         number, kind, at = field_at(footer, at, number)
         if not kind:
-            return "", at
+            return at
         if number != _COLUMNS or kind != LIST:
             at = skipped(footer, at, kind)
             continue
         _, count, at = list_at(footer, at)
         if count != len(leaves):
-            return f"a row group of {count} columns, where the schema has {len(leaves)}", at
+            raise _damaged(f"a row group of {count} columns, where the schema has {len(leaves)}")
         for leaf in leaves:
-            wrong, at = _chunk(footer, at, leaf)
-            if wrong:
-                return wrong, at
+            at = _chunk(footer, at, leaf)
 
 
-def _chunk(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
+def _chunk(footer: bytes, at: int, leaf: _Leaf) -> int:
     number = 0
     while True:
         number, kind, at = field_at(footer, at, number)
         if not kind:
-            return "", at
+            return at
         if number == _ENCRYPTED:
-            return "an encrypted column", at
+            raise _damaged("an encrypted column")
         if number == _METADATA and kind == STRUCT:
-            wrong, at = _chunk_metadata(footer, at, leaf)
-            if wrong:
-                return wrong, at
+            at = _chunk_metadata(footer, at, leaf)
         else:
             at = skipped(footer, at, kind)
 
 
-def _chunk_metadata(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
+def _chunk_metadata(footer: bytes, at: int, leaf: _Leaf) -> int:
     number = 0
     while header := footer[at]:
         if header > 0x0F:  # not `field_at`: there are many of these
@@ -209,40 +205,38 @@ def _chunk_metadata(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
         if number == _TYPE and kind == I32:
             found, at = number_at(footer, at)
             if found != leaf[0]:
-                return f"a column chunk of type {found}, where the schema has {leaf[0]}", at
+                raise _damaged(f"a column chunk of type {found}, where the schema has {leaf[0]}")
         elif number in (_STATISTICS, _SIZES) and kind == STRUCT:
-            wrong, at = (_sizes if number == _SIZES else _bounds)(footer, at, leaf)
-            if wrong:
-                return wrong, at
+            at = (_sizes if number == _SIZES else _bounds)(footer, at, leaf)
         else:
             at = skipped(footer, at, kind)
-    return "", at + 1
+    return at + 1
 
 
-def _bounds(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
+def _bounds(footer: bytes, at: int, leaf: _Leaf) -> int:
     number = 0
     while True:
         number, kind, at = field_at(footer, at, number)
         if not kind:
-            return "", at
+            return at
         start, at = at, skipped(footer, at, kind)
         if number in _BOUNDS and kind == BINARY and leaf[3]:
             length = at - skipped(footer, start, I32)  # behind the length itself
             if length < leaf[3]:
-                return f"a bound of {length} bytes, where a value has {leaf[3]}", at
+                raise _damaged(f"a bound of {length} bytes, where a value has {leaf[3]}")
 
 
-def _sizes(footer: bytes, at: int, leaf: _Leaf) -> tuple[str, int]:
+def _sizes(footer: bytes, at: int, leaf: _Leaf) -> int:
     number = 0
     while True:
         number, kind, at = field_at(footer, at, number)
         if not kind:
-            return "", at
+            return at
         if number == _UNENCODED and leaf[0] != _BYTE_ARRAY:
-            return "a size of strings in a column of none", at
+            raise _damaged("a size of strings in a column of none")
         if number in (_BY_REPETITION, _BY_DEFINITION) and kind == LIST:
             levels = leaf[number - 1]
             _, count, _ = list_at(footer, at)
             if count not in (0, levels + 1):
-                return f"sizes of {count} levels, where the schema has {levels + 1}", at
+                raise _damaged(f"sizes of {count} levels, where the schema has {levels + 1}")
         at = skipped(footer, at, kind)

@@ -5,24 +5,8 @@ Specification: https://github.com/apache/thrift/blob/master/doc/specs/thrift-com
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = [
-    "BINARY",
-    "I32",
-    "LIST",
-    "STRUCT",
-    "Compact",
-    "field_at",
-    "field_header",
-    "list_at",
-    "number_at",
-    "number_bytes",
-    "skipped",
-]
+from collections.abc import Iterator
+from typing import Final
 
 I32, BINARY, LIST, _SET, _MAP, STRUCT = 5, 8, 9, 10, 11, 12
 _BOOLEANS: Final = (1, 2)
@@ -72,13 +56,7 @@ class Compact:
 
 
 def field_header(delta: int, number: int, kind: int) -> bytes:
-    """Return the header of a struct field.
-
-    Args:
-        delta: Its number minus that of the field before it.
-        number: Its number, which is written if the difference does not fit.
-        kind: The type of its value.
-    """
+    """Return the header of a struct field."""
     if 0 < delta <= 15:
         return bytes([delta << 4 | kind])
     return bytes([kind]) + number_bytes(number)
@@ -102,13 +80,7 @@ def number_bytes(number: int) -> bytes:
 
 
 def field_at(data: bytes, at: int, before: int) -> tuple[int, int, int]:
-    """Return number and type of a field, and where its value begins; type 0 ends a struct.
-
-    Args:
-        data: The bytes.
-        at: Where its header is.
-        before: The number of the field before it, 0 for the first one.
-    """
+    """Return number and type of a field, and where its value begins; type 0 ends a struct."""
     header = data[at]
     at += 1
     if not header:

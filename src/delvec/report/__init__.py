@@ -1,8 +1,10 @@
-"""How results are shown: figures, rendered reports, and the time of phases.
+"""How results are shown, to people and to programs.
 
-    figures    numbers, sizes and names as people read them
-    rendered   a report as text, on terminals, in notebooks and as a JSON document
-    phases     a stopwatch for the phases of an operation
+    format      numbers, sizes and names as people read them
+    hints       what to run next, as a call and as a command
+    rendering   a report as text, in notebooks and as JSON; the time of its phases
+    findings    what checks found
+    commits     what became of commits, for a caller that is interrupted
 
 Imports no other package of delvec.
 """

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal
 
-from delvec.report.figures import counted, named_files, visible
-from delvec.report.rendered import Rendered, document
-from delvec.report.wordings import on_one_line, worded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from delvec.report.rendered import Line
-
-__all__ = ["CheckedReport", "Finding", "Findings", "Severity"]
+from delvec.report.format import format_counts, named_files
+from delvec.report.hints import format_hint
+from delvec.report.rendering import Line, Rendered, doc, documented, required
 
 Severity = Literal["error", "warning", "info"]
 
@@ -25,24 +18,18 @@ _KEPT: Final = 1_000
 _SHOWN: Final = 20
 
 
-@dataclass(frozen=True)
+@documented()
 class Finding:
-    """Something that a check found.
+    """Something that a check found."""
 
-    Attributes:
-        severity: `error` if rows are wrong or cannot be read, `warning` if something is probably
-            not as it was meant, `info` if it is merely of use to know.
-        kind: What it is, such as `missing-file`.
-        path: The file; empty if it is not about one.
-        message: What is wrong, what was expected and what was found.
-        hint: What to do about it.
-    """
-
-    severity: Severity
-    kind: str
-    path: str
-    message: str
-    hint: str | None = None
+    severity: Severity = required(
+        "`error` if rows are wrong or cannot be read, `warning` if something is probably not as"
+        " it was meant, `info` if it is merely of use to know."
+    )
+    kind: str = required("What it is, such as `missing-file`.")
+    path: str = required("The file; empty if it is not about one.")
+    message: str = required("What is wrong, what was expected and what was found.")
+    hint: str | None = doc("What to do about it.", None)
 
 
 class Findings:
@@ -52,12 +39,11 @@ class Findings:
         self.counts: dict[str, int] = dict.fromkeys(_SEVERITIES, 0)
         self._kept: dict[str, list[Finding]] = {each: [] for each in _SEVERITIES}
 
-    def add(self, *findings: Finding) -> None:
-        """Add findings."""
-        for each in findings:
-            self.counts[each.severity] += 1
-            if self.counts[each.severity] <= _KEPT:
-                self._kept[each.severity].append(each)
+    def add(self, finding: Finding) -> None:
+        """Add a finding."""
+        self.counts[finding.severity] += 1
+        if self.counts[finding.severity] <= _KEPT:
+            self._kept[finding.severity].append(finding)
 
     def extend(self, findings: Iterable[Finding]) -> None:
         """Add findings one by one."""
@@ -80,27 +66,17 @@ class Findings:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@documented(kw_only=True)
 class CheckedReport(Rendered):
-    """What every report of a check tells, whatever was checked.
+    """What every report of a check tells, whatever was checked."""
 
-    Attributes:
-        errors: How many errors there are.
-        warnings: How many warnings.
-        infos: How many findings that are merely of use to know.
-        findings: The findings, errors first; a thousand of each severity at most.
-        outside_files: Files that lie outside of the table's folder, as those of clones do.
-        outside: The paths of the first of these.
-        phases: Seconds by phase.
-    """
-
-    errors: int = 0
-    warnings: int = 0
-    infos: int = 0
-    findings: tuple[Finding, ...] = ()
-    outside_files: int = 0
-    outside: tuple[str, ...] = ()
-    phases: Mapping[str, float] = field(default_factory=dict)
+    errors: int = doc("How many errors there are.", 0)
+    warnings: int = doc("How many warnings.", 0)
+    infos: int = doc("How many findings that are merely of use to know.", 0)
+    findings: tuple[Finding, ...] = doc("Errors first; at most a thousand of each severity.", ())
+    outside_files: int = doc("Files outside of the table's folder, as those of clones are.", 0)
+    outside: tuple[str, ...] = doc("The paths of the first of these.", ())
+    phases: Mapping[str, float] = doc("Seconds by phase.", dict)
 
     @property
     def ok(self) -> bool:
@@ -109,11 +85,7 @@ class CheckedReport(Rendered):
 
     def to_json(self) -> dict[str, Any]:
         """Return a document for programs: what was checked first."""
-        shared = {each.name for each in fields(CheckedReport)}
-        found = document(self)
-        particular = {name: value for name, value in found.items() if name not in shared}
-        findings = [asdict(each) for each in self.findings]
-        return {**particular, **found, "ok": self.ok, "findings": findings}
+        return {**super().to_json(), "ok": self.ok}
 
     @property
     def _outside(self) -> str:
@@ -121,8 +93,8 @@ class CheckedReport(Rendered):
 
     def _verdict(self) -> str:
         """Return how many errors and warnings there are, in words."""
-        counts = ((self.errors, "error"), (self.warnings, "warning"))
-        return ", ".join(counted(*each) for each in counts if each[0]) or "nothing is wrong"
+        counts = {"error": self.errors, "warning": self.warnings}
+        return format_counts(counts) or "nothing is wrong"
 
     def _finding_lines(self, of_each_kind: int = _SHOWN) -> Iterator[Line]:
         """Yield lines for the first findings, at most some of each kind."""
@@ -133,9 +105,9 @@ class CheckedReport(Rendered):
             if seen[each.severity, each.kind] <= of_each_kind and len(shown) < _SHOWN:
                 shown.append(each)
         for each in shown:
-            path = f" ({visible(each.path)})" if each.path not in each.message else ""
-            yield f"  {each.severity}: {visible(each.message)}{path}", _STYLES[each.severity]
+            path = f" ({each.path})" if each.path not in each.message else ""
+            yield f"  {each.severity}: {each.message}{path}", _STYLES[each.severity]
             if each.hint:
-                yield worded("    Hint: {}", on_one_line(each.hint)), "dim"
+                yield format_hint("    Hint: {}", each.hint), "dim"
         if left := self.errors + self.warnings + self.infos - len(shown):
             yield f"  … and {left:,} more", ""

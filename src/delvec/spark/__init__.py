@@ -1,3 +1,1 @@
 """Work on a Spark session: here what both table formats share; imported only when needed."""
-
-from __future__ import annotations

@@ -1,7 +1,7 @@
 """Spark's failures as errors of delvec: a short cause first, Spark's exception as `__cause__`.
 
 An exception of an executor reaches the driver as a string. A job that finds a row that violates a
-constraint therefore raises a message with a prefix and JSON, made by `violation` and `misfit`.
+constraint therefore raises a message with a prefix and JSON: `violation` and `fail_on_misfit`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,15 @@ import logging
 import re
 import sys
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
-from pyspark.errors import (
-    AnalysisException,
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    NumberFormatException,
-    ParseException,
-    PySparkException,
-)
+from pyspark import errors as of_spark
 from pyspark.logger import PySparkLogger
-from pyspark.sql import functions
+from pyspark.sql import Column, functions
 
 from delvec.errors import (
     ConstraintError,
@@ -36,13 +29,6 @@ from delvec.errors import (
     StorageError,
 )
 from delvec.identifiers import QUOTED, quote_if_needed, unquote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pyspark.sql import Column
-
-__all__ = ["explained", "jvm_has_ended", "misfit", "quiet", "violation"]
 
 _PREFIX: Final = "delvec-violation:"
 # With the brace of the JSON: plans in the messages of analysis errors show the prefix as well.
@@ -77,11 +63,14 @@ _QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _OF_PY4J: Final = frozenset(
     {"Exception while sending command.", "KeyboardInterrupt while sending command."}
 )
-_VALUES: Final = (
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    NumberFormatException,
+# Of what the caller wrote, and of values that do not fit.
+_ARGUMENTS: Final = (
+    of_spark.AnalysisException,
+    of_spark.ParseException,
+    of_spark.ArithmeticException,
+    of_spark.ArrayIndexOutOfBoundsException,
+    of_spark.DateTimeException,
+    of_spark.NumberFormatException,
 )
 # The error conditions of values that do not fit, for jobs whose exception is a string only.
 _VALUE_CONDITIONS: Final = frozenset(
@@ -107,62 +96,21 @@ _STORAGE: Final = (
     ("Mkdirs failed to create", "may this user write to the table's folder?"),
     ("ParentNotDirectoryException", "a file is where the table's folder should be"),
     ("Read-only file system", "the table is on a disk that is mounted read-only"),
-    ("FAILED_READ_FILE.FILE_NOT_EXIST", "was the file vacuumed? Open the table anew"),
-    ("FileNotFoundException", "was the file vacuumed? Open the table anew"),
+    ("FAILED_READ_FILE.FILE_NOT_EXIST", "was the file vacuumed? Open the table again"),
+    ("FileNotFoundException", "was the file vacuumed? Open the table again"),
 )
 
 
-def violation(constraint: str, message: str, values: Mapping[str, Column]) -> Column:
-    """Return a boolean column that fails the job when it is evaluated: a row violates a constraint.
-
-    Args:
-        constraint: The name of the constraint.
-        message: What the constraint demands.
-        values: The row's values of the columns that it is about, by name.
-    """
-    return _raised({"constraint": constraint, "message": message}, values).cast("boolean")
-
-
-def misfit(column: str, message: str, value: Column) -> Column:
-    """Return a column, of no type, that fails the job: a column cannot hold a value."""
-    return _raised({"message": message}, {column: value})
-
-
-def _raised(facts: Mapping[str, str], values: Mapping[str, Column]) -> Column:
-    shown = [
-        functions.coalesce(
-            functions.left(value.cast("string"), functions.lit(_SHOWN)), functions.lit("NULL")
-        )
-        for value in values.values()
-    ]
-    strings = [functions.lit(value).alias(name) for name, value in facts.items()]
-    names = functions.array(*map(functions.lit, values)).cast("array<string>")
-    lists = [names.alias("names"), functions.array(*shown).cast("array<string>").alias("values")]
-    facts_json = functions.to_json(functions.struct(*strings, *lists))
-    return functions.raise_error(functions.concat(functions.lit(_PREFIX), facts_json))
-
-
 @contextmanager
-def explained(table: str) -> Iterator[None]:
-    """Turn failures of Spark inside the block into errors of delvec; these pass as they are.
-
-    Args:
-        table: The table that is read or written, for the errors to name.
-
-    Raises:
-        ConstraintError: A row violates a constraint of the table.
-        InvalidArgumentError: An expression, a column or a value is wrong.
-        StorageError: The disk is full, a file is gone, or writing is not permitted.
-        EngineError: Any other failure.
-        KeyboardInterrupt: Ctrl-C ended the block.
-    """
+def translate_errors(table: str) -> Iterator[None]:
+    """Turn failures of Spark inside the block into errors of delvec; these pass as they are."""
     outside = sys.exc_info()[1]
     try:
         with quiet():
             yield
     except DelvecError:
         raise
-    except (PySparkException, Py4JError) as error:
+    except (of_spark.PySparkException, Py4JError) as error:
         if _is_interrupt(error, outside):
             raise KeyboardInterrupt from error
         raise _translated(error, str(error), table) from error
@@ -173,10 +121,47 @@ def explained(table: str) -> Iterator[None]:
         ) from error
 
 
+def violation(constraint: str, message: str, values: Mapping[str, Column]) -> Column:
+    """Return a boolean column that fails the job when evaluated: a row violates a constraint."""
+    return _raised({"constraint": constraint, "message": message}, values).cast("boolean")
+
+
+def fail_on_misfit(column: str, message: str, value: Column) -> Column:
+    """Return a column, of no type, that fails the job: a column cannot hold a value."""
+    return _raised({"message": message}, {column: value})
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep PySpark from logging errors of the block: each would be some 17 kB of JSON.
+
+    PySpark logs an error as soon as it is raised, whoever catches it; errors of other threads and
+    outside the block are logged as ever.
+    """
+    _NOT_OURS.add_once()
+    inside = _NOT_OURS.inside
+    inside.depth = getattr(inside, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        inside.depth -= 1
+
+
 def jvm_has_ended() -> EngineError:
     """Return the error of a service that cannot reach the JVM of its session any more."""
     hint = "did it get a signal, too? Under systemd set KillMode=mixed"
     return EngineError("the JVM of this session has ended", hint=hint)
+
+
+def _raised(facts: Mapping[str, str], values: Mapping[str, Column]) -> Column:
+    most, null = functions.lit(_SHOWN), functions.lit("NULL")
+    cut = [functions.left(value.cast("string"), most) for value in values.values()]
+    shown = [functions.coalesce(each, null) for each in cut]
+    strings = [functions.lit(value).alias(name) for name, value in facts.items()]
+    names = functions.array(*map(functions.lit, values)).cast("array<string>")
+    lists = [names.alias("names"), functions.array(*shown).cast("array<string>").alias("values")]
+    facts_json = functions.to_json(functions.struct(*strings, *lists))
+    return functions.raise_error(functions.concat(functions.lit(_PREFIX), facts_json))
 
 
 class _NotOurs(logging.Filter):
@@ -208,29 +193,8 @@ class _NotOurs(logging.Filter):
 _NOT_OURS: Final = _NotOurs()
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep PySpark from logging errors of the block: each would be some 17 kB of JSON.
-
-    PySpark logs an error as soon as it is raised, whoever catches it; errors of other threads and
-    outside the block are logged as ever.
-    """
-    _NOT_OURS.add_once()
-    inside = _NOT_OURS.inside
-    inside.depth = getattr(inside, "depth", 0) + 1
-    try:
-        yield
-    finally:
-        inside.depth -= 1
-
-
 def _is_interrupt(error: BaseException | None, outside: BaseException | None) -> bool:
-    """Return whether Ctrl-C was the cause: PySpark cancels jobs, and reports these as failed.
-
-    Args:
-        error: What was raised in a block.
-        outside: The exception that was handled when the block began; not a cause of the error.
-    """
+    """Return whether Ctrl-C was the cause: PySpark cancels jobs, and reports these as failed."""
     while error is not None and error is not outside:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -239,12 +203,12 @@ def _is_interrupt(error: BaseException | None, outside: BaseException | None) ->
 
 
 def _translated(error: Exception, message: str, table: str) -> DelvecError:
-    if (violated := _find_violation(message)) is not None:
-        return _violation_error(violated, table)
+    if (violated := _violation_error(message, table)) is not None:
+        return violated
     cause = _cause(message) or type(error).__name__
-    if isinstance(error, ParseException) and (shown := _SQL.search(message)):
+    if isinstance(error, of_spark.ParseException) and (shown := _SQL.search(message)):
         return InvalidArgumentError(f"{cause} in {shown[1][:_SHOWN]!r} (table {table})")
-    if isinstance(error, (AnalysisException, ParseException, *_VALUES)):
+    if isinstance(error, _ARGUMENTS):
         return _no_column(cause, table) or InvalidArgumentError(f"{cause} (table {table})")
     for substring, hint in _STORAGE:
         if substring in message:
@@ -277,7 +241,7 @@ def _unquoted(name: str) -> str:
     return ".".join(quote_if_needed(unquote(part)) for part in _QUOTED_PART.findall(name)) or name
 
 
-def _find_violation(message: str) -> dict[str, Any] | None:
+def _violation_error(message: str, table: str) -> DelvecError | None:
     """Return what a job reported of a row, wherever that is in the message of a failure."""
     found = _VIOLATION.search(message)
     if found is None:
@@ -287,16 +251,12 @@ def _find_violation(message: str) -> dict[str, Any] | None:
         values = dict(zip(facts["names"], facts["values"], strict=True))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None  # a value of a row, or of an expression, that looks like one
-    return {"message": facts.get("message", ""), **facts, "values": values}
-
-
-def _violation_error(facts: dict[str, Any], table: str) -> DelvecError:
-    row = ", ".join(f"{name} = {value}" for name, value in facts["values"].items())
-    found = f", found a row with {row}" if row else ""
-    message = f"{facts['message']}{found}; nothing was written to {table}"
+    row = ", ".join(f"{name} = {value}" for name, value in values.items())
+    shown = f", found a row with {row}" if row else ""
+    text = f"{facts.get('message', '')}{shown}; nothing was written to {table}"
     if "constraint" in facts:
-        return ConstraintError(message, constraint=facts["constraint"], table=table)
-    return InvalidArgumentError(message)
+        return ConstraintError(text, constraint=facts["constraint"], table=table)
+    return InvalidArgumentError(text)
 
 
 def _cause(message: str) -> str:

@@ -4,52 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
+from importlib.resources import files as resources
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from py4j.clientserver import ClientServer
 from py4j.java_gateway import JavaObject
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession, types
 
-from delvec.errors import EngineError, InvalidArgumentError, UnsupportedFeatureError
-from delvec.spark.console import QuietStart
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-__all__ = [
-    "activate",
-    "active_session",
-    "allow_calls_back",
-    "array_of",
-    "cache",
-    "cancel_jobs",
-    "class_exists",
-    "compiled",
-    "hadoop_setting",
-    "has_context",
-    "in_copied_session",
-    "is_classic",
-    "is_running",
-    "items",
-    "jar_of",
-    "java_class",
-    "require_running",
-    "session_of",
-    "started",
-    "started_with",
-    "tasks_ended",
-    "to_seq",
-    "view_of",
-]
-
-# The settings that `started` gave the JVM of this process, which keeps them for life.
-_started_here: set[str] = set()
 _compiling = Lock()
 _starting_calls_back = Lock()
 
@@ -73,64 +42,13 @@ def has_context() -> bool:
     return SparkContext._active_spark_context is not None  # noqa: SLF001
 
 
-def started_with(key: str) -> str:
-    """Return a setting of the running context, else one that the JVM was started with, else "".
-
-    Settings that an earlier session of delvec started the JVM with are not the user's own, and do
-    not count.
-    """
-    context = SparkContext._active_spark_context  # noqa: SLF001
-    if context is None and key in _started_here:
-        return ""
-    conf = SparkConf() if context is None else context.getConf()
-    return conf.get(key) or ""
-
-
-@contextmanager
-def started(options: Mapping[str, object], *, quiet: bool) -> Iterator[None]:
-    """Start the JVM, as PySpark does when it is first needed.
-
-    Args:
-        options: The settings, which PYSPARK_SUBMIT_ARGS names a file of.
-        quiet: Whether to hold its output back.
-
-    Raises:
-        EngineError: It did not start; with the last lines of its output.
-    """
-    conf = SparkConf()
-    for key, value in options.items():
-        conf.set(key, str(value))
-    with QuietStart() if quiet else nullcontext() as console:
-        # In a session of its own: a signal to our process group is for this process to handle, and
-        # the JVM ends by itself when this process does.
-        arguments: dict[str, Any] = {"start_new_session": True}
-        if console:
-            arguments["stderr"] = console.sink
-        try:
-            gateway = launch_gateway(None, arguments)  # type: ignore[no-untyped-call]
-        except Exception as error:
-            raise EngineError(
-                "Spark's JVM did not start",
-                output=console.last_lines() if console else "",
-                hint="Spark needs Java 17 or 21: is JAVA_HOME set to one?",
-            ) from error
-        SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
-        _started_here.update(options)
-        yield
-
-
 def is_classic(spark: SparkSession) -> bool:
     """Whether the session has a JVM of its own, as all have except Spark Connect clients."""
     return getattr(spark, "_jvm", None) is not None
 
 
 def require_running(spark: SparkSession, what: str) -> None:
-    """Refuse a session that cannot read and write rows for us.
-
-    Raises:
-        UnsupportedFeatureError: It is a Spark Connect client, which has no JVM of its own.
-        InvalidArgumentError: It was stopped.
-    """
+    """Refuse a session that cannot read and write rows for us."""
     if not is_classic(spark):
         raise UnsupportedFeatureError(
             f"{what} needs a classic Spark session; a Spark Connect client has no JVM of its own",
@@ -146,11 +64,7 @@ def require_running(spark: SparkSession, what: str) -> None:
 
 
 def view_of(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Return the root of the session's Java packages.
-
-    Raises:
-        UnsupportedFeatureError: The session is a Spark Connect client, which has no JVM of its own.
-    """
+    """Return the root of the session's Java packages."""
     if spark is None:
         raise InvalidArgumentError(
             "this needs a Spark session, not None",
@@ -171,10 +85,8 @@ def activate(spark: SparkSession) -> None:
     Spark loads catalogs by the settings of the active session. A thread that has none does not know
     those of a session.
     """
-    view, known = view_of(spark), cache(spark)
-    if "sessions" not in known:
-        known["sessions"] = view.org.apache.spark.sql.classic.SparkSession
-    known["sessions"].setActiveSession(session_of(spark))
+    sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
+    sessions.setActiveSession(session_of(spark))
 
 
 def class_exists(name: str) -> bool:
@@ -194,10 +106,7 @@ def jar_of(name: str) -> str | None:
 
 
 def hadoop_setting(spark: SparkSession) -> Callable[[str], str | None]:
-    """Return a function that looks up a key in the session's Hadoop configuration.
-
-    Credentials of object stores are there, in plain or in a key store.
-    """
+    """Return a lookup in the session's Hadoop configuration, and in the key store that it names."""
     view_of(spark)
     configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     has_key_store = configuration.get("hadoop.security.credential.provider.path") is not None
@@ -211,11 +120,6 @@ def hadoop_setting(spark: SparkSession) -> Callable[[str], str | None]:
     return get
 
 
-def cancel_jobs(spark: SparkSession) -> None:
-    """Cancel all jobs, as PySpark does on SIGINT."""
-    spark.sparkContext.cancelAllJobs()
-
-
 def tasks_ended(spark: SparkSession, longest: float) -> bool:
     """Cancel all jobs and wait until no task runs, at most so many seconds; whether that is so.
 
@@ -224,7 +128,7 @@ def tasks_ended(spark: SparkSession, longest: float) -> bool:
     scheduler = spark.sparkContext._jsc.sc().taskScheduler()  # noqa: SLF001
     end = time.monotonic() + longest
     while True:
-        cancel_jobs(spark)
+        spark.sparkContext.cancelAllJobs()
         if not any(items(scheduler.runningTasksByExecutors().values())):
             return True
         if time.monotonic() > end:
@@ -238,18 +142,20 @@ def cache(spark: SparkSession) -> dict[Any, Any]:
     return things
 
 
+def once(spark: SparkSession, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+    """Return what `make` made when this was first asked for, see `cache`."""
+    things = cache(spark)
+    if key not in things:
+        things[key] = make()
+    return things[key]
+
+
 def java_class(spark: SparkSession, name: str) -> Any:  # noqa: ANN401
-    """Return a class by its full name, kept for as long as the JVM lives.
-
-    In `view_of(spark).java.util.ArrayList` every dot is a call.
-    """
-    view, classes = view_of(spark), cache(spark)
-    if name not in classes:
-        classes[name] = reduce(getattr, name.split("."), view)
-    return classes[name]
+    """Return a class by its full name, kept: in `view_of(spark).java.util` every dot is a call."""
+    return once(spark, name, lambda: reduce(getattr, name.split("."), view_of(spark)))
 
 
-def compiled(spark: SparkSession, name: str, source: str) -> Any:  # noqa: ANN401
+def compile_java(spark: SparkSession, name: str, source: str) -> Any:  # noqa: ANN401
     """Return a Java class, compiled on the driver by the compiler of Spark's generated code.
 
     Compiled once for a JVM, in some 0.3 s; executors do not have it.
@@ -265,6 +171,16 @@ def compiled(spark: SparkSession, name: str, source: str) -> Any:  # noqa: ANN40
             compiler.cook(source)
             classes[name] = compiler.getClassLoader().loadClass(name)
         return classes[name]
+
+
+def load_java(spark: SparkSession, package: str, name: str, *arguments: Any) -> Any:  # noqa: ANN401
+    """Return a new object of the class `delvec.<name>`, which `<name>.java` of a package has."""
+    kept, key = cache(spark), f"delvec.{name}"
+    if key not in kept:
+        compile_java(spark, key, resources(package).joinpath(f"{name}.java").read_text())
+    [constructor] = kept[key].getConstructors()
+    objects = java_class(spark, "java.lang.Object")
+    return constructor.newInstance(array_of(spark, objects, arguments))
 
 
 def allow_calls_back(spark: SparkSession) -> None:
@@ -302,6 +218,19 @@ def _tell_token(spark: SparkSession, token: str) -> None:
     field.set(gateway, told)
 
 
+def java_type(spark: SparkSession, kind: types.DataType) -> Any:  # noqa: ANN401
+    """Return a type of PySpark in Java."""
+    return java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(kind.json())
+
+
+def allows_cast(
+    spark: SparkSession, rule: str, have: types.DataType, wanted: types.DataType
+) -> bool:
+    """Ask a predicate of Spark's `Cast` about two types."""
+    cast = java_class(spark, "org.apache.spark.sql.catalyst.expressions.Cast")
+    return bool(getattr(cast, rule)(java_type(spark, have), java_type(spark, wanted)))
+
+
 def array_of(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401
     """Return a Java array of some values; each costs a call."""
     array = _gateway(spark).new_array(kind, len(values))
@@ -315,6 +244,11 @@ def items(sequence: Any) -> Iterator[Any]:  # noqa: ANN401
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield iterator.next()
+
+
+def class_name(thing: Any) -> str:  # noqa: ANN401
+    """Return the simple name of an object's class, such as `Filter`."""
+    return str(thing.getClass().getSimpleName())
 
 
 def to_seq(spark: SparkSession, values: Sequence[Any]) -> Any:  # noqa: ANN401
@@ -337,16 +271,27 @@ def session_of(spark: SparkSession) -> Any:  # noqa: ANN401
     return spark._jsparkSession  # noqa: SLF001
 
 
-def in_copied_session(
-    spark: SparkSession, rows: DataFrame, settings: Mapping[str, str]
-) -> DataFrame:
-    """Return the same rows in a copy of the session with other settings.
+def frame_of(spark: SparkSession, plan: Any, session: Any = None) -> DataFrame:  # noqa: ANN401
+    """Return the rows of a logical plan, of a session of the JVM if it is another."""
+    datasets = java_class(spark, "org.apache.spark.sql.classic.Dataset")
+    own = session_of(spark) if session is None else session
+    return DataFrame(datasets.ofRows(own, plan), spark)
+
+
+def copied_session(spark: SparkSession, settings: Mapping[str, str]) -> Any:  # noqa: ANN401
+    """Return a copy of the session, in Java, with other settings.
 
     The session itself keeps its own, whatever its other threads are doing.
     """
     copy = session_of(spark).cloneSession()
     for key, value in settings.items():
         copy.conf().set(key, value)
-    datasets = java_class(spark, "org.apache.spark.sql.classic.Dataset")
+    return copy
+
+
+def in_copied_session(
+    spark: SparkSession, rows: DataFrame, settings: Mapping[str, str]
+) -> DataFrame:
+    """Return the same rows in a `copied_session`."""
     plan: Any = rows._jdf.logicalPlan()  # noqa: SLF001
-    return DataFrame(datasets.ofRows(copy, plan), spark)
+    return frame_of(spark, plan, copied_session(spark, settings))

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import types as spark
 
-from delvec.delta.schema.parse import parse_schema
-from delvec.delta.schema.types import (
-    CHAR_TYPE,
-    ArrayType,
-    MapType,
-    PrimitiveType,
-    StructType,
-)
-from delvec.delta.schema.walk import children
+from delvec.delta.schema import types as delta
 from delvec.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from delvec.delta.schema.types import DataType, Field
-
-__all__ = ["file_schema", "leaves", "schema_of", "spark_type", "table_schema"]
 
 _FIELD_ID: Final = "parquet.field.id"
 
 
-def schema_of(schema: Any) -> StructType:  # noqa: ANN401
-    """Return the schema of a StructType of Spark, of a DDL string, or of a schema of delvec.
-
-    Raises:
-        InvalidArgumentError: It is none of these.
-    """
-    if isinstance(schema, StructType):
+def schema_of(schema: Any) -> delta.StructType:  # noqa: ANN401
+    """Return the schema of a StructType of Spark, of a DDL string, or of a schema of delvec."""
+    if isinstance(schema, delta.StructType):
         return schema
     if isinstance(schema, str):
         schema = _from_ddl(schema)
@@ -43,15 +25,15 @@ def schema_of(schema: Any) -> StructType:  # noqa: ANN401
             f"a schema is a StructType or a string such as 'id long, day date', got {schema!r}"
         )
     plain = [_with_plain_strings(each) for each in schema.fields]
-    return parse_schema(spark.StructType(plain).json())
+    return delta.parse_schema(spark.StructType(plain).json())
 
 
-def spark_type(kind: DataType) -> spark.DataType:
+def spark_type(kind: delta.DataType) -> spark.DataType:
     """Return a type with logical names; nullable at every level."""
     return _typed(kind, lambda struct: table_schema(struct.fields))
 
 
-def table_schema(fields: Sequence[Field]) -> spark.StructType:
+def table_schema(fields: Sequence[delta.Field]) -> spark.StructType:
     """Return columns with their logical names and comments."""
     return spark.StructType(
         [
@@ -61,7 +43,7 @@ def table_schema(fields: Sequence[Field]) -> spark.StructType:
     )
 
 
-def file_schema(fields: Sequence[Field], *, by_id: bool = False) -> spark.StructType:
+def file_schema(fields: Sequence[delta.Field], *, by_id: bool = False) -> spark.StructType:
     """Return columns as the files have them: physical names, and field ids if `by_id`.
 
     In mapping mode `name` ids are omitted: they would make Spark refuse files without any, which a
@@ -70,27 +52,29 @@ def file_schema(fields: Sequence[Field], *, by_id: bool = False) -> spark.Struct
     return spark.StructType([_file_field(field, by_id=by_id) for field in fields])
 
 
-def leaves(kind: DataType) -> int:
+def leaves(kind: delta.DataType) -> int:
     """Return the number of fields, as Spark counts them before it decides to read by rows."""
-    if isinstance(kind, PrimitiveType):
+    if isinstance(kind, delta.PrimitiveType):
         return 1
-    return sum(leaves(each.type) for each in children(kind))
+    return sum(leaves(each.type) for each in delta.children(kind))
 
 
-def _typed(kind: DataType, of_struct: Callable[[StructType], spark.DataType]) -> spark.DataType:
-    if isinstance(kind, ArrayType):
+def _typed(
+    kind: delta.DataType, of_struct: Callable[[delta.StructType], spark.DataType]
+) -> spark.DataType:
+    if isinstance(kind, delta.ArrayType):
         return spark.ArrayType(_typed(kind.element, of_struct))
-    if isinstance(kind, MapType):
+    if isinstance(kind, delta.MapType):
         return spark.MapType(_typed(kind.key, of_struct), _typed(kind.value, of_struct))
-    return of_struct(kind) if isinstance(kind, StructType) else _primitive(kind)
+    return of_struct(kind) if isinstance(kind, delta.StructType) else _primitive(kind)
 
 
-def _primitive(kind: PrimitiveType) -> spark.DataType:
+def _primitive(kind: delta.PrimitiveType) -> spark.DataType:
     found: spark.DataType = spark._parse_datatype_json_value(kind.name)  # noqa: SLF001
     return found
 
 
-def _file_field(field: Field, *, by_id: bool) -> spark.StructField:
+def _file_field(field: delta.Field, *, by_id: bool) -> spark.StructField:
     # With mapping by name a field may have no id.
     has_id = by_id and field.field_id is not None
     metadata = _shown(field) | ({_FIELD_ID: field.field_id} if has_id else {})
@@ -102,9 +86,10 @@ def _file_field(field: Field, *, by_id: bool) -> spark.StructField:
     )
 
 
-def _shown(field: Field) -> dict[str, Any]:
+def _shown(field: delta.Field) -> dict[str, Any]:
     """Return the metadata for Spark: the comment, and the char type, by which it pads strings."""
-    return {key: field.metadata[key] for key in ("comment", CHAR_TYPE) if key in field.metadata}
+    keys = ("comment", delta.CHAR_TYPE)
+    return {key: field.metadata[key] for key in keys if key in field.metadata}
 
 
 def _with_plain_strings(field: spark.StructField) -> spark.StructField:
@@ -112,7 +97,7 @@ def _with_plain_strings(field: spark.StructField) -> spark.StructField:
     plain = _plain(field.dataType)
     if plain == field.dataType:
         return field
-    metadata = {**(field.metadata or {}), CHAR_TYPE: field.dataType.simpleString()}
+    metadata = {**(field.metadata or {}), delta.CHAR_TYPE: field.dataType.simpleString()}
     return spark.StructField(field.name, plain, field.nullable, metadata)
 
 

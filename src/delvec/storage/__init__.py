@@ -7,7 +7,7 @@ Keys that lead out of the root are rejected: they may come from the metadata of 
 
 from __future__ import annotations
 
-from delvec.storage.counts import FileInfo, RequestCounts
+from delvec.storage.backend import FileInfo, RequestCounts
 from delvec.storage.disk import STAGED_PREFIX
 from delvec.storage.options import options_from_hadoop
 from delvec.storage.storage import Storage

@@ -18,30 +18,24 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from posixpath import split
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from delvec.errors import ObjectNotFoundError, StorageError
-from delvec.storage.counts import FileInfo
-from delvec.storage.failures import explained, truncated
+from delvec.storage.backend import Counter, FileInfo, Location, translate_errors, truncated
+from delvec.storage.input_file import Source, cut, merge
 from delvec.storage.listed_files import folder_key
-from delvec.storage.location import Location
-from delvec.storage.spans import cut, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from delvec.storage.counts import Counter
     from delvec.storage.fence import Fence
 
     Span = tuple[int, int]
-
-__all__ = ["STAGED_PREFIX", "Disk"]
 
 STAGED_PREFIX = ".delvec-staged-"
 """The prefix of the files in which local writes are staged; a killed writer may leave one.
@@ -49,24 +43,15 @@ STAGED_PREFIX = ".delvec-staged-"
 Hadoop, and so Spark and Delta, ignore names that begin with a dot.
 """
 
-# A folder that is not empty, or gone, or a link now, or that nobody may remove: it does no harm.
-_NOT_REMOVED = (
-    errno.ENOTEMPTY,
-    errno.EEXIST,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.ELOOP,
-    errno.EBUSY,
-    errno.EACCES,
-    errno.EPERM,
-)
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # or a link now
+# A folder that is not empty, or gone, or that nobody may remove: it does no harm.
+_NOT_REMOVED = (*_GONE, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EACCES, errno.EPERM)
 # Each is entered from the root: what is nested deeper, and by nobody honest, stays.
 _DEEPEST = 100
 # In Linux a folder can be passed through that may not be read.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-_LEADS_NOWHERE = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG)
+_LEADS_NOWHERE = (*_GONE, errno.ENAMETOOLONG)
 
 
 class Disk:
@@ -79,7 +64,7 @@ class Disk:
 
     def read(self, key: str) -> bytes:
         with self._opened(key) as (file, size):
-            return self.pread(file, key, (0, size))
+            return self._pread(file, key, (0, size))
 
     def read_spans(self, key: str, spans: Sequence[Span]) -> Sequence[bytes]:
         with self._opened(key) as (file, size):
@@ -87,13 +72,14 @@ class Disk:
                 if end > size:
                     raise truncated(str(self._root / key), (start, end), size)
             merged = merge(spans, 0)
-            blocks = [self.pread(file, key, span) for span in merged]
+            blocks = [self._pread(file, key, span) for span in merged]
             return [cut(merged, blocks, span) for span in spans]
 
-    def open(self, key: str, _size: int | None = None) -> _OpenFile:
+    def open(self, key: str, _size: int | None = None) -> Source:
         with ExitStack() as stack:
             file, size = stack.enter_context(self._opened(key))
-            return _OpenFile(self, key, file, size, stack.pop_all())
+            close = stack.pop_all().close
+        return Source(size, lambda spans: [self._pread(file, key, each) for each in spans], close)
 
     def stat(self, key: str) -> FileInfo:
         self._counter.add(heads=1)
@@ -101,7 +87,7 @@ class Disk:
 
     def put(self, key: str, data: memoryview, *, replace: bool) -> None:
         self._counter.add(puts=1)
-        folder, name = _split(key)
+        folder, name = split(key)
         with self._entered(folder, make=True) as parent:
             if not replace and _is_there(name, parent):
                 raise FileExistsError(errno.EEXIST, "exists", key)
@@ -160,13 +146,14 @@ class Disk:
         self._counter.add(lists=1)
         path = f"{self._root}/{prefix}"
         try:
-            with explained(path), os.scandir(path) as scan:
+            with translate_errors(path), os.scandir(path) as scan:
                 # Not the entries: a million of them would take 300 MB more.
                 names = [entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in scan]
         except ObjectNotFoundError:
             return ()  # An absent folder is an empty one, as in an object store.
         except StorageError as error:
-            if not _is_too_deep(error):
+            # The system takes so long a name only step by step.
+            if getattr(error.__cause__, "errno", None) != errno.ENAMETOOLONG:
                 raise
             if on_odd is not None:
                 on_odd(prefix.rstrip("/"))
@@ -175,11 +162,11 @@ class Disk:
 
     def delete(self, keys: Sequence[str]) -> None:
         # Opening a folder takes longer than deleting a file: once for files that follow each other.
-        for folder, group in groupby(map(_split, keys), itemgetter(0)):
+        for folder, group in groupby(map(split, keys), itemgetter(0)):
             names = [name for _, name in group]
             self._counter.add(deletes=len(names))
             with (
-                explained(str(self._root / folder)),
+                translate_errors(str(self._root / folder)),
                 suppress(FileNotFoundError, NotADirectoryError),  # Then its files are not there.
                 self._entered(folder) as parent,
             ):
@@ -192,13 +179,13 @@ class Disk:
             except FileNotFoundError:
                 continue
             except OSError:
-                with explained(str(self._root / folder / name)):
+                with translate_errors(str(self._root / folder / name)):
                     raise
             _drop_checksum(name, parent)
 
     def delete_folder(self, folder: str) -> None:
         self._counter.add(deletes=1)
-        above, name = _split(folder)
+        above, name = split(folder)
         with suppress(FileNotFoundError), self._entered(above) as parent:
             if stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
                 _delete_tree(name, parent)
@@ -217,7 +204,7 @@ class Disk:
                 below = self.folders(f"{folder}/" if folder else "")
                 found += [each for each in below if not is_kept(each)]
         removed = []
-        for above, group in groupby(map(_split, found[:0:-1]), itemgetter(0)):
+        for above, group in groupby(map(split, found[:0:-1]), itemgetter(0)):
             with _unless_in_use(), _closing(self._walk(above)) as parent:
                 for _, name in group:
                     with _unless_in_use():
@@ -273,7 +260,6 @@ class Disk:
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[tuple[int, int]]:
-        """Open a file and yield its descriptor and size."""
         self._counter.add(gets=1)
         # Without O_NONBLOCK, opening a named pipe would wait for a writer forever.
         try:
@@ -289,7 +275,7 @@ class Disk:
         finally:
             os.close(file)
 
-    def pread(self, file: int, key: str, span: Span) -> bytes:
+    def _pread(self, file: int, key: str, span: Span) -> bytes:
         start, end = span
         parts = []
         while start < end:  # One call returns 2 GiB at most.
@@ -306,34 +292,6 @@ class Disk:
             start += len(part)
         self._counter.add(bytes_read=end - span[0])
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-@dataclass(frozen=True)
-class _OpenFile:
-    """An open file that is read range by range."""
-
-    disk: Disk
-    key: str
-    file: int
-    size: int
-    stack: ExitStack
-
-    def read_spans(self, spans: Sequence[Span]) -> Sequence[bytes]:
-        return [self.disk.pread(self.file, self.key, span) for span in spans]
-
-    def close(self) -> None:
-        self.stack.close()
-
-
-def _is_too_deep(error: StorageError) -> bool:
-    """Return whether a folder has a name that the system takes step by step only."""
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENAMETOOLONG
-
-
-def _split(key: str) -> tuple[str, str]:
-    """Return the folder and the name of a key."""
-    folder, _, name = key.rpartition("/")
-    return folder, name
 
 
 def _step(name: str, parent: int, *, make: bool = False) -> int:

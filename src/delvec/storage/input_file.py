@@ -1,32 +1,26 @@
-"""A stored object as a Python file object, for libraries that need one."""
+"""A stored object as a Python file object, and ranges of it merged into few reads."""
 
 from __future__ import annotations
 
 import io
 import os
-from typing import TYPE_CHECKING, Protocol
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from delvec.errors import InvalidArgumentError
-from delvec.storage.failures import explained
+from delvec.storage.backend import translate_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["InputFile", "Source"]
+    Span = tuple[int, int]
 
 
-class Source(Protocol):
-    """One object of a store; errors are the store's own."""
+class Source(NamedTuple):
+    """An open object: its size, and functions that read (start, end) spans of it and close it."""
 
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-
-    def read_spans(self, spans: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read (start, end) spans inside the object."""
-
-    def close(self) -> None:
-        """Release what is open."""
+    size: int
+    read_spans: Callable[[Sequence[Span]], Sequence[bytes]]
+    close: Callable[[], None]
 
 
 class InputFile(io.RawIOBase):
@@ -51,7 +45,7 @@ class InputFile(io.RawIOBase):
         held = [block for block in self._fetched if any(_holds(block, span) for span in spans)]
         missing = [span for span in spans if not any(_holds(block, span) for block in held)]
         self._fetched = held
-        with explained(self._uri):
+        with translate_errors(self._uri):
             blocks = self._source.read_spans(missing) if missing else ()
         self._fetched += [(start, block) for (start, _), block in zip(missing, blocks, strict=True)]
 
@@ -67,7 +61,7 @@ class InputFile(io.RawIOBase):
         for block in self._fetched:
             if _holds(block, (start, end)):
                 return block[1][start - block[0] : end - block[0]]
-        with explained(self._uri):
+        with translate_errors(self._uri):
             return self._source.read_spans([(start, end)])[0]
 
     def readall(self) -> bytes:
@@ -112,6 +106,28 @@ class InputFile(io.RawIOBase):
             self._fetched = []
             self._source.close()
         super().close()
+
+
+def merge(spans: Iterable[Span], gap: int) -> Sequence[Span]:
+    """Merge (start, end) spans that overlap or are at most a gap apart.
+
+    >>> merge([(5_000_000, 5_000_001), (0, 4), (100, 104)], 1000)
+    [(0, 104), (5000000, 5000001)]
+    """
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1] + gap:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def cut(merged: Sequence[Span], blocks: Sequence[bytes], span: Span) -> bytes:
+    """Return the bytes of a span, from the merged span that contains it."""
+    index = bisect_right(merged, span[0], key=lambda block: block[0]) - 1
+    start = merged[index][0]
+    return blocks[index][span[0] - start : span[1] - start]
 
 
 def _holds(block: tuple[int, bytes], span: tuple[int, int]) -> bool:

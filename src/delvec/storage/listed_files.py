@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.errors import FormatError
-from delvec.storage.location import ABSOLUTE, is_absolute, kind_of
+from delvec.storage.backend import ABSOLUTE, is_absolute, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from delvec.storage import Storage
-
-__all__ = [
-    "are_absolute",
-    "folder_key",
-    "full_name",
-    "is_absolute",
-    "lies_below",
-    "linked_files",
-    "local_path",
-    "open_listed_file",
-    "outside_of",
-    "overlap",
-    "real_folder",
-    "spark_path",
-    "store_of",
-]
+    from delvec.storage import FileInfo, Storage
 
 _UPWARDS: Final = frozenset({".", ".."})
+_AT_ONCE: Final = 10_000
+FILES: Final = pa.schema(
+    {"path": pa.string(), "bytes": pa.int64(), "modified": pa.timestamp("ms", "UTC")}
+)
+"""The columns of files of a listing; paths are keys."""
+
+
+def file_columns(infos: Iterable[FileInfo]) -> pa.Table:
+    """Return the files of a listing as columns; no object for each is kept."""
+    left, pieces = iter(infos), [FILES.empty_table()]
+    while piece := list(islice(left, _AT_ONCE)):
+        keys, sizes, times, _ = map(list, zip(*piece, strict=True))
+        pieces.append(pa.table([keys, sizes, times], schema=FILES))
+    return pa.concat_tables(pieces)
 
 
 def local_path(location: str) -> str:
@@ -42,9 +40,6 @@ def local_path(location: str) -> str:
 
     >>> local_path("file:/lake/a b"), local_path("file:///lake"), local_path("s3://bucket/x")
     ('/lake/a b', '/lake', 's3://bucket/x')
-
-    Raises:
-        FormatError: The location is on another host.
     """
     scheme, _, name = location.partition(":")
     if scheme != "file":
@@ -62,9 +57,6 @@ def open_listed_file(storage: Storage, path: str) -> tuple[Storage, str]:
     Absolute paths are part of the format: shallow clones share the files of their source. They are
     followed on the same kind of store only: a table in a bucket cannot make a reader open local
     files. `Storage.admit` tells what else is refused.
-
-    Raises:
-        FormatError: The table must not lead there.
     """
     return storage.open_elsewhere(path) if is_absolute(path) else (storage, path)
 
@@ -151,9 +143,6 @@ def real_folder(folder: str) -> str:
 
     >>> real_folder("s3a://bucket/x/"), real_folder("file:/lake")
     ('s3://bucket/x', 'file:///lake')
-
-    Raises:
-        FormatError: It is none: relative, on another host, with `..` or with NUL.
     """
     found = local_path(folder) or "/"
     if not is_absolute(found) or "\0" in found or not _UPWARDS.isdisjoint(found.split("/")):

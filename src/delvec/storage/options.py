@@ -9,39 +9,23 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from delvec.documents import duration_seconds
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from delvec.storage.location import Location
+    from delvec.storage.backend import Location
 
     Getter = Callable[[str], str | None]
-
-__all__ = [
-    "StoreOptions",
-    "bare",
-    "hadoop_names",
-    "is_shared",
-    "merge_options",
-    "options_from_hadoop",
-    "split_options",
-]
 
 _CLIENT = re.compile(
     "allow_(http|invalid_certificates)|default_content_type|http[12]_.*|pool_.*|proxy_.*"
     "|randomize_addresses|root_certificate|(connect_|read_)?timeout|user_agent"
 )
-# deltalake's names of the retry settings: those of object_store, the backoff ones with a prefix.
-_BACKOFF_KEYS = {
-    "backoff_config.init_backoff": "init_backoff",
-    "backoff_config.max_backoff": "max_backoff",
-    "backoff_config.base": "base",
-}
 # They allow deltalake to commit by a rename that overwrites. delvec commits by conditional put
 # only, so they have no effect here.
 _IGNORED_KEYS = frozenset({"s3_allow_unsafe_rename", "mount_allow_unsafe_rename"})
@@ -59,23 +43,22 @@ _GROUPS = (
     re.compile("(default_)?region"),
 )
 
-_UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
+# By the type of authentication.
+_AZURE_KEYS = {
+    "sharedkey": {"azure_storage_account_key": "fs.azure.account.key"},
+    "sas": {"azure_storage_sas_token": "fs.azure.sas.fixed.token"},
+    "oauth": {
+        "azure_client_id": "fs.azure.account.oauth2.client.id",
+        "azure_client_secret": "fs.azure.account.oauth2.client.secret",
+    },
+}
 _AWS_HOST = re.compile(r"s3(?:[.-](?P<region>[a-z0-9-]+))?\.amazonaws\.com")
 
 
-class StoreOptions(NamedTuple):
-    """The three dictionaries from which obstore builds a store."""
-
-    config: dict[str, str]
-    client: dict[str, str]
-    retry: dict[str, object]
-
-
-def split_options(scheme: str, options: Mapping[str, str]) -> StoreOptions:
+def split_options(
+    scheme: str, options: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str], dict[str, object]]:
     """Sort user options into those of the store, of its HTTP client and of its retries.
-
-    Raises:
-        UnsupportedFeatureError: An option would make put-if-absent non-atomic.
 
     >>> split_options("s3", {"AWS_REGION": "eu-west-1", "aws_allow_http": "true"})[:2]
     ({'conditional_put': 'etag', 'aws_region': 'eu-west-1'}, {'allow_http': 'true'})
@@ -92,19 +75,14 @@ def split_options(scheme: str, options: Mapping[str, str]) -> StoreOptions:
             continue
         if _CLIENT.fullmatch(name):
             client[name] = value
-        elif name == "max_retries":
-            retry[name] = int(_number(raw, value))
-        elif name == "retry_timeout":
-            retry[name] = _duration(raw, value)
-        elif name == "backoff_config.base":
-            backoff["base"] = _number(raw, value)
-        elif name in _BACKOFF_KEYS:
-            backoff[_BACKOFF_KEYS[name]] = _duration(raw, value)
+        elif name in _RETRIES:
+            prefix, _, setting = name.rpartition(".")
+            (backoff if prefix else retry)[setting] = _RETRIES[name](raw, value)
         else:
             config[key] = value
     if backoff:
         retry["backoff"] = backoff
-    return StoreOptions(config, client, retry)
+    return config, client, retry
 
 
 def merge_options(hadoop: Mapping[str, str], explicit: Mapping[str, str]) -> dict[str, str]:
@@ -131,7 +109,7 @@ def is_shared(option: str) -> bool:
     name = bare(option)
     if name in ("allow_http", "allow_invalid_certificates"):
         return False
-    return bool(_CLIENT.fullmatch(name)) or name in (*_BACKOFF_KEYS, "max_retries", "retry_timeout")
+    return bool(_CLIENT.fullmatch(name)) or name in _RETRIES
 
 
 def hadoop_names(place: Location, table: Location, get: Getter) -> bool:
@@ -155,10 +133,8 @@ def hadoop_names(place: Location, table: Location, get: Getter) -> bool:
 def options_from_hadoop(uri: str, get: Getter, *, general: bool = True) -> dict[str, str]:
     """Translate a Hadoop configuration into the options of the store that `uri` is in.
 
-    Args:
-        uri: A table or file; its bucket or account decides which settings apply.
-        get: Returns the value of a configuration key or None, like `dict.get`.
-        general: Whether keys of Azure for all accounts apply.
+    Its bucket or account decides which settings apply; with `general`, keys of Azure for all
+    accounts do too. `get` returns the value of a key or None, like `dict.get`.
 
     >>> conf = {"fs.s3a.access.key": "k", "fs.s3a.bucket.lake.access.key": "for lake"}
     >>> options_from_hadoop("s3a://lake/orders", conf.get)
@@ -245,26 +221,15 @@ def _azure_options(place: str, get: Getter, *, general: bool) -> dict[str, str]:
         names = (*narrow, key) if general else narrow
         return next((value for name in names if (value := get(name))), None)
 
-    def shared_key() -> dict[str, str | None]:
-        return {"azure_storage_account_key": scoped("fs.azure.account.key")}
-
-    def sas() -> dict[str, str | None]:
-        return {"azure_storage_sas_token": scoped("fs.azure.sas.fixed.token")}
-
-    def oauth() -> dict[str, str | None]:
+    wanted = (scoped("fs.azure.account.auth.type") or "").lower()
+    chosen = [wanted] if wanted in _AZURE_KEYS else list(_AZURE_KEYS)
+    options = {name: scoped(key) for kind in chosen for name, key in _AZURE_KEYS[kind].items()}
+    if "oauth" in chosen:
         # https://login.microsoftonline.com/<tenant>/oauth2/token
         url = urlsplit(scoped("fs.azure.account.oauth2.client.endpoint") or "")
-        return {
-            "azure_client_id": scoped("fs.azure.account.oauth2.client.id"),
-            "azure_client_secret": scoped("fs.azure.account.oauth2.client.secret"),
-            "azure_tenant_id": url.path.strip("/").partition("/")[0],
-            "azure_authority_host": url.netloc and f"{url.scheme}://{url.netloc}",
-        }
-
-    kinds = {"sharedkey": shared_key, "sas": sas, "oauth": oauth}
-    wanted = (scoped("fs.azure.account.auth.type") or "").lower()
-    chosen = [kinds[wanted]] if wanted in kinds else list(kinds.values())
-    return {name: value for kind in chosen for name, value in kind().items() if value}
+        options["azure_tenant_id"] = url.path.strip("/").partition("/")[0]
+        options["azure_authority_host"] = url.netloc and f"{url.scheme}://{url.netloc}"
+    return {name: value for name, value in options.items() if value}
 
 
 def bare(key: str) -> str:
@@ -297,9 +262,19 @@ def _number(key: str, value: str) -> float:
 
 
 def _duration(key: str, value: str) -> timedelta:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
-    if match is None or match[2] not in {*_UNITS, ""}:
+    found = duration_seconds(value)
+    if found is None:
         raise InvalidArgumentError(
             f"option {key} must be a duration, not {value!r}", hint="write it as 500ms, 10s or 3m"
         )
-    return timedelta(seconds=float(match[1]) * _UNITS[match[2] or "s"])
+    return timedelta(seconds=found)
+
+
+# deltalake's names of the retry settings: those of object_store, the backoff ones with a prefix.
+_RETRIES: dict[str, Callable[[str, str], object]] = {
+    "max_retries": lambda key, value: int(_number(key, value)),
+    "retry_timeout": _duration,
+    "backoff_config.init_backoff": _duration,
+    "backoff_config.max_backoff": _duration,
+    "backoff_config.base": _number,
+}

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
-
-__all__ = ["gather", "in_order"]
+from typing import TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -20,7 +16,7 @@ def gather(
 ) -> list[_Result]:
     """Return the result for each item, in the order of the items.
 
-    All results are held in memory; `in_order` streams them. A single item is processed in the
+    All results are held in memory; `map_in_order` streams them. A single item is processed in the
     calling thread. The error of the first item that fails is raised; items that no thread has
     begun by then are skipped, and those under way are waited for.
 
@@ -37,7 +33,7 @@ def gather(
         pool.shutdown(cancel_futures=True)
 
 
-def in_order(
+def map_in_order(
     work: Callable[[_Item], _Result],
     items: Iterable[tuple[_Item, int]],
     *,
@@ -50,7 +46,7 @@ def in_order(
     the budget together, except for a single item that is heavier. Items are drawn as they are
     needed. After an error, or when the generator is closed, pending items are cancelled.
 
-    >>> list(in_order(str.upper, [("a", 1), ("b", 9), ("c", 1)], threads=2, budget=3))
+    >>> list(map_in_order(str.upper, [("a", 1), ("b", 9), ("c", 1)], threads=2, budget=3))
     ['A', 'B', 'C']
     """
     waiting: deque[tuple[Future[_Result], int]] = deque()

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError
-from delvec.storage.bucket import Bucket
-from delvec.storage.counts import Counter
+from delvec.storage.backend import (
+    Counter,
+    FileInfo,
+    Location,
+    RequestCounts,
+    checked_key,
+    is_absolute,
+    locate,
+    locate_decoded,
+    translate_errors,
+)
 from delvec.storage.disk import Disk
-from delvec.storage.failures import explained
-from delvec.storage.fence import Fence
+from delvec.storage.fence import Fence, Places, split_by_place
 from delvec.storage.input_file import InputFile
-from delvec.storage.location import checked_key, is_absolute, locate, locate_decoded
+from delvec.storage.object_store import Bucket
 from delvec.storage.options import merge_options, options_from_hadoop
-from delvec.storage.places import Places, split_by_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from delvec.storage.counts import FileInfo, RequestCounts
-    from delvec.storage.location import Location
-
     Span = tuple[int, int]
     Data = bytes | bytearray | memoryview
-
-__all__ = ["Storage"]
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ class Storage:
 
     def read(self, key: str) -> bytes:
         """Read a whole object: one GET."""
-        with explained(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             return self._backend.read(key)
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
@@ -208,7 +209,7 @@ class Storage:
         spans = [(start, start + length) for start, length in ranges]
         if any(not 0 <= start <= end for start, end in spans):
             raise InvalidArgumentError(f"a range of {self.uri_of(key)} is negative")
-        with explained(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             wanted = [span for span in spans if span[0] < span[1]]
             found = iter(self._backend.read_spans(key, wanted) if wanted else ())
         return tuple(next(found) if start < end else b"" for start, end in spans)
@@ -224,12 +225,12 @@ class Storage:
             size: Its size in bytes, if known: saves a HEAD in an object store.
         """
         uri = self.uri_of(key)
-        with explained(uri):
+        with translate_errors(uri):
             return InputFile(self._backend.open(key, size), uri)
 
     def stat(self, key: str) -> FileInfo:
         """Return size, modification time and etag: one HEAD."""
-        with explained(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             return self._backend.stat(key)
 
     def size(self, key: str) -> int:
@@ -249,7 +250,7 @@ class Storage:
 
         One PUT up to 32 MiB, beyond that one per 16 MiB plus two.
         """
-        with explained(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             self._backend.put(key, memoryview(data).cast("B"), replace=True)
 
     def write_if_absent(self, key: str, data: Data) -> None:
@@ -262,7 +263,7 @@ class Storage:
         Raises:
             ObjectExistsError: There is an object of that name.
         """
-        with explained(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             self._backend.put(key, memoryview(data).cast("B"), replace=False)
 
     def list(
@@ -291,7 +292,7 @@ class Storage:
         floor = prefix + checked_key(start_from) if start_from else ""
 
         def listed() -> Iterator[FileInfo]:
-            with explained(f"{self.root.rstrip('/')}/{prefix}"):
+            with translate_errors(f"{self.root.rstrip('/')}/{prefix}"):
                 yield from self._backend.list(prefix, floor, recursive=recursive, on_odd=on_odd)
 
         return listed()
@@ -304,7 +305,7 @@ class Storage:
         """
         folder = folder.rstrip("/")
         prefix = f"{checked_key(folder)}/" if folder else ""
-        with explained(f"{self.root.rstrip('/')}/{prefix}"):
+        with translate_errors(f"{self.root.rstrip('/')}/{prefix}"):
             return tuple(sorted(self._backend.folders(prefix)))
 
     def make_folder(self, folder: str) -> None:
@@ -314,13 +315,13 @@ class Storage:
             StorageError: It is behind a link that leads out of the root.
         """
         checked = checked_key(folder.rstrip("/"))
-        with explained(self.uri_of(checked)):
+        with translate_errors(self.uri_of(checked)):
             self._backend.make_folder(checked)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; missing ones are ignored. S3 takes 1000 per request."""
         checked = [checked_key(key) for key in keys]
-        with explained(self.root):
+        with translate_errors(self.root):
             if checked:
                 self._backend.delete(checked)
 
@@ -331,7 +332,7 @@ class Storage:
         followed, and the folder itself is removed too.
         """
         checked = checked_key(folder.rstrip("/"))
-        with explained(self.uri_of(checked)):
+        with translate_errors(self.uri_of(checked)):
             self._backend.delete_folder(checked)
 
     def remove_empty_folders(self, is_kept: Callable[[str], bool]) -> tuple[str, ...]:
@@ -343,7 +344,7 @@ class Storage:
         Args:
             is_kept: Tells by the key of a folder whether it is kept, with all below it.
         """
-        with explained(self.root):
+        with translate_errors(self.root):
             return tuple(self._backend.remove_empty_folders(is_kept))
 
     @cached_property

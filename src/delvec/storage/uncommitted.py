@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING
 from delvec.errors import StorageError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from delvec.storage import Storage
-
-__all__ = ["UncommittedFiles"]
 
 _LOG = logging.getLogger("delvec")
 
@@ -27,20 +23,15 @@ class UncommittedFiles:
     """
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._keys: list[str] = []
+        self.storage = storage
+        self.keys: list[str] = []
+        self.is_kept = False
         self._folders: list[str] = []
         self._elsewhere: list[tuple[Storage, str]] = []
-        self._kept = False
-
-    @property
-    def storage(self) -> Storage:
-        """Where the files are."""
-        return self._storage
 
     def add(self, *keys: str) -> None:
         """Register files; before they are written, so that half a write is removed too."""
-        self._keys += keys
+        self.keys += keys
 
     def add_elsewhere(self, storage: Storage, key: str) -> None:
         """Register a file that is not below the table."""
@@ -52,46 +43,31 @@ class UncommittedFiles:
 
     def keep(self) -> None:
         """Remove nothing at the end: a commit may refer to the files."""
-        self._kept = True
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether nothing is removed at the end."""
-        return self._kept
+        self.is_kept = True
 
     def discard(self) -> None:
         """Remove everything at the end: the commit certainly did not happen."""
-        self._kept = False
+        self.is_kept = False
 
     def drop(self, keys: set[str]) -> None:
         """Remove some of the files now, such as those that a later attempt has replaced."""
-        gone = [key for key in self._keys if key in keys]
-        self._keys = [key for key in self._keys if key not in keys]
+        gone = [key for key in self.keys if key in keys]
+        self.keys = [key for key in self.keys if key not in keys]
         try:
-            self._storage.delete(gone)
+            self.storage.delete(gone)
         except StorageError as failure:
             self._warn(failure)
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """The files that were registered one by one."""
-        return frozenset(self._keys)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._kept:
+    def __exit__(self, *_: object) -> None:
+        if self.is_kept:
             return
         try:
-            self._storage.delete(self._keys)
+            self.storage.delete(self.keys)
             for folder in self._folders:
-                self._storage.delete_folder(folder)
+                self.storage.delete_folder(folder)
             for storage, key in self._elsewhere:
                 storage.delete([key])
         except StorageError as failure:
@@ -99,4 +75,4 @@ class UncommittedFiles:
 
     def _warn(self, failure: StorageError) -> None:
         # The outcome of the operation matters more; orphan files harm nobody.
-        _LOG.warning("uncommitted files are left in %s: %s", self._storage.root, failure)
+        _LOG.warning("uncommitted files are left in %s: %s", self.storage.root, failure)

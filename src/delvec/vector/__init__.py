@@ -23,7 +23,7 @@ from delvec.vector.blobs import DeletionVector, EqualityDeleteVector
 from delvec.vector.delta_file import VectorFile, pack
 from delvec.vector.descriptor import Descriptor
 from delvec.vector.frame import decode_frame, encode_frame
-from delvec.vector.frames import Frames, copy_frames
+from delvec.vector.frame_batch import Frames, copy_frames
 
 __all__ = [
     "Bitmap",

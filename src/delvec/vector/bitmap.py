@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from pyroaring import BitMap64
 
-from delvec.errors import InvalidArgumentError
-from delvec.vector import build, expand, portable
-from delvec.vector.build import PAGE_BITS, PAGE_BYTES
+from delvec.errors import InvalidArgumentError, PlanError
+from delvec.vector import portable, roaring
+from delvec.vector.roaring import PAGE_BITS, PAGE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["Bitmap"]
 
 _LIMIT: Final = 2**63
 _PARTS: Final = 60  # of the range, in the picture of a notebook
@@ -44,7 +41,7 @@ class Bitmap:
     _bits: BitMap64
 
     def __init__(self, values: ArrayLike = ()) -> None:
-        self._bits = build.from_numbers(_checked(values, "values"))
+        self._bits = roaring.from_numbers(_checked(values, "values"))
 
     @classmethod
     def from_ranges(cls, starts: ArrayLike, stops: ArrayLike) -> Bitmap:
@@ -86,7 +83,7 @@ class Bitmap:
         if (indexes >= np.uint64(_LIMIT // PAGE_BITS)).any():
             raise InvalidArgumentError(f"bucket numbers run from 1 to {_LIMIT // PAGE_BITS}")
         octets = _page_bytes(pages, len(indexes))
-        return _wrap(build.from_pages(indexes, octets.reshape(-1, PAGE_BYTES)))
+        return _wrap(roaring.from_pages(indexes, octets.reshape(-1, PAGE_BYTES)))
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Bitmap:
@@ -175,7 +172,7 @@ class Bitmap:
         """
         _check_window(start, stop)
         aligned = start >> 16 << 16
-        octets = expand.to_octets(self._bits, aligned, stop)
+        octets = roaring.to_octets(self._bits, aligned, stop)
         mask = np.unpackbits(octets, count=stop - aligned, bitorder="little")
         return mask[start - aligned :].view(np.bool_)
 
@@ -188,7 +185,7 @@ class Bitmap:
         array([9, 1], dtype=uint64)
         """
         _check_window(0, length)
-        words = expand.to_octets(self._bits, 0, length).view("<u8")
+        words = roaring.to_octets(self._bits, 0, length).view("<u8")
         return words[: -(-length // 64)].astype(np.uint64, copy=False)
 
     def isdisjoint(self, other: Bitmap) -> bool:
@@ -200,19 +197,13 @@ class Bitmap:
         return self._bits.issubset(other._bits)
 
     def __or__(self, other: object) -> Bitmap:
-        if not isinstance(other, Bitmap):
-            return NotImplemented
-        return _wrap(self._bits | other._bits)
+        return _wrap(self._bits | other._bits) if isinstance(other, Bitmap) else NotImplemented
 
     def __and__(self, other: object) -> Bitmap:
-        if not isinstance(other, Bitmap):
-            return NotImplemented
-        return _wrap(self._bits & other._bits)
+        return _wrap(self._bits & other._bits) if isinstance(other, Bitmap) else NotImplemented
 
     def __sub__(self, other: object) -> Bitmap:
-        if not isinstance(other, Bitmap):
-            return NotImplemented
-        return _wrap(self._bits - other._bits)
+        return _wrap(self._bits - other._bits) if isinstance(other, Bitmap) else NotImplemented
 
     def __contains__(self, value: int) -> bool:
         number = index(value)
@@ -255,6 +246,27 @@ class Bitmap:
         )
         bars = "".join(_BARS[min(math.ceil(share * 8), 8)] for share in shares)
         return f"<pre>{self!r}\n{first} {bars} {self.max}</pre>"
+
+
+def unite(old: Bitmap | None, found: Bitmap, *, rows: int, path: str) -> Bitmap:
+    """Return the new vector of a data file: the rows deleted before, and those found now.
+
+    Positions that cannot be right are refused here, before they delete other rows.
+
+    >>> from delvec.vector import Bitmap
+    >>> unite(Bitmap([1]), Bitmap([3]), rows=4, path="part-0.parquet").to_numpy().tolist()
+    [1, 3]
+    """
+    if old is not None and not old.isdisjoint(found):
+        raise PlanError(f"rows of {path} were found that are deleted already")
+    united = found if old is None else old | found
+    last = united.max
+    if last is not None and last >= rows:
+        raise PlanError(
+            f"row {last} of {path} was found, and the log says that it has {rows} rows",
+            hint="the statistics of the file are wrong; rewrite it with the engine that made it",
+        )
+    return united
 
 
 def _wrap(bits: BitMap64) -> Bitmap:

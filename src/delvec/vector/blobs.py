@@ -16,6 +16,7 @@ for positions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any, Final
@@ -23,27 +24,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from delvec.documents import whole_number
-from delvec.errors import FormatError, InvalidArgumentError, located
+from delvec.errors import FormatError, InvalidArgumentError, add_location, require_equal
 from delvec.vector import puffin
 from delvec.vector.frame import KEYS, decode_frame, encode_frame
 from delvec.vector.puffin import HEADER_SIZE, Blob, BlobMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from delvec.vector.bitmap import Bitmap
-    from delvec.vector.frames import Frames
+    from delvec.vector.frame_batch import Frames
 
-__all__ = [
-    "DELETION_VECTOR",
-    "EQUALITY_DELETE_VECTOR",
-    "DeletionVector",
-    "EqualityDeleteVector",
-    "from_frames",
-]
 
 DELETION_VECTOR: Final = "deletion-vector-v1"
 EQUALITY_DELETE_VECTOR: Final = "equality-delete-vector-v1"
@@ -66,7 +58,7 @@ class DeletionVector:
         Raises:
             FormatError: With the offset in the Puffin file.
         """
-        with located(offset=blob.offset):
+        with add_location(offset=blob.offset):
             _require_plain(blob, DELETION_VECTOR, data)
             data_file = _required(blob, "referenced-data-file")
             positions = decode_frame(data, cardinality=_number(blob, "cardinality"))
@@ -104,15 +96,15 @@ class EqualityDeleteVector:
         Raises:
             FormatError: With the offset in the Puffin file.
         """
-        with located(offset=blob.offset):
+        with add_location(offset=blob.offset):
             _require_plain(blob, EQUALITY_DELETE_VECTOR, data)
             field_id = _number(blob, "equality-field-id")
-            _require_equal("fields of the blob", [field_id], list(blob.fields))
-            _require_equal("value-encoding", _NON_NEGATIVE, _required(blob, "value-encoding"))
+            require_equal("wrong fields of the blob", [field_id], list(blob.fields))
+            require_equal("wrong value-encoding", _NON_NEGATIVE, _required(blob, "value-encoding"))
             keys = decode_frame(data, magic=KEYS, cardinality=_number(blob, "cardinality"))
             for name, bound in (("value-min", keys.min), ("value-max", keys.max)):
                 if name in blob.properties:
-                    _require_equal(name, bound, _number(blob, name))
+                    require_equal(f"wrong {name}", bound, _number(blob, name))
             has_spec = "partition-spec-id" in blob.properties
             return cls(keys, field_id, _number(blob, "partition-spec-id") if has_spec else None)
 
@@ -147,18 +139,8 @@ def from_frames(
 
     Works on columns (lists, numpy or Arrow) without an object per vector: a file may hold 100,000.
 
-    Args:
-        frames: The vectors.
-        data_files: The path of the data file of each, exactly as in the manifest.
-        cardinalities: The number of deleted rows of each.
-        properties: Further properties of the blobs: a name, and a string for each vector.
-
     Returns:
         The file's bytes, and each vector's offset in it; lengths are those of `frames`.
-
-    Raises:
-        InvalidArgumentError: A vector has no data file, an empty path, or no rows. Without its
-            entry in the footer readers would not find it, and its rows would reappear.
     """
     offsets = frames.offsets + np.int64(HEADER_SIZE)
     entries = _footer_entries(offsets, frames.lengths, data_files, cardinalities, properties or {})
@@ -236,10 +218,10 @@ def _escaped(strings: pa.LargeStringArray) -> pa.LargeStringArray:
 
 
 def _require_plain(blob: BlobMetadata, kind: str, data: bytes | memoryview) -> None:
-    _require_equal("type of the blob", kind, blob.type)
+    require_equal("wrong type of the blob", kind, blob.type)
     if blob.compression_codec is not None:
         raise FormatError(f"{kind} must not be compressed", found=blob.compression_codec)
-    _require_equal("length of the blob", blob.length, len(data))
+    require_equal("wrong length of the blob", blob.length, len(data))
 
 
 def _required(blob: BlobMetadata, name: str) -> str:
@@ -254,8 +236,3 @@ def _number(blob: BlobMetadata, name: str) -> int:
     if number is not None:
         return number
     raise FormatError(f"property {name} is not a number", found=repr(text[:40]))
-
-
-def _require_equal(what: str, expected: object, found: object) -> None:
-    if found != expected:
-        raise FormatError(f"wrong {what}", expected=expected, found=found)

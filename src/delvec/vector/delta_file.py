@@ -8,25 +8,23 @@ The log, not the file, decides which frames are live: a file may contain unused 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import numpy as np
 
-from delvec.errors import FormatError, InvalidArgumentError, TruncatedError, located
+from delvec.errors import FormatError, InvalidArgumentError, TruncatedError, add_location
 from delvec.vector.descriptor import Descriptor
 from delvec.vector.frame import FRAME_OVERHEAD, encode_frame
-from delvec.vector.frames import Frames
+from delvec.vector.frame_batch import Frames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from delvec.vector.bitmap import Bitmap
 
-__all__ = ["MAX_FILE_SIZE", "TARGET_SIZE", "VectorFile", "frame_ranges", "from_frames", "pack"]
 
 TARGET_SIZE: Final = 2 * 1024 * 1024
 """The size from which the next file is begun, as in delta-spark."""
@@ -69,21 +67,17 @@ def pack(
             )
         frame = encode_frame(vector)
         if frames and size + len(frame) > target_size:
-            yield _file(frames, cardinalities, prefix)
+            yield from_frames(Frames.join(frames), cardinalities, prefix=prefix)
             frames, cardinalities, size = [], [], 1
         frames.append(frame)
         cardinalities.append(vector.cardinality)
         size += len(frame)
     if frames:
-        yield _file(frames, cardinalities, prefix)
+        yield from_frames(Frames.join(frames), cardinalities, prefix=prefix)
 
 
 def from_frames(
-    frames: Frames,
-    cardinalities: Sequence[int] | NDArray[np.int64],
-    *,
-    prefix: str = "",
-    uuid: UUID | None = None,
+    frames: Frames, cardinalities: Sequence[int] | NDArray[np.int64], *, prefix: str = ""
 ) -> VectorFile:
     """Return a file of encoded frames, such as frames copied from Puffin."""
     if len(cardinalities) != len(frames.offsets):
@@ -94,9 +88,7 @@ def from_frames(
         raise InvalidArgumentError(
             f"{len(frames.data)} bytes of vectors do not fit one file of {MAX_FILE_SIZE} bytes"
         )
-    first = Descriptor.relative(
-        uuid or uuid4(), prefix=prefix, offset=1, size_in_bytes=0, cardinality=0
-    )
+    first = Descriptor.relative(uuid4(), prefix=prefix, offset=1, size_in_bytes=0, cardinality=0)
     offsets, sizes = 1 + frames.offsets, frames.lengths - FRAME_OVERHEAD
     counts = np.asarray(cardinalities, dtype=np.int64)  # JSON takes Python's integers only
     columns = zip(offsets.tolist(), sizes.tolist(), counts.tolist(), strict=True)
@@ -105,13 +97,9 @@ def from_frames(
 
 
 def frame_ranges(data: bytes | memoryview, *, path: str | None = None) -> Iterator[tuple[int, int]]:
-    """Yield offset and length of each frame of a file, without checking the frames.
-
-    Raises:
-        FormatError: The version is not 1, or the last frame is truncated.
-    """
+    """Yield offset and length of each frame of a file, without checking the frames."""
     view = memoryview(data)
-    with located(path):
+    with add_location(path):
         if not view or view[0] != _VERSION:
             raise FormatError(
                 "not a deletion vector file",
@@ -131,7 +119,3 @@ def frame_ranges(data: bytes | memoryview, *, path: str | None = None) -> Iterat
                 )
             yield position, length
             position += length
-
-
-def _file(frames: list[bytes], cardinalities: list[int], prefix: str) -> VectorFile:
-    return from_frames(Frames.join(frames), cardinalities, prefix=prefix)

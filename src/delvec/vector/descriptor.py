@@ -8,21 +8,27 @@
     p             a file anywhere, as in shallow clones     an absolute, percent-encoded path
     i             in the log itself                         the payload as Z85
 
-Specification:
+Z85 (https://rfc.zeromq.org/spec/32/) is Python's base 85 with another alphabet: 4 bytes, in
+big-endian order, as 5 characters. It defines no padding, so two exist: Delta pads with zero bytes
+at the end and trims to the known size; delta-rs encodes k missing bytes as k leading `#` in the
+last block. No valid block begins with `#`, since 84 * 85**4 is over 2**32 - 1.
+
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#deletion-vector-descriptor-schema
 """
 
 from __future__ import annotations
 
 import re
+from base64 import b85decode, b85encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 from urllib.parse import unquote
 from uuid import UUID
 
-from delvec.errors import FormatError, InvalidArgumentError, located
-from delvec.vector import z85
+import numpy as np
+
+from delvec.errors import FormatError, InvalidArgumentError, add_location
 from delvec.vector.bitmap import Bitmap
 from delvec.vector.frame import (
     FRAME_OVERHEAD,
@@ -32,10 +38,7 @@ from delvec.vector.frame import (
     frame_payload,
 )
 
-__all__ = ["Descriptor", "StorageType"]
-
 StorageType = Literal["u", "p", "i"]
-
 _UUID_CHARACTERS: Final = 20
 _FIRST_OFFSET: Final = 1  # of a container file, after its version byte
 _INT_LIMIT: Final = 2**31
@@ -52,6 +55,19 @@ _HINTS: Final = {
     "r": "relative-path vectors belong to the table feature adaptiveMetadata, which delvec does"
     " not read"
 }
+_DIGITS: Final = b"0123456789"
+_LOWER: Final = b"abcdefghijklmnopqrstuvwxyz"
+_UPPER: Final = _LOWER.upper()
+_Z85: Final = _DIGITS + _LOWER + _UPPER + b".-:+=^!/*?&<>()[]{}@%$#"
+_B85: Final = _DIGITS + _UPPER + _LOWER + b"!#$%&()*+-;<=>?@^_`{|}~"
+_TO_Z85: Final = bytes.maketrans(_B85, _Z85)
+_ILLEGAL: Final = 0  # in both alphabets
+_TO_B85: Final = bytes(_B85[_Z85.index(c)] if c in _Z85 else _ILLEGAL for c in range(256))
+_MARK: Final = "#"
+_SHORT: Final = 1 << 10
+_AT_ONCE: Final = 5 << 16
+_VALUES: Final = np.array([_Z85.index(c) if c in _Z85 else 255 for c in range(256)], np.uint8)
+_POWERS: Final = np.array([85**4, 85**3, 85**2, 85, 1], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +92,7 @@ class Descriptor:
         """Return the descriptor of a vector in a file of the table, the form all engines read."""
         if not _PREFIX.fullmatch(prefix):
             raise InvalidArgumentError(f"a prefix is made of letters and digits, got {prefix!r}")
-        return cls("u", prefix + z85.encode(uuid.bytes), offset, size_in_bytes, cardinality)
+        return cls("u", prefix + encode(uuid.bytes), offset, size_in_bytes, cardinality)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Descriptor:
@@ -137,10 +153,8 @@ class Descriptor:
             return None
         if self.storage_type == "p":
             return _absolute_path(self.path_or_inline)
-        prefix, text = (
-            self.path_or_inline[:-_UUID_CHARACTERS],
-            self.path_or_inline[-_UUID_CHARACTERS:],
-        )
+        stored = self.path_or_inline
+        prefix, text = stored[:-_UUID_CHARACTERS], stored[-_UUID_CHARACTERS:]
         if len(text) < _UUID_CHARACTERS:
             raise FormatError(
                 "path of a deletion vector is too short for a UUID",
@@ -153,7 +167,7 @@ class Descriptor:
                 expected="letters and digits",
                 found=repr(prefix)[:80],
             )
-        name = f"deletion_vector_{UUID(bytes=z85.decode(text, 16))}.bin"
+        name = f"deletion_vector_{UUID(bytes=decode(text, 16))}.bin"
         return f"{prefix}/{name}" if prefix else name
 
     @property
@@ -178,10 +192,9 @@ class Descriptor:
         if self._is_empty:
             return Bitmap()
         if self.storage_type == "i":
-            with located(_INLINE):
-                return decode_payload(
-                    self.inline_payload(), cardinality=self.cardinality, allow_native=True
-                )
+            with add_location(_INLINE):
+                payload = self.inline_payload()
+                return decode_payload(payload, cardinality=self.cardinality, allow_native=True)
         start, length = self.file_range
         if frame is None:
             raise InvalidArgumentError(
@@ -198,26 +211,109 @@ class Descriptor:
         try:
             return decode_frame(frame, cardinality=self.cardinality, allow_native=True)
         except FormatError:
-            with located(
-                self.file_path, start
-            ):  # only now: computing the path costs as much as decoding
+            # Only now: computing the path costs as much as decoding.
+            with add_location(self.file_path, start):
                 raise
 
     def inline_payload(self) -> bytes:
         """Return the payload of an inline vector, in either Z85 padding."""
-        return z85.decode(self.path_or_inline, self.size_in_bytes)
+        return decode(self.path_or_inline, self.size_in_bytes)
 
     def inline_frame(self) -> bytes:
         """Return the frame of an inline vector, as a Puffin file stores it."""
         if self._is_empty:
             return encode_frame(Bitmap())
-        with located(_INLINE):
+        with add_location(_INLINE):
             return frame_payload(self.inline_payload())
 
     @property
     def _is_empty(self) -> bool:
         """Whether this is delta-spark's empty descriptor, which has no bytes at all."""
         return self.cardinality == 0 and self.size_in_bytes == 0
+
+
+def encode(data: bytes) -> str:
+    """Return bytes as a string, padded with zero bytes to a multiple of 4.
+
+    >>> encode(bytes.fromhex("864fd26fb559f75b"))
+    'HelloWorld'
+    """
+    return b85encode(data, pad=True).translate(_TO_Z85).decode("ascii")
+
+
+def decode(text: str, size: int) -> bytes:
+    """Return the `size` bytes that a string encodes, in either padding.
+
+    >>> decode("HelloWorld", 8).hex()
+    '864fd26fb559f75b'
+    >>> decode("HelloWorld", 7)
+    Traceback (most recent call last):
+    ...
+    delvec.errors.FormatError: Z85 padding is not zero: expected 7 bytes, found 8 bytes
+    """
+    if size < 0:
+        raise InvalidArgumentError(f"a size cannot be negative, got {size}")
+    if -(-size // 4) * 5 != len(text):
+        raise FormatError(
+            "Z85 string has the wrong length",
+            expected=f"{-(-size // 4) * 5} characters for {size} bytes",
+            found=f"{len(text)} characters",
+        )
+    if text[-5:].startswith(_MARK):
+        return _decode_blocks(text[:-5]) + _decode_marked(text[-5:], len(text) - 5, size)
+    data = _decode_blocks(text)
+    if any(data[size:]):
+        raise FormatError(
+            "Z85 padding is not zero", expected=f"{size} bytes", found=f"{len(data)} bytes"
+        )
+    return data[:size]
+
+
+def _decode_marked(block: str, offset: int, size: int) -> bytes:
+    missing = len(block) - len(block.lstrip(_MARK))
+    present = 4 - missing
+    if missing != -size % 4:
+        raise FormatError(
+            "Z85 padding does not match the size",
+            offset=offset,
+            expected=f"{-size % 4} missing bytes",
+            found=f"{missing}",
+        )
+    value = int.from_bytes(_decode_blocks("0" * missing + block[missing:], offset), "big")
+    if value >> 8 * present:
+        raise FormatError("Z85 block is too large", offset=offset, found=repr(block))
+    return value.to_bytes(present, "big")
+
+
+def _decode_blocks(text: str, offset: int = 0) -> bytes:
+    if len(text) <= _SHORT:
+        try:
+            return b85decode(text.encode("ascii").translate(_TO_B85))
+        except ValueError as error:
+            raise _fault(text, offset) from error
+    # Python's decoder makes an object of each five characters, and takes ten times as long.
+    pieces = []
+    for at in range(0, len(text), _AT_ONCE):
+        piece = text[at : at + _AT_ONCE]
+        digits = _VALUES[np.frombuffer(piece.encode("ascii", "replace"), np.uint8)]
+        values = digits.reshape(-1, 5).astype(np.uint64) @ _POWERS
+        if (digits > 84).any() or (values >> np.uint64(32)).any() or not piece.isascii():
+            raise _fault(piece, offset + at)
+        pieces.append(values.astype(">u4").tobytes())
+    return b"".join(pieces)
+
+
+def _fault(text: str, offset: int) -> FormatError:
+    """Return the error of a string that cannot be decoded."""
+    for at, character in enumerate(text):
+        if ord(character) > 127 or _TO_B85[ord(character)] == _ILLEGAL:
+            return FormatError("not a Z85 character", offset=offset + at, found=repr(character))
+    blocks = [text[at : at + 5] for at in range(0, len(text), 5)]
+    values = [sum(_Z85.index(ord(c)) * 85 ** (4 - i) for i, c in enumerate(b)) for b in blocks]
+    first = next(index for index, value in enumerate(values) if value >> 32)
+    return FormatError(
+        "Z85 block is too large", offset=offset + 5 * first, found=repr(blocks[first])
+    )
 
 
 def _integer(value: Mapping[str, Any], name: str, limit: int) -> int:

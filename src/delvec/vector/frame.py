@@ -7,44 +7,29 @@
 Delta calls it an on-disk deletion vector
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#deletion-vector-file-storage-format),
 Iceberg a deletion-vector-v1 blob (https://iceberg.apache.org/puffin-spec/). Because they are the
-same bytes, a frame is converted from one to the other by copying it: see `frames`.
+same bytes, a frame is converted from one to the other by copying it: see `frame_batch`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zlib import crc32
 
 from delvec.errors import (
     ChecksumError,
-    FormatError,
     InvalidArgumentError,
     MagicError,
     TruncatedError,
-    located,
+    add_location,
+    require_bytes,
+    require_equal,
 )
 from delvec.vector import portable
 from delvec.vector.bitmap import Bitmap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = [
-    "EMPTY_PAYLOAD",
-    "FRAME_OVERHEAD",
-    "KEYS",
-    "MAX_POSITION",
-    "POSITIONS",
-    "check_frame",
-    "decode_frame",
-    "decode_payload",
-    "encode_frame",
-    "frame_payload",
-    "portable_frame",
-]
 
 POSITIONS: Final = bytes.fromhex("d1d33964")
 """The magic of a bitmap of row positions, in both formats."""
@@ -140,30 +125,20 @@ def decode_payload(
     view = memoryview(payload)
     found = _require_magic(view, magic, offset=offset, also=_NATIVE_MAGIC if allow_native else b"")
     body = view[_MAGIC_SIZE:]
-    with located(offset=offset + _MAGIC_SIZE):
+    with add_location(offset=offset + _MAGIC_SIZE):
         bitmap = Bitmap.from_bytes(body if found == magic else _native_to_portable(body))
-    if cardinality is not None and bitmap.cardinality != cardinality:
-        raise FormatError(
-            "wrong number of values in the bitmap",
-            offset=offset,
-            expected=cardinality,
-            found=bitmap.cardinality,
-        )
+    if cardinality is not None:
+        message = "wrong number of values in the bitmap"
+        require_equal(message, cardinality, bitmap.cardinality, offset)
     return bitmap
 
 
-def check_frame(data: bytes | memoryview, *, magic: bytes = POSITIONS) -> memoryview:
+def check_frame(data: bytes | memoryview) -> memoryview:
     """Return the payload of a frame; checks length, CRC and magic, not the bitmap itself."""
     payload, checksum = _split(memoryview(data))
     _require_checksum(checksum, crc32(payload))
-    _require_magic(payload, magic, offset=_LENGTH.size)
-    if len(payload) < EMPTY_PAYLOAD:
-        raise TruncatedError(
-            "vector without a bitmap",
-            offset=_LENGTH.size,
-            expected=f"at least {EMPTY_PAYLOAD} bytes",
-            found=f"{len(payload)} bytes",
-        )
+    _require_magic(payload, POSITIONS, offset=_LENGTH.size)
+    require_bytes(len(payload), EMPTY_PAYLOAD, "vector without a bitmap", offset=_LENGTH.size)
     return payload
 
 
@@ -188,21 +163,10 @@ def _framed(*parts: bytes | memoryview) -> bytes:
 
 def _split(view: memoryview) -> tuple[memoryview, int]:
     """Return the payload and its expected checksum."""
-    if len(view) < FRAME_OVERHEAD + _MAGIC_SIZE:
-        raise TruncatedError(
-            "too short for a frame",
-            offset=0,
-            expected=f"at least {FRAME_OVERHEAD + _MAGIC_SIZE} bytes",
-            found=f"{len(view)} bytes",
-        )
+    require_bytes(len(view), FRAME_OVERHEAD + _MAGIC_SIZE, "too short for a frame")
     (size,) = _LENGTH.unpack_from(view, 0)
-    if size != len(view) - FRAME_OVERHEAD:
-        raise FormatError(
-            "length field does not match the size of the vector",
-            offset=0,
-            expected=len(view) - FRAME_OVERHEAD,
-            found=size,
-        )
+    message = "length field does not match the size of the vector"
+    require_equal(message, len(view) - FRAME_OVERHEAD, size, 0)
     (checksum,) = _LENGTH.unpack_from(view, len(view) - _LENGTH.size)
     return view[_LENGTH.size : -_LENGTH.size], checksum
 
@@ -257,13 +221,7 @@ def _native_to_portable(body: memoryview) -> memoryview:
     if len(body) < _U32.size:
         raise TruncatedError("too short for a bitmap count", offset=0, expected=4, found=len(body))
     (count,) = _U32.unpack_from(body, 0)
-    if _U32.size + count * portable.MIN_BUCKET_SIZE > len(body):
-        raise TruncatedError(
-            f"bitmap too short for its {count} buckets",
-            offset=0,
-            expected=f"at least {_U32.size + count * portable.MIN_BUCKET_SIZE} bytes",
-            found=f"{len(body)} bytes",
-        )
+    portable.require_buckets(body, _U32.size, count)
     parts, position = [count.to_bytes(8, "little")], _U32.size
     for key in range(count):
         if position + _U32.size > len(body):
@@ -271,17 +229,9 @@ def _native_to_portable(body: memoryview) -> memoryview:
         (length,) = _U32.unpack_from(body, position)
         start = position + _U32.size
         end = portable.roaring_end(body, start)
-        if end - start != length:
-            raise FormatError(
-                "wrong bitmap length", offset=position, expected=end - start, found=length
-            )
+        require_equal("wrong bitmap length", end - start, length, position)
         parts += [_U32.pack(key), bytes(body[start:end])]
         position = end
-    if position != len(body):
-        raise FormatError(
-            "bytes after the last bitmap",
-            offset=position,
-            expected=f"{position} bytes",
-            found=f"{len(body)} bytes",
-        )
+    message = "bytes after the last bitmap"
+    require_equal(message, f"{position} bytes", f"{len(body)} bytes", position)
     return memoryview(b"".join(parts))

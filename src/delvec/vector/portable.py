@@ -22,18 +22,7 @@ from typing import Final, cast
 
 from pyroaring import BitMap64
 
-from delvec.errors import FormatError, MagicError, TruncatedError
-
-__all__ = [
-    "BITSET_SIZE",
-    "COOKIE_WITHOUT_RUNS",
-    "COOKIE_WITH_RUNS",
-    "MAX_ARRAY",
-    "MIN_BUCKET_SIZE",
-    "OFFSETS_FROM",
-    "decode",
-    "roaring_end",
-]
+from delvec.errors import FormatError, MagicError, TruncatedError, require_bytes, require_equal
 
 MIN_BUCKET_SIZE: Final = 12  # key, cookie and container count of an empty bitmap
 
@@ -54,28 +43,18 @@ _MAX_CONTAINERS = 1 << 16
 
 
 def decode(data: memoryview) -> BitMap64:
-    """Return the bitmap in `data`, which must contain nothing else.
-
-    Raises:
-        FormatError: With the offset inside `data`, one message per cause.
-    """
+    """Return the bitmap in `data`, which must contain nothing else."""
     count = _read_count(data)
     try:
         bits = BitMap64.deserialize(cast("bytes", data))  # any buffer will do
     except ValueError as error:
-        _end_of_buckets(
-            data, count
-        )  # raises an error with the cause, which CRoaring does not report
+        # Raises an error with the cause, which CRoaring does not report.
+        _end_of_buckets(data, count)
         raise FormatError(f"invalid Roaring container ({error})", offset=0) from error
     if not _is_all_of(bits, data, count):
         end = _end_of_buckets(data, count)
-        if end != len(data):
-            raise FormatError(
-                "bytes after the last bucket of the bitmap",
-                offset=end,
-                expected=f"{end} bytes",
-                found=f"{len(data)} bytes",
-            )
+        message = "bytes after the last bucket of the bitmap"
+        require_equal(message, f"{end} bytes", f"{len(data)} bytes", end)
     if bits and bits.max() >> 63:
         raise _negative_key(bits.max() >> 32, offset=_COUNT.size)
     return bits
@@ -142,14 +121,14 @@ def _read_count(data: memoryview) -> int:
         raise FormatError(
             "impossible bucket count", offset=0, expected=f"at most {_MAX_BUCKETS}", found=count
         )
-    if _COUNT.size + count * MIN_BUCKET_SIZE > len(data):
-        raise TruncatedError(
-            f"bitmap too short for its {count} buckets",
-            offset=0,
-            expected=f"at least {_COUNT.size + count * MIN_BUCKET_SIZE} bytes",
-            found=f"{len(data)} bytes",
-        )
+    require_buckets(data, _COUNT.size, count)
     return count
+
+
+def require_buckets(data: memoryview, start: int, count: int) -> None:
+    """Refuse bytes in which so many buckets cannot be, whatever is in them."""
+    least = start + count * MIN_BUCKET_SIZE
+    require_bytes(len(data), least, f"bitmap too short for its {count} buckets")
 
 
 def _end_of_buckets(data: memoryview, count: int) -> int:

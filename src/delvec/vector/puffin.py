@@ -9,49 +9,43 @@
       4 bytes   flags: bit 0 of the first byte = payload is compressed; all others 0
       "PFA1"
 
-Specification: https://iceberg.apache.org/puffin-spec/. No I/O here: functions that
-read take a function `read(start, length)`, so that one blob of a large file costs one small read.
+No I/O: functions that read take a function `read(start, length)`, so that one blob of a large file
+costs one small read. What is compressed is one frame of LZ4 or Zstandard with its content size,
+which is rejected above `MAX_EXPANSION` times the input: few bytes cannot allocate gigabytes.
+
+Specification: https://iceberg.apache.org/puffin-spec/
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from delvec._version import __version__
 from delvec.documents import parse_json
-from delvec.errors import FormatError, InvalidArgumentError, MagicError, TruncatedError, located
-from delvec.vector import compression
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = [
-    "CREATED_BY",
-    "Blob",
-    "BlobMetadata",
-    "Footer",
-    "PuffinFile",
-    "assemble",
-    "encode",
-    "read_blob",
-    "read_footer",
-    "reader_of",
-]
+from delvec.errors import (
+    FormatError,
+    InvalidArgumentError,
+    MagicError,
+    TruncatedError,
+    add_location,
+    require_bytes,
+)
 
 ReadRange = Callable[[int, int], "bytes | memoryview"]
-
 CREATED_BY: Final = f"delvec {__version__}"
 HEADER_SIZE: Final = 4
-
 _MAGIC: Final = b"PFA1"
 _TRAILER: Final = 12  # payload size, flags, magic
 _COMPRESSED: Final = 1
 _MAX_FOOTER: Final = 2**31 - 1
 _FIRST_READ: Final = 8 * 1024  # enough for the footer of most files
 _INHERITED: Final = -1  # snapshot and sequence number come from the manifest
+MAX_EXPANSION: Final = 64
+"""Higher ratios are rejected as decompression bombs; footers of many paths reach about 20."""
+_MAGICS: Final = {b"\x04\x22\x4d\x18": "lz4", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 @dataclass(frozen=True)
@@ -108,27 +102,16 @@ def encode(blobs: Iterable[Blob], properties: Mapping[str, str] | None = None) -
     parts, entries, offset = [], [], HEADER_SIZE
     for blob in blobs:
         parts.append(blob.data)
-        entries.append(
-            BlobMetadata(
-                blob.type,
-                tuple(blob.fields),
-                blob.snapshot_id,
-                blob.sequence_number,
-                offset,
-                len(blob.data),
-                None,
-                dict(blob.properties),
-            )
-        )
+        numbers = (blob.snapshot_id, blob.sequence_number, offset, len(blob.data))
+        entry = BlobMetadata(blob.type, tuple(blob.fields), *numbers, None, dict(blob.properties))
+        entries.append(entry)
         offset += len(blob.data)
     listed = ",".join(json.dumps(_entry_to_json(entry)) for entry in entries)
     return PuffinFile(assemble(parts, listed.encode(), properties), tuple(entries))
 
 
 def assemble(
-    parts: Iterable[bytes],
-    entries: bytes | memoryview,
-    properties: Mapping[str, str] | None = None,
+    parts: Iterable[bytes], entries: bytes | memoryview, properties: Mapping[str, str] | None = None
 ) -> bytes:
     """Return the file of blobs and their footer entries, given as comma-separated JSON."""
     described = json.dumps({"created-by": CREATED_BY, **(properties or {})})
@@ -151,22 +134,9 @@ def read_footer(read: ReadRange, file_size: int) -> Footer:
     """Return the footer: one read of the tail, a second one if the footer is long.
 
     The magic at the beginning of the file is checked only if that read includes it.
-
-    Args:
-        read: Returns `length` bytes from `start`.
-        file_size: The size of the whole file.
-
-    Raises:
-        FormatError: With the offset in the file.
     """
     smallest = HEADER_SIZE + HEADER_SIZE + _TRAILER
-    if file_size < smallest:
-        raise TruncatedError(
-            "too short for a Puffin file",
-            offset=0,
-            expected=f"at least {smallest} bytes",
-            found=f"{file_size} bytes",
-        )
+    require_bytes(file_size, smallest, "too short for a Puffin file")
     start = max(0, file_size - _FIRST_READ)
     tail = _read_exactly(read, start, file_size - start)
     begin = _footer_start(tail[-_TRAILER:], file_size)
@@ -182,7 +152,58 @@ def read_blob(read: ReadRange, blob: BlobMetadata) -> bytes | memoryview:
     data = _read_exactly(read, blob.offset, blob.length)
     if blob.compression_codec is None:
         return data
-    return _decompressed(data, blob.compression_codec, blob.offset)
+    with add_location(offset=blob.offset):
+        return decompress(data, blob.compression_codec)
+
+
+def detect(data: bytes | memoryview) -> str | None:
+    """Return the codec, by the magic number of the frame."""
+    return _MAGICS.get(bytes(data[:4]))
+
+
+def decompress(data: bytes | memoryview, codec: str) -> bytes:
+    """Return the content of one `lz4` or `zstd` frame."""
+    import pyarrow as pa  # noqa: PLC0415  (slow to import and rarely needed)
+
+    if codec not in _MAGICS.values():
+        raise FormatError("unknown compression", offset=0, expected="lz4 or zstd", found=codec)
+    if detect(data) != codec:
+        found = bytes(data[:4]).hex() or "nothing"
+        raise FormatError(f"not a frame of {codec}", offset=0, found=found)
+    head = bytes(data[:18])
+    size = _lz4_content_size(head) if codec == "lz4" else _zstd_content_size(head)
+    limit = MAX_EXPANSION * len(data)
+    if size is None or size > limit:
+        raise FormatError(
+            f"{codec} frame without a credible content size",
+            offset=4,
+            expected=f"at most {limit} bytes",
+            found="none" if size is None else size,
+        )
+    try:
+        # Not streamed: Arrow's streams leak memory when a frame is damaged.
+        expanded: bytes = pa.decompress(data, decompressed_size=size, codec=codec, asbytes=True)
+    except (OSError, pa.ArrowException) as error:
+        raise FormatError(f"damaged {codec} frame ({error})", offset=0) from error
+    return expanded
+
+
+def _lz4_content_size(head: bytes) -> int | None:
+    """Return the content size; see https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md#frame-descriptor."""
+    has_size = len(head) >= 14 and head[4] >> 3 & 1
+    return int.from_bytes(head[6:14], "little") if has_size else None
+
+
+def _zstd_content_size(head: bytes) -> int | None:
+    """Return the content size; see https://www.rfc-editor.org/rfc/rfc8878#name-frame-header."""
+    if len(head) < 18:
+        head += bytes(18 - len(head))  # a frame this short fails later in any case
+    descriptor = head[4]
+    single_segment = descriptor >> 5 & 1
+    width = (single_segment, 2, 4, 8)[descriptor >> 6]
+    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    size = int.from_bytes(head[start : start + width], "little")
+    return None if width == 0 else size + (256 if width == 2 else 0)
 
 
 def _entry_to_json(entry: BlobMetadata) -> dict[str, Any]:
@@ -239,21 +260,15 @@ def _parse_footer(data: memoryview, begin: int, file_size: int) -> Footer:
             "unknown flags in a Puffin footer", offset=file_size - 8, expected="0 or 1", found=flags
         )
     payload: bytes | memoryview = data[HEADER_SIZE:-_TRAILER]
-    if flags & _COMPRESSED:
-        codec = compression.detect(payload)
-        if codec is None:
-            raise FormatError(
-                "footer of a Puffin file is said to be compressed but is not",
-                offset=begin + HEADER_SIZE,
-            )
-        payload = _decompressed(payload, codec, begin + HEADER_SIZE)
-    try:
+    with add_location(offset=begin + HEADER_SIZE):
+        if flags & _COMPRESSED:
+            codec = detect(payload)
+            if codec is None:
+                raise FormatError("footer of a Puffin file is said to be compressed but is not")
+            payload = decompress(payload, codec)
         content = parse_json(bytes(payload), "the footer of a Puffin file")
-    except FormatError as error:
-        error.offset = begin + HEADER_SIZE
-        raise
-    if not isinstance(content, dict) or not isinstance(content.get("blobs"), list):
-        raise FormatError("footer of a Puffin file lists no blobs", offset=begin + HEADER_SIZE)
+        if not isinstance(content, dict) or not isinstance(content.get("blobs"), list):
+            raise FormatError("footer of a Puffin file lists no blobs")
     properties = _strings(content.get("properties"), begin)
     blobs = tuple(_parse_entry(entry, begin) for entry in content["blobs"])
     return Footer(blobs, properties, file_size - begin)
@@ -301,8 +316,3 @@ def _strings(value: Any, begin: int) -> Mapping[str, str]:  # noqa: ANN401
     if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
         return value
     raise FormatError("properties in a Puffin footer are not strings", offset=begin)
-
-
-def _decompressed(data: bytes | memoryview, codec: str, offset: int) -> bytes:
-    with located(offset=offset):
-        return compression.decompress(data, codec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delvec.conversion.planning.difference import ACTIONS, Difference, differ
+from delvec.conversion.planning.step import ACTIONS, Difference, diff_files
 from delvec.conversion.planning.target_files import NO_FILES, TargetFiles
 from delvec.errors import PlanError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 PATHS = [f"file:/t/part-{number}.parquet" for number in range(6)]
 # What the target has for a file: None without a vector, else the id, "" for one of unknown origin.
@@ -42,7 +39,7 @@ def target_files(held: Mapping[str, str | None]) -> TargetFiles:
 def difference(source: Mapping[str, str | None], held: Mapping[str, str | None]) -> Difference:
     ids = pa.array(list(source.values()), pa.string())
     other = pa.array([name and name.replace("u", "d") for name in source.values()], pa.string())
-    return differ(
+    return diff_files(
         pa.array(list(source), pa.string()),
         np.array([name is not None for name in source.values()], np.bool_),
         [ids, other],
@@ -104,17 +101,17 @@ def test_a_vector_of_unknown_origin_is_replaced_and_not_trusted() -> None:
 
 
 def test_nothing_and_nothing_differ_in_nothing() -> None:
-    nothing = differ(NO_FILES.paths, np.empty(0, np.bool_), [], NO_FILES)
+    nothing = diff_files(NO_FILES.paths, np.empty(0, np.bool_), [], NO_FILES)
     assert [nothing.count(action) for action in ACTIONS] == [0] * 6
 
 
 def test_a_path_that_is_there_twice_is_refused() -> None:
     twice = pa.array([PATHS[0], PATHS[0]])
     with pytest.raises(PlanError, match=f"source has a data file twice: {PATHS[0]}"):
-        differ(twice, np.zeros(2, np.bool_), [], NO_FILES)
+        diff_files(twice, np.zeros(2, np.bool_), [], NO_FILES)
     one = target_files({PATHS[1]: None})
     with pytest.raises(PlanError, match=f"target has a data file twice: {PATHS[1]}"):
-        differ(NO_FILES.paths, np.empty(0, np.bool_), [], one.joined(one))
+        diff_files(NO_FILES.paths, np.empty(0, np.bool_), [], one.joined(one))
 
 
 @given(TARGET, TARGET)

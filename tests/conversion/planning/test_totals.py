@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
-from delvec.delta.log.checksums import file_count
+from delvec.delta.log.segment import file_count
 from delvec.errors import VerificationError
 from delvec.storage import Storage
 from tests.spark.delta.spark_tables import as_delta_spark_reads, sql
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"numFiles": "3"}', '{"tableSizeBytes": 1}'])

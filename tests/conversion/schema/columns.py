@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.metadata import Metadata
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from delvec.delta.log.file_set import FileSet
-
-__all__ = ["array", "column", "files_of", "mapped", "metadata_of", "of_map", "struct"]
 
 Json = dict[str, Any]
 

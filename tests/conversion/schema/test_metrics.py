@@ -2,18 +2,15 @@ from __future__ import annotations
 
 import json
 import struct as packing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delvec.conversion.schema.iceberg_schema import target_schema
 from delvec.conversion.schema.metrics import metrics_json
+from delvec.delta.schema.metadata import Metadata
 from tests.conversion.schema.columns import array, column, files_of, mapped, metadata_of, struct
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from delvec.delta.schema.metadata import Metadata
 
 VECTOR = {
     "storageType": "u",

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec.errors import UnsupportedFeatureError
 from tests.spark.delta.spark_tables import as_delta_spark_reads
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 REBASE = "spark.sql.parquet.datetimeRebaseModeInWrite"
 OLD = "SELECT id, date'1200-02-03' AS d, timestamp'2020-01-01' AS t FROM range(0, 3, 1, 1)"

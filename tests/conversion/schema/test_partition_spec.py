@@ -1,26 +1,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from delvec.conversion.schema.iceberg_schema import target_schema
-from delvec.conversion.schema.partition_spec import (
-    PartitionSpec,
-    partition_spec,
-    require_same_spec,
-)
+from delvec.conversion.schema.iceberg_schema import TargetSchema, target_schema
+from delvec.conversion.schema.partition_spec import PartitionSpec, partition_spec, require_same_spec
 from delvec.conversion.schema.partition_values import partition_json
+from delvec.delta.schema.metadata import Metadata
 from delvec.errors import FormatError, UnsupportedFeatureError
 from tests.conversion.schema.columns import column, files_of, mapped, metadata_of, struct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from delvec.conversion.schema.iceberg_schema import TargetSchema
-    from delvec.delta.schema.metadata import Metadata
 
 INFINITE = float("inf")
 

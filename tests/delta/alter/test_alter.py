@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from delvec.delta.alter import columns, constraints, definition
-from delvec.delta.alter.table_state import with_features
-from delvec.delta.schema.features import FEATURES
+from delvec.delta.alter import columns, definition
+from delvec.delta.alter import definition as constraints
+from delvec.delta.alter.table_state import TableState, add_features
 from delvec.delta.schema.known_properties import PROPERTIES, check_properties
-from delvec.delta.schema.metadata import Metadata
-from delvec.delta.schema.properties import SYMLINK_MANIFEST
-from delvec.delta.schema.protocol import Protocol
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.protocol import FEATURES, Protocol
+from delvec.delta.schema.traversal import all_fields
 from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
-from delvec.delta.schema.walk import all_fields
 from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from delvec.delta.alter.table_state import TableState
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
 INNER = StructType((Field("x", LONG), Field("y", ArrayType(StructType((Field("z", LONG),))))))
@@ -53,12 +48,7 @@ def ids(state: TableState) -> list[Any]:
 class TestNewTables:
     def test_vectors_are_on_unless_told_otherwise(self) -> None:
         state = definition.new_table(PLAIN, name="n", description="d")
-        assert protocol(state) == (
-            3,
-            7,
-            "deletionVectors",
-            "appendOnly,deletionVectors,invariants",
-        )
+        assert protocol(state) == (3, 7, "deletionVectors", "appendOnly,deletionVectors,invariants")
         assert state.metadata.configuration == {"delta.enableDeletionVectors": "true"}
         assert (state.metadata.name, state.metadata.description) == ("n", "d")
         assert Metadata.from_json(state.metadata.to_json()) == state.metadata
@@ -165,7 +155,7 @@ class TestNewTables:
             (PLAIN.fields, (), {"delta.feature.clustering": "supported"}, "does not add"),
             (PLAIN.fields, (), {"delta.feature.catalogManaged": "supported"}, "does not add"),
             (PLAIN.fields, (), {"delta.enableIcebergCompatV2": "true"}, "Iceberg metadata"),
-            (PLAIN.fields, (), {SYMLINK_MANIFEST: "true"}, "does not go together"),
+            (PLAIN.fields, (), {Property.SYMLINK_MANIFEST: "true"}, "does not go together"),
             (PLAIN.fields, (), {"delta.constraints.c": " "}, "no condition"),
             (PLAIN.fields, (), {"owner": None}, "properties are strings"),
             (
@@ -281,7 +271,9 @@ class TestProperties:
         state = definition.enable_deletion_vectors(definition.new_table(PLAIN, properties=OFF))
         assert state.protocol == definition.new_table(PLAIN).protocol
         assert definition.enable_deletion_vectors(state) == state
-        manifests = definition.new_table(PLAIN, properties={**OFF, SYMLINK_MANIFEST: "true"})
+        manifests = definition.new_table(
+            PLAIN, properties={**OFF, Property.SYMLINK_MANIFEST: "true"}
+        )
         iceberg = definition.new_table(PLAIN, properties=OFF).with_properties(
             {"delta.enableIcebergCompatV2": "true"}
         )
@@ -289,7 +281,7 @@ class TestProperties:
             with pytest.raises(UnsupportedFeatureError, match="does not go together"):
                 definition.enable_deletion_vectors(forbidding)
         with pytest.raises(UnsupportedFeatureError, match="does not go together"):
-            definition.set_properties(state, {SYMLINK_MANIFEST: "true"})
+            definition.set_properties(state, {Property.SYMLINK_MANIFEST: "true"})
 
 
 class TestColumns:
@@ -320,7 +312,7 @@ class TestColumns:
             (Field("c", ArrayType(PrimitiveType("void"))), "no type"),
             (Field("c", MapType(TEXT, ArrayType(PrimitiveType("void")))), "no type"),
             (Field("c", PrimitiveType("timestamp_ntz")), r'add_feature\("timestampNtz"\)'),
-            (Field("..", LONG), "no path"),
+            (Field("..", LONG), "not a path"),
         ],
     )
     def test_columns_that_cannot_be_added(self, field: Field, text: str) -> None:
@@ -356,10 +348,7 @@ class TestColumns:
 
     @pytest.mark.parametrize(
         "change",
-        [
-            lambda state, name: columns.rename_column(state, name, "new"),
-            columns.drop_column,
-        ],
+        [lambda state, name: columns.rename_column(state, name, "new"), columns.drop_column],
         ids=["rename", "drop"],
     )
     def test_columns_that_something_names_stay(
@@ -401,11 +390,7 @@ class TestColumns:
         )
         wide = columns.evolve_schema(state, incoming)
         assert wide.schema.names == ("a", "s", "p", "NEW", "m")
-        assert [field.name for field in all_fields(wide.schema)] == [
-            *"asxyzwp",
-            "NEW",
-            *"mv",
-        ]
+        assert [field.name for field in all_fields(wide.schema)] == [*"asxyzwp", "NEW", *"mv"]
         assert ids(wide) == [1, 2, 3, 4, 5, 7, 6, 8, 9, 10]
         assert all(field.nullable for field in all_fields(wide.schema))
         assert columns.evolve_schema(wide, incoming) == wide
@@ -474,11 +459,11 @@ class TestConstraintsAndFeatures:
     def test_protocols_are_never_lowered(self) -> None:
         named = frozenset({"appendOnly", "invariants"})
         was = Protocol(3, 7, frozenset(), named)
-        assert with_features(was, ["invariants"]) == was
+        assert add_features(was, ["invariants"]) == was
         more = named | {"checkConstraints"}
-        assert with_features(was, ["checkConstraints"]) == Protocol(3, 7, frozenset(), more)
+        assert add_features(was, ["checkConstraints"]) == Protocol(3, 7, frozenset(), more)
         unknown = Protocol(3, 7, frozenset({"new"}), frozenset({"new"}))
-        assert with_features(unknown, ["appendOnly"]).reader_features == {"new"}
+        assert add_features(unknown, ["appendOnly"]).reader_features == {"new"}
 
     def test_features_that_delvec_does_not_write_are_refused(self) -> None:
         for name, feature in FEATURES.items():

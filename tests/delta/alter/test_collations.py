@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
 from delvec.errors import UnsupportedFeatureError
 from tests.datasource.in_process import pickled
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql.types import DataType
 
 LOWER = StringType("UTF8_LCASE")
 KINDS: dict[str, DataType] = {

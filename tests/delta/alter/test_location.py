@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -10,19 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from delvec import DeltaTable
-from delvec.delta.alter import location, operations
+from delvec.delta.alter import operations
+from delvec.delta.alter import operations as location
 from delvec.delta.alter.definition import new_table
-from delvec.delta.alter.location import require_empty_location
+from delvec.delta.alter.operations import require_empty_location
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import ConflictError, InvalidArgumentError
 from delvec.storage import Storage
-from tests.delta.maintain.aging import age
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.s3.server import S3Server
+from tests.delta.vacuum.aging import age
+from tests.s3.server import S3Server
 
 ROWS = pa.schema({"id": pa.int64()})
 LONG = PrimitiveType("long")
@@ -62,7 +60,7 @@ def test_a_folder_with_a_file_that_vacuum_would_delete_is_refused(
 ) -> None:
     put(tmp_path, *HIDDEN, name)
     with pytest.raises(InvalidArgumentError) as caught:
-        operations.create(Storage.open(tmp_path), WANTED)
+        operations.create_defined(Storage.open(tmp_path), WANTED.state())
     message = str(caught.value)
     assert str(tmp_path) in message
     assert f"would delete: {name}\nHint" in message
@@ -72,14 +70,14 @@ def test_a_folder_with_a_file_that_vacuum_would_delete_is_refused(
 
 def test_hidden_files_stay_where_they_are(tmp_path: Path) -> None:
     put(tmp_path, *HIDDEN)
-    operations.create(Storage.open(tmp_path), WANTED)
+    operations.create_defined(Storage.open(tmp_path), WANTED.state())
     age(tmp_path, days=400)
     DeltaTable.for_path(None, tmp_path).vacuum()
     assert all((tmp_path / name).read_bytes() == b"somebody's" for name in HIDDEN)
 
 
 def test_what_is_refused_is_what_vacuum_deletes(tmp_path: Path) -> None:
-    operations.create(Storage.open(tmp_path), WANTED)
+    operations.create_defined(Storage.open(tmp_path), WANTED.state())
     put(tmp_path, *VISIBLE, *HIDDEN)
     age(tmp_path, days=400)
     DeltaTable.for_path(None, tmp_path).vacuum()
@@ -89,10 +87,10 @@ def test_what_is_refused_is_what_vacuum_deletes(tmp_path: Path) -> None:
 
 
 def test_another_table_inside_the_folder_is_refused(tmp_path: Path) -> None:
-    operations.create(Storage.open(tmp_path / "orders"), WANTED)
+    operations.create_defined(Storage.open(tmp_path / "orders"), WANTED.state())
     put(tmp_path / "orders", "part-0.parquet")
     with pytest.raises(InvalidArgumentError, match="has files"):
-        operations.create(Storage.open(tmp_path), WANTED)
+        operations.create_defined(Storage.open(tmp_path), WANTED.state())
 
 
 def test_some_of_many_files_are_named(tmp_path: Path) -> None:
@@ -147,13 +145,13 @@ def test_a_table_that_is_created_meanwhile_is_a_conflict(
 
     def late(*args: Any) -> list[str]:  # noqa: ANN401
         monkeypatch.undo()
-        operations.create(Storage.open(tmp_path), WANTED)
+        operations.create_defined(Storage.open(tmp_path), WANTED.state())
         put(tmp_path, "part-0.parquet")
         return visible(*args)
 
     monkeypatch.setattr(location, "_visible_files", late)
     with pytest.raises(ConflictError):
-        operations.create(Storage.open(tmp_path), WANTED)
+        operations.create_defined(Storage.open(tmp_path), WANTED.state())
 
 
 @pytest.mark.s3
@@ -168,7 +166,7 @@ class TestInABucket:
         storage.write("_tmp/1", b"x")
         storage.write("a/b/c.parquet", b"x")
         with pytest.raises(InvalidArgumentError, match=r"delete: a/b/c\.parquet"):
-            operations.create(storage, WANTED)
+            operations.create_defined(storage, WANTED.state())
 
     def test_markers_of_folders_and_hidden_files_are_no_files(
         self, storage: Storage, s3: S3Server
@@ -176,7 +174,7 @@ class TestInABucket:
         folder = s3.folder / storage.root.removeprefix("s3://")
         (folder / "empty").mkdir(parents=True)
         storage.write("_tmp/1", b"x")
-        assert operations.create(storage, WANTED).version == 0
+        assert operations.create_defined(storage, WANTED.state()).version == 0
 
     def test_a_hidden_folder_is_not_listed_to_its_end(self, storage: Storage, s3: S3Server) -> None:
         folder = s3.folder / storage.root.removeprefix("s3://") / "_tmp"

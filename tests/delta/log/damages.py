@@ -17,8 +17,6 @@ from delvec.errors import (
 )
 from tests.delta.builder import TableBuilder, removed, small_table
 
-__all__ = ["CASES", "rewritten", "with_vector"]
-
 
 class Damage(NamedTuple):
     """What must come of a damaged table: an error of this kind, whose text holds these words."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,17 +15,12 @@ import pytest
 
 from delvec import DeltaTable
 from delvec.delta.log.checkpoint_writer import write_checkpoint
-from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.stats.to_json import statistics_to_json
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.skipping.statistics_columns import statistics_to_json
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder, removed, small_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from delvec.delta.log.snapshot import Snapshot
-
-    Action = dict[str, Any]
+Action = dict[str, Any]
 
 NOW = int(time() * 1000)
 
@@ -221,7 +217,7 @@ def test_a_file_without_its_vector_is_another_than_with_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("retention", "kept"), [("interval 9 days", 1), ("7 days", 0), ("some time", 1)]
+    ("retention", "kept"), [("interval 9 days", 1), ("7 days", 0), ("some time", 1), ("-9 days", 1)]
 )
 def test_the_table_says_how_long_removes_stay(tmp_path: Path, retention: str, kept: int) -> None:
     properties = {"delta.deletedFileRetentionDuration": retention}
@@ -240,13 +236,7 @@ STATS = {
     "nullCount": {"id": 0, "s": 1, "d": 0, "t": 0, "flag": 2},
     "tightBounds": False,
 }
-FIELDS = {
-    "id": "long",
-    "s": "string",
-    "d": "decimal(10,2)",
-    "t": "timestamp",
-    "flag": "boolean",
-}
+FIELDS = {"id": "long", "s": "string", "d": "decimal(10,2)", "t": "timestamp", "flag": "boolean"}
 
 
 def table_with_statistics(root: Path, properties: dict[str, str]) -> TableBuilder:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import delvec.delta.table as delta
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.read.vectors import load_vectors
 from delvec.errors import ObjectNotFoundError
 from delvec.storage import Storage
 from delvec.vector import Bitmap
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.delta.log.damages import CASES, rewritten, with_vector
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pyarrow as pa
 
 ALIVE = [*range(1, 9), *range(10, 13), *range(15, 20)]
 
@@ -159,9 +155,7 @@ def test_a_snapshot_costs_one_listing_and_one_request_for_each_commit(tmp_path: 
     assert (storage.requests.lists, storage.requests.heads) == (1, 0)
 
 
-def test_reading_costs_at_most_one_more_request_for_each_file_with_a_vector(
-    tmp_path: Path,
-) -> None:
+def test_reading_costs_at_most_one_more_request_for_each_file_with_a_vector(tmp_path: Path) -> None:
     many_vectors(tmp_path, 12, 1)
     table = delta.DeltaTable.for_path(None, tmp_path)
     files = len(table.snapshot().files)

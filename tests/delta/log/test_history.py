@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from delvec.delta.log.commit_times import version_at
-from delvec.delta.log.history import SCHEMA, history
-from delvec.delta.log.segment import commit_key
+from delvec.delta.log.history import SCHEMA, find_version_at, history
+from delvec.delta.log.paths import commit_key
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,
@@ -18,16 +19,9 @@ from delvec.errors import (
 )
 from delvec.storage import Storage
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
 NOON = datetime(2024, 1, 31, 12, tzinfo=timezone.utc)
 SCHEMA_STRING = json.dumps(
-    {
-        "type": "struct",
-        "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
-    }
+    {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
 )
 
 
@@ -217,7 +211,7 @@ def test_times_of_files_are_made_to_rise(tmp_path: Path) -> None:
     # The same with a limit that leaves out the commit with the wrong clock.
     assert history(storage, limit=2)["timestamp"].to_pylist() == times[:2:-1]
     for version, moment in enumerate(times):
-        assert version_at(storage, moment) == version
+        assert find_version_at(storage, moment) == version
 
 
 def test_history_goes_on_without_the_commits_that_were_cleaned_up(tmp_path: Path) -> None:
@@ -227,9 +221,9 @@ def test_history_goes_on_without_the_commits_that_were_cleaned_up(tmp_path: Path
         (tmp_path / commit_key(version)).unlink()
     assert history(storage)["version"].to_pylist() == [4, 3, 2]
     # Version 2 has its commit but nothing to begin from.
-    assert version_at(storage, NOON + timedelta(hours=3)) == 3
+    assert find_version_at(storage, NOON + timedelta(hours=3)) == 3
     with pytest.raises(InvalidArgumentError, match="oldest version that can be is 3, of 2024"):
-        version_at(storage, NOON + timedelta(hours=2, minutes=30))
+        find_version_at(storage, NOON + timedelta(hours=2, minutes=30))
 
 
 def write_checkpoint(root: Path, version: int) -> None:
@@ -239,16 +233,14 @@ def write_checkpoint(root: Path, version: int) -> None:
     (root / "_delta_log" / name).write_text("".join(json.dumps(a) + "\n" for a in actions))
 
 
-def test_a_checkpoint_one_version_before_the_first_commit_is_where_to_begin(
-    tmp_path: Path,
-) -> None:
+def test_a_checkpoint_one_version_before_the_first_commit_is_where_to_begin(tmp_path: Path) -> None:
     storage = plain_table(tmp_path, hours(*range(5)))
     write_checkpoint(tmp_path, 2)
     for version in (0, 1, 2):
         (tmp_path / commit_key(version)).unlink()
-    assert version_at(storage, NOON + timedelta(hours=3)) == 3
+    assert find_version_at(storage, NOON + timedelta(hours=3)) == 3
     with pytest.raises(InvalidArgumentError, match="oldest version that can be is 3"):
-        version_at(storage, NOON + timedelta(hours=2))
+        find_version_at(storage, NOON + timedelta(hours=2))
 
 
 def test_a_log_of_a_checkpoint_alone_tells_no_times(tmp_path: Path) -> None:
@@ -258,7 +250,7 @@ def test_a_log_of_a_checkpoint_alone_tells_no_times(tmp_path: Path) -> None:
         (tmp_path / commit_key(version)).unlink()
     assert history(storage).num_rows == 0
     with pytest.raises(InvalidArgumentError, match="no commits left"):
-        version_at(storage, NOON)
+        find_version_at(storage, NOON)
 
 
 @pytest.mark.parametrize(
@@ -279,36 +271,34 @@ def test_a_log_of_a_checkpoint_alone_tells_no_times(tmp_path: Path) -> None:
 def test_a_time_finds_the_newest_version_at_it_or_before(
     tmp_path: Path, moment: datetime | str, version: int
 ) -> None:
-    assert version_at(plain_table(tmp_path, hours(0, 1, 2)), moment) == version
+    assert find_version_at(plain_table(tmp_path, hours(0, 1, 2)), moment) == version
 
 
 def test_a_time_without_a_zone_is_that_of_the_zone_named(tmp_path: Path) -> None:
     storage = plain_table(tmp_path, hours(0, 1, 2))
-    assert version_at(storage, "2024-01-31 14:00", "Europe/Berlin") == 1
+    assert find_version_at(storage, "2024-01-31 14:00", "Europe/Berlin") == 1
     naive = datetime(2024, 1, 31, 14)  # noqa: DTZ001
-    assert version_at(storage, naive, time_zone="Europe/Berlin") == 1
-    assert version_at(storage, "2024-01-31 14:00Z", "Europe/Berlin") == 2
+    assert find_version_at(storage, naive, time_zone="Europe/Berlin") == 1
+    assert find_version_at(storage, "2024-01-31 14:00Z", "Europe/Berlin") == 2
     with pytest.raises(InvalidArgumentError, match="no time zone 'Europe/Nowhere'"):
-        version_at(storage, "2024-01-31 14:00", "Europe/Nowhere")
+        find_version_at(storage, "2024-01-31 14:00", "Europe/Nowhere")
 
 
 def test_a_day_is_its_midnight(tmp_path: Path) -> None:
     storage = plain_table(tmp_path, hours(0, 11, 12, 13))
-    assert version_at(storage, "2024-02-01") == 2
+    assert find_version_at(storage, "2024-02-01") == 2
 
 
-def test_times_outside_of_the_history_are_refused_with_the_nearest_version(
-    tmp_path: Path,
-) -> None:
+def test_times_outside_of_the_history_are_refused_with_the_nearest_version(tmp_path: Path) -> None:
     storage = plain_table(tmp_path, hours(0, 1))
     with pytest.raises(
         InvalidArgumentError, match=r"newest version is 1, of 2024-01-31 13:00:00\.000\+00:00"
     ):
-        version_at(storage, "2024-01-31 13:00:00.001")
+        find_version_at(storage, "2024-01-31 13:00:00.001")
     with pytest.raises(
         InvalidArgumentError, match=r"oldest .* is 0, of 2024-01-31 12:00:00\.000\+00:00"
     ):
-        version_at(storage, "2024-01-31 11:59:59.999")
+        find_version_at(storage, "2024-01-31 11:59:59.999")
 
 
 @pytest.mark.parametrize(
@@ -317,7 +307,7 @@ def test_times_outside_of_the_history_are_refused_with_the_nearest_version(
 def test_what_is_no_time_is_refused(tmp_path: Path, wrong: object) -> None:
     storage = plain_table(tmp_path, hours(0, 1))
     with pytest.raises(InvalidArgumentError, match="timestamp"):
-        version_at(storage, wrong)  # type: ignore[arg-type]
+        find_version_at(storage, wrong)  # type: ignore[arg-type]
 
 
 def test_times_in_commits_count_from_the_version_that_enabled_them(tmp_path: Path) -> None:
@@ -325,13 +315,13 @@ def test_times_in_commits_count_from_the_version_that_enabled_them(tmp_path: Pat
     storage = own_times_table(tmp_path, 6, since=2, every=minute)
     assert history(storage)["timestamp"].to_pylist() == [NOON + n * minute for n in range(6)][::-1]
     for version in range(6):
-        assert version_at(storage, NOON + version * minute) == version
+        assert find_version_at(storage, NOON + version * minute) == version
         if version < 5:
-            assert version_at(storage, NOON + version * minute + minute / 2) == version
+            assert find_version_at(storage, NOON + version * minute + minute / 2) == version
     with pytest.raises(InvalidArgumentError, match="newest version is 5"):
-        version_at(storage, NOON + 6 * minute)
+        find_version_at(storage, NOON + 6 * minute)
     with pytest.raises(InvalidArgumentError, match="oldest version that can be is 0"):
-        version_at(storage, NOON - minute)
+        find_version_at(storage, NOON - minute)
 
 
 def test_files_younger_than_the_times_in_commits_do_not_confuse(tmp_path: Path) -> None:
@@ -340,10 +330,10 @@ def test_files_younger_than_the_times_in_commits_do_not_confuse(tmp_path: Path) 
     storage = own_times_table(tmp_path, 6, since=2, every=minute)
     for version in (0, 1):
         set_time(tmp_path, version, NOON + timedelta(days=400))
-    assert version_at(storage, NOON + 2 * minute) == 2
-    assert version_at(storage, NOON + 4 * minute) == 4
+    assert find_version_at(storage, NOON + 2 * minute) == 2
+    assert find_version_at(storage, NOON + 4 * minute) == 4
     with pytest.raises(InvalidArgumentError, match="oldest version that can be is 0, of 2025"):
-        version_at(storage, NOON + minute)
+        find_version_at(storage, NOON + minute)
 
 
 def test_times_in_commits_from_the_first_on_are_searched_without_reading_all(
@@ -358,10 +348,10 @@ def test_times_in_commits_from_the_first_on_are_searched_without_reading_all(
     )
     checkpoint.write_text(lines)
     before = storage.requests
-    assert version_at(storage, NOON + 123 * minute) == 123
+    assert find_version_at(storage, NOON + 123 * minute) == 123
     assert (storage.requests - before).gets <= 15
     with pytest.raises(InvalidArgumentError, match="oldest version that can be is 0, of 2024-01"):
-        version_at(storage, NOON - minute)
+        find_version_at(storage, NOON - minute)
 
 
 def test_times_in_commits_say_nothing_once_they_are_disabled(tmp_path: Path) -> None:
@@ -371,17 +361,20 @@ def test_times_in_commits_say_nothing_once_they_are_disabled(tmp_path: Path) -> 
     copied = NOON + timedelta(days=400)
     step = timedelta(milliseconds=1)
     assert history(storage)["timestamp"].to_pylist() == [late, copied + step, copied, NOON]
-    assert version_at(storage, copied) == 1
+    assert find_version_at(storage, copied) == 1
 
 
 def test_a_commit_without_the_time_that_it_must_hold_is_damaged(tmp_path: Path) -> None:
     storage = own_times_table(tmp_path, 3, since=0, every=timedelta(minutes=1))
     commit(tmp_path, 3, NOON + timedelta(hours=1), operation="WRITE")
     with pytest.raises(FormatError, match=r"lacks its in-commit timestamp in .*03\.json"):
-        version_at(storage, NOON + timedelta(hours=1))
+        find_version_at(storage, NOON + timedelta(hours=1))
     assert history(storage, limit=1)["timestamp"].to_pylist() == [NOON + timedelta(hours=1)]
     commit(tmp_path, 3, NOON, operation="WRITE", inCommitTimestamp="soon")
-    for ask in (lambda: history(storage), lambda: version_at(storage, NOON + timedelta(hours=1))):
+    for ask in (
+        lambda: history(storage),
+        lambda: find_version_at(storage, NOON + timedelta(hours=1)),
+    ):
         with pytest.raises(FormatError, match="timestamp that is none"):
             ask()
 
@@ -393,11 +386,11 @@ def test_half_of_the_properties_of_times_in_commits_is_damage(tmp_path: Path) ->
     }
     commit(tmp_path, 0, NOON, *table_actions(properties), operation="WRITE")
     with pytest.raises(FormatError, match="since when it has in-commit timestamps"):
-        version_at(Storage.open(tmp_path), NOON)
+        find_version_at(Storage.open(tmp_path), NOON)
 
 
 def test_no_table_and_an_unreadable_one_are_told_apart(tmp_path: Path) -> None:
-    for ask in (history, lambda storage: version_at(storage, NOON)):
+    for ask in (history, lambda storage: find_version_at(storage, NOON)):
         with pytest.raises(TableNotFoundError):
             ask(Storage.open(tmp_path / "nothing"))
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["catalogManaged"]}

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from benchmarks.scale.delta_log import Shape, write_delta_table
+from numpy.typing import NDArray
 
 from delvec import DeltaTable
 from delvec.delta.log import checkpoint_reader, snapshot
 from delvec.delta.log.checkpoint_reader import ParquetActions
 from delvec.delta.log.paths import one_array
-from delvec.delta.pruning.tuple_filters import parse_filters
-from delvec.delta.stats import columns
+from delvec.delta.skipping import statistics_columns as columns
+from delvec.delta.skipping.filters import parse_filters
 from delvec.errors import UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
 
 FILES = 200
 
@@ -89,7 +86,7 @@ def test_setting_a_property_reads_no_entries_of_files(
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("all files are replayed")
 
-    monkeypatch.setattr(snapshot, "replayed_files", refused)
+    monkeypatch.setattr(snapshot, "replay_commits", refused)
     done = DeltaTable.for_path(None, tmp_path).set_properties({"owner": "lake"})
     assert done.version == 11
 

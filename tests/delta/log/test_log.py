@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delvec.delta.log.json_actions import JsonActions
-from delvec.delta.log.paths import canonical, decoded
+from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.paths import canonicalize_paths, decoded
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.protocol import FEATURES, Protocol
@@ -21,9 +22,6 @@ from delvec.errors import (
 )
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def live(root: Path, version: int | None = None) -> dict[str, str | None]:
@@ -72,7 +70,7 @@ def table(tmp_path: Path) -> TableBuilder:
 
 class TestSegments:
     def test_a_folder_without_a_log_is_no_table(self, tmp_path: Path) -> None:
-        with pytest.raises(TableNotFoundError, match="is no Delta table") as caught:
+        with pytest.raises(TableNotFoundError, match="is not a Delta table") as caught:
             find_segment(Storage.open(tmp_path))
         assert caught.value.table == str(tmp_path)
 
@@ -82,6 +80,12 @@ class TestSegments:
             find_segment(storage, 7)
         with pytest.raises(InvalidArgumentError, match="0 or more"):
             find_segment(storage, -1)
+
+    def test_a_version_that_a_long_does_not_hold_is_refused(self, table: TableBuilder) -> None:
+        beyond = table.log / f"{2**63:020d}.json"
+        beyond.write_text("{}")
+        with pytest.raises(FormatError, match=rf"{beyond.name}: expected at most {2**63 - 1}"):
+            find_segment(Storage.open(table.root))
 
     def test_a_compacted_file_stands_for_its_commits(self, table: TableBuilder) -> None:
         for name in "abc":
@@ -295,6 +299,11 @@ class TestActions:
         with pytest.raises(FormatError, match=r"wrong type .*in x\.json"):
             JsonActions("x.json", b'{"add":{"path":5}}').table([])
 
+    def test_strings_that_look_like_a_second_document_change_nothing(self) -> None:
+        deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000  # which Python's parser refuses
+        data = b'{"add":{"path":"}{ \\"}n","tags":' + deep + b"}}\n"
+        assert JsonActions("x.json", data).table([])["add"][0]["path"].as_py() == '}{ "}n'
+
     def test_an_action_behind_nulls(self) -> None:
         data = b'{"add":null,"remove":null,"txn":{"appId":"q","version":1}}'
         [action] = JsonActions("x.json", data).others()
@@ -363,18 +372,18 @@ class TestPaths:
         ],
     )
     def test_one_spelling_each(self, path: str, root: str, expected: str) -> None:
-        assert canonical(pa.array([path]), root).to_pylist() == [expected]
+        assert canonicalize_paths(pa.array([path]), root).to_pylist() == [expected]
 
     @pytest.mark.parametrize(
         "path", ["../a", "a/../b", "..", "a/..", "%2e%2e/a", "./a", "file:/a/../b"]
     )
     def test_climbing_paths_are_refused(self, path: str) -> None:
         with pytest.raises(FormatError, match="leads out of the table"):
-            canonical(pa.array(["fine", path]), "/t")
+            canonicalize_paths(pa.array(["fine", path]), "/t")
 
     def test_names_with_dots_are_fine(self) -> None:
         names = ["a..b/c.parquet", "...", "a/.hidden", "x./y", "e."]
-        assert canonical(pa.array(names), "/t").to_pylist() == names
+        assert canonicalize_paths(pa.array(names), "/t").to_pylist() == names
 
 
 class TestProtocol:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from delvec import DeltaTable
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.log.symlink_manifest import write_manifests
+from delvec.delta.write.after_commit import write_manifests
 from delvec.errors import UnsupportedFeatureError
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder, removed, small_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def manifests(root: Path) -> dict[str, list[str]]:

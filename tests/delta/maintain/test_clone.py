@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -11,9 +12,6 @@ import pytest
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
 from tests.delta.builder import TableBuilder, removed, small_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INLINE = {  # rows 0 and 5
     "storageType": "i",

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from delvec import DeltaTable
+from delvec.delta.log.file_set import FileSet
 from delvec.delta.maintain.compaction import CompactionRule, compaction_bins, live_bytes, purge_bins
 from delvec.delta.schema.metadata import Metadata
 from delvec.errors import InvalidArgumentError
 from tests.delta.builder import TableBuilder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
-    from delvec.delta.log.file_set import FileSet
 
 File = tuple[int, int, int]  # bytes, rows, deleted rows
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import deltalake
@@ -23,10 +25,6 @@ from delvec.errors import (
     UnsupportedFeatureError,
 )
 from tests.delta.builder import small_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 MORNING = datetime(2024, 1, 31, 10, 20, 30, tzinfo=timezone.utc)
 OFF = {"delta.enableDeletionVectors": "false"}
@@ -165,6 +163,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     ("name", "what"),
     [
         ("metadata/v1.metadata.json", "an Iceberg table"),
+        ("inner/metadata/v1.metadata.json.gz", "inner is an Iceberg table"),
         (".hoodie/hoodie.properties", "a Hudi table"),
         ("_spark_metadata/0", "the target of a stream"),
         ("inner/_delta_log/00000000000000000000.json", "inner is a Delta table"),

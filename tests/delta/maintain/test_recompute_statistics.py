@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import deltalake
@@ -17,16 +19,10 @@ from hypothesis import strategies as st
 
 from delvec import DeltaTable
 from delvec.delta.maintain import recompute_statistics as module
-from delvec.delta.parquet.data_file import open_data_file
-from delvec.delta.parquet.footer_statistics import file_statistics, read_parquet_footer
+from delvec.delta.read.data_file import open_data_file
+from delvec.delta.read.footer_statistics import file_statistics, read_parquet_footer
 from delvec.errors import ChecksumError, FormatError, InvalidArgumentError, ObjectNotFoundError
-from tests.delta.builder import TableBuilder, removed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.delta.builder import Action
+from tests.delta.builder import Action, TableBuilder, removed
 
 
 def statistics(table: DeltaTable, path: str = "part-0.parquet") -> dict[str, Any]:
@@ -235,8 +231,7 @@ def test_columns_have_their_physical_names_and_files_may_lack_them(tmp_path: Pat
     ]
     schema = json.dumps({"type": "struct", "fields": columns})
     builder.commit(
-        {"protocol": builder.protocol},
-        {"metaData": builder.metadata() | {"schemaString": schema}},
+        {"protocol": builder.protocol}, {"metaData": builder.metadata() | {"schemaString": schema}}
     )
     add = builder.write_file("part-0.parquet", {"col-0": [4, 5, 6]})
     [vector] = builder.write_vectors([2])

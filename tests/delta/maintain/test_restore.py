@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -15,13 +17,8 @@ from delvec import DeltaTable
 from delvec.delta.maintain import available_files
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
-from tests.delta.builder import TableBuilder, removed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.delta.builder import Action
+from delvec.storage import Storage
+from tests.delta.builder import Action, TableBuilder, removed
 
 LATER = 1_900_000_000_000
 INLINE = {  # rows 0 and 5
@@ -698,3 +695,29 @@ def raced(
 
     with patch("delvec.delta.maintain.restore.require_files", checked):
         return table.restore(version).attempts
+
+
+def test_the_report_names_removed_files_that_lie_outside_of_the_table(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    elsewhere = builder.write_file("../elsewhere/a.parquet", {"id": range(5)})
+    builder.commit({"add": elsewhere | {"path": f"{tmp_path}/elsewhere/a.parquet"}})
+    builder.commit({"add": builder.write_file("b.parquet", {"id": range(5)})})
+    report = DeltaTable.for_path(None, builder.root).restore(0)
+    assert report.files_removed == 2
+    [note] = [each for each in report.notes if "outside of the table's folder" in each]
+    assert "1 file" in note
+    assert f"{tmp_path}/elsewhere/a.parquet" in note
+
+
+@pytest.mark.parametrize("singly", [0, 1000])
+def test_files_behind_a_link_to_a_folder_are_there(tmp_path: Path, singly: int) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/linked").symlink_to(tmp_path / "elsewhere")
+    for name in ("t/here.parquet", "t/linked/there.parquet"):
+        (tmp_path / name).write_bytes(b"x")
+    storage = Storage.open(tmp_path / "t")
+    wanted = ["here.parquet", "linked/there.parquet", "gone.parquet"]
+    with patch.object(available_files, "_SINGLY", singly):
+        assert available_files.missing_files(storage, wanted) == ["gone.parquet"]

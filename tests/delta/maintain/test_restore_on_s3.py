@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -15,11 +15,7 @@ from delvec.delta.maintain import available_files
 from delvec.errors import ObjectNotFoundError
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder, removed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.s3.server import S3Server
+from tests.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
 
@@ -67,6 +63,13 @@ def test_a_restore_looks_for_all_files_first(table: DeltaTable, *, by_listing: b
     table.storage.delete([vector])
     with pytest.raises(ObjectNotFoundError, match="deletion_vector"):
         table.restore(2)
+    if by_listing:  # which shows all that is inside: nothing is asked for again
+        with (
+            patch.object(available_files, "_SINGLY", 0),
+            patch.object(available_files, "_each", return_value=set()) as each,
+        ):
+            assert available_files.missing_files(table.storage, [vector]) == [vector]
+        each.assert_called_once_with(table.storage, set())
     table.restore(1)
     assert table.count() == FILES * 10
 

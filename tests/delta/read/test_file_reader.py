@@ -6,10 +6,11 @@ import datetime as dt
 import math
 import pickle
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delvec.delta.log.file_set import DataFile
-from delvec.delta.parquet.conform import Conformer
-from delvec.delta.parquet.footer_bounds import footer_bounds
-from delvec.delta.pruning.predicate import (
+from delvec.delta.read.conform import Conformer
+from delvec.delta.read.file_reader import read_file, read_files
+from delvec.delta.read.row_group_bounds import footer_bounds
+from delvec.delta.read.scan import Scan
+from delvec.delta.schema.types import (
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    arrow_type,
+)
+from delvec.delta.skipping.predicate import (
     And,
     Comparison,
     In,
@@ -33,10 +45,6 @@ from delvec.delta.pruning.predicate import (
     StartsWith,
     Unknown,
 )
-from delvec.delta.read.file_reader import read_file, read_files
-from delvec.delta.read.scan import Scan
-from delvec.delta.schema.arrow import arrow_schema, arrow_type
-from delvec.delta.schema.types import ArrayType, DataType, Field, MapType, PrimitiveType, StructType
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,
@@ -45,9 +53,6 @@ from delvec.errors import (
 )
 from delvec.storage import Storage
 from delvec.vector import Bitmap, pack
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 UTC = dt.timezone.utc
 LONG, STRING, DOUBLE = PrimitiveType("long"), PrimitiveType("string"), PrimitiveType("double")
@@ -710,4 +715,4 @@ def test_footers_are_not_trusted_for_other_types(storage: Storage) -> None:
 
 
 def test_the_schema_of_batches_is_that_of_the_table() -> None:
-    assert Scan(SCHEMA).arrow_schema == arrow_schema(SCHEMA)
+    assert Scan(SCHEMA).arrow_schema == pa.schema(list(arrow_type(SCHEMA)))

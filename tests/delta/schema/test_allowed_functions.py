@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from delvec import DeltaTable
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def create(path: Path, check: str, default: str = "1") -> DeltaTable:

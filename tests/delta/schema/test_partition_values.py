@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delvec.delta.schema.arrow import arrow_type
-from delvec.delta.schema.partition_values import parse_partition_value, partition_column
-from delvec.delta.schema.types import ArrayType, PrimitiveType
+from delvec.delta.schema.partition_values import (
+    PartitionValue,
+    folder_values,
+    parse_partition_value,
+    partition_column,
+)
+from delvec.delta.schema.types import ArrayType, PrimitiveType, arrow_type
 from delvec.errors import FormatError, InvalidArgumentError
-
-if TYPE_CHECKING:
-    from delvec.delta.schema.partition_values import PartitionValue
 
 ALL = [
     *("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary"),
@@ -165,3 +165,17 @@ def test_columns_agree_with_single_values(texts: list[str | None], start: int) -
     column = pa.chunked_array([pa.array(texts, pa.string()).slice(start), ["7"]])
     found = partition_column(column, PrimitiveType("long")).to_pylist()
     assert found == [parse(text, "long") for text in [*texts[start:], "7"]]
+
+
+@pytest.mark.parametrize(
+    ("folder", "value"),
+    [
+        ("c=a%2Fb%3Dc %25", "a/b=c %"),
+        ("c=%zz%4", "%zz%4"),
+        ("c=__HIVE_DEFAULT_PARTITION__", None),
+        ("c=K%C3%B6ln", "K\u00f6ln"),  # bytes of UTF-8
+        ("c=K%F6ln", "K\u00f6ln"),  # a character, as Spark reads it: no replacement character
+    ],
+)
+def test_names_of_folders_are_read_in_one_way(folder: str, value: str | None) -> None:
+    assert folder_values(f"a/{folder}/part-0.parquet") == [("c", value)]

@@ -10,9 +10,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark_types
 
-from delvec.delta.schema.arrow import arrow_schema
-from delvec.delta.schema.parse import parse_schema
-from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
+from delvec.delta.schema.types import (
+    ArrayType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    arrow_type,
+    parse_schema,
+)
 from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 
 PRIMITIVES = {
@@ -55,7 +61,7 @@ def text(*fields: dict[str, Any]) -> str:
 
 def test_every_primitive_has_an_arrow_type() -> None:
     schema = parse_schema(text(*(json_field(name, name) for name in PRIMITIVES)))
-    assert arrow_schema(schema) == pa.schema(list(PRIMITIVES.items()))
+    assert pa.schema(list(arrow_type(schema))) == pa.schema(list(PRIMITIVES.items()))
 
 
 def test_nested_types_keep_what_may_be_null() -> None:
@@ -84,7 +90,9 @@ def test_nested_types_keep_what_may_be_null() -> None:
     element = pa.field("element", pa.struct([("x", pa.int64())]), nullable=False)
     value = pa.field("value", pa.list_(element))
     expected = pa.map_(pa.field("key", pa.string(), nullable=False), value)
-    assert arrow_schema(schema) == pa.schema([pa.field("m", expected, nullable=False)])
+    assert pa.schema(list(arrow_type(schema))) == pa.schema(
+        [pa.field("m", expected, nullable=False)]
+    )
     assert str(schema) == "struct<m:map<string,array<struct<x:long>>>>"
 
 

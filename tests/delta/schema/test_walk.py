@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType
-from delvec.delta.schema.walk import (
+from delvec.delta.schema.traversal import (
     change_struct,
-    children,
     find,
     map_fields,
     nullable,
@@ -18,6 +16,7 @@ from delvec.delta.schema.walk import (
     walk,
     with_children,
 )
+from delvec.delta.schema.types import ArrayType, Field, MapType, PrimitiveType, StructType, children
 from delvec.errors import InvalidArgumentError
 
 LONG = PrimitiveType("long")

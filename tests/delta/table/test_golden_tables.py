@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
@@ -10,9 +10,6 @@ import pytest
 import delvec.delta.table as delta
 from delvec.errors import UnsupportedFeatureError
 from tests.delta.golden import FUTURE, TABLES, check
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_every_table_of_the_folder_is_judged(golden: Path) -> None:

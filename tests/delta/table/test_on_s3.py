@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from delvec import DeltaTable
 from delvec.errors import ObjectNotFoundError
 from delvec.storage import Storage
 from tests.delta.builder import TableBuilder
-
-if TYPE_CHECKING:
-    from tests.s3.server import S3Server
+from tests.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
 

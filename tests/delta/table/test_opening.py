@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,16 +17,13 @@ from delvec.errors import InvalidArgumentError, TableNotFoundError
 from tests.delta.builder import TableBuilder, small_table
 from tests.repository import ROOT
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 COLUMNS = StructType((Field("id", PrimitiveType("long")),))
 
 
 def test_a_table_is_opened_by_its_path_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delvec.delta.table.opening.active_session", lambda: None)
+    monkeypatch.setattr("delvec.delta.table.handle.active_session", lambda: None)
     small_table(tmp_path)
     for table in (
         DeltaTable(str(tmp_path)),

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,9 +14,6 @@ import pytest
 from delvec import DeltaTable
 from delvec.errors import FormatError, InvalidArgumentError, TableNotFoundError
 from tests.delta.builder import TableBuilder, small_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -105,8 +102,8 @@ def test_rows_as_arrow(orders: DeltaTable) -> None:
     assert orders.to_arrow(version=1).num_rows == 30
 
 
+@pytest.mark.usefixtures("pd")
 def test_rows_as_pandas(orders: DeltaTable) -> None:
-    pytest.importorskip("pandas")
     assert orders.to_pandas(columns=["id"])["id"].sum() == sum(range(4, 30))
 
 

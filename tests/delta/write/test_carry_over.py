@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delvec import DeltaTable
 from delvec.delta.log.file_set import FileEntry
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change, Rewrite
-from delvec.delta.write.commit import commit
+from delvec.delta.write.change import Base, Change, Operation, Rewrite
+from delvec.delta.write.commit import Committed, commit
 from delvec.errors import ConflictError, PlanError
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
 from tests.delta.builder import TableBuilder, removed
 from tests.delta.write.write_checks import deletion, ids, live, positions, unnamed_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from delvec.delta.write.commit import Committed
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,7 @@ def rewritten(
         entry = FileEntry(name, {**body, "dataChange": False})
         chosen = tuple(files[each] for each in group)
         rewrites.append(Rewrite(chosen, entry, len(rows), Places(known or places)))
-    return Change("OPTIMIZE", rewrites=tuple(rewrites), data_change=False)
+    return Change(Operation("OPTIMIZE"), rewrites=tuple(rewrites), data_change=False)
 
 
 def delete(path: Path, *wanted: int) -> None:
@@ -125,7 +120,7 @@ def test_without_rows_there_is_no_new_file(tmp_path: Path) -> None:
     path = builder.root
     delete(path, 0, 1)
     change = Change(
-        "OPTIMIZE",
+        Operation("OPTIMIZE"),
         rewrites=(
             Rewrite(
                 (live(DeltaTable.for_path(None, path).snapshot())["a"],),
@@ -182,7 +177,7 @@ def test_files_that_somebody_removed_are_left_to_them(tmp_path: Path) -> None:
     path = builder.root
     change = rewritten(builder, APART)
     snapshot = DeltaTable.for_path(None, path).snapshot()
-    removal = Change("DELETE", removed=(live(snapshot)["a"],))
+    removal = Change(Operation("DELETE"), removed=(live(snapshot)["a"],))
     done = committed(builder, change, lambda: committed(builder, removal))
     assert len(done.change.rewrites) == 1
     assert ids(path) == [10, 11, 12, 13]

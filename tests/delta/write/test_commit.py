@@ -5,42 +5,35 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from delvec import DeltaTable
 from delvec.delta.log.file_set import FileEntry
-from delvec.delta.pruning.predicate import Always
-from delvec.delta.stats.entry import record_count, tight_bounds, widened
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import AppTransaction, Change, ReadSet
-from delvec.delta.write.commit import commit
-from delvec.delta.write.commit_lines import commit_info_body, encode_lines, remove_body
-from delvec.delta.write.row_ids import high_water_mark, materialized_columns, with_row_ids
-from delvec.delta.write.validation import require_valid
-from delvec.errors import (
-    ConflictError,
-    FormatError,
-    PlanError,
-    StorageError,
-    TableNotFoundError,
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.skipping.predicate import Always
+from delvec.delta.skipping.statistics import record_count, tight_bounds, widen_bounds
+from delvec.delta.write.change import AppTransaction, Base, Change, Operation, ReadSet
+from delvec.delta.write.commit import Committed, commit
+from delvec.delta.write.commit_actions import (
+    commit_info_body,
+    encode_lines,
+    remove_body,
+    require_valid,
 )
+from delvec.delta.write.row_tracking import assign_row_ids, high_water_mark, materialized_columns
+from delvec.errors import ConflictError, FormatError, PlanError, StorageError, TableNotFoundError
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Descriptor
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.delta.log_files import commits, newest_version
 from tests.delta.write.write_checks import deletion, files_below, ids, live, unnamed_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.write.commit import Committed
 
 ID = StructType([StructField("id", LongType())])
 FIRST, SECOND = "part-0.parquet", "part-1.parquet"
@@ -134,7 +127,7 @@ def test_a_winner_that_brought_rows_back_is_a_conflict(table: Path) -> None:
     with pytest.raises(ConflictError, match="restored deleted rows"):
         put(late, deletion(late, {FIRST: [1]}))
     with pytest.raises(ConflictError, match="added rows that this change might be about"):
-        put(late, replace(deletion(late, {SECOND: [0]}), reads=ReadSet(Always())))
+        put(late, deletion(late, {SECOND: [0]}, Operation("DELETE", reads=ReadSet(Always()))))
     assert put(late, deletion(late, {SECOND: [0]})).version == 4
 
 
@@ -144,8 +137,9 @@ def test_rows_that_were_added_blindly(tmp_path: Path, level: str, alters: bool) 
     builder = TableBuilder(tmp_path / "t", properties={"delta.isolationLevel": level})
     builder.create()
     late = opened(builder.root)
-    put(opened(builder.root), Change("WRITE", added=(added(builder.root, "a", 3),)))
-    change = Change("UPDATE", reads=ReadSet(Always()), metadata=late.metadata if alters else None)
+    put(opened(builder.root), Change(Operation("WRITE"), added=(added(builder.root, "a", 3),)))
+    update = Operation("UPDATE", reads=ReadSet(Always()))
+    change = Change(update, metadata=late.metadata if alters else None)
     if level == "WriteSerializable" and not alters:
         assert put(late, change).version == 2
     else:
@@ -156,20 +150,21 @@ def test_rows_that_were_added_blindly(tmp_path: Path, level: str, alters: bool) 
 def test_a_change_that_depends_on_whole_files_conflicts_with_their_deletes(table: Path) -> None:
     late = opened(table)
     put(opened(table), deletion(opened(table), {SECOND: [0]}))
-    change = deletion(late, {FIRST: [1]})
+    row_wise = Operation("DELETE", reads=ReadSet(Always(), frozenset({SECOND})))
+    whole = replace(row_wise, reads=replace(row_wise.reads, row_wise=False))
     with pytest.raises(ConflictError, match="whose rows this change depends on"):
-        put(late, replace(change, reads=ReadSet(Always(), frozenset({SECOND}), row_wise=False)))
-    assert put(late, replace(change, reads=ReadSet(Always(), frozenset({SECOND})))).version == 4
+        put(late, deletion(late, {FIRST: [1]}, whole))
+    assert put(late, deletion(late, {FIRST: [1]}, row_wise)).version == 4
 
 
 def test_a_transaction_of_the_same_application_is_a_conflict(table: Path) -> None:
     late = opened(table)
     ours = AppTransaction("nightly", 7)
-    put(opened(table), Change("WRITE", transaction=replace(ours, version=3)))
+    put(opened(table), Change(Operation("WRITE", transaction=replace(ours, version=3))))
     with pytest.raises(ConflictError, match="committed a transaction of nightly too"):
-        put(late, deletion(late, {FIRST: [1]}, transaction=ours))
-    other = AppTransaction("weekly", 1)
-    assert put(late, deletion(late, {FIRST: [1]}, transaction=other)).version == 4
+        put(late, deletion(late, {FIRST: [1]}, Operation("DELETE", transaction=ours)))
+    other = Operation("DELETE", transaction=AppTransaction("weekly", 1))
+    assert put(late, deletion(late, {FIRST: [1]}, other)).version == 4
     assert opened(table).transactions == {"nightly": 3, "weekly": 1}
 
 
@@ -280,7 +275,9 @@ def test_a_commit_that_is_only_in_its_checkpoint_can_be_built_on(table: Path) ->
 
 def test_two_creators_of_a_table(tmp_path: Path) -> None:
     table = DeltaTable.create(None, tmp_path / "t", ID)
-    change = Change("CREATE TABLE", metadata=table.snapshot().metadata, protocol=table.protocol)
+    change = Change(
+        Operation("CREATE TABLE"), metadata=table.snapshot().metadata, protocol=table.protocol
+    )
     base = replace(Base.of(table.snapshot()), version=-1)
     with (
         pytest.raises(ConflictError, match="has just created"),
@@ -306,9 +303,9 @@ def added(root: Path, name: str, rows: int) -> dict[str, Any]:
 def test_row_ids_go_on_behind_those_of_a_winner(tmp_path: Path) -> None:
     root = tracked(tmp_path / "t")
     late = opened(root)
-    put(opened(root), Change("WRITE", added=(added(root, "a", 10), added(root, "b", 5))))
+    put(opened(root), Change(Operation("WRITE"), added=(added(root, "a", 10), added(root, "b", 5))))
     assert [body["baseRowId"] for body in last(root, "add")] == [0, 10]
-    done = put(late, Change("WRITE", added=(added(root, "c", 3),)))
+    done = put(late, Change(Operation("WRITE"), added=(added(root, "c", 3),)))
     assert (done.version, done.attempts) == (2, 2)
     [add], [mark] = last(root, "add"), last(root, "domainMetadata")
     assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (15, 2)
@@ -323,8 +320,8 @@ def test_times_of_commits_rise_when_the_clock_goes_back(
     late = opened(root)
     monkeypatch.setattr(time, "time", lambda: 1_000.0)
     for _ in range(2):
-        put(opened(root), Change("WRITE"))
-    assert put(late, Change("WRITE")).attempts == 2, "behind winners too"
+        put(opened(root), Change(Operation("WRITE")))
+    assert put(late, Change(Operation("WRITE"))).attempts == 2, "behind winners too"
     infos = [action["commitInfo"] for actions in commits(root) for action in actions[:1]]
     times = [info["inCommitTimestamp"] for info in infos]
     assert times == sorted(set(times))
@@ -334,7 +331,7 @@ def test_times_of_commits_rise_when_the_clock_goes_back(
 
 def test_ids_need_counts_and_marks_that_are_numbers() -> None:
     with pytest.raises(PlanError, match="a has no numRecords"):
-        with_row_ids([{"path": "a"}], -1, 0)
+        assign_row_ids([{"path": "a"}], -1, 0)
     for text in ("{}", "[]", "x", '{"rowIdHighWaterMark":"4"}', '{"rowIdHighWaterMark":-2}'):
         with pytest.raises(FormatError, match="does not hold a high-water mark"):
             high_water_mark(text)
@@ -429,7 +426,7 @@ def test_widened_statistics_keep_every_digit() -> None:
         '{"numRecords":3,"minValues":{"d":-DIGITS,"e":1.50,"f":1E-7,"s":"\\u00fc\\"","n":9007199254740993},'
         '"maxValues":{"d":DIGITS,"deep":{"x":0.10}},"nullCount":{"d":0}}'
     ).replace("DIGITS", digits)
-    found = widened(text, 3, 0)
+    found = widen_bounds(text, 3, 0)
     assert f'"d":-{digits},"e":1.50,"f":1E-7,"s":"ü\\"","n":9007199254740993' in found
     assert f'"maxValues":{{"d":{digits},"deep":{{"x":0.10}}}}' in found
     assert found.endswith('"nullCount":{"d":0},"tightBounds":false}')
@@ -438,17 +435,17 @@ def test_widened_statistics_keep_every_digit() -> None:
 
 def test_counts_of_nulls_are_of_physical_rows_once_bounds_are_wide() -> None:
     tight = '{"numRecords":10,"tightBounds":true,"nullCount":{"a":6,"b":0,"c":{"d":6,"e":5}}}'
-    counts = json.loads(widened(tight, 10, 4))["nullCount"]
+    counts = json.loads(widen_bounds(tight, 10, 4))["nullCount"]
     assert counts == {"a": 10, "b": 0, "c": {"d": 10, "e": 5}}
     wide = tight.replace("true", "false")
-    assert json.loads(widened(wide, 10, 4))["nullCount"]["a"] == 6
-    assert json.loads(widened(tight, 10, 0))["nullCount"]["a"] == 6
+    assert json.loads(widen_bounds(wide, 10, 4))["nullCount"]["a"] == 6
+    assert json.loads(widen_bounds(tight, 10, 0))["nullCount"]["a"] == 6
 
 
 @pytest.mark.parametrize("text", [None, "", "x", "[1]", '{"numRecords":-1}', '{"numRecords":true}'])
 def test_statistics_that_say_nothing(text: str | None) -> None:
     assert record_count(text) is None
-    assert json.loads(widened(text, 7, 0)) == {"numRecords": 7, "tightBounds": False}
+    assert json.loads(widen_bounds(text, 7, 0)) == {"numRecords": 7, "tightBounds": False}
 
 
 def test_a_remove_names_the_vector_and_all_that_identifies_the_file() -> None:
@@ -476,8 +473,9 @@ def test_a_remove_names_the_vector_and_all_that_identifies_the_file() -> None:
 
 
 def test_a_commit_says_all_of_itself_in_texts() -> None:
-    change = Change("MERGE", {"a": ["ü", 1], "b": "plain"}, user_metadata="why")
-    info = commit_info_body(change, read_version=-1, isolation="Serializable", now_ms=5, txn_id="t")
+    merge = Operation("MERGE", {"a": ["ü", 1], "b": "plain"}, user_metadata="why")
+    change = Change(merge)
+    info = commit_info_body(change, -1, "Serializable", 5, "t")
     assert info["operationParameters"] == {"a": '["ü", 1]', "b": "plain"}
     assert info["userMetadata"] == "why"
     assert "readVersion" not in info
@@ -501,7 +499,7 @@ def test_uncommitted_files_go_unless_they_are_kept(
     with UncommittedFiles(storage) as left:
         left.add("a", "b")
         left.drop({"b"})
-        assert left.keys == {"a"}
+        assert left.keys == ["a"]
         left.keep()
         left.discard()
         left.add_folder("c")

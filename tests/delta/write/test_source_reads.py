@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delvec import DeltaTable
-from delvec.delta.pruning.predicate import Comparison
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change, ReadSet, SourceRead
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.skipping.predicate import Comparison
+from delvec.delta.write.change import Base, Change, Operation, ReadSet, SourceRead
 from delvec.delta.write.commit import commit
-from delvec.delta.write.source_reads import still_read
+from delvec.delta.write.conflicts import validate_source_read
 from delvec.errors import ConflictError
 from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import small_table
 from tests.delta.log_files import commits
 from tests.delta.write.write_checks import deletion
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from delvec.delta.log.snapshot import Snapshot
 
 FIRST = "part-0.parquet"
 
@@ -50,7 +46,7 @@ def append(*sources: SourceRead, name: str = "new.parquet") -> Change:
         "dataChange": True,
         "stats": '{"numRecords": 1, "minValues": {"id": 50}, "maxValues": {"id": 50}}',
     }
-    return Change("WRITE", added=(entry,), reads=ReadSet(sources=sources))
+    return Change(Operation("WRITE", reads=ReadSet(sources=sources)), added=(entry,))
 
 
 def test_an_append_of_rows_of_the_table_conflicts_with_every_change_of_rows(table: Path) -> None:
@@ -59,7 +55,7 @@ def test_an_append_of_rows_of_the_table_conflicts_with_every_change_of_rows(tabl
     for is_fixed in (True, False):
         with pytest.raises(ConflictError, match=r"version 3 .* had read version 2") as caught:
             put(late, append(SourceRead(2, is_fixed=is_fixed)))
-        assert caught.value.retryable is not is_fixed, "whoever reads anew may try again"
+        assert caught.value.retryable is not is_fixed, "whoever reads again may try again"
     assert put(late, append()) == 4
     assert commits(table)[-1][0]["commitInfo"]["isBlindAppend"]
 
@@ -71,7 +67,10 @@ def test_only_rows_that_a_source_uses_are_compared(
     late = opened(table)
     put(opened(table), append(name="other.parquet"))
     read = SourceRead(2, late.files, lambda: Comparison(("id",), "=", value))
-    for check in (lambda: put(late, append(read)), lambda: still_read(opened(table), read)):
+    for check in (
+        lambda: put(late, append(read)),
+        lambda: validate_source_read(opened(table), read),
+    ):
         with pytest.raises(ConflictError) if conflict else nullcontext():
             check()
 
@@ -85,7 +84,7 @@ def test_blind_appends_come_after_a_source_unless_the_operation_has_seen_them(ta
         put(late, append(SourceRead(late.version), name="newer.parquet"))
     assert put(late, append(read, name="newer.parquet")) == late.version + 2
     with pytest.raises(ConflictError) as caught:
-        still_read(opened(table), read)
+        validate_source_read(opened(table), read)
     assert not caught.value.retryable
 
 
@@ -93,8 +92,8 @@ def test_commits_that_are_gone_are_a_conflict(table: Path) -> None:
     put(opened(table), deletion(opened(table), {FIRST: [1]}))
     snapshot = opened(table)
     with pytest.raises(ConflictError, match="the log does not tell") as caught:
-        still_read(snapshot, SourceRead(99))
+        validate_source_read(snapshot, SourceRead(99))
     assert not caught.value.retryable
     (table / "_delta_log" / f"{3:020}.json").rename(table / "gone")
     with pytest.raises(ConflictError, match="the log does not tell"):
-        still_read(snapshot, SourceRead(1))
+        validate_source_read(snapshot, SourceRead(1))

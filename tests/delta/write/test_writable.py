@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
 import pytest
 
-from delvec.delta.schema.features import FEATURES
-from delvec.delta.schema.metadata import Metadata
-from delvec.delta.schema.properties import SYMLINK_MANIFEST
-from delvec.delta.schema.protocol import Protocol
-from delvec.delta.write.writable import Operation, require_writable, writes_vectors
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.protocol import FEATURES, Protocol
+from delvec.delta.write.writable import WriteKind, require_writable, writes_vectors
 from delvec.errors import UnsupportedFeatureError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from delvec.delta.log.snapshot import Snapshot
-
-OPERATIONS = get_args(Operation)
+OPERATIONS = get_args(WriteKind)
 VECTORS = {"delta.enableDeletionVectors": "true"}
 ALL = set(OPERATIONS)
 FILES = {"append", "overwrite", "update", "merge", "optimize"}
@@ -56,7 +51,7 @@ def snapshot(
     return cast("Snapshot", made)
 
 
-def refusal(table: Snapshot, operation: Operation, **more: Any) -> str | None:  # noqa: ANN401
+def refusal(table: Snapshot, operation: WriteKind, **more: Any) -> str | None:  # noqa: ANN401
     """Give what the error of an operation says; None if it may be done."""
     try:
         require_writable(table, operation, **more)
@@ -118,10 +113,14 @@ def test_vectors_are_written_where_they_are_on_and_nothing_forbids_them() -> Non
     assert writes_vectors(snapshot("deletionVectors", properties=VECTORS))
     assert not writes_vectors(snapshot("deletionVectors"))
     assert not writes_vectors(snapshot(properties=VECTORS))
-    assert not writes_vectors(snapshot(properties={SYMLINK_MANIFEST: "true"}))
-    for name in (SYMLINK_MANIFEST, "delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2"):
+    assert not writes_vectors(snapshot(properties={Property.SYMLINK_MANIFEST: "true"}))
+    for name in (
+        Property.SYMLINK_MANIFEST,
+        "delta.enableIcebergCompatV1",
+        "delta.enableIcebergCompatV2",
+    ):
         table = snapshot("deletionVectors", properties={**VECTORS, name: "true"})
-        feature = name if name == SYMLINK_MANIFEST else name.removeprefix("delta.enable")
+        feature = name if name == Property.SYMLINK_MANIFEST else name.removeprefix("delta.enable")
         with pytest.raises(UnsupportedFeatureError, match=f"(?i){feature}"):
             writes_vectors(table)
 

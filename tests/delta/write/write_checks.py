@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
+import pytest
 
 from delvec import DeltaTable
-from delvec.delta.read.load_vectors import load_vectors
-from delvec.delta.write.change import Change, VectorUpdate
+from delvec.delta.log.file_set import FileEntry
+from delvec.delta.log.snapshot import Snapshot
+from delvec.delta.read.vectors import load_vectors
+from delvec.delta.write.change import Change, Operation, VectorUpdate
 from delvec.delta.write.commit import commit
 from delvec.vector import Bitmap, Descriptor
 from tests.delta.log_files import commits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-    from typing import Any
-
-    import pytest
-
-    from delvec.delta.log.file_set import FileEntry
-    from delvec.delta.log.snapshot import Snapshot
-
-__all__ = [
-    "before_commit",
-    "deletion",
-    "files_below",
-    "ids",
-    "live",
-    "positions",
-    "unnamed_files",
-]
 
 
 def files_below(root: Path) -> dict[str, bytes]:
@@ -76,6 +61,7 @@ def live(snapshot: Snapshot) -> dict[str, FileEntry]:
 def deletion(
     snapshot: Snapshot,
     rows: Mapping[str, Iterable[int]],
+    operation: Operation | None = None,
     **more: Any,  # noqa: ANN401
 ) -> Change:
     """Make a delete of rows of files by hand."""
@@ -87,7 +73,7 @@ def deletion(
         new, count = Bitmap(list(positions)), file.rows
         assert count is not None
         updates.append(VectorUpdate(file, count, new if old is None else old | new))
-    return Change(**{"operation": "DELETE", "vector_updates": tuple(updates), **more})
+    return Change(operation or Operation("DELETE"), tuple(updates), **more)
 
 
 def positions(path: Path, wanted: Iterable[int]) -> dict[str, list[int]]:

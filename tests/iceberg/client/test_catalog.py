@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec.errors import (
@@ -24,41 +26,36 @@ from delvec.errors import (
 )
 from delvec.iceberg.client import catalog
 from delvec.iceberg.client.catalog import (
+    LoadedTable,
     TableName,
     find_table,
     iceberg_view,
     load_table,
     table_name,
 )
+from delvec.iceberg.client.content_files import data_file_json, delete_file_json
 from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.client.file_json import data_file_json, delete_file_json
 from delvec.iceberg.client.files import snapshot_files, snapshot_rows
-from delvec.iceberg.commits.changes import NewSnapshot, NewTable, RowChange, Staged
-from delvec.iceberg.commits.commit import (
+from delvec.iceberg.commit.publish import (
+    NewSnapshot,
+    NewTable,
+    Staged,
     abandon,
     begin,
-    prepare,
     publish,
-    remove,
     set_properties,
     stage,
-    without,
 )
+from delvec.iceberg.commit.refs import remove
+from delvec.iceberg.commit.row_delta import RowChange
 from delvec.spark import jvm
 from delvec.vector import Bitmap, blobs
 from delvec.vector.frame import encode_frame
-from delvec.vector.frames import Frames
+from delvec.vector.frame_batch import Frames
 from tests.conversion.targets import before, branches, ids, numbered
 from tests.delta.builder import small_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from delvec.iceberg.client.catalog import LoadedTable
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 SCHEMA = {
     "type": "struct",
@@ -123,8 +120,9 @@ def staged(
     spark: SparkSession, name: TableName, base: LoadedTable | None, change: RowChange
 ) -> Staged:
     start = base or NewTable(SCHEMA, 7, SPEC, 3)
-    opened = begin(spark, name, start)
-    return stage(prepare(opened, f"b_{uuid4().hex}", [NewSnapshot(change)], MAPPING))
+    table = begin(spark, name, start)
+    spec_id = table.metadata.spec["spec-id"]
+    return stage(table, f"b_{uuid4().hex}", [NewSnapshot(change)], MAPPING, spec_id)
 
 
 def made(spark: SparkSession, name: TableName, folder: Path, *values: int) -> LoadedTable:
@@ -180,6 +178,7 @@ def test_a_catalog_that_is_not_one_of_icebergs_is_named_in_a_refusal(
     assert refused.value.hint
 
 
+@pytest.mark.more
 def test_a_table_in_a_namespace_that_is_not_there_is_refused_with_the_statement_that_helps(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -409,17 +408,16 @@ def test_snapshots_are_removed_from_the_metadata_that_was_read(
         spark.sql(f"INSERT INTO {name} VALUES ({number})")
     table = load_table(spark, name)
     newest, _, oldest = (each.id for each in table.metadata.ancestors())
-    wanted = without(table, [oldest], [])
     spark.sql(f"ALTER TABLE {name} CREATE TAG theirs AS OF VERSION {oldest}")
     # A REST catalog would not compare the metadata, and would remove the tag.
     with numbered() as calls, pytest.raises(ConflictError, match="somebody else"):
-        remove(table, wanted)
+        remove(table, [oldest], [])
     assert calls.names == []
     assert branches(spark, str(name)) == {"main", "theirs"}
 
     spark.sql(f"ALTER TABLE {name} DROP TAG theirs")
     table = load_table(spark, name)
-    wanted = without(table, [oldest], [])
+    wanted = remove(table, [oldest], [], dry_run=True)
     view = iceberg_view(spark)
 
     def as_rest_catalogs_do(_: Any) -> None:  # noqa: ANN401
@@ -434,7 +432,7 @@ def test_snapshots_are_removed_from_the_metadata_that_was_read(
         numbered({0: as_rest_catalogs_do}),
         pytest.raises(VerificationError, match="has lost main") as lost_main,
     ):
-        remove(table, wanted)
+        remove(table, [oldest], [])
     assert str(table.current.metadataFileLocation()) in str(lost_main.value.hint)
     assert newest in load_table(spark, name).metadata.snapshots
     drop(spark, name)
@@ -549,5 +547,5 @@ def test_a_class_is_compiled_once_by_threads_that_need_it_at_once(spark: SparkSe
     """Py4J would call the methods of one class on objects of the other."""
     source = "package delvec; public class Once { public int one() { return 1; } }"
     with ThreadPoolExecutor(4) as threads:
-        made = list(threads.map(lambda _: jvm.compiled(spark, "delvec.Once", source), range(4)))
+        made = list(threads.map(lambda _: jvm.compile_java(spark, "delvec.Once", source), range(4)))
     assert all(each.equals(made[0]) for each in made)

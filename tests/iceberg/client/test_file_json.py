@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from delvec.iceberg.client import file_json
-from delvec.iceberg.client.file_json import data_file_json, delete_file_json, json_arrays
+from delvec.iceberg.client import content_files as file_json
+from delvec.iceberg.client.content_files import data_file_json, delete_file_json, json_arrays
 
 STRANGE = ['file:/a "b"\\c', "file:/ü\t\x01\U0001f600", "s3://b/x=a%20b/f", "file:/"]
 

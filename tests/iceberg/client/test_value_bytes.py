@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delvec.iceberg.client.value_bytes import hexadecimal
+from delvec.iceberg.client.content_files import hexadecimal
 
 
 @pytest.mark.parametrize(

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
+from pyspark.sql import SparkSession
+
 import delvec
+from delvec import IcebergTable
 from delvec.iceberg.client.catalog import catalog_of, iceberg_view, table_name
 from delvec.spark import jvm
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
-
-__all__ = ["column", "delete_by_java", "table_of"]
 
 _CONVERTED = ("date", "timestamp", "fixed")
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 from delvec.iceberg.client.catalog import LoadedTable, TableName
-from delvec.iceberg.client.delete_files import from_content_file
+from delvec.iceberg.client.files import EqualityDeleteFile, from_content_file
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.deletes.key_columns import key_columns
+from delvec.iceberg.deletes.write_keys import WrittenDeletes
+from delvec.spark.input.key_values import KeyColumn
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from delvec.iceberg.client.delete_files import EqualityDeleteFile
-    from delvec.iceberg.deletes.key_columns import KeyColumn
-    from delvec.iceberg.deletes.write_deletes import WrittenDeletes
 
 ENABLED = {"write.delete.equality-vector.enabled": "true"}
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from uuid import uuid4
 
 from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
 
-from delvec.iceberg.client.catalog import load_table, table_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
-
-    from delvec.iceberg.client.catalog import LoadedTable
-
-__all__ = ["by_pyiceberg", "by_spark", "deletes_of", "loaded", "new_table"]
+from delvec import IcebergTable
+from delvec.iceberg.client.catalog import LoadedTable, load_table, table_name
 
 
 def new_table(
@@ -28,12 +21,23 @@ def new_table(
     catalog: str = "lake",
 ) -> str:
     """Create an empty table; return its name."""
-    name = f"{catalog}.deletes.t_{uuid4().hex[:8]}"
+    name = f"{catalog}.db.t_{uuid4().hex[:8]}"
     shown: dict[str, object] = {"format-version": version, "write.delete.mode": "merge-on-read"}
     shown |= properties or {}
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in shown.items())
     spark.sql(f"CREATE TABLE {name} ({columns}) USING iceberg {rest} TBLPROPERTIES ({listed})")
     return name
+
+
+def open_new(
+    spark: SparkSession,
+    columns: str = "id bigint, s string",
+    rest: str = "",
+    version: int = 3,
+    properties: Mapping[str, str] | None = None,
+) -> IcebergTable:
+    """Create an empty table, and open it."""
+    return IcebergTable.for_name(spark, new_table(spark, columns, rest, version, properties))
 
 
 def loaded(spark: SparkSession, name: str) -> LoadedTable:

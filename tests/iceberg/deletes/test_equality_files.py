@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec.errors import UnsupportedFeatureError
-from delvec.iceberg.client.catalog import catalog_of, iceberg_view, load_table, table_name
-from delvec.iceberg.client.file_json import json_arrays
-from delvec.iceberg.commits.branch_commit import commit_change
-from delvec.iceberg.commits.changes import RowChange
-from delvec.iceberg.commits.row_delta import row_changes
-from delvec.iceberg.deletes.delete_json import Scope, as_equality_delete
-from delvec.iceberg.deletes.equality_files import encode_files
-from delvec.iceberg.deletes.key_columns import KeyColumn, arrow_schema, key_columns
-from delvec.iceberg.deletes.keys import Keys
-from delvec.iceberg.deletes.write_deletes import write_deletes
-from delvec.spark.storage import open_storage
+from delvec.iceberg.client.catalog import (
+    LoadedTable,
+    catalog_of,
+    iceberg_view,
+    load_table,
+    table_name,
+)
+from delvec.iceberg.client.content_files import json_arrays
+from delvec.iceberg.commit.branch_commit import commit_change
+from delvec.iceberg.commit.row_delta import RowChange, row_changes
+from delvec.iceberg.deletes.equality_files import Scope, as_equality_delete, encode_files
+from delvec.iceberg.deletes.key_columns import arrow_schema, key_columns
+from delvec.iceberg.deletes.write_keys import write_deletes
+from delvec.spark.engine import open_storage
+from delvec.spark.input.key_values import KeyColumn
+from delvec.spark.input.keys import Keys
 from delvec.storage.listed_files import local_path
 from delvec.storage.uncommitted import UncommittedFiles
 from tests.iceberg.deletes.key_tables import column
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from delvec.iceberg.client.catalog import LoadedTable
 
 NOON = datetime(2024, 5, 6, 12, 30, 0, 7)  # noqa: DTZ001
 WITH_UUIDS = pytest.mark.skipif(
@@ -279,10 +279,10 @@ def types(spark: SparkSession) -> LoadedTable:
 
 
 @pytest.mark.spark
+@pytest.mark.first_cases(2)
 class TestStockIceberg:
     @pytest.mark.parametrize(
-        "kind",
-        [pytest.param(kind, marks=WITH_UUIDS) if kind == "uuid" else kind for kind in KINDS],
+        "kind", [pytest.param(kind, marks=WITH_UUIDS) if kind == "uuid" else kind for kind in KINDS]
     )
     def test_every_type_deletes_exactly_its_row(self, types: LoadedTable, kind: str) -> None:
         name, values = f"c{list(KINDS).index(kind)}", KINDS[kind][1]
@@ -296,13 +296,7 @@ class TestStockIceberg:
 
     @pytest.mark.parametrize(
         "kind",
-        [
-            "binary",
-            "fixed[3]",
-            "string",
-            "decimal(38, 2)",
-            pytest.param("uuid", marks=WITH_UUIDS),
-        ],
+        ["binary", "fixed[3]", "string", "decimal(38, 2)", pytest.param("uuid", marks=WITH_UUIDS)],
     )
     def test_many_keys_of_types_that_readers_reuse_the_memory_of(
         self, spark: SparkSession, kind: str

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
+from delvec import IcebergTable
 from tests.iceberg.deletes.foreign import column, delete_by_java, table_of
 from tests.iceberg.table.mirror import found, stock
 from tests.marks import slow_but
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 STRUCT = {"type": "struct", "fields": [column(21, "x", "int"), column(22, "y", "string")]}
 # Type, Spark's type, the values of rows 1 to 3 (row 4 has nulls), and the second one in JSON.

@@ -5,12 +5,8 @@ from typing import Any
 import pytest
 
 from delvec.errors import InvalidArgumentError
-from delvec.iceberg.deletes.key_columns import (
-    FIELD_ID,
-    KeyColumn,
-    arrow_schema,
-    key_columns,
-)
+from delvec.iceberg.deletes.key_columns import FIELD_ID, arrow_schema, key_columns
+from delvec.spark.input.key_values import KeyColumn
 
 
 def field(number: int, name: str, kind: Any, *, required: bool = False) -> dict[str, Any]:  # noqa: ANN401
@@ -83,16 +79,13 @@ def test_names_are_matched_exactly_else_ignoring_case() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["idd"], "lake.db.t has no column idd\nHint: do you mean id?"),
+        (["idd"], "lake.db.t has no column idd\nHint: did you mean id?"),
         (["zzzzzz"], "has no column zzzzzz\nHint: its columns are id, Name, price"),
         (["price"], "column price of lake.db.t is double, which Iceberg allows in no key"),
         (["tags"], "is a list and cannot be in a key"),
         (["m"], "is a map and cannot be in a key"),
         (["s"], "is a struct and cannot be in a key"),
-        (
-            ["s.a"],
-            "s.a of lake.db.t is inside of a struct and cannot be in a key: Iceberg's",
-        ),
+        (["s.a"], "s.a of lake.db.t is inside of a struct and cannot be in a key: Iceberg's"),
         (["S.t"], "is inside of a struct and cannot be in a key"),
         (["v"], "is variant and cannot be in a key"),
         (["g"], "is geometry"),

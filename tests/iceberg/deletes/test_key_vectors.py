@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delvec.errors import FormatError, ObjectNotFoundError, TruncatedError
-from delvec.iceberg.client.delete_files import EqualityDeleteFile
+from delvec.iceberg.client.files import EqualityDeleteFile
 from delvec.iceberg.deletes.key_vectors import (
     encode_key_vectors,
     least_vector_bytes,
@@ -20,15 +22,11 @@ from delvec.iceberg.deletes.key_vectors import (
     split_keys,
     vector_metrics,
 )
-from delvec.iceberg.deletes.keys import Keys
+from delvec.spark.input.keys import Keys
 from delvec.storage import Storage
 from delvec.vector import Bitmap, puffin
 from delvec.vector.blobs import EqualityDeleteVector
 from tests.iceberg.deletes.key_tables import column
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 KEYS = [3, 70_000, 5 << 33]
 
@@ -188,9 +186,7 @@ def test_a_vector_that_is_not_what_the_manifest_says_is_refused(
     assert "x-edv.puffin" in str(error.value)
 
 
-def test_entries_without_bounds_and_bounds_from_before_a_promotion_are_read(
-    tmp_path: Path,
-) -> None:
+def test_entries_without_bounds_and_bounds_from_before_a_promotion_are_read(tmp_path: Path) -> None:
     assert read(tmp_path, stored(tmp_path, encoded(), lower={}, upper={})) == KEYS
     short = {7: (3).to_bytes(4, "little")}
     assert read(tmp_path, stored(tmp_path, encoded(), lower=short)) == KEYS

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.sql import SparkSession
 
-import delvec
+from delvec import IcebergTable
 from delvec.errors import FormatError
 from delvec.iceberg.deletes import key_bits
-from tests.iceberg.deletes.tables import by_spark, new_table
+from tests.iceberg.deletes.tables import by_spark, open_new
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(2)]
 
 LONG = 1 << 63
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _database(spark: SparkSession) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.deletes")
-
-
-def opened(
-    spark: SparkSession, columns: str, rest: str = "", properties: dict[str, str] | None = None
-) -> IcebergTable:
-    name = new_table(spark, columns, rest, properties=properties)
-    return delvec.IcebergTable.for_name(spark, name)
 
 
 def ids(table: IcebergTable, column: str = "id", **options: Any) -> list[Any]:  # noqa: ANN401
@@ -64,7 +48,7 @@ def test_keys_of_all_forms_are_compared_as_by_stock_iceberg(
     if form == "join":
         monkeypatch.setattr(key_bits, "_MOST_KEYS", 0)
     values, deleted = VALUES[kind]
-    table = opened(spark, f"id {kind}, n int")
+    table = open_new(spark, f"id {kind}, n int")
     rows = [(value, n) for n, value in enumerate(values)]
     table.append(spark.createDataFrame(rows, f"id {kind}, n int").coalesce(1))
     table.delete_keys(deleted, "id")
@@ -81,7 +65,7 @@ def test_a_delete_applies_to_older_files_of_its_partition_only(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most_scans: int
 ) -> None:
     monkeypatch.setattr(key_bits, "_MOST_SCANS", most_scans)
-    table = opened(spark, "id bigint, p string", "PARTITIONED BY (p)")
+    table = open_new(spark, "id bigint, p string", "PARTITIONED BY (p)")
     for p in ("a", "b", None):
         table.append(spark.range(10).selectExpr("id", f"{'null' if p is None else repr(p)} AS p"))
     table.delete_keys([1], "id")
@@ -100,8 +84,9 @@ def test_a_delete_applies_to_older_files_of_its_partition_only(
         assert sorted(row[0] for row in found if row[1] == p) == numbers
 
 
+@pytest.mark.more
 def test_a_condition_skips_deletes_and_files(spark: SparkSession) -> None:
-    table = opened(spark, "id bigint, p int", "PARTITIONED BY (p)")
+    table = open_new(spark, "id bigint, p int", "PARTITIONED BY (p)")
     for p in range(4):
         table.append(spark.range(p * 100, p * 100 + 100).selectExpr("id", f"{p} AS p"))
     table.delete_keys([5, 105, 205, 305], "id")
@@ -123,7 +108,7 @@ def test_a_condition_skips_deletes_and_files(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_filters_of_a_query_prune_and_never_repeat_rows(spark: SparkSession) -> None:
-    table = opened(spark, "id bigint, p int", "PARTITIONED BY (p)")
+    table = open_new(spark, "id bigint, p int", "PARTITIONED BY (p)")
     for p in range(3):
         table.append(spark.range(p * 10, p * 10 + 10).selectExpr("id", f"{p} AS p"))
     table.delete_keys([1, 11], "id")
@@ -149,7 +134,7 @@ def test_vectors_of_a_staging_branch_are_read_and_damaged_ones_are_refused(
     spark: SparkSession,
 ) -> None:
     properties = {"write.delete.equality-vector.enabled": "true"}
-    table = opened(spark, "id bigint", properties=properties)
+    table = open_new(spark, "id bigint", properties=properties)
     table.append(spark.range(1000).coalesce(1))
     table.create_branch("upserts", staging=True)
     report = table.delete_keys(np.arange(100, 900), "id", branch="upserts")
@@ -173,7 +158,7 @@ def test_a_vector_beside_an_ordinary_file_is_used_and_may_be_lost(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     properties = {"write.delete.equality-vector.enabled": "true"}
-    table = opened(spark, "id bigint", properties=properties)
+    table = open_new(spark, "id bigint", properties=properties)
     table.append(spark.range(1000).coalesce(1))
     report = table.delete_keys(range(500), "id")
     assert (report.key_vectors, report.delete_files) == (1, 1)
@@ -187,7 +172,7 @@ def test_a_vector_beside_an_ordinary_file_is_used_and_may_be_lost(
 
 
 def test_a_dropped_key_column_still_deletes(spark: SparkSession) -> None:
-    table = opened(spark, "id bigint, k bigint, s string")
+    table = open_new(spark, "id bigint, k bigint, s string")
     table.append(spark.range(10).selectExpr("id", "id + 100 AS k", "string(id) AS s"))
     table.delete_keys([101], "k")
     table.delete_keys(["2"], "s")
@@ -200,8 +185,9 @@ def test_a_dropped_key_column_still_deletes(spark: SparkSession) -> None:
     assert ids(table) == [0, 3, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.more
 def test_old_snapshots_tags_and_times_have_their_own_columns(spark: SparkSession) -> None:
-    table = opened(spark, "id bigint")
+    table = open_new(spark, "id bigint")
     first = table.append(spark.range(5)).snapshot_id
     table.create_tag("old")
     table.delete_keys([1], "id")
@@ -212,8 +198,9 @@ def test_old_snapshots_tags_and_times_have_their_own_columns(spark: SparkSession
     assert ids(table) == [0, 2, 3, 4]
 
 
+@pytest.mark.more
 def test_keys_that_are_far_apart_are_joined(spark: SparkSession) -> None:
-    table = opened(spark, "id bigint")
+    table = open_new(spark, "id bigint")
     table.append(spark.createDataFrame([(-LONG,), (0,), (LONG - 1,)], "id bigint").coalesce(1))
     table.delete_keys([-LONG, LONG - 1], "id")
     assert "32 MiB" in table.plan_read().reason
@@ -221,6 +208,6 @@ def test_keys_that_are_far_apart_are_joined(spark: SparkSession) -> None:
 
 
 def test_an_empty_table_is_read(spark: SparkSession) -> None:
-    table = opened(spark, "id bigint")
+    table = open_new(spark, "id bigint")
     assert table.to_df(where="id > 1").collect() == []
     assert table.plan_read().snapshot_id is None

@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from delvec.errors import InvalidArgumentError
-from delvec.iceberg.deletes.key_columns import arrow_type
+from delvec.iceberg.deletes.equality_files import Scope
 from delvec.iceberg.deletes.key_vectors import read_companion, read_key_vector
-from delvec.iceberg.deletes.keys import Keys
-from delvec.iceberg.deletes.write_deletes import Scope, WrittenDeletes, write_deletes
+from delvec.iceberg.deletes.write_keys import WrittenDeletes, write_deletes
+from delvec.spark.input.key_values import arrow_type
+from delvec.spark.input.keys import Keys
 from delvec.storage import Storage
 from tests.iceberg.deletes.key_tables import column, entries, listed, loaded, uncommitted
 
@@ -103,12 +104,7 @@ class TestNotEligible:
         ],
     )
     def test_keys_go_to_an_ordinary_file(
-        self,
-        tmp_path: Path,
-        keys: list[Any],
-        kind: str,
-        options: dict[str, Any],
-        reason: str,
+        self, tmp_path: Path, keys: list[Any], kind: str, options: dict[str, Any], reason: str
     ) -> None:
         done = write(tmp_path, keys, kind, **options)
         assert (done.files, done.vectors, done.needs_staging) == (1, 0, False)

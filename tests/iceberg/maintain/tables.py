@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from collections.abc import Sequence
+from typing import Any
 
-import delvec
-from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.client.delete_files import equality_deletes
-from delvec.iceberg.commits.refs import create_branch
+from pyspark.sql import SparkSession
+
+from delvec import IcebergTable
+from delvec.iceberg.client.catalog import LoadedTable, load_table
+from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes
+from delvec.iceberg.commit.refs import create_branch
 from delvec.identifiers import quote
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.delete_files import EqualityDeleteFile
-
-__all__ = ["deletes", "insert", "loaded", "new_table", "own", "staging_table", "stock"]
+from tests.iceberg.deletes.tables import open_new
 
 ENABLED = {"write.delete.equality-vector.enabled": "true"}
-DATABASE = "lake.maintain"
-
-
-def new_table(
-    spark: SparkSession,
-    columns: str = "id bigint, s string",
-    rest: str = "",
-    version: int = 3,
-    properties: dict[str, str] | None = None,
-) -> IcebergTable:
-    """Create an empty table."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {DATABASE}")
-    name = f"{DATABASE}.t_{uuid4().hex[:8]}"
-    given = {"format-version": version, "write.delete.mode": "merge-on-read", **(properties or {})}
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
-    spark.sql(f"CREATE TABLE {name} ({columns}) USING iceberg {rest} TBLPROPERTIES ({listed})")
-    return delvec.IcebergTable.for_name(spark, name)
 
 
 def staging_table(spark: SparkSession, values: str) -> IcebergTable:
     """Create a table with rows, and a staging branch `stage` that may hold vectors alone."""
-    table = new_table(spark, properties=ENABLED)
+    table = open_new(spark, properties=ENABLED)
     insert(table, values)
     create_branch(loaded(table), "stage", staging=True)
     return table

@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
+from delvec import IcebergTable
 from delvec.errors import InvalidArgumentError
-from delvec.iceberg.by_condition.position_vectors import write_vectors
-from delvec.iceberg.client.position_deletes import find_position_deletes
-from delvec.iceberg.commits.branch_commit import commit_change, commit_rewrite
-from delvec.iceberg.commits.changes import RowChange
+from delvec.iceberg.client.files import DataFileWithDeletes, find_position_deletes
+from delvec.iceberg.commit.branch_commit import commit_change, commit_rewrite
+from delvec.iceberg.commit.row_delta import RowChange
+from delvec.iceberg.deletes.equality_files import Scope
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.deletes.key_vectors import DELETE_FILE, encode_key_vectors
-from delvec.iceberg.deletes.keys import Keys
-from delvec.iceberg.deletes.write_deletes import Scope, write_deletes
-from delvec.iceberg.maintain.check_report import CheckReport
-from delvec.iceberg.maintain.key_file_metrics import stores
+from delvec.iceberg.deletes.positions import write_position_vectors
+from delvec.iceberg.deletes.write_keys import write_deletes
+from delvec.iceberg.maintain.check import CheckReport
+from delvec.iceberg.maintain.check_keys import stores
 from delvec.report.findings import Finding, Findings
-from delvec.spark.storage import open_storage
+from delvec.spark.engine import open_storage
+from delvec.spark.input.keys import Keys
 from delvec.storage.listed_files import local_path
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
-from tests.iceberg.maintain.tables import (
-    ENABLED,
-    deletes,
-    insert,
-    loaded,
-    new_table,
-    staging_table,
-)
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
-    from delvec.iceberg.client.position_deletes import DataFileWithDeletes
+from tests.iceberg.deletes.tables import open_new
+from tests.iceberg.maintain.tables import ENABLED, deletes, insert, loaded, staging_table
 
 spark_test = pytest.mark.spark
 
@@ -71,7 +62,7 @@ def local(path: str) -> Path:
 @pytest.mark.slow
 @spark_test
 def test_a_sound_table_has_no_errors(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, p string", "PARTITIONED BY (p)", properties=ENABLED)
+    table = open_new(spark, "id bigint, p string", "PARTITIONED BY (p)", properties=ENABLED)
     assert table.check() == CheckReport(table.name, "main")
     insert(table, "(1, 'a'), (2, 'a'), (3, 'null'), (4, null)")
     table.delete_keys([1, -1], "id")
@@ -99,7 +90,7 @@ def test_a_sound_table_has_no_errors(spark: SparkSession) -> None:
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.slow
 def test_files_that_are_gone_or_changed(spark: SparkSession, version: int) -> None:
-    table = new_table(spark, version=version)
+    table = open_new(spark, version=version)
     insert(table, ROWS)
     insert(table, "(5, 'e')")
     spark.sql(f"DELETE FROM {table.name} WHERE id = 2")
@@ -133,7 +124,7 @@ def test_files_that_are_gone_or_changed(spark: SparkSession, version: int) -> No
 @pytest.mark.slow
 @spark_test
 def test_equality_delete_files_that_are_not_what_the_manifest_says(spark: SparkSession) -> None:
-    table = new_table(spark)
+    table = open_new(spark)
     insert(table, ROWS)
     one = (1).to_bytes(8, "little").hex()
     expected = {
@@ -162,9 +153,10 @@ def test_equality_delete_files_that_are_not_what_the_manifest_says(spark: SparkS
         assert message in found[path]
 
 
+@pytest.mark.more
 @spark_test
 def test_foreign_equality_delete_files(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, s struct<x: int>")
+    table = open_new(spark, "id bigint, s struct<x: int>")
     insert(table, "(1, struct(1))")
     now = loaded(table)
 
@@ -232,7 +224,7 @@ def test_vectors_of_keys(spark: SparkSession) -> None:
 
 @spark_test
 def test_vectors_beside_delete_files(spark: SparkSession) -> None:
-    table = new_table(spark, properties=ENABLED)
+    table = open_new(spark, properties=ENABLED)
     insert(table, ROWS)
     for keys in ([1, 5, 9], [2, 6, 9]):
         table.delete_keys(keys, "id")
@@ -259,7 +251,7 @@ def test_vectors_beside_delete_files(spark: SparkSession) -> None:
 @spark_test
 @pytest.mark.slow
 def test_deletion_vectors(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, p int", "PARTITIONED BY (p)")
+    table = open_new(spark, "id bigint, p int", "PARTITIONED BY (p)")
     insert(table, "(1, 1), (2, 1), (3, 1)")
     insert(table, "(4, 2), (5, 2), (6, 2)")
     now = loaded(table)
@@ -271,7 +263,7 @@ def test_deletion_vectors(spark: SparkSession) -> None:
 
     def vector(positions: list[int], *data: DataFileWithDeletes, **changes: object) -> None:
         files = UncommittedFiles(storage)
-        made = write_vectors(now, data, [Bitmap(positions)] * len(data), storage, files)
+        made = write_position_vectors(now, data, [Bitmap(positions)] * len(data), storage, files)
         entries = [json.loads(each) | changes for each in made.delete_files.to_pylist()]
         change = RowChange(delete_files=pa.array(map(json.dumps, entries)))
         newest = loaded(table)
@@ -306,7 +298,7 @@ def test_deletion_vectors(spark: SparkSession) -> None:
     table.delete_keys([9], "id")
     newest = loaded(table)
     files = UncommittedFiles(storage)
-    made = write_vectors(newest, [second], [Bitmap([0])], storage, files)
+    made = write_position_vectors(newest, [second], [Bitmap([0])], storage, files)
     removed = [each.path for each in deletes(table)]
     commit_rewrite(newest, "main", [(made.delete_files[0].as_py(), 1)], removed, {})
     [finding] = table.check().findings
@@ -316,7 +308,7 @@ def test_deletion_vectors(spark: SparkSession) -> None:
 @pytest.mark.slow
 @spark_test
 def test_deletes_without_data(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, p int", "PARTITIONED BY (p)")
+    table = open_new(spark, "id bigint, p int", "PARTITIONED BY (p)")
     insert(table, "(1, 1)")
     table.delete_keys([1], "id", partition={"p": None})
     table.delete_keys([1], "id", partition={"p": 7})

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from delvec import IcebergTable
 from delvec.errors import ConflictError, InvalidArgumentError
-from delvec.iceberg.commits import branch_commit
+from delvec.iceberg.commit import branch_commit
 from delvec.iceberg.maintain import consolidate, group_keys
 from delvec.storage.listed_files import local_path
-from tests.iceberg.maintain.tables import (
-    ENABLED,
-    deletes,
-    insert,
-    new_table,
-    own,
-    staging_table,
-    stock,
-)
+from tests.iceberg.deletes.tables import open_new
+from tests.iceberg.maintain.tables import ENABLED, deletes, insert, own, staging_table, stock
 from tests.spark.delta.readers import settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
 
 pytestmark = pytest.mark.spark
 
@@ -54,7 +43,7 @@ def unchanged(table: IcebergTable, branch: str = "main") -> Any:  # noqa: ANN401
 def test_small_deletes_become_one_of_the_last_sequence_number(
     spark: SparkSession, version: int
 ) -> None:
-    table = new_table(spark, version=version, properties=ENABLED)
+    table = open_new(spark, version=version, properties=ENABLED)
     insert(table, rows(*range(1, 9)))
     for key in (1, 2, 3, 2):
         table.delete_keys([key], "id")
@@ -77,7 +66,7 @@ def test_small_deletes_become_one_of_the_last_sequence_number(
 
 
 def test_a_key_that_was_inserted_between_two_deletes_of_others_stays(spark: SparkSession) -> None:
-    table = new_table(spark)
+    table = open_new(spark)
     insert(table, rows(1, 2, 3, 4))
     table.delete_keys([1], "id")
     insert(table, rows(1))
@@ -93,7 +82,7 @@ def test_a_key_that_was_inserted_between_two_deletes_of_others_stays(spark: Spar
 
 @pytest.mark.slow
 def test_partitions_and_specs_are_kept_apart(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, p string", "PARTITIONED BY (p)")
+    table = open_new(spark, "id bigint, p string", "PARTITIONED BY (p)")
     for partition in ("'a'", "'null'", "null"):
         insert(table, ", ".join(f"({each}, {partition})" for each in range(1, 7)))
     for key in (1, 2):
@@ -119,7 +108,7 @@ def test_partitions_and_specs_are_kept_apart(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_composite_and_null_keys_of_changed_columns(spark: SparkSession) -> None:
-    table = new_table(spark, "a int, b string, c decimal(9, 2), d date", version=2)
+    table = open_new(spark, "a int, b string, c decimal(9, 2), d date", version=2)
     values = ", ".join(
         f"({each}, 'b{each}', {each}.5, DATE'2024-01-0{each}')" for each in range(1, 7)
     )
@@ -187,7 +176,7 @@ def test_vectors_that_others_brought_to_main_become_readable(
 
 
 def test_deletes_that_compaction_applied_are_removed(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, p int", "PARTITIONED BY (p)")
+    table = open_new(spark, "id bigint, p int", "PARTITIONED BY (p)")
     insert(table, "(1, 1), (2, 1), (3, 2), (4, 2)")
     table.delete_keys([1], "id")
     table.delete_keys([2], "id", partition={"p": 1})
@@ -227,10 +216,11 @@ def files_of(table: IcebergTable) -> set[str]:
     }
 
 
+@pytest.mark.more
 def test_an_append_in_between_leaves_the_merged_files_usable(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = new_table(spark)
+    table = open_new(spark)
     insert(table, rows(1, 2, 3, 4))
     for key in (1, 2):
         table.delete_keys([key], "id")
@@ -245,7 +235,7 @@ def test_an_append_in_between_leaves_the_merged_files_usable(
 def test_a_compaction_in_between_calls_for_another_plan(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = new_table(spark)
+    table = open_new(spark)
     insert(table, rows(1, 2, 3, 4))
     for key in (1, 2):
         table.delete_keys([key], "id")
@@ -263,10 +253,11 @@ def test_a_compaction_in_between_calls_for_another_plan(
     assert files_of(table) == written  # what was not committed is gone
 
 
+@pytest.mark.more
 def test_conflicts_again_and_again_end(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = new_table(spark)
+    table = open_new(spark)
     insert(table, rows(1, 2, 3))
     for key in (1, 2):
         table.delete_keys([key], "id")
@@ -282,7 +273,7 @@ def test_conflicts_again_and_again_end(
 def test_large_groups_are_written_by_executors(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = new_table(spark, "id bigint, u string")
+    table = open_new(spark, "id bigint, u string")
     insert(table, ", ".join(f"({each}, 'u{each}')" for each in range(10)))
     for start in (0, 4):
         table.delete_keys([f"u{each}" for each in range(start, start + 4)], "u")
@@ -294,7 +285,7 @@ def test_large_groups_are_written_by_executors(
 
 
 def test_only_branches_are_consolidated(spark: SparkSession) -> None:
-    table = new_table(spark)
+    table = open_new(spark)
     assert table.consolidate_deletes().snapshot_id is None
     insert(table, rows(1))
     table.create_tag("v1")
@@ -307,7 +298,7 @@ def test_only_branches_are_consolidated(spark: SparkSession) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_random_sequences_leave_the_rows_as_they_are(spark: SparkSession, seed: int) -> None:
     chance = random.Random(seed)
-    table = new_table(
+    table = open_new(
         spark, "id bigint, p int", "PARTITIONED BY (p)", 2 + seed % 2, ENABLED if seed % 3 else {}
     )
     insert(table, "(0, 0)")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import pytest
+from pyspark.sql import SparkSession
 
+from delvec import IcebergTable
 from delvec.iceberg.client.catalog import iceberg_view
-from delvec.iceberg.client.chosen_files import write_data_files
+from delvec.iceberg.client.file_scan import write_data_files
 from delvec.spark import jvm
 from tests.iceberg.deletes.foreign import column, delete_by_java, table_of
-from tests.iceberg.maintain.tables import deletes, insert, loaded, new_table, own, stock
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
+from tests.iceberg.deletes.tables import open_new
+from tests.iceberg.maintain.tables import deletes, insert, loaded, own, stock
 
 pytestmark = pytest.mark.spark
 
@@ -92,7 +90,7 @@ def data_file(table: IcebergTable, text: str) -> Any:  # noqa: ANN401
 
 @pytest.mark.slow
 def test_a_compaction_that_began_before_changes_no_row(spark: SparkSession) -> None:
-    table = new_table(spark)
+    table = open_new(spark)
     insert(table, "(1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')")
     # Iceberg loses equality deletes that come meanwhile if it replaces all data (its issue 10312).
     insert(table, "(9, 'not compacted')")

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
-from delvec.iceberg.client.delete_files import EqualityDeleteFile
-from delvec.iceberg.maintain.data_sequences import DataSequences
-from delvec.iceberg.maintain.delete_groups import plan_deletes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from delvec.iceberg.maintain.delete_groups import DeletePlan
+from delvec.iceberg.client.files import EqualityDeleteFile
+from delvec.iceberg.maintain.delete_groups import DataSequences, DeletePlan, plan_deletes
 
 
 def delete(

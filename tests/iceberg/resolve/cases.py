@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
-from delvec.iceberg.resolve.choices import Choices
-from delvec.iceberg.resolve.resolver import resolve
+from delvec.iceberg.resolve.plan import ResolveOptions
+from delvec.iceberg.resolve.report import ResolveReport
+from delvec.iceberg.resolve.resolve import resolve
 from tests.iceberg.deletes.tables import by_pyiceberg, new_table
 from tests.iceberg.resolve.flink_like import commit_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from delvec import ResolveReport
-
-__all__ = ["STAGING", "Case", "Form", "forms", "minus"]
 
 STAGING = "staging"
 Form = tuple[int, Literal["join", "index"]]
@@ -39,10 +33,10 @@ def minus(*values: Any) -> Deleted:  # noqa: ANN401
     return Deleted(values)
 
 
-def forms(*quick: str) -> pytest.MarkDecorator:
+def forms(*quick: str, versions: tuple[int, ...] = (3, 2)) -> pytest.MarkDecorator:
     """Run a test for format 2 and 3 with both strategies; in the quick set, for those named."""
     found: list[Any] = []
-    for version in (3, 2):
+    for version in versions:
         for how in ("join", "index"):
             name = f"v{version} {how}"
             marks = () if name in quick else (pytest.mark.slow,)
@@ -138,7 +132,7 @@ class Case:
             if left:
                 left.pop()()
 
-        choices = Choices("main", staging, self.keys, self.form[1], "counts")
+        choices = ResolveOptions("main", staging, self.keys, self.form[1], "counts")
         report = resolve(self.table._load(), choices, between)
         assert not left
         return report

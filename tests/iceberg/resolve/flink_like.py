@@ -11,22 +11,18 @@ kinds, vectors too, have names that end in `.parquet`. Seen of Flink 2.1.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
+from delvec import IcebergTable
 from delvec.iceberg.client.catalog import iceberg_view
 from delvec.spark import jvm
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+Row = Mapping[str, Any]
+Change = tuple[Literal["+", "-"], Row]
 
-    from delvec import IcebergTable
-
-    Row = Mapping[str, Any]
-    Change = tuple[Literal["+", "-"], Row]
-
-__all__ = ["commit_batch", "upserts"]
 
 _NO_DELETES: Final = """
 package delvec;
@@ -181,7 +177,7 @@ class _Batch:
 
     def _vectors(self, marked: Sequence[_Writers]) -> list[Any]:
         nothing = jvm.array_of(self._spark, jvm.view_of(self._spark).java.lang.Object, [])
-        compiled = jvm.compiled(self._spark, "delvec.NoEarlierDeletes", _NO_DELETES)
+        compiled = jvm.compile_java(self._spark, "delvec.NoEarlierDeletes", _NO_DELETES)
         [constructor] = compiled.getConstructors()
         writer = jvm.java_class(self._spark, "org.apache.iceberg.deletes.BaseDVFileWriter")(
             self._outputs, constructor.newInstance(nothing)

@@ -11,21 +11,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
+
+from pyspark.sql import SparkSession
 
 from tests.repository import ROOT
 from tests.spark.jars import resolved_jars
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-__all__ = ["DEADLINE", "Follower", "following", "shared_catalog"]
 
 DEADLINE = 300.0  # seconds for what takes a few
 

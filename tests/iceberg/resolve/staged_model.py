@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.table import StaticTable
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
+from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
 from delvec.errors import PlanError
+from delvec.iceberg.client.metadata import TableMetadata
+from delvec.iceberg.resolve.report import ResolveReport
 from tests.iceberg.deletes.tables import new_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from delvec.iceberg.client.metadata import TableMetadata
-    from delvec.iceberg.resolve.report import ResolveReport
-
-__all__ = ["STAGING", "Change", "Row", "StagedModel", "stock_rows"]
 
 STAGING = "changes"
 COLUMNS = "id bigint, part string, n bigint"

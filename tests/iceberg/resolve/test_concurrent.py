@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
 
 import delvec
+from delvec import IcebergTable
 from delvec.iceberg.client.catalog import load_table
 from delvec.iceberg.client.failures import CommitStateUnknownError
-from delvec.iceberg.commits import attempts
-from delvec.iceberg.commits.branch_commit import commit_change
+from delvec.iceberg.commit import commit as attempts
+from delvec.iceberg.commit.branch_commit import commit_change
+from delvec.iceberg.commit.lock import hold_lock
 from delvec.iceberg.resolve import step
-from delvec.iceberg.resolve.choices import Choices
-from delvec.iceberg.resolve.resolver import resolve
-from delvec.iceberg.search.index_check import compare_index
+from delvec.iceberg.resolve.plan import ResolveOptions
+from delvec.iceberg.resolve.resolve import resolve
 from delvec.iceberg.search.key_index import open_index
+from delvec.iceberg.table import maintenance
 from tests.iceberg.deletes.tables import new_table
 from tests.iceberg.resolve.following import following, shared_catalog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec import IcebergTable
+from tests.iceberg.search.indexes import compare_index
 
 pytestmark = pytest.mark.spark
 
@@ -86,6 +85,32 @@ def resolved(table: IcebergTable, how: str) -> Any:  # noqa: ANN401
 AFTER = {0: 0, 1: 0, 3: 0, 4: 0, 5: 1, 6: 0, 7: 0, 8: 0, 9: 0, 11: 1}
 
 
+@pytest.mark.parametrize("how", ["in place", "staged"])
+def test_what_is_committed_while_it_waits_for_the_lock_is_resolved_too(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The work that was found before is planned again then, and else it is not."""
+    table = table_with_changes(spark, 3, how)
+    real = hold_lock
+
+    def refuse(*_: object) -> None:
+        pytest.fail("planned twice")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(step, "plan_resolve", refuse)
+        assert resolved(table, how).keys == 4
+    branch = "main" if how == "in place" else STAGING
+    table.delete_keys([0], "id", branch=branch)
+
+    def late(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        table.delete_keys([1], "id", branch=branch)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(maintenance, "hold_lock", late)
+    assert resolved(table, how).keys == 2
+    assert rows(table) == sorted(AFTER.items())[2:]
+
+
 def appended(table: IcebergTable) -> None:
     table.append(frame(table.spark, 7, 2, 40))
 
@@ -110,10 +135,7 @@ def compacted(table: IcebergTable) -> None:
 # What others do, and the rows afterwards: in place theirs are the later ones, and staged changes
 # are later than all that the target has.
 OTHERS: dict[str, tuple[Callable[[IcebergTable], None], dict[str, dict[int, Any]]]] = {
-    "append": (
-        appended,
-        {"in place": {**AFTER, 2: 7, 40: 7}, "staged": {**AFTER, 40: 7}},
-    ),
+    "append": (appended, {"in place": {**AFTER, 2: 7, 40: 7}, "staged": {**AFTER, 40: 7}}),
     "upsert": (
         upserted,
         {"in place": {**AFTER, 1: 7, 5: 7, 40: 7}, "staged": {**AFTER, 1: 7, 40: 7}},
@@ -171,15 +193,14 @@ def test_a_rollback_between_plan_and_commit(spark: SparkSession, how: str, versi
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "version"),
-    [("staged", 3), ("staged", 2), ("in place", 2), ("in place", 3)],
+    ("how", "version"), [("staged", 3), ("staged", 2), ("in place", 2), ("in place", 3)]
 )
 def test_another_resolver_between_plan_and_commit(
     spark: SparkSession, how: str, version: int
 ) -> None:
     """The lock would keep it out; nothing may hang on that."""
     table = table_with_changes(spark, version, how)
-    choices = Choices(staging=None if how == "in place" else STAGING)
+    choices = ResolveOptions(staging=None if how == "in place" else STAGING)
     with meanwhile(lambda: resolve(table._load(), choices)) as seen:
         report = resolved(table, how)
     assert len(seen) == 2  # its own, and that of the other
@@ -219,7 +240,7 @@ def test_a_schema_change_between_plan_and_commit(
 @contextmanager
 def no_answer(spark: SparkSession, *, committed: bool) -> Iterator[None]:
     """Let the catalog not answer to the first commit of a snapshot, which happens or not."""
-    real, seen = attempts._commit, list[None]()
+    real, seen = attempts._publish, list[None]()
     view: Any = spark._jvm
 
     class Silent:
@@ -241,14 +262,14 @@ def no_answer(spark: SparkSession, *, committed: bool) -> Iterator[None]:
             made = view.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
             raise Py4JJavaError("commit", made)
 
-    def commit(table: Any, transaction: Any, final: Any, snapshot_id: Any) -> None:  # noqa: ANN401
+    def publish(table: Any, transaction: Any, snapshot_id: Any) -> None:  # noqa: ANN401
         if snapshot_id is not None and not seen:
             seen.append(None)
-            transaction = Silent(transaction)
-        real(table, transaction, final, snapshot_id)
+            transaction = replace(transaction, handle=Silent(transaction.handle))
+        real(table, transaction, snapshot_id)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attempts, "_commit", commit)
+        patch.setattr(attempts, "_publish", publish)
         yield
     assert seen
 

@@ -6,30 +6,27 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 import delvec
+from delvec import IcebergTable
 from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.commits import attempts
-from delvec.iceberg.commits.lock_state import lock_tags
-from delvec.iceberg.resolve import resolver, restart, step
-from delvec.iceberg.resolve.found import Found
+from delvec.iceberg.commit.lock import lock_tags
+from delvec.iceberg.resolve import resolve as resolver
+from delvec.iceberg.resolve import resolve as restart
+from delvec.iceberg.resolve import step
+from delvec.iceberg.resolve.find import FoundRows
 from delvec.iceberg.resolve.step import Step
-from delvec.iceberg.search.index_check import compare_index
 from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import open_index
 from tests.conversion.targets import Killed, numbered
 from tests.iceberg.deletes.tables import by_spark, new_table
+from tests.iceberg.search.indexes import compare_index
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec import IcebergTable
 
 pytestmark = pytest.mark.spark
 
@@ -84,8 +81,12 @@ def check_end(table: IcebergTable) -> None:
 def test_a_resolve_that_dies_at_any_call_is_made_good_by_the_next(
     spark: SparkSession, version: int
 ) -> None:
-    names = ["commit", *["write"] * (4 - version), "commit", "commit"]
-    published = len(names) - 2
+    whole = staged_table(spark, version)
+    with numbered() as calls:
+        whole.resolve("id", staging=STAGING)
+    names, published = calls.names, len(calls.names) - 2
+    assert [names[0], *names[published:]] == ["commit"] * 3
+    assert set(names[1:published]) == {"write"}
     for number in range(len(names)):
         if version == 3 and number == 0:
             continue  # the lock alone
@@ -102,10 +103,10 @@ def test_a_resolve_that_dies_at_any_call_is_made_good_by_the_next(
 
 POINTS: dict[str, tuple[Any, str, str]] = {
     "planned": (Step, "_planned", "after"),
-    "found": (Found, "search", "after"),
-    "vectors written": (step, "write_vectors", "after"),
-    "manifests written": (attempts, "_commit", "before"),
-    "committed": (attempts, "_commit", "after"),
+    "found": (FoundRows, "search", "after"),
+    "vectors written": (step, "write_position_vectors", "after"),
+    "manifests written": (step, "require_deletes", "after"),
+    "committed": (step, "commit_change", "after"),
     "index not updated": (resolver, "update_index", "before"),
     "index updated": (resolver, "update_index", "after"),
     "staging not restarted": (restart, "restart_branch", "before"),

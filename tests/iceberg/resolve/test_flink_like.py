@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
 from tests.iceberg.deletes.tables import new_table
 from tests.iceberg.resolve.flink_like import commit_batch, upserts
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from threading import Event, Thread, Timer
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,13 +18,8 @@ from delvec.errors import (
     PlanError,
     StorageError,
 )
-from delvec.iceberg.resolve.follow import follow
+from delvec.iceberg.resolve.follow import Metrics, follow
 from delvec.iceberg.resolve.report import ResolveReport
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from delvec.iceberg.resolve.metrics import Metrics
 
 IDLE = ResolveReport("lake.db.t", "main", "stage")
 BUSY = ResolveReport("lake.db.t", "main", "stage", snapshot_id=7, commits=1, staged_snapshots=2)

@@ -6,26 +6,22 @@ import json
 import os
 import random
 import time
+from pathlib import Path
 from statistics import median
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import delvec
+from delvec import IcebergTable
 from delvec.errors import LockedError
 from delvec.iceberg.client.catalog import load_table
 from tests.iceberg.deletes.tables import new_table
 from tests.iceberg.resolve.following import DEADLINE, following, shared_catalog
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec import IcebergTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from delvec.errors import ConflictError, InvalidArgumentError, LockedError, StorageError
-from delvec.iceberg.resolve import metrics
-from delvec.iceberg.resolve.metrics import _COUNTERS, Metrics, served
+from delvec.iceberg.resolve import follow as metrics
+from delvec.iceberg.resolve.follow import _COUNTERS, Metrics, served
 from delvec.iceberg.resolve.report import ResolveReport
 
 REPORT = ResolveReport(
@@ -165,6 +165,7 @@ def test_only_metrics_are_served_and_only_in_the_block() -> None:
         answer(port, "/metrics")
 
 
+@pytest.mark.more
 def test_clients_that_stay_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "_SECONDS", 0.5)
     others = set(threads())

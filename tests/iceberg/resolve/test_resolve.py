@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec import IcebergTable
 from tests.iceberg.deletes.tables import by_pyiceberg, by_spark, deletes_of, new_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -67,10 +65,7 @@ def test_staging(spark: SparkSession, version: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("version", "how"),
-    [(3, "index"), (2, "index"), (2, "join"), (3, "join")],
-)
+@pytest.mark.parametrize(("version", "how"), [(3, "index"), (2, "index"), (2, "join"), (3, "join")])
 def test_strategies(spark: SparkSession, version: int, how: Literal["join", "index"]) -> None:
     name = new_table(spark, version=version)
     table = IcebergTable.for_name(spark, name)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from delvec.errors import PlanError
 from tests.iceberg.resolve.staged_model import STAGING, StagedModel, stock_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -122,7 +120,7 @@ EXPIRED: dict[str, list[Step]] = {
         ("consolidate", STAGING),
         ("expire",),
     ],
-    "the branch began anew": [
+    "the branch began again": [
         ("delete_keys", STAGING, [5], None),
         ("append", "main", [(70, "a")]),
         AND_RESTART,
@@ -130,7 +128,7 @@ EXPIRED: dict[str, list[Step]] = {
         ("append", STAGING, [(60, "a")]),
         ("expire",),
     ],
-    "the branch began anew, and the target was compacted": [
+    "the branch began again, and the target was compacted": [
         ("delete_keys", STAGING, [99], None),
         ("append", "main", [(70, "a")]),
         AND_RESTART,

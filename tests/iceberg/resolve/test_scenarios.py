@@ -6,15 +6,13 @@ The situations are those of Flink's own tests of its converter, and those that i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec.errors import EngineError, StorageError, VerificationError
 from tests.iceberg.resolve.cases import STAGING, Case, Form, forms, minus
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

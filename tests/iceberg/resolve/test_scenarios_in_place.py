@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.iceberg.resolve.cases import STAGING, Case, Form, forms, minus
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -83,10 +79,8 @@ def test_deletes_that_apply_to_nothing(spark: SparkSession, form: Form) -> None:
     assert case.rows() == [(1, "a", 1), (2, "a", 2)]
 
 
-@forms()
+@forms(versions=(3,))  # format 2 has no row ids
 def test_rows_keep_their_ids(spark: SparkSession, form: Form) -> None:
-    if form[0] == 2:
-        pytest.skip("format 2 has no row ids")
     case = changed(spark, form)
     columns = "SELECT id, _row_id, _last_updated_sequence_number FROM {t} ORDER BY id"
     before = case.sql(columns)

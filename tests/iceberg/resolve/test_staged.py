@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec import IcebergTable
 from delvec.errors import ConflictError, InvalidArgumentError, PlanError
 from delvec.iceberg.client.catalog import iceberg_view
-from delvec.iceberg.client.chosen_files import write_data_files
-from delvec.iceberg.commits import branch_commit
-from delvec.iceberg.commits.progress import resolved_until
+from delvec.iceberg.client.file_scan import write_data_files
+from delvec.iceberg.commit import branch_commit
+from delvec.iceberg.commit.marks import read_progress
 from delvec.iceberg.resolve import step
 from tests.iceberg.deletes.tables import by_spark, deletes_of, loaded, new_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -107,7 +103,7 @@ def test_progress_outlives_its_snapshot(spark: SparkSession) -> None:
     table.resolve(staging="st")
     table.append(rows(spark, 9))
     expire_all(spark, table)
-    assert resolved_until(loaded(spark, table.name).metadata, "main", "st") is not None
+    assert read_progress(loaded(spark, table.name).metadata, "main", "st") is not None
     assert table.resolve(staging="st").snapshot_id is None
     assert numbers(spark, table) == [*TAKEN, (9, 0)]
 
@@ -255,7 +251,7 @@ def test_a_branch_that_begins_anew_keeps_its_transactions(
 @pytest.mark.slow
 def test_a_branch_begins_anew_once(spark: SparkSession) -> None:
     table = staged_table(spark, staging=True)
-    assert table.resolve(staging="st", restart_staging=True).notes == ("st begins anew at main.",)
+    assert table.resolve(staging="st", restart_staging=True).notes == ("st begins again at main.",)
     before = loaded(spark, table.name).metadata
     idle = table.resolve(staging="st", restart_staging=True)
     assert (idle.snapshot_id, idle.notes) == (None, ())
@@ -420,6 +416,7 @@ def test_a_target_without_snapshots(spark: SparkSession) -> None:
     assert numbers(spark, table) == [(1, 0), (2, 1)]
 
 
+@pytest.mark.more
 def test_bad_arguments(spark: SparkSession) -> None:
     table = staged_table(spark)
     calls: list[tuple[Callable[[], object], str]] = [

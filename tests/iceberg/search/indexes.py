@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from delvec.iceberg.client.chosen_files import plan_snapshot
-from delvec.iceberg.client.delete_files import from_content_file
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from delvec.iceberg.client.catalog import LoadedTable
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.file_scan import plan_snapshot
+from delvec.iceberg.client.files import from_content_file, snapshot_table
+from delvec.iceberg.deletes.key_columns import add_dropped_key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete
-from delvec.iceberg.deletes.read_schema import with_dropped_keys
-from delvec.iceberg.search.find import find_by_join
+from delvec.iceberg.search.index_rows import entries_of, file_hash
 from delvec.iceberg.search.index_search import find_by_index
-from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE, Search
+from delvec.iceberg.search.key_index import KeyIndex, wanted_key
+from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE, Search, find_by_join
 from tests.iceberg.deletes.tables import loaded
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.search.key_index import KeyIndex
-
-__all__ = ["found_by_both", "head_of", "places", "search_of"]
 
 
 def head_of(table: LoadedTable, branch: str = "main") -> int:
@@ -38,7 +38,7 @@ def search_of(spark: SparkSession, name: str, branch: str = "main") -> Search:
         for number, scope, text in files.deletes
     )
     ids = deletes[0].file.equality_ids
-    schema = with_dropped_keys(table.metadata, table.metadata.schema, ids, name)
+    schema = add_dropped_key_columns(table.metadata, table.metadata.schema, ids, name)
     return Search(table, snapshot_id, schema, files, deletes)
 
 
@@ -52,3 +52,51 @@ def found_by_both(search: Search, index: KeyIndex) -> int:
     found = places(find_by_index(search, index))
     assert found == places(find_by_join(search))
     return len(found)
+
+
+@dataclass(frozen=True)
+class IndexDifference:
+    """What an index has of the data files of a snapshot.
+
+    Attributes:
+        files: Data files that it does not have; they are searched without it.
+        missing: Rows of others that it lacks: deletes of these would be lost.
+        wrong: Rows that it has of these files and that they do not have: looked at in vain.
+    """
+
+    files: int
+    missing: int
+    wrong: int
+
+
+def compare_index(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> IndexDifference:
+    """Compare an index with a build of it; all their rows are shuffled.
+
+    The driver holds the paths of the snapshot's data files.
+    """
+    columns = ["hash", "file", "pos"]
+    _, schema = wanted_key(table, index.key.ids)
+    with translate_errors(str(table.name)):
+        live = snapshot_table(table, "data_files", snapshot_id).select(
+            F.col("file_path").alias("path")
+        )
+        marks = index.indexed_paths().withColumn("indexed", F.lit(1))
+        files = live.distinct().join(marks, "path", "left").toArrow()
+        is_indexed = pc.is_valid(files.column("indexed"))
+        paths = files.filter(is_indexed).select(["path"])
+        hashes = table.spark.createDataFrame(paths).select(
+            file_hash("path", index.key).alias("file")
+        )
+        built = entries_of(table, snapshot_id, schema, index.key, None).select(*columns)
+        known = index.entries().where("pos >= 0").select(*columns)
+        both = built.withColumn("side", F.lit(1)).unionAll(known.withColumn("side", F.lit(2)))
+        sides = (
+            both.join(F.broadcast(hashes.distinct()), "file", "left_semi")
+            .groupBy(*columns)
+            .agg(F.min("side").alias("lowest"), F.max("side").alias("highest"))
+            .groupBy("lowest", "highest")
+            .count()
+        )
+        counts = {(row[0], row[1]): row[2] for row in sides.collect()}
+    missing, wrong = counts.get((1, 1), 0), counts.get((2, 2), 0)
+    return IndexDifference(files.num_rows - paths.num_rows, missing, wrong)

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import delvec
+from delvec import IcebergTable
 from delvec.iceberg.search import index_search
 from delvec.iceberg.search.index_search import _Lookup, find_by_index
 from delvec.iceberg.search.index_update import update_index
+from delvec.iceberg.search.key_index import KeyIndex
 from tests.iceberg.deletes.foreign import column, delete_by_java, table_of
-from tests.iceberg.deletes.tables import loaded, new_table
+from tests.iceberg.deletes.tables import loaded, new_table, open_new
 from tests.iceberg.search.indexes import found_by_both, head_of, places, search_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
-    from delvec.iceberg.search.key_index import KeyIndex
 
 pytestmark = pytest.mark.spark
 
 UTC = timezone.utc
 BITS = (1 << 64) - 1
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _database(spark: SparkSession) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.deletes")
-
-
-def opened(spark: SparkSession, columns: str, rest: str = "", version: int = 3) -> IcebergTable:
-    return delvec.IcebergTable.for_name(spark, new_table(spark, columns, rest, version))
 
 
 def indexed(table: IcebergTable, ids: Sequence[int] = (1,), branch: str = "main") -> KeyIndex:
@@ -52,7 +39,7 @@ def append(table: IcebergTable, rows: list[Any], columns: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["string", "bigint"])
 def test_rows_are_found_in_files_with_candidates_alone(spark: SparkSession, kind: str) -> None:
-    table = opened(spark, f"k {kind}, n int")
+    table = open_new(spark, f"k {kind}, n int")
     for part in range(3):
         rows = spark.range(part, 30, 3, 1).selectExpr(f"CAST(id AS {kind}) AS k", "0 AS n")
         table.append(rows)
@@ -75,7 +62,7 @@ def test_rows_are_found_in_files_with_candidates_alone(spark: SparkSession, kind
 
 @pytest.mark.slow
 def test_keys_of_the_same_hash_are_told_apart(spark: SparkSession) -> None:
-    table = opened(spark, "a int, b int, n int")
+    table = open_new(spark, "a int, b int, n int")
     rows = [(None, 5, 0), (5, None, 1), (5, 5, 2), (None, None, 3)]
     append(table, rows, "a int, b int, n int")
     # By its bounds, this file may have the deleted key.
@@ -116,7 +103,7 @@ def test_null_and_the_value_of_its_hash_are_told_apart(
     spark: SparkSession, deleted: str | None
 ) -> None:
     value = value_of_hash(42)
-    table = opened(spark, "k bigint, n int")
+    table = open_new(spark, "k bigint, n int")
     append(table, [(None, 0), (value, 1), (7, 2)], "k bigint, n int")
     hashes = spark.table(table.name).orderBy("n").selectExpr("xxhash64(k)").collect()
     assert hashes[0][0] == hashes[1][0] != hashes[2][0]
@@ -129,7 +116,7 @@ def test_null_and_the_value_of_its_hash_are_told_apart(
 
 @pytest.mark.slow
 def test_few_keys_read_a_part_of_the_index(spark: SparkSession) -> None:
-    table = opened(spark, "k string, n int")
+    table = open_new(spark, "k string, n int")
     table.append(spark.range(0, 20_000, 1, 1).selectExpr("CAST(id AS STRING) AS k", "0 AS n"))
     index = indexed(table)
     small = "'write.parquet.row-group-size-bytes' = '4096'"
@@ -162,7 +149,7 @@ def test_partitions_sequences_and_positions_count(
 ) -> None:
     if not few:
         monkeypatch.setattr(index_search, "FEW_KEYS", 0)
-    table = opened(spark, "k bigint, p string", "PARTITIONED BY (p)", version)
+    table = open_new(spark, "k bigint, p string", "PARTITIONED BY (p)", version)
     columns = "k bigint, p string"
     for p in ("a", "b"):
         append(table, [(n, p) for n in range(6)], columns)
@@ -182,7 +169,7 @@ def test_partitions_sequences_and_positions_count(
 
 @pytest.mark.slow
 def test_keys_that_are_read_otherwise_now_are_joined(spark: SparkSession) -> None:
-    table = opened(spark, "k int, n int")
+    table = open_new(spark, "k int, n int")
     append(table, [(n, n) for n in range(10)], "k int, n int")
     index = indexed(table)
     spark.sql(f"ALTER TABLE {table.name} ALTER COLUMN k TYPE BIGINT")
@@ -196,7 +183,7 @@ def test_too_many_rows_for_the_driver_are_compared(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_search, "_MOST_FOUND", 5)
-    table = opened(spark, "k bigint, n int")
+    table = open_new(spark, "k bigint, n int")
     append(table, [(n % 2, n) for n in range(12)], "k bigint, n int")
     index = indexed(table)
     table.delete_keys([1], "k")
@@ -223,7 +210,7 @@ TYPES: dict[str, tuple[str, list[Any]]] = {
 @pytest.mark.parametrize("kind", TYPES)
 def test_keys_of_all_types(spark: SparkSession, kind: str) -> None:
     sql, values = TYPES[kind]
-    table = opened(spark, f"k {sql}, n int")
+    table = open_new(spark, f"k {sql}, n int")
     append(table, [(value, n) for n, value in enumerate(values)], f"k {sql}, n int")
     index = indexed(table)
     for value in (values[1], None):
@@ -255,7 +242,7 @@ def test_data_files_of_other_formats(spark: SparkSession, form: str) -> None:
 
 @pytest.mark.slow
 def test_another_branch_and_a_rollback(spark: SparkSession) -> None:
-    table = opened(spark, "k string, n int")
+    table = open_new(spark, "k string, n int")
     append(table, [(str(n), n) for n in range(10)], "k string, n int")
     before = head_of(loaded(spark, table.name))
     spark.sql(f"DELETE FROM {table.name} WHERE n < 5")
@@ -271,7 +258,7 @@ def test_another_branch_and_a_rollback(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_files_of_the_same_hash_are_told_apart(spark: SparkSession) -> None:
-    table = opened(spark, "k bigint, n int")
+    table = open_new(spark, "k bigint, n int")
     append(table, [(n, n) for n in range(10)], "k bigint, n int")
     index = indexed(table)
     table.delete_keys([3], "k")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec.errors import PlanError, UnsupportedFeatureError
-from delvec.iceberg.client.catalog import iceberg_view
+from delvec.iceberg.client.catalog import LoadedTable, iceberg_view
 from delvec.iceberg.search import index_update
-from delvec.iceberg.search.index_check import IndexDifference, compare_index
-from delvec.iceberg.search.index_report import IndexReport
 from delvec.iceberg.search.index_rows import sorted_by_hash
 from delvec.iceberg.search.index_update import update_index
 from delvec.iceberg.search.key_index import (
+    IndexReport,
     KeyIndex,
     drop_index,
     index_name,
@@ -24,23 +24,11 @@ from delvec.iceberg.search.key_index import (
     why_no_index,
 )
 from tests.iceberg.deletes.tables import loaded, new_table
-from tests.iceberg.search.indexes import head_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
-
-    from delvec.iceberg.client.catalog import LoadedTable
+from tests.iceberg.search.indexes import IndexDifference, compare_index, head_of
 
 pytestmark = pytest.mark.spark
 
 RIGHT = IndexDifference(0, 0, 0)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _database(spark: SparkSession) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.deletes")
 
 
 def append(spark: SparkSession, name: str, start: int, stop: int, *columns: str) -> None:
@@ -196,7 +184,7 @@ def test_writers_at_once_never_make_it_wrong(spark: SparkSession) -> None:
     old = updated(spark, name)
     append(spark, name, 10, 20)
     slow = stale(loaded(spark, name), head_of(loaded(spark, name)), old)
-    # Meanwhile another one builds it anew, for a state without the first file.
+    # Meanwhile another one builds it again, for a state without the first file.
     spark.sql(f"DELETE FROM {name} WHERE id < 10")
     table = loaded(spark, name)
     update_index(table, head_of(table), [1], rebuild=True)
@@ -264,7 +252,7 @@ def test_small_files_are_merged_and_old_snapshots_go(
 @pytest.mark.slow
 def test_a_table_may_have_any_name(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_update, "_MOST_RUNS", 0)
-    name = f"lake.deletes.`it's {uuid4().hex[:8]}`"
+    name = f"lake.db.`it's {uuid4().hex[:8]}`"
     spark.sql(f"CREATE TABLE {name} (id bigint, n int, s string) USING iceberg")
     for start in (0, 10):
         append(spark, name, start, start + 10)

@@ -10,13 +10,13 @@ import pytest
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.catalog import LoadedTable, TableName
-from delvec.iceberg.client.chosen_files import DataFilesWithKeys
-from delvec.iceberg.client.delete_files import EqualityDeleteFile
+from delvec.iceberg.client.file_scan import DataFilesWithKeys
+from delvec.iceberg.client.files import EqualityDeleteFile
 from delvec.iceberg.deletes.key_filter import ScopedDelete
+from delvec.iceberg.search.finder import Strategy, choose
 from delvec.iceberg.search.index_rows import IndexedKey
 from delvec.iceberg.search.key_index import KeyIndex
 from delvec.iceberg.search.search import Search
-from delvec.iceberg.search.strategy import Strategy, choose
 
 NOTHING = cast("Any", None)
 TABLE = LoadedTable(NOTHING, TableName("lake", ("db",), "t"), NOTHING, NOTHING, NOTHING)

@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
-import delvec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec import IcebergTable
-    from delvec.iceberg.deletes.report import KeyDeleteReport
-
-__all__ = ["ENABLED", "Mirror", "found", "new_table", "refuses", "stock"]
+from delvec import IcebergTable
+from delvec.iceberg.write.report import KeyDeleteReport
+from tests.iceberg.deletes.tables import open_new
 
 ENABLED = {"write.delete.equality-vector.enabled": "true"}
-DATABASE = "lake.mirrors"
 
 Rows = list[tuple[Any, ...]]
-
-
-def new_table(
-    spark: SparkSession,
-    columns: str,
-    rest: str = "",
-    version: int = 3,
-    properties: dict[str, str] | None = None,
-) -> IcebergTable:
-    """Create an empty table that Spark's DELETE writes merge-on-read deletes to."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {DATABASE}")
-    name = f"{DATABASE}.t_{uuid4().hex[:8]}"
-    given = {
-        "format-version": str(version),
-        "write.delete.mode": "merge-on-read",
-        **(properties or {}),
-    }
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
-    spark.sql(f"CREATE TABLE {name} ({columns}) USING iceberg {rest} TBLPROPERTIES ({listed})")
-    return delvec.IcebergTable.for_name(spark, name)
 
 
 def found(rows: DataFrame) -> Counter[tuple[Any, ...]]:
@@ -84,7 +56,7 @@ class Mirror:
         version: int = 3,
         properties: dict[str, str] | None = None,
     ) -> Mirror:
-        return cls(new_table(spark, columns, rest, version, properties), columns)
+        return cls(open_new(spark, columns, rest, version, properties), columns)
 
     def frame(self, rows: Iterable[tuple[Any, ...]], more: str = "") -> DataFrame:
         """Rows with the columns of the table, and more."""

@@ -5,22 +5,17 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from tests.iceberg.table.mirror import ENABLED, Mirror, found, refuses, stock
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
 pytestmark = pytest.mark.spark
 
 COLUMNS = "id bigint, part string, n int"
-TABLES = {
-    "partitioned": ("PARTITIONED BY (part)", True),
-    "flat": ("", False),
-}
+TABLES = {"partitioned": ("PARTITIONED BY (part)", True), "flat": ("", False)}
 CASES = ["partitioned", pytest.param("flat", marks=pytest.mark.slow)]
 
 
@@ -100,11 +95,7 @@ def test_procedures_that_need_the_rows_of_the_branch_fail(mirror: Mirror) -> Non
     """What stock Iceberg cannot read it does not rewrite either."""
     before = files(mirror, "own")
     with pytest.raises(Exception, match="is not a Parquet file"):
-        call(
-            mirror,
-            "rewrite_data_files",
-            "options => map('rewrite-all', 'true'), branch => 'own'",
-        )
+        call(mirror, "rewrite_data_files", "options => map('rewrite-all', 'true'), branch => 'own'")
     spark = mirror.table.spark
     for statement in (
         f"DELETE FROM {mirror.table.name}.branch_own WHERE n = 20 AND id > 25",

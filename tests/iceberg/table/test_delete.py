@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.iceberg.by_condition.position_report import PositionDeleteReport
-from delvec.iceberg.deletes.report import KeyDeleteReport
 from delvec.iceberg.table import IcebergTable
+from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
 from tests.iceberg.deletes.tables import by_spark, deletes_of, new_table
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(4)]
 
 COLUMNS = "order_id bigint NOT NULL, user_id int, day date, code string, amount decimal(9,2)"
 VECTORS = {"write.delete.equality-vector.enabled": "true"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def database(spark: SparkSession) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.deletes")
 
 
 def orders(
@@ -158,6 +148,7 @@ def test_staging_branches(spark: SparkSession) -> None:
     assert deleted(spark, table) == set()
 
 
+@pytest.mark.more
 def test_columns_of_spark(spark: SparkSession) -> None:
     table = orders(spark)
     by_user = (F.col("user_id") == 5) & (F.col("amount") < 100)
@@ -175,6 +166,7 @@ def test_transactions(spark: SparkSession) -> None:
     assert deleted(spark, table) == {1}
 
 
+@pytest.mark.more
 def test_arguments(spark: SparkSession) -> None:
     table = orders(spark)
     with pytest.raises(InvalidArgumentError, match="without a condition"):

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from uuid import uuid4
-
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.table import IcebergTable
+from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
+from tests.iceberg.deletes.tables import open_new
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.iceberg.by_condition.position_report import PositionDeleteReport
-    from delvec.iceberg.deletes.report import KeyDeleteReport
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 
 @pytest.fixture
 def table(spark: SparkSession) -> IcebergTable:
     """Ten rows in one snapshot."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.dry_runs")
-    name = f"lake.dry_runs.t_{uuid4().hex[:8]}"
-    spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, note STRING) USING iceberg"
-        " TBLPROPERTIES ('format-version'='3')"
-    )
-    spark.sql(f"INSERT INTO {name} SELECT id, CONCAT('n', id) FROM range(0, 10, 1, 1)")
-    return IcebergTable.for_name(spark, name)
+    table = open_new(spark, "id BIGINT, note STRING")
+    spark.sql(f"INSERT INTO {table.name} SELECT id, CONCAT('n', id) FROM range(0, 10, 1, 1)")
+    return table
 
 
 def rows(spark: SparkSession, *values: tuple[int, str]) -> DataFrame:

@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-import delvec
+from delvec import IcebergTable
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.iceberg.commits.branch_commit import commit_change
+from delvec.iceberg.commit.branch_commit import commit_change
+from tests.iceberg.deletes.tables import open_new
 from tests.spark.delta.readers import settings_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
-    from delvec import IcebergTable
-
-pytestmark = pytest.mark.spark
-
+UPDATES = {"write.update.mode": "merge-on-read"}
 ENABLED = {"write.delete.equality-vector.enabled": "true"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _database(spark: SparkSession) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.edges")
-
-
-def new_table(
-    spark: SparkSession, columns: str, version: int = 3, given: dict[str, str] | None = None
-) -> IcebergTable:
-    name = f"lake.edges.t_{uuid4().hex[:8]}"
-    properties = {
-        "format-version": str(version),
-        "write.update.mode": "merge-on-read",
-        "write.delete.mode": "merge-on-read",
-        **(given or {}),
-    }
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-    spark.sql(f"CREATE TABLE {name} ({columns}) USING iceberg TBLPROPERTIES ({listed})")
-    return delvec.IcebergTable.for_name(spark, name)
 
 
 def ids(table: IcebergTable, **options: Any) -> list[int]:  # noqa: ANN401
@@ -48,7 +25,7 @@ def ids(table: IcebergTable, **options: Any) -> list[int]:  # noqa: ANN401
 
 
 def test_columns_are_named_in_any_case(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, v int")
+    table = open_new(spark, "id bigint, v int")
     table.append(spark.range(10).selectExpr("id", "int(id) v"))
     table.delete_keys([3], "ID")
     assert ids(table, where="ID < 5 AND V >= 0") == [0, 1, 2, 4]
@@ -58,7 +35,7 @@ def test_columns_are_named_in_any_case(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_a_branch_is_read_with_the_columns_that_the_table_has_now(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, v int")
+    table = open_new(spark, "id bigint, v int")
     table.append(spark.range(5).selectExpr("id", "int(id) v").coalesce(1))
     table.append(spark.range(5, 10).selectExpr("id", "null v").coalesce(1))
     table.create_branch("audit")
@@ -75,7 +52,7 @@ def test_a_branch_is_read_with_the_columns_that_the_table_has_now(spark: SparkSe
 
 
 def test_reads_of_two_snapshots_are_never_taken_for_one(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint")
+    table = open_new(spark, "id bigint")
     first = table.append(spark.range(3).coalesce(1)).snapshot_id
     table.append(spark.range(3, 5).coalesce(1))
     cached = table.to_df().cache()
@@ -88,7 +65,7 @@ def test_reads_of_two_snapshots_are_never_taken_for_one(spark: SparkSession) -> 
 def test_times_without_a_zone_are_keys_whatever_the_session_zone(spark: SparkSession) -> None:
     moments = [datetime(2024, 10, 27, 2, 30), datetime(2024, 3, 31, 2, 30)]  # noqa: DTZ001
     later = datetime(2024, 3, 31, 3, 30)  # noqa: DTZ001
-    table = new_table(spark, "id bigint, at timestamp_ntz", given=ENABLED)
+    table = open_new(spark, "id bigint, at timestamp_ntz", properties=ENABLED)
     rows = spark.createDataFrame(
         [(1, moments[0]), (2, moments[1]), (3, later)], "id bigint, at timestamp_ntz"
     )
@@ -101,7 +78,7 @@ def test_times_without_a_zone_are_keys_whatever_the_session_zone(spark: SparkSes
 
 
 def test_a_published_and_dropped_branch_does_not_apply_a_batch_twice(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint")
+    table = open_new(spark, "id bigint")
     table.append(spark.range(1))
     batch: Any = {"branch": "audit", "txn_app_id": "stream", "txn_version": 5}
     table.append(spark.range(1, 3), **batch)
@@ -115,7 +92,7 @@ def test_a_published_and_dropped_branch_does_not_apply_a_batch_twice(spark: Spar
 
 
 def test_an_order_with_a_direction_is_refused(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, seq int")
+    table = open_new(spark, "id bigint, seq int")
     changes = spark.createDataFrame([(1, 1), (1, 2)], "id bigint, seq int")
     with pytest.raises(InvalidArgumentError, match="seq DESC"):
         table.upsert(changes, "id", duplicates="last", order_by="seq DESC")
@@ -124,7 +101,7 @@ def test_an_order_with_a_direction_is_refused(spark: SparkSession) -> None:
 
 
 def test_writes_that_wait_for_an_audit_are_refused(spark: SparkSession) -> None:
-    table = new_table(spark, "id bigint, v int", given={"write.wap.enabled": "true"})
+    table = open_new(spark, "id bigint, v int", properties={"write.wap.enabled": "true"})
     table.append(spark.range(3).selectExpr("id", "int(id) v"))
     with settings_of(spark, {"spark.wap.branch": "audit"}):
         with pytest.raises(UnsupportedFeatureError, match="audit"):
@@ -141,7 +118,7 @@ def test_writes_that_wait_for_an_audit_are_refused(spark: SparkSession) -> None:
 def test_an_update_meanwhile_does_not_save_its_row(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    table = new_table(spark, "id bigint, region string, n int", version)
+    table = open_new(spark, "id bigint, region string, n int", version=version, properties=UPDATES)
     table.append(spark.range(5).selectExpr("id", "'x' region", "0 n").coalesce(1))
     table.append(spark.range(5, 9).selectExpr("id", "'y' region", "0 n").coalesce(1))
     updates = [f"UPDATE {table.name} SET n = 1 WHERE id IN (3, 7)"]
@@ -151,7 +128,7 @@ def test_an_update_meanwhile_does_not_save_its_row(
             spark.sql(updates.pop())
         return commit_change(*args, **options)
 
-    monkeypatch.setattr("delvec.iceberg.by_condition.positions.commit_change", late)
+    monkeypatch.setattr("delvec.iceberg.write.delete_positions.commit_change", late)
     report: Any = table.delete("region = 'x' OR id > 6")
     assert report.attempts == 2
     assert ids(table) == sorted(row[0] for row in spark.table(table.name).collect()) == [5, 6]

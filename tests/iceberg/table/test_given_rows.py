@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable, IcebergTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnknownNameError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 NAME = "lake.given.t"
 ROWS = pa.table({"id": [1, 2], "v": ["a", None]})
@@ -50,10 +47,12 @@ def test_rows_and_keys_of_other_libraries_are_taken(
 
 
 def test_what_is_no_table_is_refused(table: IcebergTable) -> None:
-    with pytest.raises(InvalidArgumentError, match="pandas or polars, or Arrow") as caught:
+    with pytest.raises(
+        InvalidArgumentError, match="pandas or polars DataFrame, or Arrow"
+    ) as caught:
         table.append([1])
     assert "createDataFrame" in str(caught.value.hint)
-    with pytest.raises(InvalidArgumentError, match=r"upsert\(\) takes a DataFrame of Spark"):
+    with pytest.raises(InvalidArgumentError, match=r"upsert\(\) takes a Spark, pandas"):
         table.upsert([1], keys="id")
 
 

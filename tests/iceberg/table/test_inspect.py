@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
 from delvec.cli import main
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 NAME = "lake.db.inspected"
 
@@ -25,7 +22,6 @@ NAME = "lake.db.inspected"
 @pytest.fixture
 def table(spark: SparkSession) -> Iterator[IcebergTable]:
     """A table of two partitions and four files: vectors, then equality deletes on two branches."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
     spark.sql(
         f"CREATE TABLE {NAME} (id BIGINT, day STRING) USING iceberg PARTITIONED BY (day)"
         " TBLPROPERTIES ('format-version' = '3', 'write.delete.mode' = 'merge-on-read')"

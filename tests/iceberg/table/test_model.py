@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from tests.iceberg.table.mirror import ENABLED, Mirror, found
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -209,10 +206,7 @@ def test_a_plan_of_many_kinds_of_change(spark: SparkSession) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_random_changes(spark: SparkSession, layout: str, version: int) -> None:
     @seed(os.urandom(8).hex() if "CI" not in os.environ else 1)
-    @settings(
-        max_examples=max(1, SLOW_EXAMPLES // 6),
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=max(1, SLOW_EXAMPLES // 6), suppress_health_check=list(HealthCheck))
     @given(st.lists(steps, min_size=6, max_size=16))
     def changed(plan: list[Step]) -> None:
         run(spark, layout, version, plan)

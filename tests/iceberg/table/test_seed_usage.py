@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.iceberg.table.mirror import ENABLED, Mirror, found, refuses, stock
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 COLUMNS = "order_id bigint, customer_id int, name string, day date"
 NOT_ENABLED = "the table property write.delete.equality-vector.enabled is not true"
@@ -112,10 +110,7 @@ def test_on_a_branch_that_others_read(orders: Mirror, line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "mixed",
-        *(pytest.param(each, marks=pytest.mark.slow) for each in LINES if each != "mixed"),
-    ],
+    ["mixed", *(pytest.param(each, marks=pytest.mark.slow) for each in LINES if each != "mixed")],
 )
 def test_on_a_staging_branch(orders: Mirror, line: str) -> None:
     """A vector needs no ordinary file there, and stock Iceberg does not read it."""
@@ -135,6 +130,7 @@ def test_on_a_staging_branch(orders: Mirror, line: str) -> None:
     orders.table.drop_branch(branch)
 
 
+@pytest.mark.more
 def test_sparse_keys_go_where_they_are_smaller(orders: Mirror) -> None:
     """Keys far from each other cost most in a vector: about 22 bytes for each."""
     numbers = random.Random(5)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec.errors import InvalidArgumentError
 from tests.iceberg.table.mirror import ENABLED, Mirror, found, stock
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -125,6 +123,7 @@ class TestBatches:
         given: Any = {"delete_where": "op = 'D'", **options}
         return mirror.table.upsert(frame, "id", **given)
 
+    @pytest.mark.more
     def test_a_key_twice_is_refused(self, mirror: Mirror) -> None:
         before = mirror.table.history().count()
         for changes in (
@@ -154,6 +153,7 @@ class TestBatches:
         mirror.branches[branch] = [(1, "b", 2), (2, "c", 3), (None, "y", 2)]
         mirror.check(branch)
 
+    @pytest.mark.more
     def test_the_last_by_an_order_counts(self, mirror: Mirror) -> None:
         branch = self.branch(mirror, "ordered")
         changes = [

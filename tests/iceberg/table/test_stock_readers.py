@@ -8,21 +8,18 @@ import textwrap
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import load_table
-from tests.iceberg.deletes.tables import by_pyiceberg
-from tests.iceberg.table.mirror import ENABLED, Mirror, found, new_table, stock
+from tests.iceberg.deletes.tables import by_pyiceberg, open_new
+from tests.iceberg.table.mirror import ENABLED, Mirror, found, stock
 from tests.marks import slow_but
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 pytestmark = pytest.mark.spark
 
@@ -190,7 +187,7 @@ class TestColumns:
 
 
 def test_a_field_of_a_struct_is_no_key(spark: SparkSession) -> None:
-    table = new_table(spark, "s struct<id: bigint, x: int>, n int")
+    table = open_new(spark, "s struct<id: bigint, x: int>, n int")
     with pytest.raises(InvalidArgumentError, match="is inside of a struct"):
         table.delete_keys([1], "s.id")
     assert table.history().count() == 0
@@ -297,7 +294,7 @@ class TestTraps:
         frame = table.to_df()  # planned now, and read later
         mirror.delete_keys([1], "id")
         mirror.append([(1, 3)])
-        from delvec.iceberg.deletes.equality import delete_keys  # noqa: PLC0415
+        from delvec.iceberg.write.upsert import delete_keys  # noqa: PLC0415
 
         delete_keys(stale, [2], ["id"], branch="main")
         mirror.drop(lambda each: each[0] == 2)

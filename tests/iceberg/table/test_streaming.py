@@ -9,20 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
+from delvec import IcebergTable
 from tests.iceberg.table.mirror import ENABLED, Mirror
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec import IcebergTable
 
 pytestmark = pytest.mark.spark
 
@@ -125,7 +121,7 @@ def test_a_stream_that_is_killed_applies_each_change_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)", properties=ENABLED)
-    warehouse = mirror.table.location.removeprefix("file:").rpartition("/mirrors/")[0]
+    warehouse = spark.conf.get("spark.sql.catalog.lake.warehouse") or ""
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
     source.mkdir()
     seed = random.randrange(1 << 32)

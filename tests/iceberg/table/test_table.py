@@ -7,45 +7,37 @@ import os
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec
+from delvec import IcebergTable
 from delvec.errors import (
     InvalidArgumentError,
     PlanError,
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from delvec.iceberg.commits.marks import is_staging
-from delvec.iceberg.deletes.equality import delete_keys
+from delvec.iceberg.commit.marks import is_staging
+from delvec.iceberg.write.upsert import delete_keys
 from tests.conversion.targets import ids
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from delvec import IcebergTable
+from tests.iceberg.deletes.tables import new_table
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module", autouse=True)
 def database(spark: SparkSession) -> None:
-    for name in ("lake.faces", "sqlite.faces", "lake.`odd-db`"):
+    for name in ("lake.`odd-db`", "sqlite.empty"):
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}")
 
 
 def made(
     spark: SparkSession, options: str = "", version: int = 3, columns: str = "id BIGINT"
 ) -> str:
-    name = f"lake.faces.t_{uuid4().hex[:8]}"
-    spark.sql(
-        f"CREATE TABLE {name} ({columns}) USING iceberg {options} TBLPROPERTIES"
-        f" ('format-version'='{version}', 'write.delete.mode'='merge-on-read')"
-    )
-    return name
+    return new_table(spark, columns, options, version)
 
 
 @pytest.fixture
@@ -63,6 +55,7 @@ def rows(spark: SparkSession, table: IcebergTable, ref: str) -> list[int]:
     return sorted(found["id"].to_pylist())
 
 
+@pytest.mark.more
 def test_a_table_says_what_it_is(spark: SparkSession) -> None:
     columns = "id BIGINT NOT NULL, day DATE, s STRUCT<x: INT>"
     name = made(spark, "PARTITIONED BY (bucket(4, id), day)", 2, columns)
@@ -84,7 +77,7 @@ def test_a_table_says_what_it_is(spark: SparkSession) -> None:
     with pytest.raises(TableNotFoundError):
         _ = table.location
     spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg")
-    assert table.uuid != uuid  # each call loads the table anew
+    assert table.uuid != uuid  # each call loads the table again
 
 
 @pytest.mark.slow
@@ -100,6 +93,7 @@ def test_a_name_with_odd_characters_is_quoted(spark: SparkSession) -> None:
     spark.sql(f"DROP TABLE {name}")
 
 
+@pytest.mark.more
 def test_what_is_no_table_is_not_opened(spark: SparkSession) -> None:
     open_table = delvec.IcebergTable.for_name
     name = made(spark)
@@ -107,7 +101,7 @@ def test_what_is_no_table_is_not_opened(spark: SparkSession) -> None:
         open_table(spark, f"{name}x")
     assert missing.value.hint == f"did you mean {name.rpartition('.')[2]}?"
     with pytest.raises(TableNotFoundError) as missing:
-        open_table(spark, "sqlite.faces.t")
+        open_table(spark, "sqlite.empty.t")
     assert missing.value.hint == "there is no table in that database"
     for catalog in ("lake", "sqlite"):
         with pytest.raises(TableNotFoundError) as missing:
@@ -138,6 +132,7 @@ def test_what_is_no_table_is_not_opened(spark: SparkSession) -> None:
         open_table(client, name)
 
 
+@pytest.mark.more
 def test_history_and_refs_are_those_of_iceberg(spark: SparkSession, table: IcebergTable) -> None:
     table.create_branch("audit")
     table.create_tag("v1")
@@ -215,6 +210,7 @@ def test_files_of_older_specs_show_their_own_partitions(spark: SparkSession) -> 
     assert (detail.position_delete_files, detail.rows) == (1, None)
 
 
+@pytest.mark.more
 def test_a_branch_is_made_moved_and_dropped(spark: SparkSession, table: IcebergTable) -> None:
     head = table.create_branch("audit")
     spark.sql(f"INSERT INTO {table.name}.branch_audit VALUES (6)")

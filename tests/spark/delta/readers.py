@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-import pytest
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 import delvec.delta.table as delta
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-__all__ = [
-    "FRAMES",
-    "INTERPRETED",
-    "READERS",
-    "ZONE",
-    "by_frame",
-    "read",
-    "read_frame",
-    "settings_of",
-]
+from delvec.datasource import DelvecDataSource
 
 Reader = Callable[["SparkSession", "Path", int | None], "pa.Table"]
 
@@ -37,10 +20,6 @@ def by_frame(spark: SparkSession, path: Path, version: int | None = None) -> Dat
 
 
 def by_source(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
-    if find_spec("delvec.datasource.opened") is None:
-        pytest.skip("there is no data source yet")
-    from delvec.datasource import DelvecDataSource  # noqa: PLC0415
-
     spark.dataSource.register(DelvecDataSource)
     reading = spark.read.format("delvec").option("timeZone", spark.conf.get(ZONE))
     if version is not None:

@@ -6,22 +6,12 @@ delvec reads and writes runs as users run it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.spark.delta.readers import INTERPRETED, settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, Row, SparkSession
-
-__all__ = [
-    "as_delta_spark_reads",
-    "collected",
-    "create",
-    "sql",
-]
 
 
 def create(

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-from delvec.delta.alter import columns, constraints, definition
+from delvec.delta.alter import columns, definition
+from delvec.delta.alter import definition as constraints
+from delvec.delta.alter.table_state import TableState
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol
 from tests.delta.log_files import commits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from delvec.delta.alter.table_state import TableState
 
 OFF = {"delta.enableDeletionVectors": "false"}
 NAMES = {"delta.columnMapping.mode": "name"}
@@ -70,6 +67,7 @@ CASES: dict[str, tuple[str, Mapping[str, str], Callable[[TableState], TableState
 }
 
 
+@pytest.mark.first_cases(3)
 @pytest.mark.spark
 @pytest.mark.parametrize("name", CASES)
 def test_tables_are_as_delta_spark_makes_them(

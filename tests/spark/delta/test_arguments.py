@@ -5,32 +5,28 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 import delvec
 from delvec import DeltaTable
-from delvec.delta.table.merge import MergeBuilder
+from delvec.delta.table.writes import MergeBuilder
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 from tests.delta.builder import TableBuilder
 from tests.delta.log_files import newest_version
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 ROWS = pa.table({"id": [1], "v": [2]})
 # Calls that need a session, by what the error says, and what its hint says.
 CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
     "delete of True": (
         lambda t, _: t.delete(True),  # type: ignore[arg-type]
-        r"SQL or a Column of Spark, not True",
+        r"SQL or a Spark Column, not True",
         r"call delete\(\) without a condition",
     ),
     "delete by tuples": (
@@ -83,7 +79,7 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         "column id is bigint, and the keys are string",
         "cast them to bigint",
     ),
-    "a key that is no value of its column": (
+    "a key that is not a value of its column": (
         lambda t, _: t.delete(keys=[1, 1.5], on="id"),
         "a key is not a value of column id, which is bigint, found a row with id = 1.5",
         "",
@@ -100,7 +96,7 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
     ),
     "a column of pandas": (
         lambda t, _: t.append(ROWS.to_pandas()["id"]),
-        "pandas or polars, or Arrow, not a Series of pandas",
+        "pandas or polars DataFrame, or Arrow, not a Series of pandas",
         "createDataFrame",
     ),
     "a ratio without its name": (
@@ -140,7 +136,7 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
     ),
     "update by tuples": (
         lambda t, _: t.update({"v": "1"}, [("id", "<", 3)]),  # type: ignore[arg-type]
-        "SQL or a Column",
+        "SQL or a Spark Column",
         r"call update\(set, where='id < 3'\)",
     ),
     "clause by tuples": (
@@ -148,12 +144,12 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
             {"v": "1"},
             [("id", "<", 3)],  # type: ignore[arg-type]
         ),
-        "SQL or a Column",
+        "SQL or a Spark Column",
         r"call when_matched_update\(set, condition='id < 3'\)",
     ),
     "merge on a number": (
         lambda t, df: t.merge(df, 3),  # type: ignore[arg-type]
-        "SQL or a Column",
+        "SQL or a Spark Column",
         r"call merge\(source, on=\"id < 10\"\)",
     ),
     "merge on None": (
@@ -199,11 +195,7 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         "not True",
         r"when_matched_delete\(\) without",
     ),
-    "append of a list": (
-        lambda t, _: t.append([(1, 2)]),
-        r"not \[\(1, 2\)\]",
-        "createDataFrame",
-    ),
+    "append of a list": (lambda t, _: t.append([(1, 2)]), r"not \[\(1, 2\)\]", "createDataFrame"),
     "append of a stream": (
         lambda t, df: t.append(df.sparkSession.readStream.format("rate").load()),
         "this DataFrame is a stream",
@@ -247,7 +239,7 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
     "a version as a string": (lambda t, _: t.to_df("1"), "version .* whole number", ""),  # type: ignore[arg-type]
     "tuples to Spark": (
         lambda t, _: t.to_df(where=[("id", "<", 3)]),  # type: ignore[arg-type]
-        "SQL or a Column",
+        "SQL or a Spark Column",
         r"call to_df\(where='id < 3'\)",
     ),
     "properties as a string": (
@@ -262,7 +254,7 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
     ),
     "a condition of to_arrow": (
         lambda t, _: t.to_arrow({"id": 3}),  # type: ignore[arg-type]
-        "is tuples, SQL or a Column of Spark",
+        "is tuples, SQL or a Spark Column",
         r"call to_arrow\(\"id < 10\"\)",
     ),
     "a constraint": (
@@ -300,18 +292,12 @@ def assert_matches(pattern: str, text: str | None) -> None:
 
 
 OPENED: dict[str, tuple[Callable[[Any], object], str]] = {
-    "a session that is none": (
-        lambda spark: DeltaTable(spark, "/lake/t"),
-        r"delvec.session\(\)",
-    ),
+    "a session that is none": (lambda spark: DeltaTable(spark, "/lake/t"), r"delvec.session\(\)"),
     "a path and a session": (
         lambda spark: DeltaTable("/lake/t", spark),
         r"call DeltaTable\(spark, path\)",
     ),
-    "a version": (
-        lambda _: DeltaTable("/lake/t", version=3),
-        r"to_arrow\(version=3\)",
-    ),
+    "a version": (lambda _: DeltaTable("/lake/t", version=3), r"to_arrow\(version=3\)"),
     "for_path of a path": (lambda _: DeltaTable.for_path("/lake/t"), r"for_path\(spark, path\)"),  # type: ignore[call-arg, arg-type]
     "for_path the other way round": (
         lambda spark: DeltaTable.for_path("/lake/t", spark),  # type: ignore[arg-type]

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.delta.log.checkpoint_writer import write_checkpoint
-from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.storage import Storage
 from tests.delta.rows import same_rows
 from tests.spark.delta import spark_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from delvec.delta.log.snapshot import Snapshot
 
 
 def snapshot_of(root: Path, version: int | None = None) -> Snapshot:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 import delvec.delta.table as delta
 from delvec.errors import DelvecError
 from tests.delta.builder import small_table
 from tests.delta.log.damages import CASES
 from tests.spark.delta.readers import read_frame, settings_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 # Each read by the data source starts processes of Python, twice: the rest runs with the slow tests.
 BY_SOURCE = {
@@ -40,6 +37,7 @@ ON_SPARK = [
 ]
 
 
+@pytest.mark.first_cases(12)
 @pytest.mark.spark
 @pytest.mark.parametrize(("name", "form"), ON_SPARK)
 def test_spark_gives_an_error_that_names_what_and_where(

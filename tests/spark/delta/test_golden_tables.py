@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec.delta.table as delta
 from delvec.errors import DelvecError
 from tests.delta.golden import FUTURE, TABLES, check
 from tests.delta.rows import same_rows
 from tests.spark.delta.readers import READERS, ZONE, read, read_frame, settings_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 # Where the timestamps in the partition values of one table were written.
 LOS_ANGELES = {ZONE: "America/Los_Angeles"}
@@ -28,15 +24,14 @@ BY_SOURCE = {
 }
 ON_SPARK = [
     pytest.param(
-        name,
-        reader,
-        marks=[pytest.mark.slow] * (reader == "source" and name not in BY_SOURCE),
+        name, reader, marks=[pytest.mark.slow] * (reader == "source" and name not in BY_SOURCE)
     )
     for name in TABLES
     for reader in READERS
 ]
 
 
+@pytest.mark.first_cases(8)
 @pytest.mark.spark
 @pytest.mark.parametrize(("name", "reader"), ON_SPARK)
 def test_every_reader_gives_the_expected_rows(

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
-from delvec.delta.log.commit_times import version_at
-from delvec.delta.log.history import SCHEMA, history
-from delvec.delta.log.segment import commit_key
+from delvec.delta.log.history import SCHEMA, find_version_at, history
+from delvec.delta.log.paths import commit_key
 from delvec.errors import InvalidArgumentError
 from delvec.storage import Storage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=timezone.utc)
 
@@ -56,7 +52,7 @@ def agree_on_times(spark: SparkSession, path: Path) -> None:
         text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")
         ours = theirs = None
         try:
-            ours = version_at(storage, text)
+            ours = find_version_at(storage, text)
         except InvalidArgumentError as error:
             assert "newest" in str(error) or "oldest" in str(error)  # noqa: PT017
         reader = spark.read.format("delta").option("timestampAsOf", text)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from delvec import DeltaTable
 from delvec.cli import main
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from tests.delta.alter.test_location import HIDDEN, VISIBLE, put
-from tests.delta.maintain.aging import age
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
+from tests.delta.vacuum.aging import age
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -65,7 +61,7 @@ def test_the_command_says_it_before_anything_is_created(
     def running(*_: object, **__: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(import_module("delvec.cli.create"), "on_spark", running)
+    monkeypatch.setattr(import_module("delvec.cli.commands.alter"), "on_spark", running)
     put(tmp_path, "notes.txt")
     for more in (["--dry-run"], []):
         create = ["create", str(tmp_path), "--schema", "id long", *more]

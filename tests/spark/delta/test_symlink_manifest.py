@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.log.symlink_manifest import write_manifests
+from delvec.delta.write.after_commit import write_manifests
 from delvec.storage import Storage
 from tests.spark.delta import spark_tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def manifests(root: Path) -> dict[str, list[str]]:

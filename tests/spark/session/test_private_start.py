@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import pytest
 
 from delvec.errors import InvalidArgumentError
 from delvec.spark.session.settings import privately_submitted
 from tests.spark.session.test_session import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECRET = "s3cr3t of a store"  # noqa: S105 - the point of it
 
@@ -87,6 +84,7 @@ def listening(process: int) -> set[str]:
     return {line[1].partition(":")[0] for line in own if line[3] == "0A"}
 
 
+@pytest.mark.more
 @pytest.mark.spark
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_session_shows_no_secret_and_listens_to_this_machine_alone(tmp_path: Path) -> None:

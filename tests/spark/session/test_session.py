@@ -6,22 +6,21 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec.errors import UnsupportedFeatureError
 from delvec.spark import jvm
+from delvec.spark.engine import open_storage
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate
-from delvec.spark.storage import open_storage
 from delvec.storage import Storage
 from delvec.vector import Bitmap, decode_frame, encode_frame
 from tests.spark.jars import resolved_jars
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -108,6 +107,18 @@ except delvec.errors.EngineError as error:
     assert "nonsense" in done.stdout
     assert "Hint: Spark needs Java 17 or 21" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_two_first_starts_at_once_download_one_after_the_other(tmp_path: Path) -> None:
+    code = f"""
+import delvec
+conf = {{"spark.jars.ivy": {str(tmp_path / "ivy")!r}}}
+print(delvec.session("w", master="local[1]", conf=conf).range(3).count())
+"""
+    with ThreadPoolExecutor() as pool:
+        for done in pool.map(run, [code, code], [tmp_path, tmp_path]):
+            assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
 
 
 @pytest.mark.slow

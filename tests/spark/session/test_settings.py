@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from pyspark.sql import SparkSession
 import delvec
 from delvec.errors import ChecksumError, MissingDependencyError, UnsupportedFeatureError
 from delvec.spark import jvm
-from delvec.spark.session import iceberg_runtime
+from delvec.spark.session import iceberg_runtime, settings
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate, with_iceberg
+from delvec.spark.session.session import _with_context
 from delvec.spark.session.settings import setting
 
 RUNTIME = iceberg_coordinate()
@@ -24,6 +26,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE", "MASTER")
     for name in names:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # else a start would set it for good
     # As in a process of its own: other tests may have started a JVM in this one.
     monkeypatch.setattr(jvm, "is_running", lambda: False)
 
@@ -251,3 +254,36 @@ def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1")
     with pytest.raises(UnsupportedFeatureError, match="Spark Connect"):
         delvec.configure(SparkSession.builder)
+
+
+def started_with(*pairs: tuple[str, str]) -> dict[str, str]:
+    builder = SparkSession.builder
+    for key, value in pairs:
+        builder = builder.config(key, value)
+    return options(_with_context(builder, None, None, quiet=True))
+
+
+def test_the_ui_is_off_unless_asked_for_or_left_to_spark_submit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ui = "spark.ui.enabled"
+    assert started_with()[ui] == "false"
+    assert started_with((ui, "true"))[ui] == "true"
+    monkeypatch.setattr(jvm, "is_running", lambda: True)
+    monkeypatch.setattr(settings, "started_with", lambda _: "")
+    assert ui not in started_with()
+
+
+def test_a_local_master_listens_to_this_machine_unless_an_address_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    bind, host = "spark.driver.bindAddress", "spark.driver.host"
+    for master in ("local", "local[4]", "local[*, 2]"):
+        found = started_with(("spark.master", master))
+        assert (found[bind], found[host]) == ("127.0.0.1", "127.0.0.1")
+    for master in ("spark://there:7077", "local-cluster[1,1,1024]"):
+        assert not {bind, host} & started_with(("spark.master", master)).keys()
+    assert started_with((host, "10.0.0.1")).get(bind) is None
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.1")
+    assert not {bind, host} & started_with().keys()

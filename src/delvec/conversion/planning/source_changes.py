@@ -1,44 +1,53 @@
 """What changed in the source since a version: from its commits alone, never from a checkpoint.
 
-Memory grows with the files that the commits touch and the size of their actions.
+Memory grows with the files that the commits touch and the size of their actions. Commits that leave
+open what became of a file are refused: whole versions have to be compared then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from delvec.conversion.planning.commit_facts import facts_of
-from delvec.delta.log.commit_times import commit_times
-from delvec.delta.log.commits import changed_files, read_log_files
-from delvec.delta.log.segment import covering_files, list_log, oldest_version
-from delvec.delta.log.small_actions import state_set_by
-from delvec.delta.log.snapshot import open_snapshot
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delvec.conversion.files.repack import digest
+from delvec.conversion.files.vector_places import referenced_ids, vector_keys
+from delvec.delta.log.actions import JsonActions, read_state_change
+from delvec.delta.log.commits import read_changed_files, read_log_files
+from delvec.delta.log.history import (
+    CommitTimes,
+    as_string,
+    commit_times,
+    in_commit_timestamp,
+    read_commit_info,
+)
+from delvec.delta.log.segment import LogFile, covering_files, list_log
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.schema.metadata import Metadata, Property
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-
-    from delvec.conversion.planning.commit_facts import CommitFacts
-    from delvec.delta.log.commit_times import CommitTimes
+    from delvec.conversion.planning.target import Target
+    from delvec.conversion.planning.target_files import TargetFiles
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.json_actions import JsonActions
-    from delvec.delta.log.segment import LogFile
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol
     from delvec.storage import Storage
 
-__all__ = [
-    "SourceChanges",
-    "VersionChanges",
-    "changes_between",
-    "oldest_version",
-    "versions_after",
-]
+
+@dataclass(frozen=True, slots=True)
+class CommitFacts:
+    """The metadata of a commit; None for what it does not record."""
+
+    version: int  # that it made
+    timestamp_ms: int | None = None  # since 1970, as in the table's history
+    operation: str | None = None
+    operation_parameters: str | None = None  # a JSON object
+    user_metadata: str | None = None
+    engine_info: str | None = None
+    transaction_id: str | None = None  # its `txnId`
 
 
 @dataclass(frozen=True)
@@ -50,13 +59,11 @@ class SourceChanges:
     has: a remove counts for the vector that it names, and leaves a file with another vector live.
     Only engines that do not know vectors write such a log.
 
-    Attributes:
-        live: The files that the commits add and that are live after them.
-        entries: The files that the commits add or remove, each once: the columns `path` and
-            `vector_id`, which is null for a file without a vector.
+    The entries are the files that the commits add or remove, each once: the columns `path` and
+    `vector_id`, which is null for a file without a vector.
     """
 
-    live: FileSet
+    live: FileSet  # what the commits add, as far as it is live after them
     entries: pa.Table
 
     @cached_property
@@ -65,15 +72,28 @@ class SourceChanges:
         return self.entries["path"].combine_chunks().unique()
 
 
-@dataclass(frozen=True)
-class VersionChanges:
-    """A version as its changes since the one before, with the protocol and metadata in force."""
+@dataclass(frozen=True, eq=False)
+class SourceVersion:
+    """A version of the source that becomes a snapshot, with the metadata in force."""
 
-    version: int
     facts: CommitFacts
-    protocol: Protocol
     metadata: Metadata
-    changes: SourceChanges
+    files: FileSet  # to compare: those that its commits added, or all live files
+    changes: SourceChanges | None = None  # by its commits; None if all files are compared
+
+    @property
+    def mode(self) -> Literal["full", "incremental"]:
+        """Whether all files are compared, or those that commits touched."""
+        return "full" if self.changes is None else "incremental"
+
+
+class UnclearCommitsError(Exception):
+    """Commits name another vector of a file than it has."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"the commits up to version {version} name other vectors of files than these have"
+        )
 
 
 def changes_between(snapshot: Snapshot, start: int) -> SourceChanges | None:
@@ -83,23 +103,91 @@ def changes_between(snapshot: Snapshot, start: int) -> SourceChanges | None:
     version on, and they are read in parallel; a log compaction file is read instead of its commits
     if it covers only commits of these versions.
 
-    Args:
-        snapshot: The version that the changes lead to.
-        start: The version that they start from; it need not be in the log any more.
-
-    Returns:
-        The changes; None if whole versions have to be compared instead: a commit is not in the log
-        any more, or the table was unreadable in between, or the start is after the snapshot.
-
-    Raises:
-        FormatError: A commit is damaged.
+    None if whole versions have to be compared instead: a commit is not in the log any more, or the
+    table was unreadable in between, or the start is after the snapshot.
     """
     if start > snapshot.version:
         return None
     commits = _commits_after(snapshot, start)
     if commits is None or not all(_is_readable(snapshot.table, actions) for actions in commits):
         return None
-    return SourceChanges(*changed_files(snapshot.metadata, snapshot.table, commits))
+    return SourceChanges(*read_changed_files(snapshot.metadata, snapshot.table, commits))
+
+
+def versions_after(storage: Storage, start: int, end: int) -> Iterator[SourceVersion]:
+    """Return the history of a table version by version, oldest first.
+
+    The call opens the start version without its files and lists the log from there on. Each commit
+    is read once, when its version is asked for; one version is in memory at a time.
+    """
+    if end < start:
+        raise InvalidArgumentError(f"the range of versions ends before it starts: {start} to {end}")
+    snapshot = open_snapshot(storage, start)
+    times = commit_times(snapshot, start + 1, end)
+    commits = [commit for commit in times.commits if commit.first > start]
+    missing = sorted(set(range(start + 1, end + 1)) - {commit.first for commit in commits})
+    if missing:
+        raise _missing_commit(storage, missing[0])
+    return _read_versions(snapshot, times, commits)
+
+
+def commit_facts(snapshot: Snapshot, version: int) -> CommitFacts:
+    """Read the metadata of the commit of a version; only the version if the commit is gone.
+
+    Costs a listing of the log from some way before the version on, and the commit.
+    """
+    times = commit_times(snapshot, version, version)
+    if not times.commits or times.commits[-1].first != version:
+        return CommitFacts(version)
+    commit = times.commits[-1]
+    try:
+        [actions] = read_log_files(snapshot.storage, [commit.key])
+    except ObjectNotFoundError:
+        return CommitFacts(version)  # cleaned up since the log was listed
+    return facts_of(times, commit, actions, snapshot.metadata)
+
+
+def facts_of(
+    times: CommitTimes, commit: LogFile, actions: JsonActions, metadata: Metadata
+) -> CommitFacts:
+    """Return the metadata of a commit that was read."""
+    info = read_commit_info(actions)
+    in_commit = None
+    if metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS):
+        in_commit = in_commit_timestamp(info, actions.uri)
+    return CommitFacts(
+        commit.first,
+        times.of_read(commit, info) if in_commit is None else in_commit,
+        as_string(info.get("operation")),
+        as_string(info.get("operationParameters")),
+        as_string(info.get("userMetadata")),
+        as_string(info.get("engineInfo")),
+        as_string(info.get("txnId")),
+    )
+
+
+def require_clear(
+    version: int, changes: SourceChanges, files: TargetFiles, target: Target, root: str
+) -> None:
+    """Refuse commits that touch a file of the target, but not with the vector that it has.
+
+    A remove counts for the vector that it names. One that names another vector leaves the file
+    live, which only the files of the whole version show.
+    """
+    paths = target.possible_paths(root, changes.entries["path"].combine_chunks())
+    ids = changes.entries["vector_id"].combine_chunks()
+    forms = [ids, referenced_ids(ids, root)]
+    if target.format_version == 2:
+        forms.append(digest(ids))
+    # There are two paths for each entry, see `possible_paths`.
+    named = pa.concat_arrays([vector_keys(paths, pa.concat_arrays([form] * 2)) for form in forms])
+    planned = target.planned_paths(files.paths)
+    touched = pc.is_in(planned, value_set=paths)
+    known = pc.is_in(vector_keys(planned, files.ids), value_set=named)
+    of_unknown_origin = pc.and_(files.keys.is_valid(), files.ids.is_null())
+    unclear = pc.and_(touched, pc.or_(of_unknown_origin, pc.invert(known)))
+    if pc.any(unclear).as_py():
+        raise UnclearCommitsError(version)
 
 
 def _commits_after(snapshot: Snapshot, start: int) -> list[JsonActions] | None:
@@ -124,7 +212,7 @@ def _commits_after(snapshot: Snapshot, start: int) -> list[JsonActions] | None:
 
 def _is_readable(table: str, actions: JsonActions) -> bool:
     """Tell whether the table is readable after a commit; if not, files may be missing."""
-    protocol, _ = state_set_by(actions)
+    protocol, _ = read_state_change(actions)
     if protocol is None:
         return True
     try:
@@ -134,55 +222,23 @@ def _is_readable(table: str, actions: JsonActions) -> bool:
     return True
 
 
-def versions_after(storage: Storage, start: int, end: int) -> Iterator[VersionChanges]:
-    """Return the history of a table version by version, oldest first.
-
-    The call opens the start version without its files and lists the log from there on. Each commit
-    is read once, when its version is asked for; one version is in memory at a time.
-
-    Args:
-        storage: The table.
-        start: The version before the first one returned; see `oldest_version`.
-        end: The last version returned; none if it is the start.
-
-    Raises:
-        InvalidArgumentError: By the call, if the start cannot be opened or a commit is missing; by
-            the iterator, if a commit was removed meanwhile.
-        UnsupportedFeatureError: By the iterator, if a version needs an unsupported feature.
-        FormatError: The log is damaged.
-    """
-    if end < start:
-        raise InvalidArgumentError(f"the range of versions ends before it starts: {start} to {end}")
-    snapshot = open_snapshot(storage, start)
-    times = commit_times(snapshot, start + 1, end)
-    commits = [commit for commit in times.commits if commit.first > start]
-    missing = sorted(set(range(start + 1, end + 1)) - {commit.first for commit in commits})
-    if missing:
-        raise _missing_commit(storage, missing[0])
-    return _read_versions(snapshot, times, commits)
-
-
 def _read_versions(
     snapshot: Snapshot, times: CommitTimes, commits: Sequence[LogFile]
-) -> Iterator[VersionChanges]:
+) -> Iterator[SourceVersion]:
     storage, protocol, metadata = snapshot.storage, snapshot.protocol, snapshot.metadata
     for commit in commits:
         try:
             [actions] = read_log_files(storage, [commit.key])
         except ObjectNotFoundError as error:
             raise _missing_commit(storage, commit.first) from error
-        new_protocol, new_metadata = state_set_by(actions)
+        new_protocol, new_metadata = read_state_change(actions)
         protocol, metadata = new_protocol or protocol, new_metadata or metadata
         named = f"version {commit.first} of {storage.root}"
         protocol.require_readable(named)
         metadata.require_readable(named)
-        yield VersionChanges(
-            commit.first,
-            facts_of(times, commit, actions, metadata),
-            protocol,
-            metadata,
-            SourceChanges(*changed_files(metadata, storage.root, [actions])),
-        )
+        facts = facts_of(times, commit, actions, metadata)
+        changes = SourceChanges(*read_changed_files(metadata, storage.root, [actions]))
+        yield SourceVersion(facts, metadata, changes.live, changes)
 
 
 def _missing_commit(storage: Storage, version: int) -> InvalidArgumentError:

@@ -1,33 +1,45 @@
-"""One step of a plan: a version of the source, and the snapshot that it becomes."""
+"""One step of a plan: the action for each data file that makes the target equal to a version.
+
+One function for full and incremental conversions: given all files it repairs any target, given the
+files that some commits touched its cost grows with these.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.conversion.copies.placing import resolve_paths
-from delvec.conversion.planning.difference import ACTIONS
+from delvec.conversion.files.copies import resolve_paths
+from delvec.conversion.files.vector_places import planned_keys
 from delvec.conversion.planning.target_files import NO_FILES, TargetFiles
-from delvec.conversion.vectors.keys import planned_keys
 from delvec.delta.log.replay import vector_ids
+from delvec.errors import PlanError
 from delvec.vector.frame import FRAME_OVERHEAD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from delvec.conversion.planning.commit_facts import CommitFacts
-    from delvec.conversion.planning.difference import Action, Difference
+    from delvec.conversion.planning.source_changes import CommitFacts
     from delvec.conversion.schema.iceberg_schema import TargetSchema
     from delvec.conversion.schema.partition_spec import PartitionSpec
     from delvec.delta.log.file_set import FileSet
 
-__all__ = ["PLAN_SCHEMA", "PlannedStep", "vector_ids_of"]
-
+Action: TypeAlias = Literal["add", "remove", "keep", "vector-add", "vector-replace", "vector-drop"]
+ACTIONS: Final[tuple[Action, ...]] = (
+    "add",
+    "remove",
+    "keep",
+    "vector-add",
+    "vector-replace",
+    "vector-drop",
+)
+_ADD, _REMOVE, _KEEP, _VECTOR_ADD, _VECTOR_REPLACE, _VECTOR_DROP = range(len(ACTIONS))
 PLAN_SCHEMA: Final = pa.schema(
     [
         ("version", pa.int64()),
@@ -43,37 +55,21 @@ PLAN_SCHEMA: Final = pa.schema(
 )
 
 
-def vector_ids_of(files: FileSet) -> pa.Array:
-    """Return Delta's unique id of each file's vector; null for a file without deleted rows."""
-    ids = vector_ids(files.vectors)
-    return pc.if_else(pa.array(files.has_vector), ids, pa.scalar(None, pa.string()))
-
-
 @dataclass(frozen=True, eq=False)
 class PlannedStep:
-    """What brings the target to a version of the source.
-
-    Attributes:
-        mode: `full` compared all files, `incremental` those that commits touched.
-        files: The files of the source that were compared.
-        paths: Their paths in the target; of new copies the planned ones.
-        copied: Which of them the target has a copy of instead of sharing them.
-        row_counts: Physical rows of each.
-        before: The target's files before this step, of those that were compared.
-        wider: Columns that have a wider type in the target than in the source, described.
-    """
+    """What brings the target to a version of the source."""
 
     facts: CommitFacts
-    mode: Literal["full", "incremental"]
+    mode: Literal["full", "incremental"]  # compared all files, or those that commits touched
     schema: TargetSchema
     spec: PartitionSpec
-    files: FileSet
-    paths: pa.Array
-    copied: NDArray[np.bool_]
-    row_counts: NDArray[np.int64]
-    before: TargetFiles
+    files: FileSet  # of the source that were compared
+    paths: pa.Array  # of these in the target; of new copies the planned ones
+    copied: NDArray[np.bool_]  # instead of shared
+    row_counts: NDArray[np.int64]  # physical
+    before: TargetFiles  # before this step, of those that were compared
     difference: Difference
-    wider: tuple[str, ...] = ()
+    wider: tuple[str, ...] = ()  # columns with a wider type in the target, described
 
     @property
     def version(self) -> int:
@@ -105,7 +101,7 @@ class PlannedStep:
         return np.where(self.files.has_vector, framed, 0)
 
     def resolved(self, location: str, run: str) -> PlannedStep:
-        """Return the step with the names of new copies, see `copies.placing.resolve_paths`."""
+        """Return the step with the names of new copies, see `copies.resolve_paths`."""
         return replace(
             self,
             paths=resolve_paths(self.paths, location, run),
@@ -121,9 +117,7 @@ class PlannedStep:
         kept = pa.array(codes == ACTIONS.index("keep"))
         at = pa.array(places, mask=places < 0)
         planned = pc.if_else(
-            pa.array(self.files.has_vector),
-            planned_keys(self.paths),
-            pa.scalar(None, pa.string()),
+            pa.array(self.files.has_vector), planned_keys(self.paths), pa.scalar(None, pa.string())
         )
         keys = pc.if_else(kept, self.before.keys.take(at), planned)
         ids = pc.if_else(kept, self.before.ids.take(at), self.vector_ids)
@@ -131,10 +125,6 @@ class PlannedStep:
             self.paths, self.row_counts, self.files.sizes, self.deleted, keys, ids, NO_FILES.strays
         )
         return self.before.select(stays).joined(compared)
-
-    def count(self, action: Action) -> int:
-        """Return the number of files with an action."""
-        return self.difference.count(action)
 
     def to_arrow(self) -> pa.Table:
         """Return a row for each file."""
@@ -171,3 +161,73 @@ class PlannedStep:
             schema=PLAN_SCHEMA,
         )
         return pa.concat_tables([compared, removed])
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """The actions for files of the source, and the files of the target to remove."""
+
+    codes: NDArray[np.int8]  # of each file of the source, the index of its action in `ACTIONS`
+    places: NDArray[np.int64]  # of each, its index among the target's files; -1 for a new one
+    gone: NDArray[np.int64]  # indexes of the target's files that the source does not have
+
+    @property
+    def added(self) -> NDArray[np.int64]:
+        """Indexes of the source's files that are new in the target."""
+        return np.flatnonzero(self.codes == _ADD)
+
+    @property
+    def new_vectors(self) -> NDArray[np.int64]:
+        """Indexes of the source's files that the target has and that get a new vector."""
+        return np.flatnonzero((self.codes == _VECTOR_ADD) | (self.codes == _VECTOR_REPLACE))
+
+    @property
+    def old_vectors(self) -> NDArray[np.int64]:
+        """Indexes of the target's files that stay while their vector is removed."""
+        stale = (self.codes == _VECTOR_REPLACE) | (self.codes == _VECTOR_DROP)
+        places: NDArray[np.int64] = self.places[stale]
+        return places
+
+    def count(self, action: Action) -> int:
+        """Return the number of files with an action."""
+        if action == "remove":
+            return len(self.gone)
+        return int((self.codes == ACTIONS.index(action)).sum())
+
+
+def diff_files(
+    paths: pa.Array, has_vector: NDArray[np.bool_], ids: Sequence[pa.Array], target: TargetFiles
+) -> Difference:
+    """Compare files by path and vector."""
+    for whose, files in (("source", paths), ("target", target.paths)):
+        counts = pc.value_counts(files)
+        twice = counts.filter(pc.greater(pc.struct_field(counts, "counts"), 1))
+        if len(twice):
+            raise PlanError(
+                f"the {whose} has a data file twice: {twice[0]['values'].as_py()}",
+                hint="let the engine that wrote it repair the table",
+            )
+    at = pc.index_in(paths, value_set=target.paths)
+    places = pc.fill_null(at, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    there = places >= 0
+    had = np.zeros(len(paths), dtype=np.bool_)
+    had[there] = target.keys.is_valid().to_numpy(zero_copy_only=False)[places[there]]
+    found = target.ids.take(pa.array(places, mask=~there))
+    equal = np.zeros(len(paths), dtype=np.bool_)
+    for column in ids:  # one of which is the one that was found
+        equal |= pc.fill_null(pc.equal(column, found), False).to_numpy(zero_copy_only=False)
+    codes = np.full(len(paths), _ADD, dtype=np.int8)
+    codes[there & has_vector & had] = _VECTOR_REPLACE
+    codes[there & has_vector & had & equal] = _KEEP
+    codes[there & has_vector & ~had] = _VECTOR_ADD
+    codes[there & ~has_vector & had] = _VECTOR_DROP
+    codes[there & ~has_vector & ~had] = _KEEP
+    gone = np.ones(len(target), dtype=np.bool_)
+    gone[places[there]] = False
+    return Difference(codes, places, np.flatnonzero(gone))
+
+
+def vector_ids_of(files: FileSet) -> pa.Array:
+    """Return Delta's unique id of each file's vector; null for a file without deleted rows."""
+    ids = vector_ids(files.vectors)
+    return pc.if_else(pa.array(files.has_vector), ids, pa.scalar(None, pa.string()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -9,20 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.conversion.copies.placing import resolve_paths
-from delvec.conversion.vectors.keys import PLANNED, delete_file_keys
+from delvec.conversion.files.copies import resolve_paths
+from delvec.conversion.files.vector_places import PLANNED, delete_file_keys
 from delvec.iceberg.client.files import snapshot_files
 from delvec.storage.listed_files import are_absolute, spark_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
     from pyspark.sql import Column
 
     from delvec.iceberg.client.catalog import LoadedTable
 
-__all__ = ["NO_FILES", "TargetFiles", "list_target_files", "target_paths", "without_ids"]
 
 _POSITION_DELETES: Final = 1  # the `content` of such a file in a manifest
 
@@ -31,23 +29,16 @@ _POSITION_DELETES: Final = 1  # the `content` of such a file in a manifest
 class TargetFiles:
     """Data files in columns, one row each.
 
-    Attributes:
-        paths: Of the data files.
-        rows: Physical rows of each.
-        sizes: Bytes of each.
-        deleted: Deleted rows of each.
-        keys: The key of its delete file, see `vectors.keys`; null without one.
-        ids: The source's id of its vector; null without one, and for one of unknown origin.
-        strays: Keys of delete files that belong to no data file, to several, or to one that has
-            another delete file; a conversion writes none.
+    Strays are keys of delete files that belong to no data file, to several, or to one that has
+    another delete file; a conversion writes none.
     """
 
     paths: pa.Array
-    rows: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    deleted: NDArray[np.int64]
-    keys: pa.Array
-    ids: pa.Array
+    rows: NDArray[np.int64]  # physical
+    sizes: NDArray[np.int64]  # bytes
+    deleted: NDArray[np.int64]  # rows
+    keys: pa.Array  # of the delete file, see `delete_file_keys`; null without one
+    ids: pa.Array  # the source's, of the vector; null without one, and if its origin is unknown
     strays: pa.Array
 
     def __len__(self) -> int:
@@ -79,7 +70,7 @@ class TargetFiles:
         )
 
     def resolved(self, location: str, run: str) -> TargetFiles:
-        """Return the files with the names of new copies, see `copies.placing.resolve_paths`."""
+        """Return the files with the names of new copies, see `copies.resolve_paths`."""
         return replace(
             self,
             paths=resolve_paths(self.paths, location, run),
@@ -103,12 +94,7 @@ NO_FILES: Final = TargetFiles(
 
 
 def target_paths(root: str, paths: pa.Array) -> pa.Array:
-    """Return the paths of data files for Iceberg's manifests: absolute, with a scheme, unescaped.
-
-    Args:
-        root: The path or URI of the Delta table.
-        paths: Decoded, as a `FileSet` has them; `build_steps` has admitted them.
-    """
+    """Return the paths of data files as manifests have them: absolute, with a scheme, unescaped."""
     prefix = spark_path(root, "x")[:-1]
     relative = pc.binary_join_element_wise(pa.scalar(prefix), paths, pa.scalar(""))
     suspects = are_absolute(paths)
@@ -123,15 +109,7 @@ def list_target_files(
     vector_ids: Callable[[pa.Table], pa.Array],
     compared_by: Callable[[Column], Column] | None = None,
 ) -> TargetFiles:
-    """Return the files of a snapshot; takes about 500 bytes of memory for each.
-
-    Args:
-        table: The target.
-        snapshot_id: A snapshot of any branch.
-        paths: Only data files of these paths; None for all.
-        vector_ids: Returns the source's ids of the vectors of delete files.
-        compared_by: What `paths` are of the paths of data files; these themselves if not given.
-    """
+    """Return the files of a snapshot; takes about 500 bytes of memory for each."""
     files = snapshot_files(table, snapshot_id, paths, compared_by)
     data, deletes = files.data.combine_chunks(), files.deletes.combine_chunks()
     names = data.column("file_path").combine_chunks()

@@ -1,84 +1,178 @@
-"""Schema, partition spec and name mapping of a target, and what others have changed of them.
+"""What the metadata of a target tell: its layout, what others changed of it, and how far it is.
 
 The schema of the last publication is a conversion's own, whatever earlier ones had; the partition
 spec never changes, so the first one is. Everything is read from the table's metadata: there is no
 other state.
+
+The summaries of snapshots say which version of the source they hold, so a rollback of the target
+also resets its progress. It is counted in versions, not in timestamps: two commits in one
+millisecond or a clock that went back make no difference.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
-from delvec.conversion.planning.progress import (
-    NAME_MAPPING,
-    SOURCE_ID,
-    SOURCE_VERSION,
-    find_progress,
+from delvec.conversion.schema.iceberg_schema import TargetSchema, name_mapping, target_schema
+from delvec.conversion.schema.iceberg_types import (
+    NestedType,
+    TargetField,
+    full_name,
+    parse_fields,
+    walk_iceberg,
 )
-from delvec.conversion.schema.iceberg_types import NestedType, parse_fields, walk_iceberg
-from delvec.conversion.schema.name_mapping import name_mapping
 from delvec.conversion.schema.partition_spec import listed_fields
 from delvec.documents import parse_json
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
+    from delvec.conversion.planning.source_changes import CommitFacts
     from delvec.conversion.planning.target import Target
-    from delvec.conversion.schema.iceberg_types import TargetField
     from delvec.delta.schema.metadata import Metadata
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
 
-__all__ = ["LayoutChanges", "TargetLayout", "current_mapping", "layout_changes", "own_layout"]
+NAME_MAPPING: Final = "schema.name-mapping.default"
+SOURCE: Final = "delvec.source"
+SOURCE_ID: Final = "delvec.source-table-id"
+SOURCE_VERSION: Final = "delvec.source-version"
+TIME_ZONE: Final = "delvec.time-zone"
+"""The zone in which timestamps without one were read: partition values must stay what they were."""
+_TRANSACTION: Final = "delvec.source-transaction-id"
+_LONGEST: Final = 1000  # characters of a summary value, which all later metadata files repeat
+_FACTS: Final = {
+    "delvec.source-timestamp": "timestamp_ms",
+    "delvec.source-operation": "operation",
+    "delvec.source-operation-parameters": "operation_parameters",
+    "delvec.source-user-metadata": "user_metadata",
+    "delvec.source-engine": "engine_info",
+    _TRANSACTION: "transaction_id",
+}
+_STAGING: Final = "delvec-convert-"
+_STAGED: Final = re.compile(_STAGING + "[0-9a-f]{32}")
+_TAG: Final = "delta-version-"
+_DAY_MS: Final = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The newest snapshot of a target that a conversion made."""
+
+    version: int  # of the source
+    source: str | None  # where it was then, which determines the paths of data files
+    snapshot: IcebergSnapshot
+    transaction_id: str | None  # the `txnId` of the source's commit, if it had one
+    is_head: bool  # whether it is the current snapshot
+
+
+def source_id(metadata: Metadata, root: str) -> str:
+    """Return what identifies a Delta table: its id, which it keeps when it is moved."""
+    return metadata.id or root
+
+
+def find_progress(target: TableMetadata) -> Progress | None:
+    """Return how far the target's main branch is; None if no snapshot records it."""
+    owner = target.properties.get(SOURCE_ID)
+    for depth, snapshot in enumerate(target.ancestors()):
+        version = snapshot.count(SOURCE_VERSION)
+        if version is not None and snapshot.summary.get(SOURCE_ID) == owner:
+            source, transaction = map(snapshot.summary.get, (SOURCE, _TRANSACTION))
+            return Progress(version, source, snapshot, transaction, depth == 0)
+    return None
+
+
+def snapshot_summary(
+    facts: CommitFacts, metadata: Metadata, root: str, mode: str
+) -> dict[str, str]:
+    """Return the summary entries of a snapshot: the version that it holds, and its commit."""
+    summary = {
+        SOURCE: root,
+        SOURCE_ID: source_id(metadata, root),
+        SOURCE_VERSION: str(facts.version),
+        "delvec.mode": mode,
+    }
+    for key, name in _FACTS.items():
+        value = getattr(facts, name)
+        if value is not None:
+            summary[key] = str(value)[:_LONGEST]
+    return summary
+
+
+def new_staging_branch() -> str:
+    """Return a name for a branch that snapshots are staged on."""
+    return _STAGING + uuid4().hex
+
+
+def version_tag(version: int) -> str:
+    """Return the tag of the snapshot that holds a version of the source."""
+    return f"{_TAG}{version}"
+
+
+def is_version_tag(metadata: TableMetadata, name: str) -> bool:
+    """Tell whether a conversion made a ref: a tag with the version of its snapshot in its name."""
+    ref = metadata.refs[name]
+    version = metadata.snapshots[ref.snapshot_id].summary.get(SOURCE_VERSION)
+    return not ref.is_branch and version is not None and name == f"{_TAG}{version}"
+
+
+def is_staging_branch(metadata: TableMetadata, name: str) -> bool:
+    """Tell whether a conversion made a ref to stage snapshots on, by its name and its head."""
+    ref = metadata.refs[name]
+    is_ours = SOURCE_ID in metadata.snapshots[ref.snapshot_id].summary
+    return ref.is_branch and is_ours and _STAGED.fullmatch(name) is not None
+
+
+def stale_branches(metadata: TableMetadata, now_ms: int) -> list[str]:
+    """Return the staging branches of conversions that died: more than a day old, unpublished."""
+    return [
+        name
+        for name, ref in metadata.refs.items()
+        if is_staging_branch(metadata, name)
+        and metadata.snapshots[ref.snapshot_id].timestamp_ms < now_ms - _DAY_MS
+    ]
 
 
 @dataclass(frozen=True)
 class TargetLayout:
-    """Schema, partition spec and name mapping of a target; empty for a new one.
+    """Schema, partition spec and name mapping of a target; empty for a new one."""
 
-    Attributes:
-        schema: In Iceberg's JSON form; None for a new table.
-        last_column_id: The highest field id that was ever used.
-        spec: The partition spec, in Iceberg's JSON form; None for a new table.
-        mapping: The name mapping.
-    """
-
-    schema: Mapping[str, Any] | None = None
-    last_column_id: int = 0
+    schema: Mapping[str, Any] | None = None  # in Iceberg's JSON form, as the spec
+    last_column_id: int = 0  # the highest that was ever used
     spec: Mapping[str, Any] | None = None
     mapping: Sequence[Mapping[str, Any]] = ()
+
+    def schema_for(self, source: Metadata, table: str, format_version: int) -> TargetSchema:
+        """Return the columns of a source as those of the target, with the ids that these have."""
+        return target_schema(
+            source,
+            table=table,
+            format_version=format_version,
+            current=self.schema,
+            last_column_id=self.last_column_id,
+            mapping=self.mapping,
+        )
 
 
 @dataclass(frozen=True)
 class LayoutChanges:
     """What others have changed of a target's layout, in words.
 
-    Attributes:
-        columns: A clause for each changed column.
-        added: The columns that they added.
-        partitions: How it is partitioned, if they changed it.
-        is_documented: Whether they changed comments or the order of columns, which no row depends
-            on.
-        lasting: A clause for each changed type that cannot be taken back: manifests of their
-            partitions have values of that type, and are read in the type of the column.
+    Lasting are changed types that cannot be taken back: manifests of their partitions have values
+    of that type, and are read in the type of the column.
     """
 
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # a clause for each that changed
     added: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
-    is_documented: bool = False
+    partitions: tuple[str, ...] = ()  # how it is partitioned, if they changed it
+    is_documented: bool = False  # comments or order of columns changed, which no row depends on
     lasting: tuple[str, ...] = ()
 
 
 def own_layout(target: Target, source: Metadata) -> TargetLayout:
-    """Return the layout that the last conversion gave a target, whatever others made of it.
-
-    Args:
-        target: The target.
-        source: The metadata of the source. Without column mapping the columns of files have their
-            own names, whatever the name mapping says.
-    """
+    """Return the layout that the last conversion gave a target, whatever others made of it."""
     if target.table is None:
         return TargetLayout()
     metadata = target.table.metadata
@@ -100,7 +194,7 @@ def layout_changes(metadata: TableMetadata) -> LayoutChanges:
     if own is not metadata.schema:
         before, after = _by_id(own), _by_id(metadata.schema)
         columns = tuple(_column_changes(before, after))
-        added = tuple(_name(path) for path in after.values() if _is_added(path, before))
+        added = tuple(full_name(path) for path in after.values() if _is_added(path, before))
         lasting = tuple(_lasting_types(metadata, before, after))
     partitions: tuple[str, ...] = ()
     if spec["spec-id"] != metadata.spec["spec-id"]:
@@ -197,18 +291,18 @@ def _column_changes(
     for number, path in after.items():
         if number not in before:
             if _is_added(path, before):
-                yield f"column {_name(path)!r} was added"
+                yield f"column {full_name(path)!r} was added"
             continue
         old, new = before[number][-1], path[-1]
         if old.name != new.name:
-            yield f"column {_name(before[number])!r} was renamed to {new.name!r}"
+            yield f"column {full_name(before[number])!r} was renamed to {new.name!r}"
         if not isinstance(new.type, NestedType) and old.type != new.type:
-            yield f"column {_name(path)!r} is {new.type} and was {old.type}"
+            yield f"column {full_name(path)!r} is {new.type} and was {old.type}"
         if old.required != new.required:
-            yield f"column {_name(path)!r} is {'required' if new.required else 'nullable'} now"
+            yield f"column {full_name(path)!r} is {'required' if new.required else 'nullable'} now"
     for path in before.values():
         if _is_added(path, after):
-            yield f"column {_name(path)!r} was dropped"
+            yield f"column {full_name(path)!r} was dropped"
 
 
 def _lasting_types(
@@ -226,13 +320,9 @@ def _lasting_types(
     for number in theirs & before.keys() & after.keys():
         now, then = after[number][-1].type, before[number][-1].type
         if now != then:
-            yield f"partitions by {_name(after[number])!r} have values of {now}, not {then}"
+            yield f"partitions by {full_name(after[number])!r} have values of {now}, not {then}"
 
 
 def _is_added(path: tuple[TargetField, ...], before: Mapping[int, tuple[TargetField, ...]]) -> bool:
     """Tell whether a column is not among others, but what contains it is."""
     return path[-1].id not in before and (len(path) == 1 or path[-2].id in before)
-
-
-def _name(path: tuple[TargetField, ...]) -> str:
-    return ".".join(each.name for each in path)

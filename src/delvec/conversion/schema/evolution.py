@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from delvec.conversion.schema.iceberg_schema import TargetSchema, ids_by_path
 from delvec.conversion.schema.iceberg_types import (
     NestedType,
+    TargetField,
     can_become,
+    full_name,
     parse_fields,
     walk_iceberg,
 )
-from delvec.conversion.schema.name_mapping import ids_by_path
 from delvec.errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from delvec.conversion.schema.iceberg_schema import TargetSchema
-    from delvec.conversion.schema.iceberg_types import TargetField
     from delvec.conversion.schema.partition_spec import PartitionSpec
-
-__all__ = ["compatible_schema", "require_evolution", "require_partition_types", "wider_columns"]
 
 
 def compatible_schema(current: Mapping[str, Any], new: TargetSchema) -> TargetSchema:
@@ -30,10 +27,6 @@ def compatible_schema(current: Mapping[str, Any], new: TargetSchema) -> TargetSc
     Iceberg promotes types and never narrows them, and a column that had nulls cannot become
     required. A RESTORE of the source to before it widened a type or dropped NOT NULL does both: the
     target then keeps the wider type, or the nullable column, and has the same values.
-
-    Args:
-        current: The target's schema, in Iceberg's JSON form.
-        new: The schema of the source.
     """
     old = {path[-1].id: path[-1] for path in walk_iceberg(parse_fields(current))}
     fields = tuple(_compatible(field, old, in_old_files=True) for field in new.fields)
@@ -43,14 +36,7 @@ def compatible_schema(current: Mapping[str, Any], new: TargetSchema) -> TargetSc
 def _compatible(
     field: TargetField, old: Mapping[int, TargetField], *, in_old_files: bool, is_key: bool = False
 ) -> TargetField:
-    """Return a field as the target can have it.
-
-    Args:
-        field: The field as the source has it.
-        old: The target's fields by id.
-        in_old_files: Whether files of the target have what contains it.
-        is_key: Whether it is the key of a map, which is always required.
-    """
+    """Return a field as the target can have it."""
     before, kind, required = old.get(field.id), field.type, field.required
     if isinstance(kind, NestedType):
         is_map = kind.kind == "map"
@@ -71,7 +57,7 @@ def _compatible(
 def wider_columns(source: TargetSchema, target: TargetSchema) -> tuple[str, ...]:
     """Describe the columns that have a wider type in the target than in the source."""
     return tuple(
-        f"{_name(ours)!r} is {ours[-1].type} and not {theirs[-1].type}"
+        f"{full_name(ours)!r} is {ours[-1].type} and not {theirs[-1].type}"
         for ours, theirs in zip(
             walk_iceberg(target.fields), walk_iceberg(source.fields), strict=True
         )
@@ -83,32 +69,17 @@ def require_evolution(
     current: Mapping[str, Any],
     new: TargetSchema,
     table: str,
-    *,
-    all_files_replaced: bool,
     current_mapping: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Refuse a schema in which files that stay would be read wrongly.
-
-    Args:
-        current: The target's schema, in Iceberg's JSON form.
-        new: Its new schema.
-        table: The name of the Delta table, for errors.
-        all_files_replaced: Whether no file of the target stays in it: any schema is allowed then.
-        current_mapping: The target's name mapping. It distinguishes a renamed column from ids that
-            were assigned anew, as when column mapping was enabled since.
-
-    Raises:
-        UnsupportedFeatureError: The error names the column, with a hint.
-    """
-    if all_files_replaced:
-        return
+    """Refuse a schema in which files that stay would be read wrongly."""
     old = {path[-1].id: path for path in walk_iceberg(parse_fields(current))}
     for path in walk_iceberg(new.fields):
         before = old.get(path[-1].id)
-        if before is None:
-            _require_optional(path, old, table)
-        else:
+        is_inside_new = len(path) > 1 and path[-2].id not in old  # of a struct that is new, too
+        if before is not None:
             _require_kept(path, before, table)
+        elif path[-1].required and not is_inside_new:
+            _refuse(table, path, "it is NOT NULL, and files from before do not have it")
     _require_same_ids(new, current_mapping, table)
 
 
@@ -140,16 +111,7 @@ def _require_kept(
     if new.required and not old.required:
         _refuse(table, path, "it had nulls and is to have none")
     if [each.id for each in path] != [each.id for each in before]:
-        _refuse(table, path, f"it was {_name(before)!r}")
-
-
-def _require_optional(
-    path: tuple[TargetField, ...], old: Mapping[int, tuple[TargetField, ...]], table: str
-) -> None:
-    """Refuse a new required column, unless the struct that contains it is new, too."""
-    in_old_files = len(path) == 1 or path[-2].id in old
-    if path[-1].required and in_old_files:
-        _refuse(table, path, "it is NOT NULL, and files from before do not have it")
+        _refuse(table, path, f"it was {full_name(before)!r}")
 
 
 def _require_same_ids(new: TargetSchema, current: Sequence[Mapping[str, Any]], table: str) -> None:
@@ -171,10 +133,6 @@ def _require_same_ids(new: TargetSchema, current: Sequence[Mapping[str, Any]], t
             )
 
 
-def _name(path: tuple[TargetField, ...]) -> str:
-    return ".".join(each.name for each in path)
-
-
 def _refuse(
     table: str,
     path: tuple[TargetField, ...],
@@ -182,7 +140,7 @@ def _refuse(
     hint: str = "convert the table to a new target, or rewrite all files of the source first",
 ) -> NoReturn:
     raise UnsupportedFeatureError(
-        f"the target cannot follow the change of column {_name(path)!r} of {table}: {why}",
+        f"the target cannot follow the change of column {full_name(path)!r} of {table}: {why}",
         feature="schema evolution",
         needed_by=table,
         hint=hint,

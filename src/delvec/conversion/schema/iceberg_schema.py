@@ -5,34 +5,30 @@ values, to which Delta assigns no ids, get ids from a range that Delta never rea
 column gets the next id, whatever the target has used.
 
 Without column mapping files have no ids. The target assigns its own, keeps them by name, and maps
-the columns of files to them by a name mapping.
+the columns of files to them: https://iceberg.apache.org/spec/#name-mapping-serialization
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.conversion.schema.iceberg_types import (
     NestedType,
     TargetField,
+    TargetType,
     can_become,
+    full_name,
     parse_fields,
     walk_iceberg,
 )
-from delvec.conversion.schema.name_mapping import ids_by_path, name_mapping
 from delvec.conversion.schema.unsupported import convertible_schema
-from delvec.delta.schema.types import ArrayType, PrimitiveType, StructType
+from delvec.delta.schema.types import ArrayType, DataType, Field, PrimitiveType, StructType
 from delvec.errors import FormatError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from delvec.conversion.schema.iceberg_types import TargetType
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import DataType, Field
-
-__all__ = ["FIRST_OWN_ID", "TargetSchema", "target_schema"]
 
 FIRST_OWN_ID: Final = 1_000_000_000
 _LAST_ID: Final = 2**31 - 1 - 201  # ids above are reserved for Iceberg's metadata columns
@@ -55,16 +51,12 @@ _TYPES: Final = {
 
 @dataclass(frozen=True)
 class TargetSchema:
-    """The columns of the target.
-
-    Attributes:
-        last_column_id: The highest id that the table ever used.
-        nested_without_ids: Full names of lists and maps that Iceberg cannot read from files with
-            field ids, since their elements, keys or values have none.
-    """
+    """The columns of the target."""
 
     fields: tuple[TargetField, ...]
-    last_column_id: int
+    last_column_id: int  # the highest that the table ever used
+    # Full names of lists and maps that Iceberg cannot read from files with field ids, since their
+    # elements, keys or values have none.
     nested_without_ids: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -78,12 +70,7 @@ class TargetSchema:
         return others == [field.to_json() for field in self.fields]
 
     def name_mapping(self, current: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-        """Return the name mapping, the value of `schema.name-mapping.default`.
-
-        Args:
-            current: The table's current name mapping; dropped columns are kept for readers of older
-                snapshots.
-        """
+        """Return the name mapping, the value of `schema.name-mapping.default`."""
         return name_mapping(self.fields, current)
 
 
@@ -96,21 +83,7 @@ def target_schema(
     last_column_id: int,
     mapping: Sequence[Mapping[str, Any]] = (),
 ) -> TargetSchema:
-    """Return the schema of a Delta table as that of an Iceberg table.
-
-    Args:
-        metadata: Of the Delta table.
-        table: Its name, for errors.
-        format_version: Of the Iceberg table.
-        current: The Iceberg table's schema, in Iceberg's JSON form; None if it is new.
-        last_column_id: The highest id that it ever used.
-        mapping: Its name mapping. It may have columns that are not in the schema, since they were
-            dropped, or since a conversion that added them failed: they get their old id again.
-
-    Raises:
-        UnsupportedFeatureError: Iceberg cannot represent a column, or would read it wrongly.
-        FormatError: Column mapping has an id twice, or none for a column.
-    """
+    """Return the schema of a Delta table as that of an Iceberg table."""
     if format_version not in (2, 3):
         raise UnsupportedFeatureError(
             f"{table} cannot be converted to version {format_version} of Iceberg's format",
@@ -132,6 +105,56 @@ def target_schema(
     )
     _require_ids(found, table)
     return found
+
+
+def name_mapping(
+    fields: tuple[TargetField, ...], current: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """Return the mapping of physical names to ids.
+
+    Iceberg accepts any physical name for `element`, `key` and `value`.
+    """
+    return _merged(fields, current, {path[-1].id for path in walk_iceberg(fields)})
+
+
+def ids_by_path(
+    mapping: Sequence[Mapping[str, Any]], above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the ids of a mapping by the paths of physical names."""
+    for entry in mapping:
+        for name in entry["names"]:
+            path = (*above, name)
+            if "field-id" in entry:
+                yield path, entry["field-id"]
+            yield from ids_by_path(entry.get("fields", ()), path)
+
+
+def _merged(
+    fields: tuple[TargetField, ...], current: Sequence[Mapping[str, Any]], used: set[int]
+) -> list[dict[str, Any]]:
+    old = {entry.get("field-id"): entry for entry in current}
+    entries = []
+    for field in fields:
+        entry: dict[str, Any] = {"field-id": field.id, "names": [field.physical_name]}
+        if inner := _merged(field.children, old.get(field.id, {}).get("fields", ()), used):
+            entry["fields"] = inner
+        entries.append(entry)
+    taken = {field.physical_name for field in fields}
+    return [*entries, *_dropped(current, used, taken)]
+
+
+def _dropped(
+    current: Sequence[Mapping[str, Any]], used: set[int], taken: set[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the entries of dropped columns."""
+    for entry in current:
+        # Iceberg joins names with dots and refuses two that are then equal.
+        names = [name for name in entry["names"] if name not in taken and "." not in name]
+        if names and "field-id" in entry and entry["field-id"] not in used:
+            inner = list(_dropped(entry.get("fields", ()), used, set()))
+            yield {"field-id": entry["field-id"], "names": names} | (
+                {"fields": inner} if inner else {}
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +305,7 @@ def _require_ids(schema: TargetSchema, table: str) -> None:
     """Refuse ids that occur twice, or that Iceberg reserves."""
     seen: dict[int, str] = {}
     for path in walk_iceberg(schema.fields):
-        number, name = path[-1].id, ".".join(each.name for each in path)
+        number, name = path[-1].id, full_name(path)
         if number in seen or not 0 < number <= _LAST_ID:
             raise FormatError(
                 f"column {name!r} of {table} has a field id that is not allowed",

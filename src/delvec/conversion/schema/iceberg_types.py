@@ -9,13 +9,9 @@ Specification: https://iceberg.apache.org/spec/#schemas-and-data-types
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-__all__ = ["NestedType", "TargetField", "TargetType", "can_become", "parse_fields", "walk_iceberg"]
+from typing import Any, Final, Literal, TypeAlias
 
 _DECIMAL: Final = re.compile(r"decimal\(([0-9]+), ?([0-9]+)\)")
 _WIDER: Final = {("int", "long"), ("float", "double")}
@@ -49,18 +45,14 @@ TargetType: TypeAlias = str | NestedType
 
 @dataclass(frozen=True, slots=True)
 class TargetField:
-    """A column, a field of a struct, a list's element, or a map's key or value.
-
-    Attributes:
-        physical_name: Its name in data files.
-    """
+    """A column, a field of a struct, a list's element, or a map's key or value."""
 
     id: int
     name: str
     type: TargetType
     required: bool
     doc: str | None = None
-    physical_name: str = ""
+    physical_name: str = ""  # in data files
 
     @property
     def children(self) -> tuple[TargetField, ...]:
@@ -95,6 +87,11 @@ def walk_iceberg(
     for field in fields:
         yield (*above, field)
         yield from walk_iceberg(field.children, (*above, field))
+
+
+def full_name(path: tuple[TargetField, ...]) -> str:
+    """Return the name of a field as messages have it, by its path."""
+    return ".".join(each.name for each in path)
 
 
 def can_become(old: TargetType, new: TargetType) -> bool:

@@ -12,33 +12,30 @@ RESTORE may bring these back without a change of the file's manifest entry.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.schema.arrow import arrow_type
-from delvec.delta.schema.types import PrimitiveType, StructType
-from delvec.delta.stats.indexed_columns import indexed_columns
-from delvec.iceberg.client.file_json import joined
-from delvec.iceberg.client.value_bytes import hexadecimal
+from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
+from delvec.delta.skipping.statistics import indexed_columns
+from delvec.iceberg.client.content_files import hexadecimal, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from delvec.conversion.schema.iceberg_schema import TargetSchema
     from delvec.conversion.schema.iceberg_types import TargetField, TargetType
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.pruning.predicate import ColumnPath
-    from delvec.delta.stats.columns import StatisticPath
+    from delvec.delta.skipping.predicate import ColumnPath
+    from delvec.delta.skipping.statistics_columns import StatisticPath
 
-__all__ = ["metrics_json"]
 
 _STRING: Final = pa.large_string()
 _NULL: Final = pa.scalar(None, _STRING)
 _TIGHT: Final[StatisticPath] = ("tightBounds",)
 _LONGEST: Final = 64  # characters of a string bound
+_MEMBERS: Final = ("value-counts", "null-value-counts", "lower-bounds", "upper-bounds")
 _PARSED_TOGETHER: Final = 32  # columns
 _WIDE: Final = {"long": pa.int64(), "double": pa.float64()}
 
@@ -69,24 +66,13 @@ class _Column:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Metric:
-    """One metric of one column; null for files without it."""
-
-    id: int
-    values: pa.Array
-
-
 def metrics_json(files: FileSet, schema: TargetSchema) -> pa.Array:
     """Return the metrics of each file as members of a JSON object for `ContentFileParser`.
 
     They cover the columns with statistics, without partition columns; the string is empty where
     nothing is known. Takes about 100 bytes of memory for each file and column with bounds.
     """
-    counts: list[_Metric] = []
-    nulls: list[_Metric] = []
-    lower: list[_Metric] = []
-    upper: list[_Metric] = []
+    metrics: dict[str, dict[int, pa.Array]] = {name: {} for name in _MEMBERS}
     columns = list(_columns(indexed_columns(files.metadata), schema.fields))
     for start in range(0, len(columns), _PARSED_TOGETHER):
         some = columns[start : start + _PARSED_TOGETHER]
@@ -97,18 +83,12 @@ def metrics_json(files: FileSet, schema: TargetSchema) -> pa.Array:
             if known.null_count == len(known):
                 continue
             rows = pc.if_else(known.is_valid(), files.row_counts, pa.scalar(None, pa.int64()))
-            counts.append(_Metric(column.id, rows.cast(_STRING)))
-            nulls.append(_Metric(column.id, known.cast(_STRING)))
-            low, high = _bounds(files, column, known.is_valid())
-            lower += [_Metric(column.id, _quoted(low))] if low is not None else []
-            upper += [_Metric(column.id, _quoted(high))] if high is not None else []
-    members = [
-        _member("value-counts", counts, len(files)),
-        _member("null-value-counts", nulls, len(files)),
-        _member("lower-bounds", lower, len(files)),
-        _member("upper-bounds", upper, len(files)),
-    ]
-    return _comma_separated(members)
+            bounds = map(_quoted, _bounds(files, column, known.is_valid()))
+            values = (rows.cast(_STRING), known.cast(_STRING), *bounds)
+            for name, each in zip(_MEMBERS, values, strict=True):
+                if each is not None:
+                    metrics[name][column.id] = each
+    return _comma_separated([_member(name, each, len(files)) for name, each in metrics.items()])
 
 
 def _columns(
@@ -182,7 +162,7 @@ def _truncated(low: pa.Array | None) -> pa.Array | None:
 
 
 def _short(high: pa.Array | None) -> pa.Array | None:
-    """Drop long strings: a prefix is no upper bound."""
+    """Drop long strings: a prefix is not an upper bound."""
     if high is None or not pa.types.is_string(high.type):
         return high
     return pc.if_else(
@@ -190,18 +170,18 @@ def _short(high: pa.Array | None) -> pa.Array | None:
     )
 
 
-def _member(name: str, metrics: Sequence[_Metric], files: int) -> pa.Array:
-    """Return one metric of all columns as a JSON member; null for files without it."""
+def _member(name: str, metrics: Mapping[int, pa.Array], files: int) -> pa.Array:
+    """Return one metric of columns, by their ids, as a JSON member; null for files without it."""
     if not metrics:
         return pa.nulls(files, _STRING)
-    keys = _comma_separated([_where(each.values.is_valid(), str(each.id)) for each in metrics])
-    values = _comma_separated([each.values for each in metrics])
+    keys = _comma_separated([_where(each.is_valid(), str(id_)) for id_, each in metrics.items()])
+    values = _comma_separated(list(metrics.values()))
     whole = joined(f'"{name}":{{"keys":[', keys, '],"values":[', values, "]}")
     return pc.if_else(pc.greater(pc.binary_length(keys), 0), whole, _NULL)
 
 
-def _quoted(values: pa.Array) -> pa.Array:
-    return joined('"', hexadecimal(values), '"')
+def _quoted(values: pa.Array | None) -> pa.Array | None:
+    return None if values is None else joined('"', hexadecimal(values), '"')
 
 
 def _where(condition: pa.Array, value: str) -> pa.Array:

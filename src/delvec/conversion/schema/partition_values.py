@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -13,22 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.schema.partition_values import parse_partition_value
+from delvec.delta.schema.partition_values import PartitionValue, parse_partition_value
 from delvec.delta.schema.types import Field
 from delvec.errors import FormatError, UnsupportedFeatureError
-from delvec.iceberg.client.file_json import joined
+from delvec.iceberg.client.content_files import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
-    from delvec.conversion.schema.partition_spec import PartitionSpec
-    from delvec.conversion.schema.time_transforms import TimeParts
+    from delvec.conversion.schema.partition_spec import PartitionSpec, TimeParts
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.schema.partition_values import PartitionValue
 
-__all__ = ["partition_json"]
 
 _STRING: Final = pa.large_string()
 _INFINITE: Final = "1e999"  # JSON has no infinity, but Java parses this as one
@@ -39,16 +35,6 @@ def partition_json(files: FileSet, spec: PartitionSpec, *, time_zone: str = "UTC
     """Return a JSON array for each file: the values of the spec's fields, in their order.
 
     Takes about 20 bytes of memory for each value.
-
-    Args:
-        files: The files of one version of a Delta table.
-        spec: How the target is partitioned.
-        time_zone: The zone of timestamps in the log that name none; queries use that of the
-            session.
-
-    Raises:
-        FormatError: A string in the log is not a value of its column.
-        UnsupportedFeatureError: Iceberg cannot represent a value.
     """
     columns = [
         _identity(files, field.made_from, time_zone)
@@ -78,7 +64,7 @@ def _each_distinct(
     kind: pa.DataType,
 ) -> pa.Array:
     """Convert the string values of a column, each distinct one once; errors name the first file."""
-    encoded = _strings(files, column).dictionary_encode()
+    encoded = files.partition_strings(column.physical_name).dictionary_encode()
     found: list[PartitionValue | None] = []
     for code, value in enumerate(encoded.dictionary.to_pylist()):
         try:
@@ -90,11 +76,6 @@ def _each_distinct(
                 error.path = error.path or files.root
             raise
     return pa.array(found, kind).take(encoded.indices)
-
-
-def _strings(files: FileSet, column: Field) -> pa.Array:
-    values = files.partition_strings(column.physical_name)
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def _json(value: PartitionValue | None, column: Field) -> str:
@@ -198,7 +179,8 @@ def _dates(days: pa.Array) -> pa.Array:
 
 def _refuse(files: FileSet, parts: TimeParts, index: int) -> NoReturn:
     found = {
-        column.name: _strings(files, column)[index].as_py() for column in parts.columns.values()
+        column.name: files.partition_strings(column.physical_name)[index].as_py()
+        for column in parts.columns.values()
     }
     raise FormatError(
         f"the partition of {files.paths[index].as_py()} is not what generated columns make of"

@@ -1,72 +1,59 @@
-"""Adding, renaming and dropping columns, and schema evolution; no data file is rewritten."""
+"""Columns added, renamed, dropped and mapped to physical names; no data file is rewritten."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from uuid import uuid4
 
-from delvec.delta.alter.column_mapping import assign_column_ids, without_mapping
-from delvec.delta.alter.valid_schema import require_no_collations, require_valid_schema
-from delvec.delta.schema.expressions import (
-    CURRENT_DEFAULT,
-    GENERATION,
-    IDENTITY,
-    INVARIANT,
-    names_in,
-    stored_expressions,
+from delvec.delta.alter.table_state import TableState, require_no_collations, require_valid_schema
+from delvec.delta.schema import expressions, traversal
+from delvec.delta.schema.column_metadata import TYPE_CHANGES, can_widen, with_type_changes
+from delvec.delta.schema.metadata import Property, property_number
+from delvec.delta.schema.types import (
+    FIELD_ID,
+    PHYSICAL_NAME,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    parse_schema,
 )
-from delvec.delta.schema.properties import ENABLE_TYPE_WIDENING, MAPPING_MODE, STATS_COLUMNS
-from delvec.delta.schema.type_widening import TYPE_CHANGES, can_widen, with_type_changes
-from delvec.delta.schema.types import ArrayType, MapType, PrimitiveType, StructType
-from delvec.delta.schema.walk import change_struct, map_fields, nullable, resolve, walk
-from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import split_path
-from delvec.report.wordings import Wording
+from delvec.report.hints import Wording
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from delvec.delta.alter.table_state import TableState
-    from delvec.delta.schema.types import DataType, Field
-
-__all__ = ["add_columns", "drop_column", "evolve_schema", "rename_column"]
-
-_EXPRESSIONS: Final = (CURRENT_DEFAULT, GENERATION, INVARIANT)
+_KEYS: Final = "delta.columnMapping."
+_LARGEST_ID: Final = 2**31 - 1
+_EXPRESSIONS: Final = (expressions.CURRENT_DEFAULT, expressions.GENERATION, expressions.INVARIANT)
 # Both at once, so that it is right whether the protocol has the feature or not.
 _FEATURE: Final = "delta.feature.columnMapping"
 _MAPPED: Final = Wording(
-    f'switch column mapping on: set_properties({{"{_FEATURE}": "supported", "{MAPPING_MODE}":'
-    ' "name"})',
+    f'switch column mapping on: set_properties({{"{_FEATURE}": "supported",'
+    f' "{Property.MAPPING_MODE}": "name"}})',
     f"switch column mapping on: `delvec properties TABLE --set {_FEATURE}=supported --set"
-    f" {MAPPING_MODE}=name`",
+    f" {Property.MAPPING_MODE}=name`",
 )
 
 
 def add_columns(state: TableState, fields: Sequence[Field]) -> TableState:
-    """Add columns at the end; the name `a.b` adds the field `b` to the struct `a`.
-
-    Raises:
-        InvalidArgumentError: A column exists, is NOT NULL, or has a default, a generation
-            expression, an invariant or an identity.
-    """
+    """Add columns at the end; the name `a.b` adds the field `b` to the struct `a`."""
     schema = state.schema
     for field in fields:
         *parents, name = split_path(field.name)
         _require_plain(field)
         new = _new_column(replace(field, name=name, physical_name=name))
-        schema = change_struct(schema, parents, partial(_with_field, new))
+        schema = traversal.change_struct(schema, parents, partial(_with_field, new))
     return _finished(state, schema)
 
 
 def rename_column(state: TableState, old: str, new: str) -> TableState:
-    """Rename a column or a field of a struct; its physical name stays.
-
-    Raises:
-        UnsupportedFeatureError: Column mapping is off.
-        InvalidArgumentError: The name is taken, or an expression refers to the column.
-    """
+    """Rename a column or a field of a struct; its physical name stays."""
     *parents, name = _existing(state, old, "renamed")
 
     def renamed(struct: StructType) -> StructType:
@@ -77,7 +64,7 @@ def rename_column(state: TableState, old: str, new: str) -> TableState:
         fields = [replace(each, name=new) if each is field else each for each in struct.fields]
         return StructType(tuple(fields))
 
-    schema = change_struct(state.schema, parents, renamed)
+    schema = traversal.change_struct(state.schema, parents, renamed)
     partitions = tuple(
         new if not parents and each.lower() == name.lower() else each
         for each in state.metadata.partition_columns
@@ -89,22 +76,12 @@ def rename_column(state: TableState, old: str, new: str) -> TableState:
 def drop_column(
     state: TableState, name: str, *, clustered_by: Sequence[Sequence[str]] = ()
 ) -> TableState:
-    """Drop a column or a field of a struct; its values stay in the data files.
-
-    Args:
-        state: The table.
-        name: The column, or the path of a field.
-        clustered_by: The clustering columns, as paths of physical names.
-
-    Raises:
-        UnsupportedFeatureError: Column mapping is off.
-        InvalidArgumentError: The table is partitioned or clustered by the column, an expression
-            refers to it, or it is the only one.
-    """
+    """Drop a column or a field of a struct; its values stay in the data files."""
     *parents, last = _existing(state, name, "dropped")
     if not parents and last.lower() in (each.lower() for each in state.metadata.partition_columns):
         raise InvalidArgumentError(f"{name} cannot be dropped: the table is partitioned by it")
-    physical = tuple(each.physical_name for each in resolve(state.schema, (*parents, last)))
+    found = traversal.resolve(state.schema, (*parents, last))
+    physical = tuple(each.physical_name for each in found)
     if any(tuple(path[: len(physical)]) == physical for path in clustered_by):
         raise InvalidArgumentError(f"{name} cannot be dropped: the table is clustered by it")
 
@@ -115,7 +92,7 @@ def drop_column(
             raise InvalidArgumentError(f"{name} cannot be dropped: it is the only one")
         return StructType(kept)
 
-    return _finished(state, change_struct(state.schema, parents, dropped))
+    return _finished(state, traversal.change_struct(state.schema, parents, dropped))
 
 
 def evolve_schema(state: TableState, incoming: StructType) -> TableState:
@@ -123,12 +100,8 @@ def evolve_schema(state: TableState, incoming: StructType) -> TableState:
 
     Types become those of incoming rows where the table has type widening enabled and they are
     wider. Else they stay, and writing casts the values or refuses to.
-
-    Raises:
-        InvalidArgumentError: A column has a type of another kind in the table, or an expression
-            of the table names one that would be widened.
     """
-    widens = state.metadata.is_on(ENABLE_TYPE_WIDENING) and (
+    widens = state.metadata.is_on(Property.ENABLE_TYPE_WIDENING) and (
         "typeWidening" in state.protocol.supported
     )
     schema = _merged(state.schema, incoming, "", widens=widens)
@@ -137,22 +110,64 @@ def evolve_schema(state: TableState, incoming: StructType) -> TableState:
     return _finished(state, schema)
 
 
+def assign_column_ids(state: TableState, *, keep_names: bool = False) -> TableState:
+    """Assign an id and a physical name to each field without, if column mapping is on."""
+    if state.metadata.mapping_mode == "none":
+        return state
+    # Not `state.schema`: that would demand the ids which new fields do not have yet.
+    schema = parse_schema(state.metadata.schema_string)
+    known = property_number(state.metadata.configuration, Property.MAX_COLUMN_ID, 0, _LARGEST_ID)
+    highest = max([known, *map(_id_of, traversal.all_fields(schema))])
+
+    def with_id(field: Field) -> Field:
+        nonlocal highest
+        if FIELD_ID in field.metadata and PHYSICAL_NAME in field.metadata:
+            return field
+        highest += 1
+        name = field.name if keep_names else f"col-{uuid4()}"
+        ids = {FIELD_ID: highest, PHYSICAL_NAME: name}
+        return replace(field, metadata={**field.metadata, **ids})
+
+    schema = traversal.map_fields(schema, with_id)
+    properties = {**state.metadata.configuration, Property.MAX_COLUMN_ID: str(highest)}
+    return state.with_schema(schema).with_properties(properties)
+
+
+def without_mapping(schema: StructType) -> StructType:
+    """Return a schema without the ids and physical names of another table."""
+
+    def plain(field: Field) -> Field:
+        kept = {key: value for key, value in field.metadata.items() if not key.startswith(_KEYS)}
+        return replace(field, metadata=kept, physical_name=field.name, field_id=None)
+
+    return traversal.map_fields(schema, plain)
+
+
+def _id_of(field: Field) -> int:
+    found = field.metadata.get(FIELD_ID, 0)
+    if type(found) is not int or not 0 <= found <= _LARGEST_ID:
+        raise FormatError(f"column {field.name} has an id that is none", found=repr(found)[:40])
+    return found
+
+
 def _require_unnamed(state: TableState, schema: StructType) -> None:
     """Refuse to widen a column that is generated, or that a constraint or another one names."""
-    before = {_dotted(path): path[-1].metadata.get(TYPE_CHANGES) for path in walk(state.schema)}
-    for path in walk(schema):
+    old = traversal.walk(state.schema)
+    before = {_dotted(path): path[-1].metadata.get(TYPE_CHANGES) for path in old}
+    for path in traversal.walk(schema):
         name = _dotted(path)
         if path[-1].metadata.get(TYPE_CHANGES) == before.get(name):
             continue
         hint = "cast its values to the type of the column"
-        if GENERATION in path[0].metadata:
+        if expressions.GENERATION in path[0].metadata:
             raise InvalidArgumentError(
                 f"column {name} cannot be widened: it is generated, by an expression of its type:"
-                f" {path[0].metadata[GENERATION]}",
+                f" {path[0].metadata[expressions.GENERATION]}",
                 hint=hint,
             )
         for holder, expression in _expressions(state):
-            if _words(path) <= names_in(expression) and STATS_COLUMNS not in holder:
+            is_named = _words(path) <= expressions.names_in(expression)
+            if is_named and Property.STATS_COLUMNS not in holder:
                 raise InvalidArgumentError(
                     f"column {name} cannot be widened: {holder} names it: {expression}", hint=hint
                 )
@@ -194,7 +209,7 @@ def _require_plain(field: Field) -> None:
 
 
 def _is_expression(key: str) -> bool:
-    return key in _EXPRESSIONS or key.startswith(IDENTITY)
+    return key in _EXPRESSIONS or key.startswith(expressions.IDENTITY)
 
 
 def _new_column(field: Field) -> Field:
@@ -204,8 +219,8 @@ def _new_column(field: Field) -> Field:
         kept = {key: value for key, value in each.metadata.items() if not _is_expression(key)}
         return replace(each, metadata=kept)
 
-    [new] = without_mapping(map_fields(nullable(StructType((field,))), plain)).fields
-    return new
+    alone = traversal.map_fields(traversal.nullable(StructType((field,))), plain)
+    return without_mapping(alone).fields[0]
 
 
 def _with_field(new: Field, struct: StructType) -> StructType:
@@ -216,17 +231,17 @@ def _with_field(new: Field, struct: StructType) -> StructType:
 
 def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
     """Return the path of a column that may be changed, in the case that the table uses."""
+    names = [field.name for field in state.schema.fields]
+    path = (name,) if name in names else split_path(name)
+    found = traversal.resolve(state.schema, path)
     if state.metadata.mapping_mode == "none":
         raise UnsupportedFeatureError(
             f"{name} cannot be {what}: the files know their columns by name",
             feature="columnMapping",
             hint=_MAPPED,
         )
-    names = [field.name for field in state.schema.fields]
-    path = (name,) if name in names else split_path(name)
-    found = resolve(state.schema, path)
     for holder, expression in _expressions(state):
-        if _words(found) <= names_in(expression):
+        if _words(found) <= expressions.names_in(expression):
             raise InvalidArgumentError(
                 f"{name} cannot be {what}: {holder} names it: {expression}",
                 hint="drop the constraint first" if "constraint" in holder else None,
@@ -236,11 +251,11 @@ def _existing(state: TableState, name: str, what: str) -> tuple[str, ...]:
 
 def _expressions(state: TableState) -> Iterator[tuple[str, str]]:
     """Yield all that refers to columns by name: who does, and the SQL."""
-    for each in stored_expressions(state.metadata):
+    for each in expressions.stored_expressions(state.metadata):
         if each.kind != "default":
             yield each.holder, each.text
-    if STATS_COLUMNS in state.metadata.configuration:
-        yield f"property {STATS_COLUMNS}", state.metadata.configuration[STATS_COLUMNS]
+    if (names := state.metadata.configuration.get(Property.STATS_COLUMNS)) is not None:
+        yield f"property {Property.STATS_COLUMNS}", names
 
 
 def _merged(have: StructType, incoming: StructType, prefix: str, *, widens: bool) -> StructType:

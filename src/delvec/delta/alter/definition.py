@@ -1,57 +1,44 @@
-"""The definition of a new table, and changes of properties and table features.
+"""The definition of a table, new or replaced, and its properties, table features and CHECKs.
 
-Pure functions from one state to the next; costs grow with the number of columns.
+Pure functions from one state to the next; costs grow with the number of columns. REPLACE changes
+schema and properties, and keeps the id and the history.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from delvec.delta.alter.column_mapping import assign_column_ids, without_mapping
-from delvec.delta.alter.constraints import checked_condition
-from delvec.delta.alter.table_state import TableState, needed_features
-from delvec.delta.alter.valid_schema import (
-    require_no_collations,
-    require_nullable_elements,
-    require_valid_schema,
-)
-from delvec.delta.schema.expressions import CONSTRAINT
-from delvec.delta.schema.features import FEATURES, feature_name
+from delvec.delta.alter import table_state
+from delvec.delta.alter.columns import assign_column_ids, without_mapping
+from delvec.delta.alter.table_state import TableState
+from delvec.delta.schema.expressions import CONSTRAINT, constraints
 from delvec.delta.schema.known_properties import PROPERTIES, check_properties
-from delvec.delta.schema.metadata import Metadata
-from delvec.delta.schema.properties import (
-    ENABLE_DELETION_VECTORS,
-    ENABLE_ROW_TRACKING,
-    MAPPING_MODE,
-    ROW_COMMIT_VERSION_COLUMN,
-    ROW_ID_COLUMN,
-    SYMLINK_MANIFEST,
-)
-from delvec.delta.schema.protocol import Protocol
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.protocol import FEATURES, Protocol, feature_name
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.report.wordings import Wording, call, worded
+from delvec.report.hints import Wording, argument, call, format_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from delvec.delta.schema.types import StructType
-
-__all__ = [
-    "add_feature",
-    "enable_deletion_vectors",
-    "new_table",
-    "set_properties",
-    "unset_properties",
-]
 
 # Features that need something else, which delvec does not write.
 _NOT_BY_HAND: Final = {
     "clustering": "create the table clustered, with delta-spark",
     "checkpointProtection": "it comes with dropping a feature",
 }
+_TRACKING: Final = (Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN)
+# Properties that writers set, and no user.
+_MANAGED: Final = (
+    Property.MAX_COLUMN_ID,
+    *_TRACKING,
+    Property.IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
+    Property.IN_COMMIT_TIMESTAMPS_SINCE_TIME,
+)
 
 
 def new_table(
@@ -62,13 +49,9 @@ def new_table(
     name: str | None = None,
     description: str | None = None,
 ) -> TableState:
-    """Return the state of a new table, with deletion vectors on unless a property says otherwise.
-
-    Raises:
-        InvalidArgumentError: Delta does not allow the schema or a property.
-        UnsupportedFeatureError: A string has a collation.
-    """
-    asked = check_properties({ENABLE_DELETION_VECTORS: "true", **_spelled(properties or {})})
+    """Return the state of a new table; deletion vectors are on unless a property says otherwise."""
+    defaults = {Property.ENABLE_DELETION_VECTORS: "true"}
+    asked = check_properties({**defaults, **_spelled(properties or {})})
     checks = {
         f"{CONSTRAINT}{each.lower()}": checked_condition(each, sql)
         for each, sql in asked.constraints.items()
@@ -85,11 +68,44 @@ def new_table(
         created_ms=int(time.time() * 1000),
     )
     state = assign_column_ids(TableState(Protocol(1, 2), metadata))
-    require_valid_schema(state.metadata)
-    require_no_collations(state.schema)
-    require_nullable_elements(state.schema)
+    table_state.require_valid_schema(state.metadata)
+    table_state.require_no_collations(state.schema)
+    table_state.require_nullable_elements(state.schema)
     state = _with_asked(state, asked.features)
-    return _finished(state.with_features(needed_features(state.metadata)))
+    return _finished(state.with_features(table_state.needed_features(state.metadata)))
+
+
+def replace_definition(
+    state: TableState,
+    schema: StructType,
+    partition_by: Sequence[str],
+    properties: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+) -> TableState:
+    """Return the state of a table after its definition is replaced; its id stays.
+
+    The protocol is never downgraded, since old versions stay readable under it.
+    """
+    was = state.metadata
+    wanted: Mapping[str, Any] = was.configuration if properties is None else properties
+    asked = {key: value for key, value in wanted.items() if key not in _MANAGED}
+    fresh = new_table(schema, partition_by, asked, name=name, description=description)
+    tracking = {
+        key: value
+        for key, value in was.configuration.items()
+        if key in _TRACKING and any(name in fresh.metadata.configuration for name in _TRACKING)
+    }
+    metadata = replace(
+        fresh.metadata,
+        id=was.id,
+        created_ms=was.created_ms,
+        name=was.name if name is None else name,
+        description=was.description if description is None else description,
+        configuration={**fresh.metadata.configuration, **tracking},
+    )
+    return TableState(table_state.add_features(state.protocol, fresh.protocol.supported), metadata)
 
 
 def set_properties(
@@ -98,34 +114,18 @@ def set_properties(
     *,
     is_empty: Callable[[], bool] = lambda: False,
 ) -> TableState:
-    """Set properties, and add the writer features that they need to the protocol.
-
-    Args:
-        state: The table.
-        properties: Their values by name; `delta.feature.<name>` adds a feature.
-        is_empty: Tells whether the table has no files; called only if a property depends on it,
-            since the answer takes the entries of all files.
-
-    Raises:
-        InvalidArgumentError: Delta has no such property or value, or it needs a reader feature.
-        UnsupportedFeatureError: delvec cannot do what the property asks for.
-    """
+    """Set properties, and add the writer features that they need to the protocol."""
     asked = check_properties(properties)
     if asked.constraints:
         raise InvalidArgumentError(
             f"constraint {next(iter(asked.constraints))} cannot be set as a property",
-            hint=worded("{} checks the rows of the table first", call("add_constraint")),
+            hint=format_hint("{} checks the rows of the table first", call("add_constraint")),
         )
-    was = state.metadata
-    changed = _with_asked(state, asked.features).with_properties(
-        {**was.configuration, **asked.properties}
-    )
-    _require_mapping_change(was, asked.properties.get(MAPPING_MODE, was.mapping_mode))
-    if (
-        changed.metadata.is_on(ENABLE_ROW_TRACKING)
-        and not was.is_on(ENABLE_ROW_TRACKING)
-        and not is_empty()
-    ):
+    was, tracking = state.metadata, Property.ENABLE_ROW_TRACKING
+    properties = {**was.configuration, **asked.properties}
+    changed = _with_asked(state, asked.features).with_properties(properties)
+    _require_mapping_change(was, asked.properties.get(Property.MAPPING_MODE, was.mapping_mode))
+    if changed.metadata.is_on(tracking) and not was.is_on(tracking) and not is_empty():
         raise UnsupportedFeatureError(
             "row tracking cannot be switched on for a table that has rows: each of its files would"
             " have to be given ids",
@@ -133,18 +133,14 @@ def set_properties(
             hint="switch it on with delta-spark, or when the table is created",
         )
     changed = assign_column_ids(changed, keep_names=True)
-    require_valid_schema(changed.metadata)
+    table_state.require_valid_schema(changed.metadata)
     return _finished(changed.upgraded(state))
 
 
 def unset_properties(
     state: TableState, names: Iterable[str], *, if_exists: bool = False
 ) -> TableState:
-    """Unset properties.
-
-    Raises:
-        InvalidArgumentError: One is not set (unless `if_exists`), or the table needs it.
-    """
+    """Unset properties."""
     properties = dict(state.metadata.configuration)
     for name in names:
         known = PROPERTIES.get(name.lower())
@@ -152,9 +148,9 @@ def unset_properties(
         if found.startswith(CONSTRAINT):
             raise InvalidArgumentError(
                 f"{found} is a constraint",
-                hint=worded("use {}", call("drop_constraint", found.removeprefix(CONSTRAINT))),
+                hint=format_hint("use {}", call("drop_constraint", found.removeprefix(CONSTRAINT))),
             )
-        if (known and known.managed) or found == MAPPING_MODE:
+        if (known and known.managed) or found == Property.MAPPING_MODE:
             raise InvalidArgumentError(f"{found} cannot be unset: the table needs it")
         if found not in properties and not if_exists:
             raise InvalidArgumentError(
@@ -168,23 +164,53 @@ def unset_properties(
 
 
 def add_feature(state: TableState, name: str) -> TableState:
-    """Add a table feature and those that it depends on.
-
-    Raises:
-        InvalidArgumentError: There is no such feature.
-        UnsupportedFeatureError: delvec does not write tables with it.
-    """
+    """Add a table feature and those that it depends on."""
     return _finished(_with_asked(state, [feature_name(name)]))
 
 
 def enable_deletion_vectors(state: TableState) -> TableState:
-    """Add the feature `deletionVectors` and switch deletion vectors on.
-
-    Raises:
-        UnsupportedFeatureError: Another feature or property forbids deletion vectors.
-    """
-    properties = {**state.metadata.configuration, ENABLE_DELETION_VECTORS: "true"}
+    """Add the feature `deletionVectors` and switch deletion vectors on."""
+    properties = {**state.metadata.configuration, Property.ENABLE_DELETION_VECTORS: "true"}
     return _finished(state.with_features(["deletionVectors"]).with_properties(properties))
+
+
+def add_constraint(state: TableState, name: str, expression: str) -> TableState:
+    """Add a CHECK constraint; the caller has checked it on the rows of the table."""
+    condition = checked_condition(name, expression)
+    if found := _found(state, name):
+        raise InvalidArgumentError(
+            f"there is a constraint {found} already: {constraints(state.metadata)[found]}",
+            hint="drop it first, or use another name",
+        )
+    properties = {**state.metadata.configuration, f"{CONSTRAINT}{name.lower()}": condition}
+    return state.with_properties(properties).upgraded(state)
+
+
+def drop_constraint(state: TableState, name: str, *, if_exists: bool = False) -> TableState:
+    """Drop a CHECK constraint."""
+    found = _found(state, name)
+    if found is None and not if_exists:
+        known = ", ".join(constraints(state.metadata))
+        others = f", only {known}" if known else ": the table has none"
+        raise InvalidArgumentError(
+            f"there is no constraint {name}{others}",
+            hint=format_hint("{} ignores it", argument(if_exists=True)),
+        )
+    kept = dict(state.metadata.configuration)
+    kept.pop(f"{CONSTRAINT}{found}", None)
+    return state.with_properties(kept)
+
+
+def checked_condition(name: str, expression: str) -> str:
+    """Return the condition of a constraint, trimmed."""
+    if not name.strip() or not expression.strip():
+        raise InvalidArgumentError(f"constraint {name!r} has no name or no condition")
+    return expression.strip()
+
+
+def _found(state: TableState, name: str) -> str | None:
+    known = constraints(state.metadata)
+    return next((each for each in known if each.lower() == name.lower()), None)
 
 
 def _spelled(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,7 +237,7 @@ def _with_asked(state: TableState, names: Iterable[str]) -> TableState:
 def _finished(state: TableState) -> TableState:
     """Add the properties that features need, and refuse features that exclude each other."""
     metadata = state.metadata
-    if metadata.is_on(ENABLE_DELETION_VECTORS):
+    if metadata.is_on(Property.ENABLE_DELETION_VECTORS):
         for each in FEATURES.values():
             if each.writing == "no_vectors" and metadata.is_on(each.switch):
                 raise UnsupportedFeatureError(
@@ -219,23 +245,24 @@ def _finished(state: TableState) -> TableState:
                     feature=each.name,
                     hint=f"set {each.switch} to false first",
                 )
-        if metadata.is_on(SYMLINK_MANIFEST):
+        if metadata.is_on(Property.SYMLINK_MANIFEST):
             raise UnsupportedFeatureError(
-                f"{SYMLINK_MANIFEST} does not go together with deletion vectors: readers of"
-                " the manifest would see deleted rows",
-                feature=SYMLINK_MANIFEST,
-                hint=f"set {ENABLE_DELETION_VECTORS} or {SYMLINK_MANIFEST} to false",
+                f"{Property.SYMLINK_MANIFEST} does not go together with deletion vectors: readers"
+                " of the manifest would see deleted rows",
+                feature=Property.SYMLINK_MANIFEST,
+                hint=f"set {Property.ENABLE_DELETION_VECTORS} or {Property.SYMLINK_MANIFEST} to"
+                " false",
             )
     if "rowTracking" not in state.protocol.supported:
         return state
-    columns = {ROW_ID_COLUMN: f"_row-id-col-{uuid4()}"}
-    columns[ROW_COMMIT_VERSION_COLUMN] = f"_row-commit-version-col-{uuid4()}"
+    columns = {Property.ROW_ID_COLUMN: f"_row-id-col-{uuid4()}"}
+    columns[Property.ROW_COMMIT_VERSION_COLUMN] = f"_row-commit-version-col-{uuid4()}"
     return state.with_properties({**columns, **metadata.configuration})
 
 
 def _require_mapping_change(was: Metadata, mode: str) -> None:
     if (was.mapping_mode, mode) not in (("none", "name"), (mode, mode)):
         raise InvalidArgumentError(
-            f"{MAPPING_MODE} cannot be changed from {was.mapping_mode} to {mode}",
+            f"{Property.MAPPING_MODE} cannot be changed from {was.mapping_mode} to {mode}",
             hint="only from none to name; for all else copy the rows to a new table",
         )

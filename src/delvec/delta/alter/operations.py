@@ -1,46 +1,117 @@
-"""CREATE, REPLACE and ALTER of a table: commits of metadata, without a Spark session."""
+"""CREATE, REPLACE and ALTER of a table: commits of metadata, without a Spark session.
+
+A new table's folder has to be empty: VACUUM deletes whatever the log does not refer to.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from delvec.delta.alter.definition import new_table
-from delvec.delta.alter.location import require_empty_location
-from delvec.delta.alter.replace import replace_definition
+from delvec.delta.alter.definition import new_table, replace_definition
 from delvec.delta.alter.table_state import TableState
-from delvec.delta.pruning.predicate import Always
-from delvec.delta.schema.properties import ENABLE_ROW_TRACKING
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change, ReadSet
-from delvec.delta.write.commit import commit
+from delvec.delta.log.paths import NameRules
+from delvec.delta.log.segment import find_segment
+from delvec.delta.schema.metadata import Property
+from delvec.delta.skipping.predicate import Always
+from delvec.delta.write import transaction
+from delvec.delta.write.change import Change, Operation, ReadSet
 from delvec.delta.write.report import WriteReport
-from delvec.delta.write.transaction import Outcome
+from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
-from delvec.storage.uncommitted import UncommittedFiles
+from delvec.errors import InvalidArgumentError, TableNotFoundError
+from delvec.report.hints import Wording, format_hint, shell_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.types import StructType
-    from delvec.delta.write.transaction import Attempt
-    from delvec.storage import Storage
+    from delvec.storage import FileInfo, Storage
 
-__all__ = [
-    "TableDescription",
-    "alter",
-    "create",
-    "create_defined",
-    "replace_table",
-    "state_change",
-]
+_SHOWN: Final = 3
+_PAGE: Final = 1000  # Files that are looked at for more names, once there is one: a request.
+_LAST: Final = "\U0010ffff"
+
+
+def require_empty_location(storage: Storage, metadata: Metadata) -> None:
+    """Refuse a folder for a new table that has files which a VACUUM of it would delete.
+
+    Hidden names are those that VACUUM leaves; files of other tables inside the folder count, since
+    delta-spark deletes them. Where somebody creates a table at the same time, nothing is refused:
+    the commit of version 0 will conflict. One listing, which ends with the first such file, and one
+    more for each hidden folder.
+    """
+    found = _visible_files(storage, NameRules.of(metadata))
+    if not found or is_table(storage):
+        return
+    more = " and more" if len(found) > _SHOWN else ""
+    is_parquet = all(key.endswith(".parquet") for key in found)
+    raise InvalidArgumentError(
+        f"{storage.root} is not a Delta table and has files, which a VACUUM of a new table there"
+        f" would delete: {', '.join(found[:_SHOWN])}{more}",
+        hint=format_hint(
+            "delete them if they are what a killed write left; else choose another folder, or make"
+            " them a table: {}",
+            _conversion(storage.root),
+        )
+        if is_parquet
+        else "choose another folder, or move these files",
+    )
+
+
+def _conversion(root: str) -> Wording:
+    return Wording(
+        f"DeltaTable.convert_to_delta(None, {root!r})",
+        f"`delvec convert-to-delta {shell_word(root, is_path=True)}`",
+    )
+
+
+def is_table(storage: Storage) -> bool:
+    """Return whether there is a log, readable by delvec or not."""
+    try:
+        find_segment(storage)
+    except TableNotFoundError:
+        return False
+    return True
+
+
+def _visible_files(storage: Storage, rules: NameRules) -> list[str]:
+    found: list[str] = []
+    since = 0
+    for info in _below(storage, rules):
+        since += bool(found)
+        if not rules.is_hidden(info.key) and not _is_marker(storage, info):
+            found.append(info.key)
+        if len(found) > _SHOWN or since >= _PAGE:
+            break
+    return found
+
+
+def _below(storage: Storage, rules: NameRules) -> Iterator[FileInfo]:
+    """Yield the files below a folder; of hidden folders in it the first only."""
+    start: str | None = None
+    leapt = ""
+    while True:
+        for info in storage.list(start_from=start, recursive=True):
+            yield info
+            folder, slash, _ = info.key.partition("/")
+            if slash and folder != leapt and rules.is_hidden(folder):
+                start, leapt = f"{folder}/{_LAST}{_LAST}", folder
+                break
+        else:
+            return
+
+
+def _is_marker(storage: Storage, info: FileInfo) -> bool:
+    """Return whether an empty file is what Hadoop puts into buckets for the folder `x/`."""
+    return info.size == 0 and "://" in storage.root and not storage.exists(info.key)
 
 
 @dataclass(frozen=True)
 class TableDescription:
-    """The definition of a table that is to be created."""
+    """The definition of a table that is to be created: the arguments of `new_table`."""
 
     schema: StructType
     partition_by: tuple[str, ...]
@@ -50,33 +121,14 @@ class TableDescription:
 
     def state(self) -> TableState:
         """Return the state of a new table of this definition."""
-        return new_table(
-            self.schema,
-            self.partition_by,
-            self.properties,
-            name=self.name,
-            description=self.description,
-        )
-
-
-def create(storage: Storage, wanted: TableDescription) -> WriteReport:
-    """Create a table where there is none, as version 0.
-
-    Raises:
-        InvalidArgumentError: There are files, which a VACUUM of the table would delete.
-        ConflictError: Another writer created one at the same time.
-    """
-    return create_defined(storage, wanted.state())
+        return new_table(**vars(self))
 
 
 def create_defined(storage: Storage, state: TableState) -> WriteReport:
-    """Create the table of a definition; see `create`."""
+    """Create a table where there is none, as version 0."""
     require_empty_location(storage, state.metadata)
-    change = _described(Change("CREATE TABLE"), state)
-    with UncommittedFiles(storage) as uncommitted:
-        base = Base(storage, -1, state.protocol, state.metadata)
-        committed = commit(base, change, uncommitted)
-    return WriteReport("CREATE TABLE", storage.root, committed.version)
+    version = transaction.create(storage, _new_state("CREATE TABLE", state))
+    return WriteReport("CREATE TABLE", storage.root, version)
 
 
 def replace_table(wanted: TableDescription) -> Callable[[Attempt], Outcome]:
@@ -85,22 +137,14 @@ def replace_table(wanted: TableDescription) -> Callable[[Attempt], Outcome]:
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot
         require_writable(snapshot, "overwrite")
-        state = replace_definition(
-            TableState.of(snapshot),
-            wanted.schema,
-            wanted.partition_by,
-            wanted.properties,
-            name=wanted.name,
-            description=wanted.description,
-        )
-        removed = tuple(snapshot.files.entries())
-        change = Change("CREATE OR REPLACE TABLE", reads=ReadSet(Always()), removed=removed)
-        return Outcome(_described(change, state))
+        state = replace_definition(TableState.of(snapshot), **vars(wanted))
+        change = _new_state("CREATE OR REPLACE TABLE", state, ReadSet(Always()))
+        return Outcome(replace(change, removed=tuple(snapshot.files.entries())))
 
     return prepare
 
 
-def _described(change: Change, state: TableState) -> Change:
+def _new_state(name: str, state: TableState, reads: ReadSet | None = None) -> Change:
     metadata = state.metadata
     parameters = {
         "partitionBy": json.dumps(list(metadata.partition_columns)),
@@ -109,7 +153,8 @@ def _described(change: Change, state: TableState) -> Change:
         "isManaged": "false",
         "properties": json.dumps(dict(metadata.configuration)),
     }
-    return replace(change, parameters=parameters, protocol=state.protocol, metadata=metadata)
+    operation = Operation(name, parameters, reads=reads or ReadSet())
+    return Change(operation, protocol=state.protocol, metadata=metadata)
 
 
 def alter(
@@ -126,33 +171,23 @@ def alter(
             was = TableState.of(snapshot)
             now = transform(snapshot, was)
         # Row tracking is enabled on empty tables only, so a concurrent append must be a conflict.
-        tracks = now.metadata.is_on(ENABLE_ROW_TRACKING) and not was.metadata.is_on(
-            ENABLE_ROW_TRACKING
-        )
-        reads = ReadSet(Always()) if tracks else ReadSet()
-        return state_change(attempt, operation, parameters, was, now, reads)
+        tracking = Property.ENABLE_ROW_TRACKING
+        starts = now.metadata.is_on(tracking) and not was.metadata.is_on(tracking)
+        reads = ReadSet(Always()) if starts else ReadSet()
+        return state_change(operation, parameters, was, now, reads)
 
     return prepare
 
 
 def state_change(
-    attempt: Attempt,
-    operation: str,
-    parameters: Mapping[str, Any],
-    was: TableState,
-    now: TableState,
-    reads: ReadSet,
+    operation: str, parameters: Mapping[str, Any], was: TableState, now: TableState, reads: ReadSet
 ) -> Outcome:
     """Return the change from one state of the table to another; none if they are equal."""
     if now == was:
         return Outcome(None, notes=("the table is in this state already",))
     change = Change(
-        operation,
-        parameters=parameters,
-        reads=reads,
+        Operation(operation, parameters, reads=reads),
         protocol=now.protocol if now.protocol != was.protocol else None,
         metadata=now.metadata if now.metadata != was.metadata else None,
-        transaction=attempt.options.transaction,
-        user_metadata=attempt.options.commit_metadata,
     )
     return Outcome(change)

@@ -1,4 +1,4 @@
-"""The protocol and metadata of a table, and the table features that its metadata needs.
+"""The protocol and metadata of a table: which schemas are valid, and the features that they need.
 
 Protocols are those that delta-spark would choose: plain versions where they imply exactly the
 features, else writer version 7, and reader version 3 if a feature has no lower reader version.
@@ -7,38 +7,38 @@ features, else writer version 7, and reader version 3 if a feature has no lower 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.schema.expressions import (
-    CURRENT_DEFAULT,
-    GENERATION,
-    IDENTITY,
-    INVARIANT,
-    constraints,
+from delvec.delta.read.change_feed import FEED_COLUMNS
+from delvec.delta.schema import expressions
+from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.protocol import (
+    FEATURES,
+    READERS_WITH_FEATURES,
+    WRITERS_WITH_FEATURES,
+    Protocol,
+    implied_by,
 )
-from delvec.delta.schema.features import FEATURES, implied_by
-from delvec.delta.schema.properties import CHECKPOINT_POLICY
-from delvec.delta.schema.protocol import READERS_WITH_FEATURES, WRITERS_WITH_FEATURES, Protocol
-from delvec.delta.schema.walk import all_fields, primitives
-from delvec.errors import InvalidArgumentError
-from delvec.report.wordings import call, worded
+from delvec.delta.schema.traversal import all_fields, primitives, walk
+from delvec.delta.schema.types import DataType, Field, PrimitiveType, StructType
+from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
+from delvec.report.hints import call, format_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.types import Field, StructType
-
-__all__ = ["TableState", "needed_features", "with_features"]
 
 _OF_TYPES: Final = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 _OF_METADATA: Final = {
-    GENERATION: "generatedColumns",
-    CURRENT_DEFAULT: "allowColumnDefaults",
-    INVARIANT: "invariants",
+    expressions.GENERATION: "generatedColumns",
+    expressions.CURRENT_DEFAULT: "allowColumnDefaults",
+    expressions.INVARIANT: "invariants",
 }
+_FORBIDDEN: Final = " ,;{}()\n\t="
+_COLLATIONS: Final = "__COLLATIONS"  # of the strings in a field, by their places
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,10 @@ class TableState:
 
     def with_features(self, names: Iterable[str]) -> TableState:
         """Add table features to the protocol, and those that they depend on."""
-        return replace(self, protocol=with_features(self.protocol, names))
+        return replace(self, protocol=add_features(self.protocol, names))
 
     def upgraded(self, was: TableState) -> TableState:
-        """Add the writer features that a change of the metadata needs.
-
-        Args:
-            was: The state before the change.
-
-        Raises:
-            InvalidArgumentError: It needs a reader feature, which users must add explicitly.
-        """
+        """Add the writer features that a change of the metadata needs."""
         # Features that the metadata needed before, and the protocol lacks, are not added here.
         missing = needed_features(self.metadata) - needed_features(was.metadata)
         missing -= self.protocol.supported
@@ -90,9 +83,9 @@ class TableState:
             raise InvalidArgumentError(
                 f"this needs the table feature {', '.join(for_readers)}: readers that do not"
                 " support it could not read the table any more",
-                hint=worded("{} adds it", call("enable_deletion_vectors"))
+                hint=format_hint("{} adds it", call("enable_deletion_vectors"))
                 if for_readers[0] == "deletionVectors"
-                else worded("{} adds it", call("add_feature", for_readers[0])),
+                else format_hint("{} adds it", call("add_feature", for_readers[0])),
             )
         return self.with_features(missing) if missing else self
 
@@ -104,18 +97,87 @@ def needed_features(metadata: Metadata) -> frozenset[str]:
         for feature in FEATURES.values()
         if feature.switch and metadata.is_on(feature.switch)
     }
-    needed |= {
-        name
-        for name, is_used in (
-            ("columnMapping", metadata.mapping_mode != "none"),
-            ("v2Checkpoint", metadata.configuration.get(CHECKPOINT_POLICY) == "v2"),
-            ("checkConstraints", bool(constraints(metadata))),
-        )
-        if is_used
-    }
+    if metadata.mapping_mode != "none":
+        needed.add("columnMapping")
+    if metadata.configuration.get(Property.CHECKPOINT_POLICY) == "v2":
+        needed.add("v2Checkpoint")
+    if expressions.constraints(metadata):
+        needed.add("checkConstraints")
     for field in all_fields(metadata.schema):
         needed |= set(_needed_by(field))
     return _closure(needed)
+
+
+def add_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
+    """Return the lowest protocol that supports more features, and all that the old one does.
+
+    >>> add_features(Protocol(1, 2), ["checkConstraints"])  # doctest: +ELLIPSIS
+    Protocol(min_reader_version=1, min_writer_version=3, ...
+    """
+    features = protocol.supported | _closure(names)
+    if features == protocol.supported:
+        return protocol
+    readers = {name for name in features if name in FEATURES and FEATURES[name].for_readers}
+    readers |= protocol.reader_features
+    lowest = 1 if not readers else 2 if readers == {"columnMapping"} else READERS_WITH_FEATURES
+    reader = max(lowest, protocol.min_reader_version)
+    if protocol.min_writer_version < WRITERS_WITH_FEATURES and reader < READERS_WITH_FEATURES:
+        for writer in range(protocol.min_writer_version, WRITERS_WITH_FEATURES):
+            if implied_by(reader, writer) == features:
+                return Protocol(reader, writer)
+    named = frozenset(readers) if reader >= READERS_WITH_FEATURES else frozenset()
+    return Protocol(reader, WRITERS_WITH_FEATURES, named, features)
+
+
+def require_valid_schema(metadata: Metadata) -> None:
+    """Refuse a schema that Delta does not allow."""
+    schema = metadata.schema
+    if not schema.fields:
+        raise InvalidArgumentError("the table has no columns", hint="give it at least one")
+    _require_distinct(schema, "the table")
+    for field in all_fields(schema):
+        _require_distinct(field.type, field.name)
+        if metadata.mapping_mode == "none" and any(each in field.name for each in _FORBIDDEN):
+            raise InvalidArgumentError(
+                f"column {field.name!r} has one of {_FORBIDDEN!r} in its name",
+                hint="use another name, or set delta.columnMapping.mode to name",
+            )
+        if any(each.name == "void" for each in primitives(field.type)):
+            raise InvalidArgumentError(
+                f"column {field.name} has no type: it is {field.type}",
+                hint="cast it to the type of its values",
+            )
+    if metadata.is_on(Property.ENABLE_CHANGE_DATA_FEED):
+        taken = [name for name in schema.names if name.lower() in FEED_COLUMNS.names]
+        if taken:
+            raise InvalidArgumentError(
+                f"column {taken[0]} has a name that the change data feed reserves",
+                hint="rename it, or leave delta.enableChangeDataFeed off",
+            )
+    _require_partitions(metadata)
+
+
+def require_no_collations(schema: StructType, known: StructType | None = None) -> None:
+    """Refuse strings with a collation, as delta-spark does, unless the table has them already."""
+    old = {each.physical_name for each in all_fields(known)} if known is not None else set()
+    for field in all_fields(schema):
+        if (found := field.metadata.get(_COLLATIONS)) and field.physical_name not in old:
+            raise UnsupportedFeatureError(
+                f"column {field.name} has a collation, by which other strings are equal: {found}",
+                feature="collations",
+                hint=f"cast it to a plain string: CAST({field.name} AS STRING COLLATE UTF8_BINARY)",
+            )
+
+
+def require_nullable_elements(schema: StructType) -> None:
+    """Refuse NOT NULL fields inside arrays and maps: delta-spark does not write such tables."""
+    for *above, field in walk(schema):
+        holder = next((each for each in above if not isinstance(each.type, StructType)), None)
+        if holder is not None and not field.nullable:
+            raise InvalidArgumentError(
+                f"column {holder.name} has a NOT NULL field inside an array or a map",
+                hint="Delta allows none there: make it nullable",
+            )
 
 
 def _needed_by(field: Field) -> Iterator[str]:
@@ -124,7 +186,7 @@ def _needed_by(field: Field) -> Iterator[str]:
     for key in field.metadata:
         if key in _OF_METADATA:
             yield _OF_METADATA[key]
-        elif key.startswith(IDENTITY):
+        elif key.startswith(expressions.IDENTITY):
             yield "identityColumns"
     for kind in primitives(field.type):
         if kind.name in _OF_TYPES:
@@ -143,22 +205,31 @@ def _closure(names: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def with_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
-    """Return the lowest protocol that supports more features, and all that the old one does.
+def _require_distinct(kind: DataType, where: str) -> None:
+    if not isinstance(kind, StructType):
+        return
+    counts = Counter(name.lower() for name in kind.names)
+    equal = [name for name in kind.names if counts[name.lower()] > 1]
+    if equal:
+        raise InvalidArgumentError(
+            f"{where} has more than one column of the same name: {', '.join(equal)}",
+            hint="names that differ in case only are the same to Delta",
+        )
 
-    >>> with_features(Protocol(1, 2), ["checkConstraints"])  # doctest: +ELLIPSIS
-    Protocol(min_reader_version=1, min_writer_version=3, ...
-    """
-    features = protocol.supported | _closure(names)
-    if features == protocol.supported:
-        return protocol
-    readers = {name for name in features if name in FEATURES and FEATURES[name].for_readers}
-    readers |= protocol.reader_features
-    lowest = 1 if not readers else 2 if readers == {"columnMapping"} else READERS_WITH_FEATURES
-    reader = max(lowest, protocol.min_reader_version)
-    if protocol.min_writer_version < WRITERS_WITH_FEATURES and reader < READERS_WITH_FEATURES:
-        for writer in range(protocol.min_writer_version, WRITERS_WITH_FEATURES):
-            if implied_by(reader, writer) == features:
-                return Protocol(reader, writer)
-    named = frozenset(readers) if reader >= READERS_WITH_FEATURES else frozenset()
-    return Protocol(reader, WRITERS_WITH_FEATURES, named, features)
+
+def _require_partitions(metadata: Metadata) -> None:
+    columns = metadata.partition_columns
+    if len({name.lower() for name in columns}) < len(columns):
+        raise InvalidArgumentError(f"a partition column is named twice: {', '.join(columns)}")
+    for name in columns:
+        kind = metadata.schema.field(name).type
+        if not isinstance(kind, PrimitiveType) or kind.name in ("variant", "void"):
+            raise InvalidArgumentError(
+                f"the table cannot be partitioned by {name}, which is {kind}",
+                hint="partition by a column of a primitive type",
+            )
+    if len(columns) == len(metadata.schema.fields):
+        raise InvalidArgumentError(
+            "the table is partitioned by all its columns, and data files would have none",
+            hint="leave one out",
+        )

@@ -1,3 +1,1 @@
 """The transaction log: its files, the actions in them, and the snapshots they replay to."""
-
-from __future__ import annotations

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -21,82 +22,62 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delvec.delta.log.action_columns import REMOVE, STRING_MAP
-from delvec.delta.log.checkpoint_adds import AddForm, checkpoint_adds
-from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
-from delvec.delta.log.commits import read_log_file
-from delvec.delta.log.names import LAST_CHECKPOINT, SIDECARS, checkpoint_key
-from delvec.delta.log.paths import canonical
-from delvec.delta.log.segment import hinted_version, list_log
-from delvec.delta.schema.properties import CHECKPOINT_POLICY, DELETED_FILE_RETENTION, retention_ms
+from delvec.delta.log.actions import REMOVE, STRING_MAP
+from delvec.delta.log.checkpoint_reader import AddForm, checkpoint_adds, sidecar_key
+from delvec.delta.log.commits import open_part
+from delvec.delta.log.paths import LAST_CHECKPOINT, SIDECARS, canonicalize_paths, checkpoint_key
+from delvec.delta.log.segment import Checkpoint, list_log, read_last_checkpoint
+from delvec.delta.schema.metadata import Property, retention_ms
 from delvec.errors import FormatError, ObjectExistsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from delvec.delta.log.json_actions import JsonActions
-    from delvec.delta.log.segment import Checkpoint
     from delvec.delta.log.snapshot import Snapshot
     from delvec.storage import Storage
 
-__all__ = ["write_checkpoint", "write_hint"]
 
 _DIFFERENT: Final = re.compile(
     r"\.(path|stats|size|modificationTime|baseRowId)$|\.m(in|ax)Values\."
 )
 _MAPS: Final = ("options", "configuration", "tags")
-_SMALL: Final = [
-    pa.field(
-        "txn",
-        pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]),
+_SMALL: Final = {
+    "txn": pa.struct(
+        [("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]
     ),
-    pa.field(
-        "metaData",
-        pa.struct(
-            [
-                ("id", pa.string()),
-                ("name", pa.string()),
-                ("description", pa.string()),
-                ("format", pa.struct([("provider", pa.string()), ("options", STRING_MAP)])),
-                ("schemaString", pa.string()),
-                ("partitionColumns", pa.list_(pa.string())),
-                ("configuration", STRING_MAP),
-                ("createdTime", pa.int64()),
-            ]
-        ),
+    "metaData": pa.struct(
+        [
+            ("id", pa.string()),
+            ("name", pa.string()),
+            ("description", pa.string()),
+            ("format", pa.struct([("provider", pa.string()), ("options", STRING_MAP)])),
+            ("schemaString", pa.string()),
+            ("partitionColumns", pa.list_(pa.string())),
+            ("configuration", STRING_MAP),
+            ("createdTime", pa.int64()),
+        ]
     ),
-    pa.field(
-        "protocol",
-        pa.struct(
-            [
-                ("minReaderVersion", pa.int32()),
-                ("minWriterVersion", pa.int32()),
-                ("readerFeatures", pa.list_(pa.string())),
-                ("writerFeatures", pa.list_(pa.string())),
-            ]
-        ),
+    "protocol": pa.struct(
+        [
+            ("minReaderVersion", pa.int32()),
+            ("minWriterVersion", pa.int32()),
+            ("readerFeatures", pa.list_(pa.string())),
+            ("writerFeatures", pa.list_(pa.string())),
+        ]
     ),
-    pa.field(
-        "domainMetadata",
-        pa.struct(
-            [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
-        ),
+    "domainMetadata": pa.struct(
+        [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
     ),
-]
-_V2_ACTIONS: Final = [
-    pa.field("checkpointMetadata", pa.struct([("version", pa.int64()), ("tags", STRING_MAP)])),
-    pa.field(
-        "sidecar",
-        pa.struct(
-            [
-                ("path", pa.string()),
-                ("sizeInBytes", pa.int64()),
-                ("modificationTime", pa.int64()),
-                ("tags", STRING_MAP),
-            ]
-        ),
+}
+_V2_ACTIONS: Final = {
+    "checkpointMetadata": pa.struct([("version", pa.int64()), ("tags", STRING_MAP)]),
+    "sidecar": pa.struct(
+        [
+            ("path", pa.string()),
+            ("sizeInBytes", pa.int64()),
+            ("modificationTime", pa.int64()),
+            ("tags", STRING_MAP),
+        ]
     ),
-]
+}
 
 
 def write_checkpoint(snapshot: Snapshot, *, one_entry_each: bool = False) -> None:
@@ -107,30 +88,18 @@ def write_checkpoint(snapshot: Snapshot, *, one_entry_each: bool = False) -> Non
     checkpointProtection protects versions older than the newest, which this is meant for.
 
     Readers that do not know vectors identify files by path alone, and may lose a live file that has
-    a tombstone with a vector as well, as after RESTORE. Where no reader needs to know them, such
-    tombstones are left out.
-
-    Args:
-        snapshot: The version.
-        one_entry_each: Whether to leave such tombstones out though the table still has the feature;
-            files of vectors that they protect need tombstones of their own.
-
-    Raises:
-        FormatError: The log is damaged, or the checkpoint did not arrive whole.
-        StorageError: The store refused or failed.
+    a tombstone with a vector as well, as after RESTORE: these are left out where readers need not.
     """
     storage, version = snapshot.storage, snapshot.version
-    listed = list_log(storage, version).checkpoints
-    if any(found.version == version for found in listed):
+    if any(found.version == version for found in list_log(storage, version).checkpoints):
         return
     is_v2 = (
-        snapshot.metadata.configuration.get(CHECKPOINT_POLICY, "").lower() == "v2"
+        snapshot.metadata.configuration.get(Property.CHECKPOINT_POLICY, "").lower() == "v2"
         and "v2Checkpoint" in snapshot.protocol.features
     )
     try:
         by_path = one_entry_each or not snapshot.protocol.has_vectors
-        write = _v2 if is_v2 else _classic
-        written = write(snapshot, by_path=by_path)
+        written = (_v2 if is_v2 else _classic)(snapshot, by_path=by_path)
     except ObjectExistsError:
         return  # another writer was faster, with the same state
     _hint(storage, version, written)
@@ -141,10 +110,7 @@ def write_hint(storage: Storage, checkpoint: Checkpoint) -> None:
     rows, keys = 0, list(checkpoint.keys)
     while keys:
         key = keys.pop()
-        if key.endswith(".json"):
-            part: JsonActions | ParquetActions = read_log_file(storage, key)
-        else:
-            part = ParquetActions(storage, key)
+        part = open_part(storage, key)
         rows += part.line_count
         sidecars = [each["sidecar"]["path"] for each in part.others() if each.get("sidecar")]
         keys += [sidecar_key(path, part.uri) for path in sidecars]
@@ -163,8 +129,7 @@ class _Written:
 
 def _classic(snapshot: Snapshot, *, by_path: bool) -> _Written:
     form = AddForm(snapshot.metadata)
-    kinds = [pa.field("add", form.type), pa.field("remove", REMOVE)]
-    file = _File(pa.schema([*_SMALL, *kinds]))
+    file = _File({**_SMALL, "add": form.type, "remove": REMOVE})
     file.small(snapshot.small_actions())
     file.of_files(snapshot, form, by_path=by_path)
     return file.put(snapshot.storage, checkpoint_key(snapshot.version))
@@ -173,39 +138,35 @@ def _classic(snapshot: Snapshot, *, by_path: bool) -> _Written:
 def _v2(snapshot: Snapshot, *, by_path: bool) -> _Written:
     """Write a v2 checkpoint with one sidecar.
 
-    Its name has a UUID, as delta-spark's: a reader that does not know v2 checkpoints does not take
-    it for a classic one.
+    Its name has a UUID, as delta-spark's, so that other readers do not take it for a classic one.
     """
     form = AddForm(snapshot.metadata)
-    of_files = [pa.field("add", form.type), pa.field("remove", REMOVE)]
-    sidecar = _File(pa.schema(of_files))
+    of_files = {"add": form.type, "remove": REMOVE}
+    sidecar = _File(of_files)
     sidecar.of_files(snapshot, form, by_path=by_path)
     actions = [{"checkpointMetadata": {"version": snapshot.version}}, *snapshot.small_actions()]
-    rows = adds = size = 0
+    part = _Written(0, 0, 0)
     if sidecar.rows:
         name = f"{uuid4()}.parquet"
         part = sidecar.put(snapshot.storage, f"{SIDECARS}/{name}")
-        rows, adds, size = part.rows, part.adds, part.size
-        entry = {"path": name, "sizeInBytes": size, "modificationTime": int(time() * 1000)}
+        entry = {"path": name, "sizeInBytes": part.size, "modificationTime": int(time() * 1000)}
         actions.append({"sidecar": entry})
     # delta-spark looks for the columns of files here too, which are empty.
-    manifest = _File(pa.schema([*_SMALL, *of_files, *_V2_ACTIONS]))
+    manifest = _File(_SMALL | of_files | _V2_ACTIONS)
     manifest.small(actions)
     top = manifest.put(snapshot.storage, checkpoint_key(snapshot.version, str(uuid4())))
-    return _Written(rows + top.rows, size + top.size, adds)
+    return _Written(part.rows + top.rows, part.size + top.size, part.adds)
 
 
 class _File:
     """A Parquet file of actions, built in memory since it must appear atomically."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema, self._sink = schema, pa.BufferOutputStream()
+    def __init__(self, columns: Mapping[str, pa.DataType]) -> None:
+        self._schema, self._sink = pa.schema(columns), pa.BufferOutputStream()
+        # Paths and bounds are all different: a dictionary would not help.
+        equal = [leaf for leaf in _leaves(self._schema) if not _DIFFERENT.search(leaf)]
         self._writer = pq.ParquetWriter(
-            self._sink,
-            schema,
-            compression="snappy",
-            # Paths and bounds are all different: a dictionary would not help.
-            use_dictionary=[leaf for leaf in _leaves(schema) if not _DIFFERENT.search(leaf)],
+            self._sink, self._schema, compression="snappy", use_dictionary=equal
         )
         self.rows = self.adds = 0
 
@@ -259,14 +220,14 @@ class _File:
 
 
 def _unexpired(snapshot: Snapshot, *, by_path: bool) -> Iterator[pa.StructArray]:
-    retention = retention_ms(snapshot.metadata.configuration, DELETED_FILE_RETENTION)
+    retention = retention_ms(snapshot.metadata.configuration, Property.DELETED_FILE_RETENTION)
     # An interval that cannot be parsed keeps all: too many tombstones do no harm.
     oldest = -1 if retention is None else int(time() * 1000) - retention
     for removes in snapshot.tombstones():
         when = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 0)
         kept = removes.filter(pc.greater(when, oldest))
         if by_path and pc.struct_field(kept, "deletionVector").null_count < len(kept):
-            paths = canonical(pc.struct_field(kept, "path"), snapshot.table)
+            paths = canonicalize_paths(pc.struct_field(kept, "path"), snapshot.table)
             kept = kept.filter(pc.invert(pc.is_in(paths, value_set=snapshot.files.paths)))
         fields = {field.name: pc.struct_field(kept, [field.name]) for field in REMOVE}
         fields["dataChange"] = pa.repeat(pa.scalar(False), len(kept))
@@ -275,7 +236,7 @@ def _unexpired(snapshot: Snapshot, *, by_path: bool) -> Iterator[pa.StructArray]
 
 def _hint(storage: Storage, version: int, written: _Written) -> None:
     """Write `_last_checkpoint`, unless it points to a later version."""
-    known = hinted_version(storage)
+    known = read_last_checkpoint(storage)
     if known is not None and known > version:
         return
     hint = {

@@ -2,64 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.action_columns import from_json
+from delvec.delta.log.actions import JsonActions, Kind, adds_schema, from_json
+from delvec.delta.log.checkpoint_reader import ParquetActions
 from delvec.delta.log.file_set import FileSet
-from delvec.delta.log.json_actions import JsonActions, adds_schema
-from delvec.delta.log.paths import canonical, one_array
+from delvec.delta.log.paths import canonicalize_paths, one_array
 from delvec.delta.log.replay import Batch, live_rows, require_one_vector_each, vector_ids
 from delvec.errors import FormatError
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from delvec.delta.log.action_columns import Kind
-    from delvec.delta.log.checkpoint_reader import ParquetActions
     from delvec.delta.schema.metadata import Metadata
     from delvec.storage import Storage
-
-__all__ = [
-    "JsonAdds",
-    "added_files",
-    "batch_of",
-    "changed_files",
-    "read_log_file",
-    "read_log_files",
-    "replayed_files",
-]
-
-
-def read_log_files(storage: Storage, keys: Sequence[str]) -> list[JsonActions]:
-    """Read JSON files of the log, side by side; an empty one is refused."""
-    return gather(lambda key: read_log_file(storage, key), keys)
-
-
-def read_log_file(storage: Storage, key: str) -> JsonActions:
-    """Read a JSON file of the log.
-
-    Raises:
-        FormatError: It is empty.
-    """
-    data = storage.read(key)
-    if not data.strip():
-        # Engines write a `commitInfo` into every commit. An empty one has lost its bytes, and the
-        # deletes in it.
-        raise FormatError(
-            "a file of the log is empty",
-            path=storage.uri_of(key),
-            expected="at least one action",
-            found=f"{len(data)} bytes",
-            hint="restore the file from a copy; the versions before it can still be read",
-        )
-    return JsonActions(storage.uri_of(key), data)
 
 
 class JsonAdds:
@@ -102,7 +62,33 @@ class JsonAdds:
         yield from_json(self._actions, kind, partition_names)[0]
 
 
-def replayed_files(
+def read_log_files(storage: Storage, keys: Sequence[str]) -> list[JsonActions]:
+    """Read JSON files of the log, side by side; an empty one is refused."""
+    return gather(lambda key: read_log_file(storage, key), keys)
+
+
+def read_log_file(storage: Storage, key: str) -> JsonActions:
+    """Read a JSON file of the log."""
+    data = storage.read(key)
+    if not data.strip():
+        # Engines write a `commitInfo` into every commit. An empty one has lost its bytes, and the
+        # deletes in it.
+        raise FormatError(
+            "a file of the log is empty",
+            path=storage.uri_of(key),
+            expected="at least one action",
+            found=f"{len(data)} bytes",
+            hint="restore the file from a copy; the versions before it can still be read",
+        )
+    return JsonActions(storage.uri_of(key), data)
+
+
+def open_part(storage: Storage, key: str) -> JsonActions | ParquetActions:
+    """Open a file of a checkpoint."""
+    return read_log_file(storage, key) if key.endswith(".json") else ParquetActions(storage, key)
+
+
+def replay_commits(
     metadata: Metadata,
     root: str,
     commits: Sequence[JsonAdds],
@@ -112,8 +98,7 @@ def replayed_files(
 ) -> tuple[FileSet, list[Batch]]:
     """Return the files that are live after commits, newest first, and the replayed batches.
 
-    `parts` are those of the checkpoint that the commits follow. Only a check allows files that are
-    live twice, with different vectors.
+    `parts` are of the checkpoint before them. Only a check allows a file with two vectors.
     """
     names = [field.physical_name for field in metadata.partition_fields]
     sources = [(source, source.adds(names)) for source in (*commits, *parts)]
@@ -122,68 +107,55 @@ def replayed_files(
     all_paths = one_array(paths, root) if paths else pa.array([], pa.string())
     if not allow_twice:
         require_one_vector_each(all_paths, root)
+    tables = (adds.drop_columns(["path"]) for _, adds in sources)
     live = [
-        _taken(adds.drop_columns(["path"]), kept)
-        for (_, adds), kept in zip(sources, rows, strict=True)
+        adds if len(kept) == adds.num_rows else adds.take(kept)
+        for adds, kept in zip(tables, rows, strict=True)
     ]
-    counts = [len(kept) for kept in rows]
     files = FileSet(
         metadata,
         root,
         all_paths,
         pa.concat_tables(live),
         tuple(source for source, _ in sources),
-        np.repeat(np.arange(len(rows), dtype=np.int32), counts),
+        np.repeat(np.arange(len(rows), dtype=np.int32), [len(kept) for kept in rows]),
         np.concatenate(rows) if rows else np.empty(0, dtype=np.int64),
     )
     return files, batches
 
 
-def _taken(adds: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
-    return adds if len(rows) == adds.num_rows else adds.take(rows)
-
-
 def batch_of(source: Any, adds: pa.Table) -> Batch:  # noqa: ANN401
     """Return what a source of adds, and of removes if it has any, contributes to a replay."""
-    removes = getattr(source, "removes", None)
-    paths, vectors = (adds.column(name).combine_chunks() for name in ("path", "deletionVector"))
-    if removes is None or not len(removes):
-        return Batch(source.uri, paths, vectors)
-    return Batch(
-        source.uri,
-        paths,
-        vectors,
-        pc.struct_field(removes, "path"),
-        pc.struct_field(removes, "deletionVector"),
-    )
+    names, removes = ("path", "deletionVector"), getattr(source, "removes", None)
+    added = [adds.column(name).combine_chunks() for name in names]
+    removed = [pc.struct_field(removes, [name]) for name in names] if removes else []
+    return Batch(source.uri, *added, *removed)
 
 
-def added_files(metadata: Metadata, root: str, actions: JsonActions) -> FileSet:
+def read_added_files(metadata: Metadata, root: str, actions: JsonActions) -> FileSet:
     """Return the files that one commit adds, whether they are still live or not."""
     names = [field.physical_name for field in metadata.partition_fields]
     source = JsonAdds(actions, names)
     adds = source.adds(names)
-    paths = canonical(adds.column("path").combine_chunks(), root)
+    paths = canonicalize_paths(adds.column("path").combine_chunks(), root)
     rows = np.arange(adds.num_rows, dtype=np.int64)
     numbers = np.zeros(adds.num_rows, dtype=np.int32)
     return FileSet(metadata, root, paths, adds.drop_columns(["path"]), (source,), numbers, rows)
 
 
-def changed_files(
+def read_changed_files(
     metadata: Metadata, root: str, commits: Sequence[JsonActions]
 ) -> tuple[FileSet, pa.Table]:
-    """Replay some commits by themselves, newest first.
+    """Replay some commits by themselves, newest first: what they add that is live after them.
 
-    Returns:
-        The files that they add and that are live after the newest of them; and the keys of all
-        their adds and removes, each once: the columns `path` (decoded, in one spelling) and
-        `vector_id` (null without a vector).
+    And the keys of all their adds and removes, each once: the columns `path` (decoded, in one
+    spelling) and `vector_id` (null without a vector).
     """
     names = [field.physical_name for field in metadata.partition_fields]
     sources = [JsonAdds(actions, names) for actions in commits or [JsonActions(root, b"")]]
-    files, batches = replayed_files(metadata, root, sources, ())
+    files, batches = replay_commits(metadata, root, sources, ())
     seen = [
-        [canonical(paths, root), vector_ids(vectors)]
+        [canonicalize_paths(paths, root), vector_ids(vectors)]
         for batch in batches
         for paths, vectors in (
             (batch.add_paths, batch.add_vectors),

@@ -1,9 +1,10 @@
-"""The live files of a version as columns; no object per file is made before one is asked for."""
+"""The live files of a version as columns, with bounds; one is an object only if asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -11,28 +12,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.file_bounds import column_bounds
-from delvec.delta.pruning.predicate import Always
-from delvec.delta.pruning.skipping import may_match, must_match
-from delvec.delta.stats.columns import StatisticPath, StatisticsSource, statistics_columns
-from delvec.delta.stats.entry import record_count
-from delvec.errors import FormatError, located
-from delvec.storage.listed_files import are_absolute, is_absolute, outside_of
+from delvec.delta.schema.partition_values import partition_column
+from delvec.delta.schema.traversal import find
+from delvec.delta.schema.types import PrimitiveType, arrow_type
+from delvec.delta.skipping.data_skipping import ColumnBounds, may_match, must_match
+from delvec.delta.skipping.predicate import Always, ColumnPath, Predicate
+from delvec.delta.skipping.statistics import is_ordered, record_count
+from delvec.delta.skipping.statistics_columns import (
+    StatisticPath,
+    StatisticsSource,
+    statistics_columns,
+)
+from delvec.errors import FormatError, add_location
+from delvec.storage.listed_files import are_absolute, outside_of
 from delvec.vector import Descriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from delvec.delta.log.action_columns import Kind
-    from delvec.delta.pruning.predicate import ColumnPath, Predicate
-    from delvec.delta.pruning.skipping import ColumnBounds
+    from delvec.delta.log.actions import Kind
     from delvec.delta.schema.metadata import Metadata
 
-__all__ = ["AddSource", "DataFile", "FileEntry", "FileSet"]
-
-_ROWS: Final[StatisticPath] = ("numRecords",)
+_LAST_MICROSECOND: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,6 @@ class DataFile:
         descriptor: Where the deletion vector is; None without one.
         row_count: All rows in the file, deleted ones too; None if the log lacks the count.
         modification_time: Milliseconds since 1970.
-
-    >>> DataFile("year=2021/part-0.parquet", 500, {"year": "2021"}, None, 10, 0).is_absolute
-    False
-    >>> DataFile("s3://lake/part-0.parquet", 500, {}, None, None, 0).is_absolute
-    True
     """
 
     path: str
@@ -61,20 +57,10 @@ class DataFile:
     row_count: int | None
     modification_time: int
 
-    @property
-    def is_absolute(self) -> bool:
-        """Whether the path is not below the table's root, as in shallow clones."""
-        return is_absolute(self.path)
-
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A live file with its whole entry in the log, as a commit that removes it needs it.
-
-    Attributes:
-        path: Decoded, in one spelling.
-        add: Its add action, as the log has it.
-    """
+    """A live file with its whole add action, as a commit that removes it needs it."""
 
     path: str
     add: Mapping[str, Any]
@@ -101,6 +87,31 @@ class AddSource(StatisticsSource, Protocol):
         self, kind: Kind, partition_names: Sequence[str], more: Sequence[str] = ()
     ) -> Iterator[pa.StructArray]:
         """Yield all actions of one kind as columns, piece by piece."""
+
+
+@dataclass(frozen=True)
+class LooseEntries:
+    """Entries of files that are no adds of one file of the log; nothing is written from them."""
+
+    stats: pa.Array | None = None
+
+    def json_statistics(self) -> pa.Array | None:
+        """Return the statistics, if there are any."""
+        return self.stats
+
+    def parsed_statistics(self, *_path: str) -> pa.Array | None:
+        """Return nothing: there is no checkpoint."""
+        return None
+
+    def actions(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Fail: callers know the entries themselves."""
+        raise AssertionError(f"no file of the log has the entries {rows}")
+
+    def pieces(
+        self, kind: Kind, partition_names: Sequence[str], more: Sequence[str] = ()
+    ) -> Iterator[pa.StructArray]:
+        """Fail, see `actions`."""
+        raise AssertionError(f"no {kind} of {partition_names} {more} is written of them")
 
 
 @dataclass(frozen=True)
@@ -148,16 +159,12 @@ class FileSet:
 
     @cached_property
     def absolute_vectors(self) -> list[str]:
-        """The files of vectors that the log names by absolute paths; each once.
-
-        Raises:
-            FormatError: A path is not a valid one.
-        """
+        """The files of vectors that the log names by absolute paths; each once."""
         kinds, texts = (
             pc.struct_field(self.vectors, [name]) for name in ("storageType", "pathOrInlineDv")
         )
         named = texts.filter(pc.fill_null(pc.equal(kinds, "p"), False)).unique()
-        with located(f"the log of {self.root}"):
+        with add_location(f"the log of {self.root}"):
             found = [Descriptor("p", each, None, 0, 0).file_path for each in named.to_pylist()]
         return [each for each in found if each is not None]
 
@@ -200,11 +207,7 @@ class FileSet:
 
     @cached_property
     def live_rows(self) -> pa.Array:
-        """The live rows of each file, null where the log lacks the count.
-
-        Raises:
-            FormatError: A vector marks more rows than its file has.
-        """
+        """The live rows of each file, null where the log lacks the count."""
         left = pc.subtract(self.row_counts, pa.array(self.deleted_rows))
         wrong = np.flatnonzero(pc.fill_null(pc.less(left, 0), False).to_numpy(zero_copy_only=False))
         if len(wrong):
@@ -220,7 +223,7 @@ class FileSet:
     @cached_property
     def row_counts(self) -> pa.Array:
         """Physical rows of each file, null where the log lacks the count."""
-        counts = self.statistic(_ROWS, pa.int64())
+        counts = self.statistic(("numRecords",), pa.int64())
         counts = pa.nulls(len(self), pa.int64()) if counts is None else counts
         return pc.if_else(pc.greater_equal(counts, 0), counts, pa.scalar(None, pa.int64()))
 
@@ -270,8 +273,32 @@ class FileSet:
         }
 
     def bounds(self, column: ColumnPath, time_zone: str) -> ColumnBounds | None:
-        """Return what is known of a column's values in each file, or None if nothing is."""
-        return column_bounds(self, column, time_zone)
+        """Return bounds that hold for every value of a column, or None if nothing is known."""
+        fields = find(self.metadata.schema, column)
+        if not fields:
+            return None
+        names, kind = tuple(each.physical_name for each in fields), fields[-1].type
+        if not isinstance(kind, PrimitiveType) or fields[0].char_type:
+            return None  # char(n) is compared with its padding, which files lack
+        if len(column) == 1 and fields[0] in self.metadata.partition_fields:
+            return self._partition_bounds(names[0], kind, time_zone)
+        low, high, nulls = (("minValues", *names), ("maxValues", *names), ("nullCount", *names))
+        arrow = arrow_type(kind)
+        ordered = {low: arrow, high: arrow} if is_ordered(kind) else {}
+        found = self.statistics({**ordered, nulls: pa.int64(), ("numRecords",): pa.int64()})
+        bottom, top = found.get(low), found.get(high)
+        return ColumnBounds(
+            None if bottom is None else _surely_below(bottom),
+            None if top is None else _surely_above(top),
+            _null_counts(found[nulls], self.row_counts),
+            self.row_counts,
+        )
+
+    def _partition_bounds(self, name: str, kind: PrimitiveType, time_zone: str) -> ColumnBounds:
+        values = partition_column(self.partition_strings(name), kind, time_zone)
+        rows = pc.coalesce(self.row_counts, 1)
+        nulls = pc.if_else(values.is_null(), rows, pa.scalar(0, pa.int64()))
+        return ColumnBounds(values, values, nulls, rows)
 
     def may_match(self, predicate: Predicate, time_zone: str) -> NDArray[np.bool_]:
         """Return for each file whether any of its rows can match, by the log alone."""
@@ -294,53 +321,37 @@ class FileSet:
             raise AssertionError("files are chosen in their order, each once")
         if len(rows) == len(self):
             return self
-        return FileSet(
-            self.metadata,
-            self.root,
-            self.paths.take(rows),
-            self.columns.take(rows),
-            self.sources,
-            self.source[rows],
-            self.row[rows],
+        return replace(
+            self,
+            paths=self.paths.take(rows),
+            columns=self.columns.take(rows),
+            source=self.source[rows],
+            row=self.row[rows],
         )
 
     def descriptor(self, index: int) -> Descriptor | None:
-        """Return the descriptor of one file's vector; None without one.
-
-        Raises:
-            FormatError: It is not valid.
-        """
+        """Return the descriptor of one file's vector; None without one."""
         value = self.vectors[index].as_py()
         return None if value is None else self._described(value, self.paths[index].as_py())
 
     def _described(self, value: Mapping[str, Any], path: str) -> Descriptor:
-        with located(f"the entry of {path} in the log of {self.root}"):
+        with add_location(f"the entry of {path} in the log of {self.root}"):
             return Descriptor.from_json(value)
 
     def data_files(self, indexes: Iterable[int] | None = None) -> list[DataFile]:
         """Make one object for each file, or for those of the given rows, which must ascend."""
-        chosen = self
-        if indexes is not None:
-            chosen = self.select(np.fromiter(indexes, dtype=np.int64))
+        chosen = self if indexes is None else self.select(np.fromiter(indexes, dtype=np.int64))
         paths, counts = chosen.paths.to_pylist(), chosen.row_counts.to_pylist()
-        values: Sequence[dict[str, str | None]] = [{}] * len(chosen)
+        sizes, times = chosen.sizes.tolist(), chosen.modification_times.tolist()
+        values: list[dict[str, str | None] | None] = [None] * len(chosen)
         if self.metadata.partition_columns:
             values = chosen._partition_values.to_pylist()  # noqa: SLF001
-        marks = chosen.vectors.to_pylist()
-        sizes, times = chosen.sizes.tolist(), chosen.modification_times.tolist()
-        return [
-            DataFile(
-                path,
-                sizes[at],
-                values[at] or {},
-                self._described(marks[at], path) if has_vector else None,
-                counts[at],
-                times[at],
-            )
-            for at, (path, has_vector) in enumerate(
-                zip(paths, chosen.has_vector.tolist(), strict=True)
-            )
+        marks = zip(paths, chosen.has_vector.tolist(), chosen.vectors.to_pylist(), strict=True)
+        vectors = [
+            self._described(mark, path) if is_there else None for path, is_there, mark in marks
         ]
+        plain = [value or {} for value in values]
+        return list(map(DataFile, paths, sizes, plain, vectors, counts, times))
 
     def entries(self, indexes: Iterable[int] | None = None) -> list[FileEntry]:
         """Return all files, or those of the given rows in that order, with their whole entries."""
@@ -355,6 +366,52 @@ class FileSet:
             adds |= {index: each["add"] for index, each in zip(members, actions, strict=True)}
         paths = self.paths.take(pa.array(chosen, pa.int64())).to_pylist()
         return [FileEntry(path, adds[index]) for path, index in zip(paths, chosen, strict=True)]
+
+
+def _null_counts(counts: pa.Array | None, rows: pa.Array) -> pa.Array | None:
+    """Return null counts that can be trusted: none at all, or every row of the file.
+
+    With a vector any other count says nothing of the rows that are left, and not all writers
+    tell by `tightBounds` which rows they counted.
+    """
+    if counts is None:
+        return None
+    sure = pc.or_(pc.equal(counts, 0), pc.equal(counts, rows))
+    return pc.if_else(sure, counts, pa.scalar(None, pa.int64()))
+
+
+def _surely_below(low: pa.Array) -> pa.Array:
+    """Return minima that no value is below.
+
+    A column of doubles may have been one of floats. Statistics hold these in their shortest form,
+    0.7 for 0.699999988079071, which is what a reader gets.
+    """
+    if not pa.types.is_float64(low.type):
+        return low
+    return pc.min_element_wise(low, _as_floats(low), skip_nulls=False)
+
+
+def _as_floats(values: pa.Array) -> pa.Array:
+    with np.errstate(over="ignore"):
+        numbers = values.to_numpy(zero_copy_only=False).astype(np.float32).astype(np.float64)
+    return pa.array(numbers, pa.float64(), mask=~values.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _surely_above(high: pa.Array) -> pa.Array:
+    """Return maxima that no value exceeds, though writers cut timestamps and long strings."""
+    if pa.types.is_float64(high.type):
+        return pc.max_element_wise(high, _as_floats(high), skip_nulls=False)
+    if pa.types.is_timestamp(high.type):
+        at_the_end = pc.greater(high.cast(pa.int64()), _LAST_MICROSECOND - 1000)
+        # Writers cut them to milliseconds: a value may lie that much above the stored maximum.
+        cut = pa.scalar(1000, pa.duration("us"))
+        return pc.add(pc.if_else(at_the_end, pa.scalar(None, high.type), high), cut)
+    if pa.types.is_string(high.type):
+        # A cut string ends in a character that is above all others. Some writers took one that is
+        # not: the emoji and other characters beyond 16 bits are larger.
+        doubtful = pc.match_substring_regex(high, "[\ufffd\uffff]$")
+        return pc.if_else(doubtful, pa.scalar(None, pa.string()), high)
+    return high
 
 
 def _cached(

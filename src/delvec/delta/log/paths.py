@@ -1,26 +1,57 @@
-"""Paths in the log: percent-encoded URIs, decoded to compare them, never leading out of the table.
+"""Names of files below a table: paths in its log, hidden names, and the files of `_delta_log`.
 
-All functions work on whole Arrow columns; a million paths take a fraction of a second.
+Paths are percent-encoded URIs, and never lead out of the table. They are handled as whole Arrow
+columns; a million take a fraction of a second. VACUUM never touches a name that begins with `_` or
+`.`, with all below it, as in delta-spark; but folders of partitions such as `_day=1` and that of
+change files are not hidden. `metadata` is, where Iceberg metadata is kept there (UniForm).
+
+Names in `_delta_log` are made and parsed here, and nowhere else:
+
+<20 digits>.json                            a commit
+<20 digits>.<20 digits>.compacted.json      the commits from one version to another in one file
+<20 digits>.checkpoint.parquet              a checkpoint: the whole state up to a version
+<20 digits>.checkpoint.<n>.<of>.parquet     a part of a multi-part checkpoint (10 digits each)
+<20 digits>.checkpoint.<uuid>.json|parquet  a v2 checkpoint, with sidecars
+<20 digits>.crc                             a version checksum
+_last_checkpoint                            where to begin; a hint that may be missing or wrong
+
+Digits are those of ASCII, as in Java's patterns. Python's take any script's, and a file that is
+named in Arabic digits would stand for another version.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+import secrets
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.delta.schema.metadata import Metadata, Property, property_number
 from delvec.errors import FormatError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-__all__ = ["canonical", "decoded", "one_array"]
-
+LOG: Final = "_delta_log"
+LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
+SIDECARS: Final = f"{LOG}/_sidecars"
+_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_NAME: Final = re.compile(
+    r"([0-9]{20})\.(?:(?P<commit>json)|(?P<checksum>crc)|(?P<compacted>([0-9]{20})\.compacted\.json)"
+    rf"|(?P<checkpoint>checkpoint(?:\.([0-9]{{10}})\.([0-9]{{10}})|\.({_UUID})|\..+)?"
+    r"\.(?:json|parquet)))",
+    re.DOTALL,
+)
+# Staged commits have more after the version, and Hadoop's checksums a dot before it.
+_VERSIONED: Final = re.compile(r"\.?([0-9]{20})(?:\.([0-9]{20})\.compacted)?")
+Kind: TypeAlias = Literal["commit", "checksum", "compacted", "checkpoint"]
 _HEX: Final = np.full(256, 255, dtype=np.uint8)
 _HEX[np.frombuffer(b"0123456789", dtype=np.uint8)] = np.arange(10)
 _HEX[np.frombuffer(b"abcdef", dtype=np.uint8)] = np.arange(10, 16)
@@ -28,22 +59,94 @@ _HEX[np.frombuffer(b"ABCDEF", dtype=np.uint8)] = np.arange(10, 16)
 _CLIMBS: Final = r"(^|/)\.\.?(/|$)"
 _HAS_SCHEME: Final = r"^[A-Za-z][A-Za-z0-9+.-]*:"
 _IN_CAPITALS: Final = r"^[a-z0-9+.-]*[A-Z][A-Za-z0-9+.-]*:/"
+CHANGES: Final = "_change_data"
+"""The folder of the change files."""
+_UNIFORM: Final = "delta.universalFormat.enabledFormats"
+_LONGEST_PREFIX: Final = 255  # as long as the name of a folder may be
+_LETTERS: Final = string.ascii_letters + string.digits
 
 
-def canonical(paths: pa.Array, root: str) -> pa.Array:
-    """Return decoded paths, one spelling for each file: relative ones as they are, others in full.
+class LogName(NamedTuple):
+    """What the name of a file in the log says.
 
-    Raises:
-        FormatError: A path is badly encoded, or climbs by `.` or `..`.
+    Attributes:
+        version: The version that it is about; the first one if commits were compacted.
+        last: The last version that it is about; beyond `LONG_MAX` it is none.
+        part: The number of a part of a multi-part checkpoint, and of how many.
+        is_v2: Whether it is a v2 checkpoint.
+        is_whole: Whether it is a checkpoint in one file that readers know.
     """
+
+    kind: Kind
+    version: int
+    last: int
+    part: tuple[int, int] | None = None
+    is_v2: bool = False
+    is_whole: bool = False
+
+
+def parse_name(name: str) -> LogName | None:
+    r"""Return what a name in the log says; None for all others.
+
+    >>> parse_name("00000000000000000007.json")
+    LogName(kind='commit', version=7, last=7, part=None, is_v2=False, is_whole=False)
+    >>> parse_name("0000000000000000000\N{ARABIC-INDIC DIGIT SEVEN}.json") is None
+    True
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    kind: Kind = found.lastgroup  # type: ignore[assignment]
+    version = int(found[1])
+    last = int(found[5]) if found[5] else version
+    if kind != "checkpoint":
+        return LogName(kind, version, last)
+    is_part = found[7] and name.endswith(".parquet")
+    part = (int(found[7]), int(found[8])) if is_part else None
+    is_v2 = found[9] is not None
+    is_plain = found["checkpoint"] == "checkpoint.parquet"
+    return LogName(kind, version, last, part, is_v2, is_v2 or is_plain)
+
+
+def latest_version(name: str) -> int | None:
+    """Return the last version that a file is about by the digits that it begins with.
+
+    >>> latest_version(".00000000000000000003.00000000000000000007.compacted.json.crc")
+    7
+    """
+    found = _VERSIONED.match(name)
+    return int(found[2] or found[1]) if found else None
+
+
+def version_prefix(version: int) -> str:
+    """Return what the names of all files about a version begin with."""
+    return f"{version:020d}"
+
+
+def commit_key(version: int) -> str:
+    """Return the key of a commit's file."""
+    return f"{LOG}/{version_prefix(version)}.json"
+
+
+def checksum_key(version: int) -> str:
+    """Return the key of a version's checksum file."""
+    return f"{LOG}/{version_prefix(version)}.crc"
+
+
+def checkpoint_key(version: int, unique: str = "") -> str:
+    """Return the key of a checkpoint in one file; of a v2 checkpoint if it gets a UUID."""
+    return f"{LOG}/{version_prefix(version)}.checkpoint.{unique and unique + '.'}parquet"
+
+
+def canonicalize_paths(paths: pa.Array, root: str) -> pa.Array:
+    """Return decoded paths, one spelling for each file: relative ones stay, others in full."""
     if isinstance(paths, pa.ChunkedArray):
         paths = paths.combine_chunks()
     if paths.null_count:
         raise FormatError("a file of the log has no path", path=root)
     plain = _with_one_spelling(decoded(paths, root), paths, root)
     _refuse_nul(plain, root)
-    suspicious = pc.match_substring(plain, "./")
-    suspicious = pc.or_(suspicious, pc.ends_with(plain, "."))
+    suspicious = pc.or_(pc.match_substring(plain, "./"), pc.ends_with(plain, "."))
     if pc.any(suspicious).as_py():
         climbing = plain.filter(pc.match_substring_regex(plain, _CLIMBS))
         if len(climbing):
@@ -96,6 +199,62 @@ def decoded(paths: pa.Array, root: str) -> pa.Array:
         raise FormatError("a path in the log is not UTF-8 when decoded", path=root) from error
 
 
+def one_array(pieces: Sequence[pa.Array], table: str) -> pa.Array:
+    """Return arrays of strings, or of structs that hold some, as one."""
+    try:
+        return pa.concat_arrays(pieces)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedFeatureError(
+            f"{table} has too many files: their paths, or other strings of their entries, take more"
+            f" than 2 GiB together ({error})",
+            feature="more than 2 GiB of paths",
+            hint="compact the table with an engine that can read it, so that it has fewer files",
+        ) from error
+
+
+@dataclass(frozen=True)
+class NameRules:
+    """Which names below a table are hidden.
+
+    >>> rules = NameRules(("_day=",))
+    >>> [rules.is_hidden(key) for key in ("a/_tmp/x", "_day=1/x", "_change_data/x", "a/.x.crc")]
+    [True, False, False, True]
+    """
+
+    shown: tuple[str, ...] = ()
+    hides_metadata: bool = False
+
+    @classmethod
+    def of(cls, metadata: Metadata) -> NameRules:
+        """Return the rules of a table; partition folders have logical names or physical ones."""
+        fields = metadata.partition_fields
+        names = {name for each in fields for name in (each.name, each.physical_name)}
+        formats = metadata.configuration.get(_UNIFORM, "").lower()
+        return cls(tuple(sorted(f"{name}=" for name in names)), "iceberg" in formats)
+
+    def is_hidden(self, key: str) -> bool:
+        """Return whether a file or folder is hidden, or is below a hidden folder."""
+        plain = key[0] not in "_." and "/_" not in key and "/." not in key
+        if plain and not self.hides_metadata:
+            return False  # by far the most
+        return any(self._is_hidden_name(name) for name in key.split("/"))
+
+    def _is_hidden_name(self, name: str) -> bool:
+        if name == "metadata":
+            return self.hides_metadata
+        return name.startswith(("_", ".")) and name != CHANGES and not name.startswith(self.shown)
+
+
+def random_prefix(metadata: Metadata) -> str:
+    """Return a random folder name if the table uses them to spread its files, else nothing."""
+    if not metadata.is_on(Property.RANDOMIZE_FILE_PREFIXES):
+        return ""
+    length = property_number(
+        metadata.configuration, Property.RANDOM_PREFIX_LENGTH, 2, _LONGEST_PREFIX
+    )
+    return "".join(secrets.choice(_LETTERS) for _ in range(length))
+
+
 def _refuse_nul(plain: pa.Array, root: str) -> None:
     """Refuse NUL, which no store has in names, and which parts paths from vectors in keys."""
     start, stop, data = _string_buffer(plain)
@@ -107,24 +266,6 @@ def _refuse_nul(plain: pa.Array, root: str) -> None:
             expected="the name of a file",
             found=repr(wrong[0].as_py())[:200],
         )
-
-
-def one_array(pieces: Sequence[pa.Array], table: str) -> pa.Array:
-    """Return arrays of strings, or of structs that hold some, as one.
-
-    Raises:
-        UnsupportedFeatureError: They are longer than an array of Arrow can be, which holds 2 GiB of
-            strings: the paths of some 20 million files.
-    """
-    try:
-        return pa.concat_arrays(pieces)
-    except pa.ArrowInvalid as error:
-        raise UnsupportedFeatureError(
-            f"{table} has too many files: their paths, or other strings of their entries, take more"
-            f" than 2 GiB together ({error})",
-            feature="more than 2 GiB of paths",
-            hint="compact the table with an engine that can read it, so that it has fewer files",
-        ) from error
 
 
 def _string_buffer(texts: pa.Array) -> tuple[int, int, NDArray[np.uint8]]:

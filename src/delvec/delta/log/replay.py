@@ -6,6 +6,7 @@ the live files (some 200 bytes each), time with the actions that are read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,22 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.paths import canonical
+from delvec.delta.log.paths import canonicalize_paths
 from delvec.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-__all__ = [
-    "Batch",
-    "live_rows",
-    "not_superseded",
-    "require_one_vector_each",
-    "tombstones",
-    "vector_ids",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +44,17 @@ def vector_ids(vectors: pa.Array) -> pa.Array:
 def live_rows(
     commits: Sequence[Batch], checkpoint: Sequence[Batch], root: str
 ) -> tuple[list[NDArray[np.int64]], list[pa.Array]]:
-    """Return the live adds: their rows in each batch, commits first, and their paths.
-
-    Args:
-        commits: The files of the log after the checkpoint, newest first.
-        checkpoint: The parts of the checkpoint.
-        root: The table, for errors and to complete paths.
-    """
+    """Return the live adds: their rows in each batch, commits first, and their paths."""
     by_commit = [_keys_of(batch, root) for batch in commits]
     seen = _all_keys(by_commit)
-    rows, paths = _newest_adds(by_commit, seen)
+    is_first, rows, paths, start = _is_first(seen), [], [], 0
+    for keys in by_commit:
+        kept = np.flatnonzero(is_first[start : start + len(keys.adds)])
+        rows.append(kept)
+        paths.append(keys.paths.take(kept))
+        start += len(keys.adds) + len(keys.removes)
     for batch in checkpoint:
-        part_paths = canonical(batch.add_paths, root)
+        part_paths = canonicalize_paths(batch.add_paths, root)
         kept = _rows_not_in(seen, part_paths, batch.add_vectors)
         rows.append(kept)
         paths.append(part_paths if len(kept) == len(part_paths) else part_paths.take(kept))
@@ -73,14 +62,9 @@ def live_rows(
 
 
 def tombstones(commits: Sequence[Batch], root: str) -> tuple[list[NDArray[np.int64]], pa.Array]:
-    """Return the tombstones in commits that no newer action supersedes.
+    """Return the rows of tombstones in each commit that no newer action supersedes.
 
-    Args:
-        commits: The files of the log after the checkpoint, newest first.
-        root: The table.
-
-    Returns:
-        Their rows in each commit, and the keys of all actions of the commits; see `not_superseded`.
+    And the keys of all actions of the commits; see `not_superseded`.
     """
     by_commit = [_keys_of(batch, root) for batch in commits]
     seen = _all_keys(by_commit)
@@ -96,14 +80,13 @@ def not_superseded(
     paths: pa.Array, vectors: pa.Array, seen: pa.Array, root: str
 ) -> NDArray[np.int64]:
     """Return the rows of a checkpoint that no action of a later commit supersedes."""
-    return _rows_not_in(seen, canonical(paths, root), vectors)
+    return _rows_not_in(seen, canonicalize_paths(paths, root), vectors)
 
 
 def require_one_vector_each(paths: pa.Array, root: str) -> None:
     """Refuse a table in which one data file is live twice, as with two vectors.
 
-    A writer that removes a file without naming its vector leaves it so. Every engine would read the
-    rows twice.
+    A writer that removes a file without naming its vector leaves it so: rows would be read twice.
     """
     inside = f"{root.rstrip('/')}/"
     within = pc.starts_with(paths, inside)
@@ -134,11 +117,11 @@ _NONE = pa.nulls(0, pa.string())
 
 
 def _keys_of(batch: Batch, root: str) -> _Keys:
-    paths = canonical(batch.add_paths, root)
+    paths = canonicalize_paths(batch.add_paths, root)
     adds = _keys(paths, batch.add_vectors)
     removes = _NONE
     if batch.remove_paths is not None and len(batch.remove_paths):
-        removes = _keys(canonical(batch.remove_paths, root), batch.remove_vectors)
+        removes = _keys(canonicalize_paths(batch.remove_paths, root), batch.remove_vectors)
         both = adds.filter(pc.is_in(adds, value_set=removes))
         if len(both):
             raise FormatError(
@@ -169,24 +152,9 @@ def _rows_not_in(seen: pa.Array, paths: pa.Array, vectors: pa.Array) -> NDArray[
 
 
 def _is_first(keys: pa.Array) -> NDArray[np.bool_]:
-    """Tell which keys occur for the first time."""
     codes = keys.dictionary_encode().indices.to_numpy()
     first = np.empty(len(keys), dtype=np.int64)
     order = np.arange(len(keys))
     first[codes[::-1]] = order[::-1]  # the last to be written here is the newest
     is_first: NDArray[np.bool_] = first[codes] == order
     return is_first
-
-
-def _newest_adds(
-    by_commit: Sequence[_Keys], seen: pa.Array
-) -> tuple[list[NDArray[np.int64]], list[pa.Array]]:
-    """Return for each commit, newest first, the adds that are the newest action of their key."""
-    is_first = _is_first(seen)
-    rows, paths, start = [], [], 0
-    for keys in by_commit:
-        kept = np.flatnonzero(is_first[start : start + len(keys.adds)])
-        rows.append(kept)
-        paths.append(keys.paths.take(kept))
-        start += len(keys.adds) + len(keys.removes)
-    return rows, paths

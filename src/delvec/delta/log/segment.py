@@ -1,33 +1,19 @@
-"""The files in `_delta_log` by kind, and the log segment of a version of the table."""
+"""The files in `_delta_log` by kind: the log segment of a version, and its checksum file.
+
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md#version-checksum-file
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from delvec.delta.log.names import LAST_CHECKPOINT, LOG, commit_key, parse_name, version_prefix
+from delvec.delta.log import paths
 from delvec.documents import LONG_MAX, parse_json
 from delvec.errors import FormatError, InvalidArgumentError, ObjectNotFoundError, TableNotFoundError
 
 if TYPE_CHECKING:
-    from delvec.delta.log.names import LogName
     from delvec.storage import FileInfo, Storage
-
-__all__ = [
-    "LAST_CHECKPOINT",
-    "LOG",
-    "Checkpoint",
-    "LogFile",
-    "LogListing",
-    "Segment",
-    "commit_key",
-    "covering_files",
-    "find_segment",
-    "hinted_version",
-    "list_commits",
-    "list_log",
-    "oldest_version",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +46,9 @@ class Segment:
 
 @dataclass(slots=True)
 class LogListing:
-    """The files of a log by kind; a checkpoint that lacks a part is ignored.
+    """The files of a log by kind and first version; a checkpoint that lacks a part is ignored.
 
-    Attributes:
-        commits: The commits by version.
-        compacted: The compacted commits by their first version.
-        checkpoints: The checkpoints that are whole.
-        beyond: The keys of files named after a number that is no version: versions are longs.
+    `beyond` are keys of files named after a number that is no version: versions are longs.
     """
 
     commits: dict[int, LogFile]
@@ -78,17 +60,11 @@ class LogListing:
 def find_segment(storage: Storage, version: int | None = None) -> Segment:
     """Return the log segment of a version, by default the newest.
 
-    Costs one GET for `_last_checkpoint` and one listing from there on; if that is of no use, the
-    whole log is listed.
-
-    Raises:
-        TableNotFoundError: There is no log.
-        FormatError: Commits are missing between those that are there.
-        InvalidArgumentError: The version is not there, or not any more.
+    Costs one GET for `_last_checkpoint` and one listing from there on; at worst one of the whole.
     """
     if version is not None and version < 0:
         raise InvalidArgumentError(f"a version is 0 or more, got {version}")
-    hint = hinted_version(storage)
+    hint = read_last_checkpoint(storage)
     listing = None
     if hint is not None and (version is None or hint <= version):
         listing = list_log(storage, hint)
@@ -108,23 +84,41 @@ def find_segment(storage: Storage, version: int | None = None) -> Segment:
     return _segment(storage, listing, version)
 
 
-def _require_table(storage: Storage, listing: LogListing) -> None:
-    if not listing.commits and not listing.checkpoints:
-        raise TableNotFoundError(
-            f"{storage.root} is no Delta table: it has no commits in {LOG}",
-            table=storage.root,
-            hint="is the path that of the table's folder, the one that holds _delta_log?",
-        )
+def list_log(storage: Storage, start: int = 0) -> LogListing:
+    """List the log from a version on."""
+    listing = LogListing({}, {}, [], [])
+    parts: dict[tuple[int, int], dict[int, str]] = {}
+    for info in storage.list(paths.LOG, start_from=paths.version_prefix(start)):
+        found = paths.parse_name(info.key.rpartition("/")[2])
+        if found is None:
+            continue
+        if max(found.version, found.last) > LONG_MAX:
+            listing.beyond.append(info.key)
+            continue
+        file = LogFile(found.version, found.last, info.key, info.modified_ms)
+        if found.kind == "commit":
+            listing.commits[found.version] = file
+        elif found.kind == "compacted" and found.version < found.last and info.size:
+            listing.compacted.setdefault(found.version, []).append(file)
+        elif found.kind == "checkpoint":
+            _add_checkpoint(listing, parts, found, info)
+    for (version, count), numbered in parts.items():
+        # An incomplete one is ignored. The count is but a claim: nothing is made of it.
+        if len(numbered) == count and min(numbered) >= 1 and max(numbered) <= count:
+            keys = tuple(key for _, key in sorted(numbered.items()))
+            listing.checkpoints.append(Checkpoint(version, keys))
+    return listing
+
+
+def list_commits(storage: Storage, start: int = 0) -> list[LogFile]:
+    """List the commits that are still there from a version on, oldest first."""
+    return [commit for _, commit in sorted(list_log(storage, start).commits.items())]
 
 
 def oldest_version(storage: Storage) -> int:
     """Return the oldest version that can be opened and whose successors all have their commits.
 
     From there on every version can be compared with the one before. Lists the whole log.
-
-    Raises:
-        TableNotFoundError: There is no log.
-        FormatError: Commits are missing between those that are there.
     """
     listing = list_log(storage)
     _require_table(storage, listing)
@@ -146,51 +140,65 @@ def oldest_version(storage: Storage) -> int:
     raise _missing(storage, listing, first, newest, is_latest=True)
 
 
-def list_commits(storage: Storage, start: int = 0) -> list[LogFile]:
-    """List the commits that are still there from a version on, oldest first."""
-    return [commit for _, commit in sorted(list_log(storage, start).commits.items())]
-
-
-def hinted_version(storage: Storage) -> int | None:
+def read_last_checkpoint(storage: Storage) -> int | None:
     """Return the version that `_last_checkpoint` points to, or None without a valid one."""
     try:
-        hint = parse_json(storage.read(LAST_CHECKPOINT), "the hint")
+        hint = parse_json(storage.read(paths.LAST_CHECKPOINT), "the hint")
     except (ObjectNotFoundError, FormatError):
         return None  # optional: without it, or with a damaged one, the listing decides
     version = hint.get("version") if isinstance(hint, dict) else None
     return version if type(version) is int and 0 <= version <= LONG_MAX else None
 
 
-def list_log(storage: Storage, start: int = 0) -> LogListing:
-    """List the log from a version on."""
-    listing = LogListing({}, {}, [], [])
-    parts: dict[tuple[int, int], dict[int, str]] = {}
-    for info in storage.list(LOG, start_from=version_prefix(start)):
-        found = parse_name(info.key.rpartition("/")[2])
-        if found is None:
-            continue
-        if max(found.version, found.last) > LONG_MAX:
-            listing.beyond.append(info.key)
-            continue
-        file = LogFile(found.version, found.last, info.key, info.modified_ms)
-        if found.kind == "commit":
-            listing.commits[found.version] = file
-        elif found.kind == "compacted" and found.version < found.last and info.size:
-            listing.compacted.setdefault(found.version, []).append(file)
-        elif found.kind == "checkpoint":
-            _add_checkpoint(listing, parts, found, info)
-    for (version, count), numbered in parts.items():
-        # An incomplete one is ignored. The count is but a claim: nothing is made of it.
-        if len(numbered) == count and min(numbered) >= 1 and max(numbered) <= count:
-            keys = tuple(key for _, key in sorted(numbered.items()))
-            listing.checkpoints.append(Checkpoint(version, keys))
-    return listing
+def covering_files(listing: LogListing, start: int, end: int) -> tuple[list[LogFile], int]:
+    """Return the fewest files that cover some versions, both ends included, oldest first.
+
+    And the first version that is missing; one after the end if none.
+    """
+    chosen: list[LogFile] = []
+    while start <= end:
+        fitting = [file for file in listing.compacted.get(start, ()) if file.last <= end]
+        if start in listing.commits:
+            fitting.append(listing.commits[start])
+        if not fitting:
+            break
+        chosen.append(max(fitting, key=lambda file: file.last))
+        start = chosen[-1].last + 1
+    return chosen, start
+
+
+def read_checksum(storage: Storage, version: int) -> dict[str, Any] | None:
+    """Return a version's checksum file; None without one or if it is no JSON. One small GET."""
+    try:
+        text = storage.read(paths.checksum_key(version))
+    except ObjectNotFoundError:
+        return None
+    try:
+        value = parse_json(text, "a checksum file")
+    except FormatError:
+        return None  # optional: an unreadable one is ignored
+    return value if isinstance(value, dict) else None
+
+
+def file_count(storage: Storage, version: int) -> int | None:
+    """Return the number of data files by the checksum file, or None without one. One small GET."""
+    count = (read_checksum(storage, version) or {}).get("numFiles")
+    return count if type(count) is int else None
+
+
+def _require_table(storage: Storage, listing: LogListing) -> None:
+    if not listing.commits and not listing.checkpoints:
+        raise TableNotFoundError(
+            f"{storage.root} is not a Delta table: it has no commits in {paths.LOG}",
+            table=storage.root,
+            hint="is the path that of the table's folder, the one that holds _delta_log?",
+        )
 
 
 def _add_checkpoint(
     listing: LogListing,
     parts: dict[tuple[int, int], dict[int, str]],
-    found: LogName,
+    found: paths.LogName,
     info: FileInfo,
 ) -> None:
     if not info.size:
@@ -229,24 +237,6 @@ def _checkpoint_for(listing: LogListing, wanted: int) -> Checkpoint | None:
     return max(usable, key=lambda found: (found.version, -len(found.keys)), default=None)
 
 
-def covering_files(listing: LogListing, start: int, end: int) -> tuple[list[LogFile], int]:
-    """Return the fewest files that cover some versions, both ends included.
-
-    Returns:
-        The files, oldest first, and the first version that is missing; one after the end if none.
-    """
-    chosen: list[LogFile] = []
-    while start <= end:
-        fitting = [file for file in listing.compacted.get(start, ()) if file.last <= end]
-        if start in listing.commits:
-            fitting.append(listing.commits[start])
-        if not fitting:
-            break
-        chosen.append(max(fitting, key=lambda file: file.last))
-        start = chosen[-1].last + 1
-    return chosen, start
-
-
 def _missing(
     storage: Storage, listing: LogListing, start: int, wanted: int, *, is_latest: bool
 ) -> Exception:
@@ -260,7 +250,7 @@ def _missing(
         )
     return FormatError(
         f"the log of {storage.root} lacks the commit of version {start}",
-        path=storage.uri_of(commit_key(start)),
+        path=storage.uri_of(paths.commit_key(start)),
         expected=f"all commits from {start} to {wanted}",
         found="no file",
         hint="restore the file from a copy; without it nobody can tell which rows are deleted",

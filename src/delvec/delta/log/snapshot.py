@@ -1,7 +1,8 @@
-"""One version of a Delta table: its protocol, its metadata, its live files."""
+"""One version of a Delta table: protocol, metadata, and live files, also as an Arrow table."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -9,29 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delvec.delta.log.actions import JsonActions, TableActions
 from delvec.delta.log.checkpoint_reader import ParquetActions, sidecar_key
-from delvec.delta.log.commits import (
-    JsonAdds,
-    batch_of,
-    read_log_file,
-    read_log_files,
-    replayed_files,
-)
+from delvec.delta.log.commits import JsonAdds, batch_of, open_part, read_log_files, replay_commits
 from delvec.delta.log.replay import not_superseded, tombstones
-from delvec.delta.log.segment import Segment, find_segment
-from delvec.delta.log.small_actions import SmallActions
+from delvec.delta.log.segment import LogFile, Segment, find_segment
+from delvec.delta.schema.traversal import walk
+from delvec.delta.schema.types import PrimitiveType, arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.json_actions import JsonActions
-    from delvec.delta.log.segment import LogFile
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.protocol import Protocol
     from delvec.storage import Storage
-
-__all__ = ["Snapshot", "open_snapshot"]
 
 # Small actions that make up the state, and the key of those that occur many times.
 _SMALL: Final = {"protocol": "", "metaData": "", "txn": "appId", "domainMetadata": "domain"}
@@ -41,8 +32,7 @@ _SMALL: Final = {"protocol": "", "metaData": "", "txn": "appId", "domainMetadata
 class Snapshot:
     """A version of a table. Opening it reads the small actions; files are read at the first use.
 
-    Memory grows with the table's files, not with its rows: some 200 bytes for each live file, and
-    the statistics that a query asks for.
+    Memory grows with the table's live files, some 200 bytes each, and the statistics asked for.
     """
 
     storage: Storage
@@ -51,8 +41,8 @@ class Snapshot:
     metadata: Metadata
     transactions: Mapping[str, int]
     domains: Mapping[str, str]
-    _commits: tuple[JsonActions, ...] = field(repr=False)
-    _checkpoint: tuple[JsonActions | ParquetActions, ...] = field(repr=False)
+    _commits: Sequence[JsonActions] = field(repr=False)
+    _checkpoint: Sequence[JsonActions | ParquetActions] = field(repr=False)
 
     @property
     def version(self) -> int:
@@ -115,23 +105,17 @@ class Snapshot:
                         key = (kind, str(value.get(name))) if name else (kind,)
                         newest.setdefault(key, action)
         return [
-            action
-            for action in newest.values()
-            if not action.get("domainMetadata", {}).get("removed")
+            each for each in newest.values() if not each.get("domainMetadata", {}).get("removed")
         ]
 
     @cached_property
     def files(self) -> FileSet:
-        """The live files.
-
-        Raises:
-            FormatError: The log is damaged, or a commit adds and removes one file.
-        """
-        return replayed_files(self.metadata, self.table, *self._sources)[0]
+        """The live files."""
+        return replay_commits(self.metadata, self.table, *self._sources)[0]
 
     def all_entries(self) -> FileSet:
         """Return the live entries, also if a writer's mistake made one file live twice."""
-        return replayed_files(self.metadata, self.table, *self._sources, allow_twice=True)[0]
+        return replay_commits(self.metadata, self.table, *self._sources, allow_twice=True)[0]
 
 
 def open_snapshot(
@@ -140,22 +124,15 @@ def open_snapshot(
     """Open a version, by default the newest; refuse one that delvec would read wrong.
 
     Callers that have listed the log already pass the segment.
-
-    Raises:
-        TableNotFoundError: There is no table.
-        UnsupportedFeatureError: The table needs what delvec does not know.
-        FormatError: The log is damaged.
     """
     segment = find_segment(storage, version) if segment is None else segment
     commits = read_log_files(storage, [file.key for file in reversed(segment.files)])
-    state = SmallActions()
+    state = TableActions()
     for actions in commits:
         state.replay(actions.others(), actions.uri)
     parts: list[JsonActions | ParquetActions] = []
     for key in segment.checkpoint.keys if segment.checkpoint else ():
-        part = (
-            read_log_file(storage, key) if key.endswith(".json") else ParquetActions(storage, key)
-        )
+        part = open_part(storage, key)
         sidecars = state.replay(part.others(), part.uri)
         parts += [
             part,
@@ -166,12 +143,60 @@ def open_snapshot(
     metadata.require_readable(storage.root)
     domains = {name: text for name, text in state.domains.items() if text is not None}
     return Snapshot(
-        storage,
-        segment,
-        protocol,
-        metadata,
-        state.transactions,
-        domains,
-        tuple(commits),
-        tuple(parts),
+        storage, segment, protocol, metadata, state.transactions, domains, commits, parts
     )
+
+
+def files_table(files: FileSet, *, statistics: bool = True) -> pa.Table:
+    """Return one row for each live file.
+
+    Columns: `path` (decoded), `partition_values`, `size`, `modified`, `row_count` (physical rows),
+    `deleted_rows`, `vector` (its kind: u, p or i), `vector_bytes`, `tight_bounds`, and a struct
+    `statistics` with `null_count`, `minimum` and `maximum` of each column that has any.
+    """
+    vector, tight = files.vectors, files.statistic(("tightBounds",), pa.bool_())
+    columns: dict[str, Any] = {
+        "path": files.paths,
+        "partition_values": _partition_values(files),
+        "size": pa.array(files.sizes),
+        "modified": pa.array(files.modification_times).cast(pa.timestamp("ms", "UTC")),
+        "row_count": files.row_counts,
+        "deleted_rows": pa.array(files.deleted_rows),
+        "vector": pc.struct_field(vector, "storageType"),
+        "vector_bytes": pc.struct_field(vector, "sizeInBytes"),
+        "tight_bounds": pa.nulls(len(files), pa.bool_()) if tight is None else tight,
+    }
+    if statistics:
+        columns["statistics"] = _statistics(files)
+    return pa.table(columns)
+
+
+def _partition_values(files: FileSet) -> pa.Array:
+    """Return the partition values of the log under their logical names."""
+    fields = files.metadata.partition_fields
+    names = pa.array([field.name for field in fields] * len(files), pa.string())
+    rows = zip(*(files.partition_strings(f.physical_name).to_pylist() for f in fields), strict=True)
+    texts = pa.array([text for row in rows for text in row], pa.string())
+    offsets = pa.array([row * len(fields) for row in range(len(files) + 1)], pa.int32())
+    return pa.MapArray.from_arrays(offsets, names, texts)
+
+
+def _statistics(files: FileSet) -> pa.StructArray:
+    found = {}
+    for path in walk(files.metadata.schema, structs_only=True):
+        kind = path[-1].type
+        if not isinstance(kind, PrimitiveType) or kind.name in ("variant", "void"):
+            continue
+        physical, data_type = tuple(each.physical_name for each in path), arrow_type(kind)
+        values = {
+            "null_count": files.statistic(("nullCount", *physical), pa.int64()),
+            "minimum": files.statistic(("minValues", *physical), data_type),
+            "maximum": files.statistic(("maxValues", *physical), data_type),
+        }
+        known = {n: v for n, v in values.items() if v is not None and v.null_count < len(v)}
+        if known:
+            column = pa.StructArray.from_arrays(list(known.values()), list(known))
+            found[".".join(each.name for each in path)] = column
+    if not found:
+        return pa.nulls(len(files), pa.struct([]))
+    return pa.StructArray.from_arrays(list(found.values()), list(found))

@@ -7,30 +7,30 @@ after the other. Memory grows with the files that are asked for, not with those 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.paths import canonical
+from delvec.delta.log.paths import canonicalize_paths
 from delvec.delta.log.replay import vector_ids
-from delvec.delta.schema.properties import DELETED_FILE_RETENTION, interval_ms, retention_text
+from delvec.delta.schema.metadata import Property, removed_files_kept_ms, retention_text
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError
-from delvec.inspection.moments import moment
-from delvec.storage.listed_files import is_absolute, open_listed_file
+from delvec.inspection.figures import moment
+from delvec.storage.backend import is_absolute
+from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from numpy.typing import NDArray
 
     from delvec.delta.log.file_set import FileEntry
     from delvec.delta.log.snapshot import Snapshot
     from delvec.storage import Storage
 
-__all__ = ["add_again", "file_keys", "missing_files", "require_files", "require_kept"]
 
 # Where so many are asked for, and they are so large a part of the folder, it is listed instead.
 _SINGLY: Final = 1000
@@ -41,25 +41,13 @@ _DAY: Final = 86_400_000
 def require_files(
     storage: Storage, entries: Sequence[FileEntry], *, version: int, others: int, what: str
 ) -> None:
-    """Refuse to bring files back of which one, or its deletion vector, is gone.
-
-    Args:
-        storage: The table.
-        entries: The files with their vectors.
-        version: The version that needs them, for the message.
-        others: How many more files the table has, at least.
-        what: What is refused, such as `restored`.
-
-    Raises:
-        ObjectNotFoundError: It names a file that is gone, and the data file whose vector it held.
-    """
+    """Refuse to bring files back of which one, or its deletion vector, is gone."""
     holders: dict[str, str] = {}
     for entry in entries:
         descriptor = entry.descriptor
         if descriptor is not None and (path := descriptor.file_path) is not None:
             holders.setdefault(path, entry.path)
-    data = [entry.path for entry in entries]
-    gone = missing_files(storage, {*data, *holders}, others)
+    gone = missing_files(storage, {*(entry.path for entry in entries), *holders}, others)
     if not gone:
         return
     first = gone[0]
@@ -74,33 +62,19 @@ def require_files(
 
 
 def missing_files(storage: Storage, paths: Collection[str], others: int = 0) -> list[str]:
-    """Return those of some files of a table that do not exist, sorted.
-
-    Args:
-        storage: The table.
-        paths: Decoded paths, as `DataFile.path` has them.
-        others: How many more files there are below the root, at least.
-    """
-    inside = [path for path in paths if not is_absolute(path)]
-    if len(inside) > _SINGLY and len(inside) * _SHARE > len(inside) + others:
-        missing = set(inside)
+    """Return those of some files of a table that do not exist, sorted."""
+    left = set(paths)
+    inside = sum(not is_absolute(path) for path in left)
+    if inside > _SINGLY and inside * _SHARE > inside + others:
         for info in storage.list(recursive=True):
-            missing.discard(info.key)
-            if not missing:
+            left.discard(info.key)
+            if not left:
                 break
-        return sorted(missing | _each(storage, [path for path in paths if is_absolute(path)]))
-    return sorted(_each(storage, paths))
-
-
-def _each(storage: Storage, paths: Collection[str]) -> set[str]:
-    def is_missing(path: str) -> bool:
-        place, key = open_listed_file(storage, path)
-        return not place.exists(key)
-
-    chosen = list(paths)
-    return {
-        path for path, is_gone in zip(chosen, gather(is_missing, chosen), strict=True) if is_gone
-    }
+        if "://" in storage.root:  # a store has no links, and its listing shows all that is inside
+            gone = {path for path in left if not is_absolute(path)}
+            return sorted(gone | _each(storage, left - gone))
+    # A listing does not show elsewhere, nor what is behind links to folders.
+    return sorted(_each(storage, left))
 
 
 def add_again(entry: FileEntry, *, data_change: bool) -> dict[str, Any]:
@@ -124,14 +98,10 @@ def require_kept(newest: Snapshot, wanted: Snapshot, added: NDArray[np.int64]) -
 
     One that runs at the same time might delete them after the commit: it knows of no reason to
     keep them.
-
-    Raises:
-        InvalidArgumentError: It names one of them.
     """
     files, live = wanted.files.select(added), newest.files
-    text = retention_text(newest.metadata.configuration, DELETED_FILE_RETENTION)
-    limit, now = interval_ms(text), int(time.time() * 1000)
-    since = now - (7 * _DAY if limit is None else limit)
+    text = retention_text(newest.metadata.configuration, Property.DELETED_FILE_RETENTION)
+    since = int(time.time() * 1000) - removed_files_kept_ms(newest.metadata.configuration)
     homes = _vector_homes(files.vectors)
     data_is_kept = _is_in(files.paths, live.paths)
     vector_is_kept = _is_in(homes, _vector_homes(live.vectors)) | homes.is_null().to_numpy(
@@ -142,7 +112,7 @@ def require_kept(newest: Snapshot, wanted: Snapshot, added: NDArray[np.int64]) -
         return
     for piece in newest.tombstones():
         when = pc.fill_null(pc.struct_field(piece, "deletionTimestamp"), 0)
-        paths = canonical(pc.struct_field(piece, "path"), newest.table)
+        paths = canonicalize_paths(pc.struct_field(piece, "path"), newest.table)
         recent = pc.greater_equal(when, since)
         vectors = pc.struct_field(piece, "deletionVector")
         data_is_kept |= _is_in(files.paths, paths.filter(recent))
@@ -157,6 +127,15 @@ def require_kept(newest: Snapshot, wanted: Snapshot, added: NDArray[np.int64]) -
     raise _unsafe(newest, wanted.version, files.paths[index].as_py(), int(removed_ms[index]), text)
 
 
+def _each(storage: Storage, paths: Collection[str]) -> set[str]:
+    def is_missing(path: str) -> bool:
+        place, key = open_listed_file(storage, path)
+        return not place.exists(key)
+
+    chosen = list(paths)
+    return set(compress(chosen, gather(is_missing, chosen)))
+
+
 def _unsafe(
     newest: Snapshot, version: int, path: str, removed_ms: int, text: str
 ) -> InvalidArgumentError:
@@ -164,19 +143,17 @@ def _unsafe(
     when = f" at {moment(removed_ms)}," if removed_ms else ""
     return InvalidArgumentError(
         f"version {version} of {newest.table} cannot be restored: its file {path} was removed"
-        f"{when} longer ago than removed files are kept ({DELETED_FILE_RETENTION}: {text}), and a"
-        " VACUUM may delete it at any moment",
+        f"{when} longer ago than removed files are kept ({Property.DELETED_FILE_RETENTION}:"
+        f" {text}), and a VACUUM may delete it at any moment",
         hint="restore a newer version; or have removed files kept for longer first, by"
-        f" set_properties({{'{DELETED_FILE_RETENTION}': 'interval {days} days'}}), and let no"
-        " VACUUM run meanwhile",
+        f" set_properties({{'{Property.DELETED_FILE_RETENTION}': 'interval {days} days'}}), and let"
+        " no VACUUM run meanwhile",
     )
 
 
 def _is_in(values: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = pc.is_in(values, value_set=others.drop_null()).to_numpy(
-        zero_copy_only=False
-    )
-    return found.copy()
+    found = pc.is_in(values, value_set=others.drop_null())
+    return np.array(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _vector_homes(vectors: pa.StructArray) -> pa.Array:

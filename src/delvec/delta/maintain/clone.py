@@ -2,7 +2,7 @@
 
 Paths are percent-encoded URIs, as delta-spark writes them. Vectors stay where they are too: those
 named relative to the source become absolute, those in the log are copied with it. Nothing protects
-the files from a VACUUM of the source. Ids of row tracking are assigned anew, as by delta-spark.
+the files from a VACUUM of the source. Ids of row tracking are assigned again, as by delta-spark.
 
 Memory grows with the files of the source (some kilobytes each): all are in one commit.
 """
@@ -14,41 +14,31 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from delvec.delta.alter.location import require_empty_location
-from delvec.delta.alter.restored_definition import CLUSTERING_DOMAIN
-from delvec.delta.alter.table_state import needed_features, with_features
-from delvec.delta.log.segment import LOG
+from delvec.delta.alter.operations import require_empty_location
+from delvec.delta.alter.table_state import add_features, needed_features
+from delvec.delta.log.paths import LOG
 from delvec.delta.maintain.available_files import add_again, require_files
-from delvec.delta.read.load_vectors import admit_files
-from delvec.delta.schema.properties import (
-    CHECKPOINT_PROTECTION_BEFORE,
-    IN_COMMIT_TIMESTAMPS_SINCE_TIME,
-    IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
-    ROW_COMMIT_VERSION_COLUMN,
-    ROW_ID_COLUMN,
-)
-from delvec.delta.stats.entry import record_count
+from delvec.delta.maintain.restore import CLUSTERING_DOMAIN
+from delvec.delta.read.vectors import admit_files
+from delvec.delta.schema.metadata import Property
+from delvec.delta.skipping.statistics import record_count
 from delvec.delta.write.after_commit import after_commit
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change
-from delvec.delta.write.commit import commit
+from delvec.delta.write.change import Change, Operation
 from delvec.delta.write.report import WriteReport
+from delvec.delta.write.transaction import CheckedOptions, create
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-from delvec.report.wordings import call, worded
+from delvec.report.hints import call, format_hint
+from delvec.storage.backend import locate
 from delvec.storage.listed_files import full_name, overlap, spark_path
-from delvec.storage.location import locate
-from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
     from delvec.delta.log.file_set import FileEntry
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
     from delvec.delta.schema.protocol import Protocol
-    from delvec.delta.write.options import CheckedOptions
     from delvec.storage import Storage
 
-__all__ = ["clone"]
 
 # What a URI holds as it is in its path; Hadoop escapes the rest as well.
 _PLAIN: Final = "/!$&'()*+,;=:@-._~"
@@ -56,26 +46,14 @@ _WARNING: Final = "a VACUUM of the source deletes files that only the clone stil
 _ROW_IDS: Final = ("baseRowId", "defaultRowCommitVersion")
 # Properties that tell of versions of the source, or name columns of it.
 _OF_SOURCE: Final = (
-    IN_COMMIT_TIMESTAMPS_SINCE_TIME,
-    IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
-    CHECKPOINT_PROTECTION_BEFORE,
+    Property.IN_COMMIT_TIMESTAMPS_SINCE_TIME,
+    Property.IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
+    Property.CHECKPOINT_PROTECTION_BEFORE,
 )
 
 
 def clone(source: Snapshot, newest: int, target: Storage, options: CheckedOptions) -> WriteReport:
-    """Create a table that has the files of a version of another one.
-
-    Args:
-        source: The version.
-        newest: The newest version of the source: files of older ones may be gone.
-        target: Where the new table is; its folder is empty or does not exist yet.
-        options: The keywords of the call.
-
-    Raises:
-        InvalidArgumentError: There is something at the target, or it is inside of the source.
-        ObjectNotFoundError: A file of an old version is gone.
-        ConflictError: Another writer created a table at the same time.
-    """
+    """Create a table that has the files of a version of another one."""
     require_writable(source, "alter")
     _require_place(source, target)
     admit_files(source.storage, source.files)
@@ -84,58 +62,42 @@ def clone(source: Snapshot, newest: int, target: Storage, options: CheckedOption
         require_files(
             source.storage, entries, version=source.version, others=len(entries), what="cloned"
         )
-    protocol = with_features(source.protocol, needed_features(source.metadata))
+    protocol = add_features(source.protocol, needed_features(source.metadata))
     has_row_ids = "rowTracking" in protocol.supported
     bodies = tuple(_body(source, entry, has_row_ids=has_row_ids) for entry in entries)
     total = sum(int(body.get("size") or 0) for body in bodies)
-    domains = {name: text for name, text in source.domains.items() if name == CLUSTERING_DOMAIN}
+    metadata = _metadata(source.metadata, protocol)
+    parameters = {
+        "source": f"delta.`{spark_path(source.table, '').rstrip('/')}`",
+        "sourceVersion": source.version,
+    }
+    metrics = {
+        "sourceTableSize": total,
+        "sourceNumOfFiles": len(bodies),
+        "numRemovedFiles": 0,
+        "numCopiedFiles": 0,
+        "removedFilesSize": 0,
+        "copiedFilesSize": 0,
+    }
     change = Change(
-        "CLONE",
-        parameters={
-            "source": f"delta.`{spark_path(source.table, '').rstrip('/')}`",
-            "sourceVersion": source.version,
-        },
-        metrics={
-            "sourceTableSize": total,
-            "sourceNumOfFiles": len(bodies),
-            "numRemovedFiles": 0,
-            "numCopiedFiles": 0,
-            "removedFilesSize": 0,
-            "copiedFilesSize": 0,
-        },
+        Operation("CLONE", parameters, metrics),
         added=bodies,
         protocol=protocol,
-        metadata=_metadata(source.metadata, protocol),
-        user_metadata=options.commit_metadata,
-        transaction=options.transaction,
+        metadata=metadata,
         restores=True,  # vectors come in any form
-        domains=domains,
+        domains={name: text for name, text in source.domains.items() if name == CLUSTERING_DOMAIN},
     )
-    return _committed(source, target, change, options)
-
-
-def _committed(
-    source: Snapshot, target: Storage, change: Change, options: CheckedOptions
-) -> WriteReport:
-    metadata, protocol = change.metadata, change.protocol
-    if metadata is None or protocol is None:
-        raise AssertionError("a new table has both")
-    version: int | None = None
-    notes: tuple[str, ...] = (_WARNING,)
-    if not options.dry_run:
-        with UncommittedFiles(target) as uncommitted:
-            base = Base(target, -1, protocol, metadata)
-            version = commit(base, change, uncommitted).version
-        notes += after_commit(target, version, metadata)
+    version = create(target, change, options)
+    notes = () if version is None else after_commit(target, version, metadata)
     return WriteReport(
         "CLONE",
         target.root,
         version,
         dry_run=options.dry_run,
-        files_added=len(change.added),
-        bytes_added=sum(int(body.get("size") or 0) for body in change.added),
-        vectors_added=sum("deletionVector" in body for body in change.added),
-        notes=(f"version {source.version} of {source.table}", *notes),
+        files_added=len(bodies),
+        bytes_added=total,
+        vectors_added=sum("deletionVector" in body for body in bodies),
+        notes=(f"version {source.version} of {source.table}", _WARNING, *notes),
     )
 
 
@@ -160,12 +122,12 @@ def _require_place(source: Snapshot, target: Storage) -> None:
 
 def _metadata(source: Metadata, protocol: Protocol) -> Metadata:
     """Return the metadata of the clone: the same table with another id."""
-    dropped = {*_OF_SOURCE, ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN}
+    dropped = {*_OF_SOURCE, Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN}
     properties = {key: value for key, value in source.configuration.items() if key not in dropped}
     if "rowTracking" in protocol.supported:
         # Ids that files hold are those of the source: other columns hold the clone's.
-        properties[ROW_ID_COLUMN] = f"_row-id-col-{uuid4()}"
-        properties[ROW_COMMIT_VERSION_COLUMN] = f"_row-commit-version-col-{uuid4()}"
+        properties[Property.ROW_ID_COLUMN] = f"_row-id-col-{uuid4()}"
+        properties[Property.ROW_COMMIT_VERSION_COLUMN] = f"_row-commit-version-col-{uuid4()}"
     return replace(source, id=str(uuid4()), name=None, description=None, configuration=properties)
 
 
@@ -177,7 +139,7 @@ def _body(source: Snapshot, entry: FileEntry, *, has_row_ids: bool) -> dict[str,
             " to assign ids in the clone",
             feature="rowTracking",
             needed_by=source.table,
-            hint=worded("{} of the source adds it", call("recompute_statistics")),
+            hint=format_hint("{} of the source adds it", call("recompute_statistics")),
         )
     body = {name: value for name, value in body.items() if name not in _ROW_IDS}
     descriptor = entry.descriptor

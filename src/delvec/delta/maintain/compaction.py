@@ -7,6 +7,7 @@ cut into bins of at most the wanted size. Reads the log only; time and memory gr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -14,43 +15,28 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from delvec.delta.schema.properties import TARGET_FILE_SIZE
+from delvec.delta.schema.metadata import Property
+from delvec.documents import size_bytes
 from delvec.errors import InvalidArgumentError
-from delvec.report.figures import parsed_size
+from delvec.inspection.figures import Rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.schema.metadata import Metadata
 
-__all__ = [
-    "BinSums",
-    "CompactionRule",
-    "compaction_bins",
-    "compaction_sums",
-    "live_bytes",
-    "purge_bins",
-]
 
 _TARGET: Final = 256 << 20
 
 
 @dataclass(frozen=True)
 class CompactionRule:
-    """Which files are worth rewriting, and how large the new ones are.
+    """Which files are worth rewriting, and how large the new ones are."""
 
-    Attributes:
-        target_size: The most live bytes of the files that become one.
-        min_size: Files with fewer live bytes are put together.
-        max_deleted_ratio: Files with a larger share of deleted rows are rewritten, even alone.
-    """
-
-    target_size: int
-    min_size: int
-    max_deleted_ratio: float
+    target_size: int  # the most live bytes of the files that become one
+    min_size: int  # files with fewer live bytes are put together
+    max_deleted_ratio: float  # files with a larger share of deleted rows are rewritten, even alone
 
     @classmethod
     def of(
@@ -60,12 +46,10 @@ class CompactionRule:
         min_size: int | None = None,
         max_deleted_ratio: float = 0.05,
     ) -> CompactionRule:
-        """Check a rule, with defaults: 256 MiB or `delta.targetFileSize`, and half of it.
-
-        Raises:
-            InvalidArgumentError: A number is out of range.
-        """
-        target = _default_target(metadata) if target_size is None else target_size
+        """Check a rule, with defaults: 256 MiB or `delta.targetFileSize`, and half of it."""
+        asked = size_bytes(metadata.configuration.get(Property.TARGET_FILE_SIZE, ""))
+        default = _TARGET if asked is None else max(1, asked)
+        target = default if target_size is None else target_size
         least = target // 2 if min_size is None else min_size
         for name, value in (("target_file_size", target), ("min_file_size", least)):
             if type(value) is not int or value < (name == "target_file_size"):
@@ -85,13 +69,7 @@ class CompactionRule:
 def compaction_bins(
     files: FileSet, chosen: NDArray[np.bool_], rule: CompactionRule
 ) -> list[NDArray[np.int64]]:
-    """Return the numbers of files that become one file each, by a rule.
-
-    Args:
-        files: The files of a version.
-        chosen: Which of them may be rewritten.
-        rule: Which of those are.
-    """
+    """Return the numbers of files that become one file each, by a rule."""
     live, mostly_deleted = live_bytes(files), _mostly_deleted(files, rule.max_deleted_ratio)
     wanted = chosen & ((live < rule.min_size) | mostly_deleted)
     bins = _bins(files, wanted, live, rule.target_size)
@@ -106,36 +84,21 @@ def purge_bins(
     return list(_bins(files, wanted, live_bytes(files), rule.target_size))
 
 
-@dataclass(frozen=True)
-class BinSums:
-    """What a compaction would do, in sums.
+def compaction_sums(files: FileSet, rule: CompactionRule) -> tuple[Rewritten, int]:
+    """Return what `compaction_bins` of all files would replace, and about how many it would write.
 
-    Attributes:
-        files: Files that it would replace.
-        bins: Files that it would write, about.
-        bytes: The size of the files that it would replace.
-        live: The part of it that is of live rows, which it would write.
+    Memory grows with columns alone.
     """
-
-    files: int
-    bins: int
-    bytes: int
-    live: int
-
-
-def compaction_sums(files: FileSet, rule: CompactionRule) -> BinSums:
-    """Return the sums of `compaction_bins` for all files; memory grows with columns alone."""
     live, mostly_deleted = live_bytes(files), _mostly_deleted(files, rule.max_deleted_ratio)
     wanted = (live < rule.min_size) | mostly_deleted
     numbers, starts = _cut(files, wanted, live, rule.target_size)
     if not len(numbers):
-        return BinSums(0, 0, 0, 0)
+        return Rewritten(), 0
     lengths = np.diff(np.append(starts, len(numbers)))
     worth = (lengths > 1) | mostly_deleted[numbers[starts]]
     chosen = numbers[np.repeat(worth, lengths)]
-    return BinSums(
-        len(chosen), int(worth.sum()), int(files.sizes[chosen].sum()), int(live[chosen].sum())
-    )
+    sizes, left = int(files.sizes[chosen].sum()), int(live[chosen].sum())
+    return Rewritten(len(chosen), sizes, left), int(worth.sum())
 
 
 def live_bytes(files: FileSet) -> NDArray[np.int64]:
@@ -202,8 +165,3 @@ def _partition_numbers(files: FileSet, numbers: NDArray[np.int64]) -> NDArray[np
         rank[np.argsort(first)] = np.arange(len(first))
         found = rank[inverse]
     return found
-
-
-def _default_target(metadata: Metadata) -> int:
-    found = parsed_size(metadata.configuration.get(TARGET_FILE_SIZE, ""))
-    return _TARGET if found is None else max(1, found)

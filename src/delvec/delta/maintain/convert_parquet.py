@@ -1,4 +1,4 @@
-"""CONVERT: a folder of Parquet files becomes a Delta table where it is; no file is written anew.
+"""CONVERT: a folder of Parquet files becomes a Delta table where it is; no file is written again.
 
 All files below the folder are taken but hidden ones, as delta-spark does. Their footers are read,
 16 at a time: one request each for a footer of up to 64 KiB. The schema is that of all files
@@ -11,44 +11,33 @@ are kept up to 64 MiB in all; those beyond are read a second time for the statis
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from delvec.delta.alter.definition import new_table
-from delvec.delta.maintain.parquet_folder import data_files, partition_folders
-from delvec.delta.parquet.bound_forms import MAX, MIN
-from delvec.delta.parquet.data_file import has_old_calendar
-from delvec.delta.parquet.file_schema import file_schema, merged
-from delvec.delta.parquet.footer_statistics import (
-    file_statistics,
-    read_parquet_footer,
-    statistics_json,
-)
-from delvec.delta.schema.allowed_functions import require_plain
-from delvec.delta.schema.properties import MAPPING_MODE
-from delvec.delta.schema.types import StructType
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change
-from delvec.delta.write.commit import commit
+from delvec.delta.maintain.parquet_folder import data_files, file_schema, merged, partition_folders
+from delvec.delta.read.data_file import has_old_calendar
+from delvec.delta.read.footer_statistics import MAX, MIN, file_statistics, read_parquet_footer
+from delvec.delta.schema.expressions import require_plain
+from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.types import Field, StructType
+from delvec.delta.skipping.statistics import statistics_json
+from delvec.delta.write.change import Change, Operation
 from delvec.delta.write.report import WriteReport
+from delvec.delta.write.transaction import CheckedOptions, create
 from delvec.errors import UnsupportedFeatureError
-from delvec.report.figures import counted
+from delvec.report.format import format_count
 from delvec.storage.parallel import gather
-from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import pyarrow.parquet as pq
 
     from delvec.delta.alter.table_state import TableState
-    from delvec.delta.schema.types import Field
-    from delvec.delta.write.options import CheckedOptions
     from delvec.storage import Storage
-    from delvec.storage.counts import FileInfo
+    from delvec.storage.backend import FileInfo
 
-__all__ = ["convert_to_delta"]
 
 _FOOTER_BYTES: Final = 64 << 20
 _AT_ONCE: Final = 1000
@@ -61,22 +50,7 @@ def convert_to_delta(
     properties: Mapping[str, Any] | None,
     options: CheckedOptions,
 ) -> WriteReport:
-    """Commit version 0 of a table that has all Parquet files of a folder.
-
-    Args:
-        storage: The folder, which is no Delta table yet.
-        partition_by: The partition columns; see `partition_folders`.
-        properties: Table properties.
-        options: The keywords of the call.
-
-    Raises:
-        TableNotFoundError: The folder does not exist, or is empty.
-        InvalidArgumentError: Its files do not make one table.
-        UnsupportedFeatureError: It is a table of another format, or a column has a type that Delta
-            does not have.
-        FormatError: A file is no Parquet file.
-        ConflictError: Another writer created a table at the same time.
-    """
+    """Commit version 0 of a table that has all Parquet files of a folder."""
     _require_no_mapping(properties)
     files = data_files(storage)
     folders = partition_folders([info.key for info in files], partition_by, storage.root)
@@ -101,26 +75,19 @@ def convert_to_delta(
             files, folders.values, _statistics(footers, files, state), strict=True
         )
     ]
+    parameters = {
+        "numFiles": len(bodies),
+        "partitionedBy": json.dumps(names),
+        "collectStats": True,
+        "sourceFormat": "parquet",
+    }
     change = Change(
-        "CONVERT",
-        parameters={
-            "numFiles": len(bodies),
-            "partitionedBy": json.dumps(names),
-            "collectStats": True,
-            "sourceFormat": "parquet",
-        },
-        metrics={"numConvertedFiles": len(bodies)},
+        Operation("CONVERT", parameters, {"numConvertedFiles": len(bodies)}),
         added=tuple(bodies),
         protocol=state.protocol,
         metadata=state.metadata,
-        transaction=options.transaction,
-        user_metadata=options.commit_metadata,
     )
-    version = None
-    if not options.dry_run:
-        with UncommittedFiles(storage) as uncommitted:
-            base = Base(storage, -1, state.protocol, state.metadata)
-            version = commit(base, change, uncommitted).version
+    version = create(storage, change, options)
     rows = sum(footers.rows.values())
     return WriteReport(
         "CONVERT",
@@ -129,13 +96,13 @@ def convert_to_delta(
         dry_run=options.dry_run,
         files_added=len(bodies),
         bytes_added=sum(info.size for info in files),
-        notes=(f"{counted(len(files), 'file')} with {counted(rows, 'row')}",),
+        notes=(f"{format_count(len(files), 'file')} with {format_count(rows, 'row')}",),
     )
 
 
 def _require_no_mapping(properties: Mapping[str, Any] | None) -> None:
     for name, value in (properties or {}).items():
-        if name.lower() == MAPPING_MODE.lower() and str(value).lower() != "none":
+        if name.lower() == Property.MAPPING_MODE.lower() and str(value).lower() != "none":
             raise UnsupportedFeatureError(
                 f"a folder cannot be converted with {name}={value}: its files have columns by their"
                 " names",

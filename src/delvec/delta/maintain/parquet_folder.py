@@ -1,38 +1,50 @@
-"""A folder of Parquet files: which files it has, and their partition values.
+"""A folder of Parquet files as a table: its files, their partition values and columns.
 
-The values are in the names of folders, as Hive and Spark write them: `day=2024-01-31/`. Memory
-grows with the files, some 500 bytes each.
+Partition values are in the names of folders, as Hive and Spark write them: `day=2024-01-31/`.
+Files of Spark hold their schema themselves. For others, the types are those of Spark's converter:
+unsigned integers get the next larger type, INT96 is a timestamp. What Delta or Spark have no type
+for is refused by name. All columns are nullable. Memory grows by some 500 bytes for each file.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.delta.log.segment import LOG
-from delvec.delta.schema.parse import parse_schema
-from delvec.delta.schema.partition_values import HIVE_NULL, parse_partition_value
-from delvec.delta.schema.types import Field, PrimitiveType, StructType
+import pyarrow as pa
+from pyarrow import types
+
+from delvec.delta.log.paths import LOG
+from delvec.delta.schema.partition_values import folder_values, parse_partition_value
+from delvec.delta.schema.traversal import map_fields, nullable
+from delvec.delta.schema.types import (
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    parse_schema,
+)
+from delvec.delta.vacuum.candidates import table_of
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from delvec.report.wordings import Wording, call, worded
+from delvec.parquet.readable import readable
+from delvec.report.hints import Wording, call, format_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import pyarrow.parquet as pq
 
     from delvec.storage import Storage
-    from delvec.storage.counts import FileInfo
+    from delvec.storage.backend import FileInfo
 
-__all__ = ["PartitionFolders", "data_files", "partition_folders"]
-
-_ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 _NOT_ASCII: Final = re.compile(r"%[89A-Fa-f][0-9A-Fa-f]")
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*")
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -45,28 +57,54 @@ _ALIASES: Final = {
     "tinyint": "byte",
     "bool": "boolean",
 }
+_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+_PHYSICAL: Final = {
+    "BOOLEAN": "boolean",
+    "INT32": "integer",
+    "INT64": "long",
+    "INT96": "timestamp",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "BYTE_ARRAY": "binary",
+    "FIXED_LEN_BYTE_ARRAY": "binary",
+}
+_LOGICAL: Final = {"String": "string", "Enum": "string", "JSON": "string", "BSON": "binary"}
+_INTEGERS: Final = {
+    (8, True): "byte",
+    (16, True): "short",
+    (32, True): "integer",
+    (64, True): "long",
+    (8, False): "short",
+    (16, False): "integer",
+    (32, False): "long",
+    (64, False): "decimal(20,0)",
+}
+_REFUSED: Final = {
+    "Time": ("a time of day", "cast it to a string, or to a number of microseconds"),
+    "UUID": ("a UUID", "cast it to a string"),
+    "Float16": ("a number of 16 bits", "cast it to float"),
+    "Interval": ("an interval", "cast it to a number of microseconds"),
+    "Null": ("of no type: all of it is null", "cast it to the type that its values would have"),
+}
+_NANOSECONDS: Final = (
+    "a timestamp in nanoseconds",
+    "write the files again with microseconds: coerce_timestamps='us' of pyarrow and pandas",
+)
+_MOST_DIGITS: Final = 38
+# Parquet stores them in the same way, so that one file can be read as any of them.
+_WIDTHS: Final = {"byte": 0, "short": 1, "integer": 2}
 
 
 @dataclass(frozen=True)
 class PartitionFolders:
-    """The partition columns of a folder, and the values of its files.
+    """The partition columns of a folder, and the values of its files."""
 
-    Attributes:
-        fields: The columns with their types, in the order of the folders.
-        values: For each file its values in this order, None for null.
-    """
-
-    fields: tuple[Field, ...]
-    values: Sequence[tuple[str | None, ...]]
+    fields: tuple[Field, ...]  # in the order of the folders
+    values: Sequence[tuple[str | None, ...]]  # for each file, in this order; None for null
 
 
 def data_files(storage: Storage) -> list[FileInfo]:
-    """List the data files of a folder, without hidden and empty ones.
-
-    Raises:
-        TableNotFoundError: There are none.
-        UnsupportedFeatureError: It is a table of another format, or has one inside.
-    """
+    """List the data files of a folder, without hidden and empty ones."""
     found = []
     for info in storage.list(recursive=True):
         *folders, name = info.key.split("/")
@@ -78,55 +116,13 @@ def data_files(storage: Storage) -> list[FileInfo]:
         raise TableNotFoundError(
             f"there are no Parquet files in {storage.root}",
             table=storage.root,
-            hint=worded("is the path right? {} makes an empty table", call("create")),
+            hint=format_hint("is the path right? {} makes an empty table", call("create")),
         )
     return found
 
 
-def _is_hidden(folders: Sequence[str], name: str) -> bool:
-    """Return whether Delta ignores a file; folders of partitions may begin with anything."""
-    return name.startswith(("_", ".")) or any(
-        each.startswith(("_", ".")) and "=" not in each for each in folders
-    )
-
-
-def _require_plain(storage: Storage, folders: Sequence[str], name: str) -> None:
-    """Refuse folders of formats in which not every file is live: deleted rows would come back."""
-    what, where = "", storage.root
-    if folders[:1] == ["metadata"] and name.endswith(".metadata.json"):
-        what = "an Iceberg table"
-    elif ".hoodie" in folders:
-        what = "a Hudi table"
-    elif "_spark_metadata" in folders:
-        what = "the target of a stream, whose log in _spark_metadata tells which files count"
-    elif LOG in folders[1:]:
-        what, where = "a Delta table", storage.uri_of("/".join(folders[: folders.index(LOG)]))
-    if what:
-        raise UnsupportedFeatureError(
-            f"{storage.root} cannot be converted: {where} is {what}",
-            feature=what,
-            needed_by=storage.root,
-            hint=worded(
-                "rows that are deleted there would come back: copy the rows to a new table by {},"
-                " or move what is no part of the table elsewhere",
-                call("append"),
-            ),
-        )
-
-
 def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> PartitionFolders:
-    """Read the partition values of files from the names of their folders.
-
-    Args:
-        keys: The files, relative to the root.
-        partition_by: The columns: a mapping from names to types, a `StructType`, or names alone,
-            whose types are inferred; None infers the names as well.
-        root: The folder, for errors.
-
-    Raises:
-        InvalidArgumentError: A file has other partition columns, a value does not fit its type, or
-            a type cannot be inferred for sure.
-    """
+    """Read the partition values of files from the names of their folders."""
     names, kinds = _asked(partition_by)
     found, like = [_pairs(key) for key in keys], "the table"
     if names is None:
@@ -136,7 +132,7 @@ def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> P
         if [name.lower() for name in has] != [name.lower() for name in names]:
             raise InvalidArgumentError(
                 f"{key} in {root} is {_shown(has)}, by its folders, and {like} is {_shown(names)}",
-                hint=worded(
+                hint=format_hint(
                     "{} names the columns in the order of the folders; move files that are no part"
                     " of the table elsewhere",
                     Wording("partition_by={'day': 'date'}", "--partition-by day=date"),
@@ -151,6 +147,70 @@ def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> P
     for field, column in zip(fields, columns, strict=True):
         _require_values(field, column, root)
     return PartitionFolders(fields, values)
+
+
+def file_schema(footer: pq.FileMetaData, path: str) -> StructType:
+    """Return the columns of a file by its footer."""
+    written = (footer.metadata or {}).get(_SPARK_SCHEMA)
+    if written is not None:
+        try:
+            parsed = parse_schema(written.decode())
+        except UnsupportedFeatureError as error:
+            error.message = f"{error.message} (in {path})"
+            error.needed_by = path
+            raise
+        except ValueError as error:
+            raise FormatError("the schema that Spark left is unreadable", path=path) from error
+        return map_fields(nullable(parsed), _plain)
+    with readable(path, "the schema is unreadable"):
+        stored = footer.schema.to_arrow_schema()
+    leaves = (footer.schema.column(index) for index in range(len(footer.schema)))
+    fields = [Field(each.name, _type(each.type, leaves, each.name, path)) for each in stored]
+    return StructType(tuple(fields))
+
+
+def merged(
+    schema: StructType, more: StructType, path: str, where: tuple[str, ...] = ()
+) -> StructType:
+    """Return the columns of both schemas: of the first in its order, then the others."""
+    by_name = {field.name.lower(): field for field in more.fields}
+    fields = [
+        replace(field, type=_merged(field.type, twin.type, (*where, field.name), path))
+        if (twin := by_name.pop(field.name.lower(), None))
+        else field
+        for field in schema.fields
+    ]
+    return StructType((*fields, *by_name.values()))
+
+
+def _is_hidden(folders: Sequence[str], name: str) -> bool:
+    """Return whether Delta ignores a file; folders of partitions may begin with anything."""
+    return name.startswith(("_", ".")) or any(
+        each.startswith(("_", ".")) and "=" not in each for each in folders
+    )
+
+
+def _require_plain(storage: Storage, folders: Sequence[str], name: str) -> None:
+    """Refuse folders of formats in which not every file is live: deleted rows would come back."""
+    what, where = "", storage.root
+    if inner := table_of("/".join([*folders, name])):
+        what = "a Delta table" if LOG in folders else "an Iceberg table"
+        where = where if folders == ["metadata"] else storage.uri_of(inner)
+    elif ".hoodie" in folders:
+        what = "a Hudi table"
+    elif "_spark_metadata" in folders:
+        what = "the target of a stream, whose log in _spark_metadata tells which files count"
+    if what:
+        raise UnsupportedFeatureError(
+            f"{storage.root} cannot be converted: {where} is {what}",
+            feature=what,
+            needed_by=storage.root,
+            hint=format_hint(
+                "rows that are deleted there would come back: copy the rows to a new table by {},"
+                " or move what is not a part of the table elsewhere",
+                call("append"),
+            ),
+        )
 
 
 def _asked(partition_by: object) -> tuple[tuple[str, ...] | None, dict[str, PrimitiveType]]:
@@ -179,7 +239,6 @@ def _asked(partition_by: object) -> tuple[tuple[str, ...] | None, dict[str, Prim
 
 def _pairs(key: str) -> list[tuple[str, str | None]]:
     """Return the partition columns and values that the folders of a file name."""
-    pairs: list[tuple[str, str | None]] = []
     for part in key.split("/")[:-1]:
         name, sign, text = part.partition("=")
         if not sign:
@@ -196,13 +255,7 @@ def _pairs(key: str) -> list[tuple[str, str | None]]:
                 hint="rename the folder: letters beyond ASCII stand as they are in names of"
                 " partitions, as in city=K\u00f6ln",
             )
-        value = _unescaped(text)
-        pairs.append((_unescaped(name), None if value == HIVE_NULL else value))
-    return pairs
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+    return folder_values(key)
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -240,3 +293,73 @@ def _require_values(field: Field, values: Iterable[str | None], root: str) -> No
                 f"the folder {field.name}={text} of {root} has a value that is no {field.type}",
                 hint=f"give another type: partition_by={{'{field.name}': 'string'}}",
             ) from error
+
+
+def _plain(field: Field) -> Field:
+    """Return a field without what its metadata says of another table."""
+    kept = {key: value for key, value in field.metadata.items() if key == "comment"}
+    return replace(field, metadata=kept)
+
+
+def _type(stored: pa.DataType, leaves: Iterator[Any], where: str, path: str) -> DataType:
+    if isinstance(stored, pa.BaseExtensionType):
+        stored = stored.storage_type
+    if types.is_struct(stored):
+        fields = [
+            Field(each.name, _type(each.type, leaves, f"{where}.{each.name}", path))
+            for each in stored
+        ]
+        return StructType(tuple(fields))
+    if types.is_map(stored):
+        key = _type(stored.key_type, leaves, f"{where}.key", path)
+        return MapType(key, _type(stored.item_type, leaves, f"{where}.value", path))
+    if types.is_nested(stored):
+        return ArrayType(_type(stored.value_type, leaves, f"{where}.element", path))
+    return PrimitiveType(_primitive(next(leaves), where, path))
+
+
+def _primitive(column: Any, where: str, path: str) -> str:  # noqa: ANN401
+    logical = json.loads(column.logical_type.to_json())
+    kind = logical["Type"]
+    if kind in ("None", "Undefined"):
+        return _PHYSICAL[column.physical_type]
+    if kind == "Int":
+        return _INTEGERS[logical["bitWidth"], logical["isSigned"]]
+    if kind == "Date":
+        return "date"
+    if kind == "Decimal" and logical["precision"] <= _MOST_DIGITS:
+        return f"decimal({logical['precision']},{logical['scale']})"
+    if kind == "Timestamp" and logical["timeUnit"] != "nanoseconds":
+        return "timestamp" if logical["isAdjustedToUTC"] else "timestamp_ntz"
+    if kind in _LOGICAL:
+        return _LOGICAL[kind]
+    shown, hint = _REFUSED.get(kind, (f"of the type {kind}", "cast it to another type"))
+    if kind == "Timestamp":
+        shown, hint = _NANOSECONDS
+    elif kind == "Decimal":
+        shown = f"a decimal of {logical['precision']} digits"
+    raise UnsupportedFeatureError(
+        f"column {where} of {path} is {shown}, which Delta tables do not have",
+        feature=kind,
+        needed_by=path,
+        hint=hint,
+    )
+
+
+def _merged(kind: DataType, other: DataType, where: tuple[str, ...], path: str) -> DataType:
+    if isinstance(kind, StructType) and isinstance(other, StructType):
+        return merged(kind, other, path, where)
+    if isinstance(kind, ArrayType) and isinstance(other, ArrayType):
+        return ArrayType(_merged(kind.element, other.element, (*where, "element"), path))
+    if isinstance(kind, MapType) and isinstance(other, MapType):
+        key = _merged(kind.key, other.key, (*where, "key"), path)
+        return MapType(key, _merged(kind.value, other.value, (*where, "value"), path))
+    if kind == other:
+        return kind
+    both = (str(kind), str(other))
+    if all(name in _WIDTHS for name in both):
+        return PrimitiveType(max(both, key=lambda name: _WIDTHS[name]))
+    raise InvalidArgumentError(
+        f"column {'.'.join(where)} is {other} in {path}, and {kind} in files before it",
+        hint="write these files again with one type, or move them elsewhere",
+    )

@@ -10,42 +10,37 @@ entries (some kilobytes each). After a conflict only files that have changed are
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from delvec.delta.maintain.available_files import add_again
-from delvec.delta.parquet.data_file import open_data_file
-from delvec.delta.parquet.footer_statistics import statistics_json
-from delvec.delta.parquet.row_statistics import live_statistics, measured_columns
-from delvec.delta.pruning.predicate import Always, columns_of
-from delvec.delta.pruning.tuple_filters import parse_filters
-from delvec.delta.read.load_vectors import load_vectors
+from delvec.delta.read.data_file import open_data_file
+from delvec.delta.read.row_statistics import compute_statistics, measured_columns
+from delvec.delta.read.vectors import load_vectors
+from delvec.delta.schema.traversal import walk
 from delvec.delta.schema.types import PrimitiveType
-from delvec.delta.schema.walk import walk
-from delvec.delta.write.change import Change
-from delvec.delta.write.transaction import Outcome
+from delvec.delta.skipping.filters import parse_filters
+from delvec.delta.skipping.predicate import Always, Predicate, columns_of
+from delvec.delta.skipping.statistics import statistics_json
+from delvec.delta.write.change import Change, Operation
+from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TypeAlias
-
     from numpy.typing import NDArray
 
     from delvec.delta.log.file_set import DataFile
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.pruning.predicate import Predicate
-    from delvec.delta.write.transaction import Attempt
     from delvec.vector import Bitmap
 
     _Key: TypeAlias = tuple[str, str | None]
 
-__all__ = ["recompute_statistics"]
 
 _AT_ONCE: Final = 8
 _WINDOW: Final = 64
@@ -55,12 +50,7 @@ _TIGHT: Final = ("tightBounds",)
 def recompute_statistics(
     where: Sequence[object] | None, time_zone: str
 ) -> Callable[[Attempt], Outcome]:
-    """Prepare new statistics for files without, and for those with wide bounds.
-
-    Args:
-        where: Tuples about partition columns, which choose the files; None for all.
-        time_zone: Of partition values that are timestamps without one.
-    """
+    """Prepare new statistics for files without, and for those with wide bounds."""
     known: dict[_Key, str] = {}
     computed_for: list[object] = []
 
@@ -70,10 +60,8 @@ def recompute_statistics(
         predicate = _partition_predicate(snapshot, where)
         with attempt.phase("plan"):
             chosen = _chosen(snapshot, predicate, time_zone)
-        figures = {
-            "files_scanned": len(chosen),
-            "files_pruned": len(snapshot.files) - len(chosen),
-        }
+        pruned = len(snapshot.files) - len(chosen)
+        figures = {"files_scanned": len(chosen), "files_pruned": pruned}
         if not len(chosen):
             return Outcome(None, figures, ("all files have statistics with tight bounds",))
         if attempt.options.dry_run:
@@ -90,16 +78,8 @@ def recompute_statistics(
             for entry, file in zip(snapshot.files.entries(chosen), files, strict=True)
         )
         shown = ["true"] if where is None else [str(each) for each in where]
-        change = Change(
-            "COMPUTE STATS",
-            parameters={"predicate": shown},
-            metrics={"numFiles": len(bodies)},
-            entered_anew=bodies,
-            data_change=False,
-            transaction=attempt.options.transaction,
-            user_metadata=attempt.options.commit_metadata,
-        )
-        return Outcome(change, figures)
+        operation = Operation("COMPUTE STATS", {"predicate": shown}, {"numFiles": len(bodies)})
+        return Outcome(Change(operation, re_added=bodies, data_change=False), figures)
 
     return prepare
 
@@ -146,9 +126,7 @@ def _chosen(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> NDArray
 
 
 def _is(column: pa.Array | None, value: bool, count: int) -> NDArray[np.bool_]:  # noqa: FBT001
-    if column is None:
-        return np.zeros(count, dtype=np.bool_)
-    flags = column.to_pylist()
+    flags = [None] * count if column is None else column.to_pylist()
     return np.array([flag is value for flag in flags], dtype=np.bool_)
 
 
@@ -164,7 +142,7 @@ def _compute(snapshot: Snapshot, files: Sequence[DataFile], known: dict[_Key, st
     def compute(pair: tuple[DataFile, Bitmap | None]) -> str:
         file, vector = pair
         with open_data_file(storage, file, schema, mapping_mode=metadata.mapping_mode) as data:
-            found = live_statistics(data, vector, metadata, tight_bounds=tight)
+            found = compute_statistics(data, vector, metadata, tight_bounds=tight)
         return statistics_json(found)
 
     for start in range(0, len(files), _WINDOW):

@@ -2,8 +2,10 @@
 
 The difference is by path and vector: files of the wanted version that are not live with that vector
 come back with their whole entries, live files that it does not have go. No data is read or written.
-Before the commit, every data file and every file of vectors that comes back has to exist, and their
-tombstones must not have expired: a VACUUM may delete such files at any moment.
+Every data file and every file of vectors that comes back has to exist, and their tombstones must
+not have expired: a VACUUM may delete such files at any moment. Of the definition nothing goes down:
+the protocol supports what either version needs, and ids of columns and values of identity columns
+are not given twice.
 
 Requests: both versions are opened; one for each file that comes back, or a listing if these are
 many. Memory grows with the files of both versions (some 200 bytes each), and with the entries that
@@ -12,50 +14,124 @@ differ (some kilobytes each).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.alter.restored_definition import restored_clustering, restored_definition
-from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.maintain.available_files import (
-    add_again,
-    file_keys,
-    require_files,
-    require_kept,
-)
-from delvec.delta.pruning.predicate import Always
-from delvec.delta.schema.properties import ENABLE_ROW_TRACKING
-from delvec.delta.write.change import Change, ReadSet
-from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, high_water_mark, with_row_ids
-from delvec.delta.write.transaction import Outcome
+from delvec.delta.alter.table_state import TableState, add_features
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.maintain.available_files import add_again, file_keys, require_files, require_kept
+from delvec.delta.schema.column_metadata import Identity, identity_fields, with_mark
+from delvec.delta.schema.metadata import Property, property_number
+from delvec.delta.schema.protocol import FEATURES, Protocol
+from delvec.delta.skipping.predicate import Always
+from delvec.delta.write.change import Change, Operation, ReadSet
+from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, assign_row_ids, high_water_mark
+from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
-from delvec.report.figures import counted, size
+from delvec.documents import parse_json
+from delvec.errors import FormatError, UnsupportedFeatureError
+from delvec.report.format import format_count, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from numpy.typing import NDArray
 
-    from delvec.delta.alter.table_state import TableState
     from delvec.delta.log.file_set import FileSet
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.write.transaction import Attempt
+    from delvec.delta.schema.metadata import Metadata
 
-__all__ = ["restore"]
+CLUSTERING_DOMAIN: Final = "delta.clustering"
+"""The metadata domain that names the columns by which a table is clustered."""
+_SINCE: Final = (
+    Property.IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
+    Property.IN_COMMIT_TIMESTAMPS_SINCE_TIME,
+)
+_NO_CLUSTERING: Final = '{"clusteringColumns":[],"domainName":"delta.clustering"}'
+
+
+def clustered_by(domains: Mapping[str, str]) -> Sequence[Sequence[str]]:
+    """Return the columns by which a table is clustered, as paths of physical names."""
+    what = f"the domain {CLUSTERING_DOMAIN}"
+    value = parse_json(domains.get(CLUSTERING_DOMAIN, _NO_CLUSTERING), what)
+    found = value.get("clusteringColumns", []) if isinstance(value, dict) else None
+    if not isinstance(found, list) or not all(isinstance(path, list) for path in found):
+        raise FormatError(f"{what} names no columns", expected=_NO_CLUSTERING)
+    return found
+
+
+def restored_clustering(newest: Snapshot, wanted: Snapshot) -> dict[str, str]:
+    """Return the clustering columns of the wanted version as a domain; empty if nothing changes.
+
+    Other domains belong to applications and stay as they are, as with delta-spark.
+    """
+    now, then = (each.domains.get(CLUSTERING_DOMAIN) for each in (newest, wanted))
+    return {} if now == then else {CLUSTERING_DOMAIN: then or _NO_CLUSTERING}
+
+
+def _united(newest: Snapshot, wanted: Snapshot) -> Protocol:
+    then = wanted.protocol.supported
+    unknown = sorted(then - FEATURES.keys())
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"version {wanted.version} of {newest.table} needs a writer that supports"
+            f" {', '.join(unknown)}",
+            feature=unknown[0],
+            needed_by=newest.table,
+            hint="restore a version without this table feature, or use the engine that added it",
+        )
+    return add_features(newest.protocol, then)
+
+
+def _lasting(now: Metadata, then: Metadata, protocol: Protocol) -> Metadata:
+    def newest(*names: str) -> dict[str, str]:
+        return {name: now.configuration[name] for name in names if name in now.configuration}
+
+    properties = dict(then.configuration)
+    if all(each.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS) for each in (now, then)):
+        # They may have been off in between: commits hold them since the last time.
+        for name in _SINCE:
+            properties.pop(name, None)
+        properties |= newest(*_SINCE)
+    if "rowTracking" in protocol.supported:
+        # The files of the wanted version have the columns that it names.
+        kept = newest(Property.ROW_ID_COLUMN, Property.ROW_COMMIT_VERSION_COLUMN)
+        properties = {**kept, **properties}
+    properties |= newest(Property.CHECKPOINT_PROTECTION_BEFORE)
+    if Property.MAX_COLUMN_ID in now.configuration:
+        ids = [
+            property_number(each, Property.MAX_COLUMN_ID, 0)
+            for each in (now.configuration, properties)
+        ]
+        properties[Property.MAX_COLUMN_ID] = str(max(ids))
+    return replace(then, configuration=properties, schema_string=_with_marks(now, then))
+
+
+def _with_marks(now: Metadata, then: Metadata) -> str:
+    """Return the schema with the furthest high-water mark of each identity column."""
+    marks = {
+        field.physical_name: mark
+        for field in identity_fields(now.schema)
+        if (mark := Identity.of(field).high_water_mark) is not None
+    }
+    columns = {field.name for field in identity_fields(then.schema)}
+    fields = [
+        with_mark(field, Identity.of(field).mark_after(marks[field.physical_name]))
+        if field.name in columns and field.physical_name in marks
+        else field
+        for field in then.schema.fields
+    ]
+    if tuple(fields) == then.schema.fields:
+        return then.schema_string
+    schema = replace(then.schema, fields=tuple(fields))
+    return json.dumps(schema.to_json(), separators=(",", ":"), ensure_ascii=False)
 
 
 def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], Outcome]:
-    """Prepare the restoration of a version.
-
-    Args:
-        version: The version.
-        parameters: What the user asked for, for the history: `version` or `timestamp`.
-    """
+    """Prepare the restoration of a version."""
 
     def prepare(attempt: Attempt) -> Outcome:
         newest = attempt.snapshot
@@ -65,10 +141,12 @@ def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], 
         with attempt.phase("plan"):
             wanted = open_snapshot(attempt.storage, version)
             difference = _Difference.of(newest, wanted)
-            state = restored_definition(newest, wanted)
+            protocol = _united(newest, wanted)
+            metadata = _lasting(newest.metadata, wanted.metadata, protocol)
             domains: dict[str, str] = restored_clustering(newest, wanted)
             added = difference.added
-        if not difference.is_one and not domains and _is_same(state, newest):
+        is_same = TableState(protocol, metadata) == TableState.of(newest)
+        if is_same and not difference.is_one and not domains:
             return Outcome(None, notes=(f"the table is as version {version} was",))
         with attempt.phase("check"):
             entries = wanted.files.entries(added)
@@ -79,21 +157,18 @@ def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], 
         mark = high_water_mark(wanted.domains.get(ROW_TRACKING_DOMAIN))
         if mark > high_water_mark(newest.domains.get(ROW_TRACKING_DOMAIN)):
             # Row tracking was dropped in between, and its mark with it.
-            bodies, mark = with_row_ids(bodies, mark, newest.version + 1)
+            bodies, mark = assign_row_ids(bodies, mark, newest.version + 1)
             domains[ROW_TRACKING_DOMAIN] = f'{{"rowIdHighWaterMark":{mark}}}'
+        kept = difference.kept_paths
+        reads = ReadSet(Always(), files=kept, row_wise=False)
         change = Change(
-            "RESTORE",
-            parameters=parameters,
-            metrics=difference.metrics,
-            reads=ReadSet(Always(), files=difference.kept_paths, row_wise=False),
+            Operation("RESTORE", parameters, difference.metrics, reads),
             removed=tuple(newest.files.entries(difference.removed)),
             added=tuple(bodies),
-            entered_anew=_with_ids(newest, wanted, difference),
-            protocol=None if state.protocol == newest.protocol else state.protocol,
+            re_added=_with_ids(newest, wanted, kept),
+            protocol=None if protocol == newest.protocol else protocol,
             # Always: a concurrent append is a conflict then, whatever the isolation level.
-            metadata=state.metadata,
-            transaction=attempt.options.transaction,
-            user_metadata=attempt.options.commit_metadata,
+            metadata=metadata,
             restores=True,
             domains=domains,
         )
@@ -104,19 +179,12 @@ def restore(version: int, parameters: Mapping[str, Any]) -> Callable[[Attempt], 
 
 @dataclass(frozen=True)
 class _Difference:
-    """The files of two versions, by path and vector.
-
-    Attributes:
-        newest: The files of the newest version.
-        wanted: The files of the wanted version.
-        removed: Rows of `newest` that the wanted version does not have.
-        added: Rows of `wanted` that the newest version does not have.
-    """
+    """The files of two versions, by path and vector."""
 
     newest: FileSet
     wanted: FileSet
-    removed: NDArray[np.int64]
-    added: NDArray[np.int64]
+    removed: NDArray[np.int64]  # rows of `newest` that the wanted version does not have
+    added: NDArray[np.int64]  # rows of `wanted` that the newest version does not have
 
     @classmethod
     def of(cls, newest: Snapshot, wanted: Snapshot) -> _Difference:
@@ -127,7 +195,7 @@ class _Difference:
     def is_one(self) -> bool:
         return bool(len(self.removed) or len(self.added))
 
-    @cached_property
+    @property
     def kept_paths(self) -> frozenset[str]:
         """Paths of live files that stay; the others are in the commit itself."""
         stays = np.ones(len(self.newest), dtype=np.bool_)
@@ -152,21 +220,16 @@ def _rows_not_in(keys: pa.Array, others: pa.Array) -> NDArray[np.int64]:
     return np.flatnonzero(~there)
 
 
-def _is_same(state: TableState, newest: Snapshot) -> bool:
-    return (state.protocol, state.metadata) == (newest.protocol, newest.metadata)
-
-
 def _with_ids(
-    newest: Snapshot, wanted: Snapshot, difference: _Difference
+    newest: Snapshot, wanted: Snapshot, kept: frozenset[str]
 ) -> tuple[dict[str, Any], ...]:
     """Return entries of files that stay, where only the wanted version has their row ids.
 
     Dropping row tracking removes the ids of all files; switching it on again needs them.
     """
-    then, now = (each.metadata.is_on(ENABLE_ROW_TRACKING) for each in (wanted, newest))
+    then, now = (each.metadata.is_on(Property.ENABLE_ROW_TRACKING) for each in (wanted, newest))
     if now or not then:
         return ()
-    kept = difference.kept_paths
     without = {each.path for each in newest.files.entries() if each.add.get("baseRowId") is None}
     return tuple(
         add_again(entry, data_change=False)
@@ -177,7 +240,7 @@ def _with_ids(
 
 def _note(wanted: Snapshot) -> str:
     files = wanted.files
-    facts = [counted(len(files), "file"), size(int(files.sizes.sum()))]
+    facts = [format_count(len(files), "file"), format_size(int(files.sizes.sum()))]
     if not files.row_counts.null_count:
-        facts.append(counted(pc.sum(files.live_rows).as_py() or 0, "row"))
+        facts.append(format_count(pc.sum(files.live_rows).as_py() or 0, "row"))
     return f"version {wanted.version} has {', '.join(facts)}"

@@ -6,41 +6,24 @@ put since the last vector.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
+from delvec.delta.log.actions import JsonActions, read_state_change
 from delvec.delta.log.commits import read_log_files
 from delvec.delta.log.segment import list_commits, list_log, oldest_version
-from delvec.delta.log.small_actions import state_set_by
-from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.maintain.references import references
-from delvec.delta.maintain.retention import property_ms, retention_of
-from delvec.delta.schema.features import FEATURES, implied_by
-from delvec.delta.schema.properties import (
-    CHECKPOINT_PROTECTION_BEFORE,
-    ENABLE_DELETION_VECTORS,
-    TRUNCATED_HISTORY_RETENTION,
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.protocol import (
+    FEATURES,
+    READERS_WITH_FEATURES,
+    WRITERS_WITH_FEATURES,
+    Protocol,
+    implied_by,
 )
-from delvec.delta.schema.protocol import READERS_WITH_FEATURES, WRITERS_WITH_FEATURES, Protocol
+from delvec.delta.vacuum.references import references
+from delvec.delta.vacuum.retention import property_ms, retention_of
 from delvec.documents import whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from delvec.delta.log.json_actions import JsonActions
-    from delvec.delta.log.snapshot import Snapshot
-
-__all__ = [
-    "FEATURE",
-    "PROTECTION",
-    "checkpoints_after",
-    "is_protected",
-    "last_to_delete",
-    "last_with_vectors",
-    "lowest_protocol",
-    "old_enough_at",
-    "uses_vectors",
-    "vector_files",
-]
 
 FEATURE: Final = "deletionVectors"
 PROTECTION: Final = "checkpointProtection"
@@ -50,7 +33,7 @@ _MINUTE: Final = 60_000
 
 def uses_vectors(snapshot: Snapshot) -> bool:
     """Return whether a version has vectors, or its property asks for some."""
-    return snapshot.metadata.is_on(ENABLE_DELETION_VECTORS) or bool(
+    return snapshot.metadata.is_on(Property.ENABLE_DELETION_VECTORS) or bool(
         snapshot.files.vectors.null_count < len(snapshot.files)
     )
 
@@ -58,9 +41,8 @@ def uses_vectors(snapshot: Snapshot) -> bool:
 def last_with_vectors(snapshot: Snapshot) -> int | None:
     """Return the last version whose commit names a vector or switches them on.
 
-    Returns:
-        None if no commit in the log does, nor the oldest version that can be read. Tombstones of
-        its checkpoint do not count: no reader needs them.
+    It is None if no commit in the log does, nor the oldest version that can be read. Tombstones of
+    its checkpoint do not count: no reader needs them.
     """
     storage = snapshot.storage
     commits = [each for each in list_commits(storage) if each.last <= snapshot.version]
@@ -72,17 +54,6 @@ def last_with_vectors(snapshot: Snapshot) -> int | None:
                 return commit.last
     oldest = oldest_version(storage)
     return oldest if oldest > 0 and uses_vectors(open_snapshot(storage, oldest)) else None
-
-
-def _names_vectors(actions: JsonActions) -> bool:
-    if b"deletionVector" in actions.data and any(
-        isinstance(body, dict) and body.get("deletionVector")
-        for action in actions.all_actions()
-        for body in action.values()
-    ):
-        return True
-    _, metadata = state_set_by(actions)
-    return metadata is not None and metadata.is_on(ENABLE_DELETION_VECTORS)
 
 
 def lowest_protocol(features: Iterable[str]) -> Protocol:
@@ -137,11 +108,6 @@ def last_to_delete(snapshot: Snapshot) -> int | None:
     return _protected_before(snapshot) - 1 if is_protected(snapshot) else None
 
 
-def _protected_before(snapshot: Snapshot) -> int:
-    before = whole_number(snapshot.metadata.configuration.get(CHECKPOINT_PROTECTION_BEFORE, "0"))
-    return snapshot.version if before is None else before
-
-
 def is_protected(snapshot: Snapshot) -> bool:
     """Return whether the log has versions that checkpointProtection is there for."""
     if PROTECTION not in snapshot.protocol.features:
@@ -161,5 +127,22 @@ def old_enough_at(snapshot: Snapshot, last: int) -> int | None:
     ]
     if not times:
         return None
-    retention = property_ms(snapshot, TRUNCATED_HISTORY_RETENTION)
+    retention = property_ms(snapshot, Property.TRUNCATED_HISTORY_RETENTION)
     return -(-(times[0] + retention) // _MINUTE) * _MINUTE
+
+
+def _names_vectors(actions: JsonActions) -> bool:
+    if b"deletionVector" in actions.data and any(
+        isinstance(body, dict) and body.get("deletionVector")
+        for action in actions.all_actions()
+        for body in action.values()
+    ):
+        return True
+    _, metadata = read_state_change(actions)
+    return metadata is not None and metadata.is_on(Property.ENABLE_DELETION_VECTORS)
+
+
+def _protected_before(snapshot: Snapshot) -> int:
+    properties = snapshot.metadata.configuration
+    before = whole_number(properties.get(Property.CHECKPOINT_PROTECTION_BEFORE, "0"))
+    return snapshot.version if before is None else before

@@ -1,3 +1,1 @@
 """Rows of a snapshot without a session: scans, deletion vectors and the change data feed."""
-
-from __future__ import annotations

@@ -1,46 +1,62 @@
-"""Which rows the versions of a table inserted, updated and deleted: the files to read for them.
+"""The change feed: which rows versions inserted, updated and deleted, as files to read for them.
 
 A version with change data files (`cdc`) is described by these alone. In others, every row of a file
 that was added is an insert, and every row left in a file that was removed is a delete. Of a file
 that was removed and added again with another vector, the changed rows are those where the two
 vectors differ.
 
-Only the commits of the range are read. Memory grows with the files that these name, and with the
-vectors of those among them that already had one.
+Only the commits of the range are read, many at a time. Memory grows with the files that these name,
+and with the vectors of those among them that already had one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.delta.log.commit_times import commit_times
-from delvec.delta.log.json_actions import JsonActions
-from delvec.delta.log.segment import find_segment
-from delvec.delta.log.snapshot import open_snapshot
-from delvec.delta.read.change_feed_actions import FeedCommit, batched, changed_files_of
-from delvec.delta.read.change_feed_parts import PartBuilder
-from delvec.delta.read.change_feed_schema import COMMIT_VERSION, require_recorded
-from delvec.delta.read.load_vectors import LazyVectors, load_vectors
-from delvec.errors import FormatError, InvalidArgumentError
+from delvec.delta.log.actions import (
+    VECTOR,
+    JsonActions,
+    Kind,
+    adds_schema,
+    conform_struct,
+    from_json,
+)
+from delvec.delta.log.file_set import FileSet, LooseEntries
+from delvec.delta.log.history import CommitTimes, commit_times, read_commit_info
+from delvec.delta.log.paths import canonicalize_paths
+from delvec.delta.log.segment import LogFile, find_segment
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.read.vectors import LazyVectors, load_vectors
+from delvec.delta.schema.metadata import Metadata, Property
+from delvec.delta.schema.types import ArrayType, DataType, MapType, StructType
+from delvec.errors import FormatError, InvalidArgumentError, add_location
 from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
-    from delvec.delta.log.action_columns import Kind
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.read.change_feed_parts import FeedPart
     from delvec.storage import Storage
 
-__all__ = ["ChangeFeed", "change_feed"]
-
+CHANGE_TYPE: Final = "_change_type"
+COMMIT_VERSION: Final = "_commit_version"
+COMMIT_TIMESTAMP: Final = "_commit_timestamp"
+FEED_COLUMNS: Final = pa.schema(
+    [
+        (CHANGE_TYPE, pa.string()),
+        (COMMIT_VERSION, pa.int64()),
+        (COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")),
+    ]
+)
+_BYTES_AT_ONCE: Final = 32 << 20
+_ROWS_CHANGED: Final = tuple(f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted"))
 _KINDS: Final[tuple[Kind, ...]] = ("cdc", "add", "remove")
 
 
@@ -62,18 +78,7 @@ class ChangeFeed:
 
 
 def change_feed(storage: Storage, start: int, end: int | None = None) -> ChangeFeed:
-    """Plan the reading of the changes that versions made, both ends included.
-
-    Args:
-        storage: The table.
-        start: The first version.
-        end: The last one, by default the newest; one that does not exist yet means the newest.
-
-    Raises:
-        InvalidArgumentError: The range is empty or not there any more, a version of it did not
-            record its changes, or its columns cannot be read as those of the last.
-        FormatError: The log is damaged.
-    """
+    """Plan the reading of the changes that versions made, both ends included."""
     newest = find_segment(storage)
     last = newest.version if end is None else min(end, newest.version)
     if start > newest.version:
@@ -103,6 +108,231 @@ def change_feed(storage: Storage, start: int, end: int | None = None) -> ChangeF
     return collector.feed()
 
 
+@dataclass(frozen=True)
+class FeedPart:
+    """Files whose rows are changes.
+
+    Attributes:
+        files: One entry for each version and change; a file may be in here several times.
+        constants: What holds for all rows of an entry: type of the change, version, timestamp.
+        marks: Vectors by the number of the entry; they are loaded at the first use.
+    """
+
+    files: FileSet
+    constants: pa.Table
+    marks: Mapping[int, Bitmap]
+
+
+class PartBuilder:
+    """Collects the entries of one part, piece by piece."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        stats = pa.field("stats", pa.string())
+        self._schema = pa.schema([*adds_schema(snapshot.partition_names), stats, *FEED_COLUMNS])
+        self._pieces: list[pa.Table] = [self._schema.empty_table()]
+
+    def __len__(self) -> int:
+        return sum(piece.num_rows for piece in self._pieces)
+
+    def add(self, entries: pa.Table, change: str | None) -> None:
+        """Add files with one type of change; None where each row has its own."""
+        types = pa.repeat(pa.scalar(change, pa.string()), entries.num_rows)
+        entries = entries.append_column(CHANGE_TYPE, types)
+        self._pieces.append(entries.select(self._schema.names))
+
+    def extend(self, other: PartBuilder, mask: pa.Array | None = None) -> None:
+        """Add the entries of another builder, or those of a mask."""
+        table = other.table
+        self._pieces.append(table if mask is None else table.filter(mask))
+
+    @property
+    def table(self) -> pa.Table:
+        """All entries so far."""
+        return pa.concat_tables(self._pieces).combine_chunks()
+
+    def part(self) -> FeedPart:
+        """Return the part, without vectors."""
+        table, snapshot = self.table, self._snapshot
+        paths, stats = (table[name].combine_chunks() for name in ("path", "stats"))
+        files = FileSet(
+            snapshot.metadata,
+            snapshot.table,
+            paths,
+            table.drop_columns(["path", "stats", *FEED_COLUMNS.names]),
+            (LooseEntries(stats),),
+            np.zeros(table.num_rows, dtype=np.int32),
+            np.arange(table.num_rows, dtype=np.int64),
+        )
+        return FeedPart(files, table.select(FEED_COLUMNS.names), {})
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCommit:
+    """A commit of the feed.
+
+    Attributes:
+        time: Its timestamp in microseconds since 1970.
+        changes_rows: Whether its files hold other rows than before.
+    """
+
+    actions: JsonActions
+    version: int
+    time: int
+    changes_rows: bool
+
+    @classmethod
+    def of(cls, commit: LogFile, actions: JsonActions, times: CommitTimes) -> FeedCommit:
+        """Read what the feed needs of a commit."""
+        info = read_commit_info(actions)
+        moment = times.of_read(commit, info) * 1000
+        return cls(actions, commit.first, moment, not _only_copies(info))
+
+
+def changing_versions(
+    commits: Sequence[FeedCommit], kind: Kind, partition_names: Sequence[str]
+) -> set[int]:
+    """Return the versions that have an action of a kind which changes rows."""
+    found, at = _parsed(commits, kind, partition_names)
+    changing = pc.fill_null(pc.struct_field(found, "dataChange"), True)
+    places = np.unique(at[changing.to_numpy(zero_copy_only=False)])
+    return {commits[place].version for place in places.tolist()}
+
+
+def changed_files_of(commits: Sequence[FeedCommit], kind: Kind, snapshot: Snapshot) -> pa.Table:
+    """Return the files of one kind of action that change rows, with version and time of each."""
+    names = snapshot.partition_names
+    found, at = _parsed(commits, kind, names)
+    if kind != "cdc":
+        changing = pc.fill_null(pc.struct_field(found, "dataChange"), True)
+        found, at = found.filter(changing), at[changing.to_numpy(zero_copy_only=False)]
+    fields = {field.name: pc.struct_field(found, [field.name]) for field in found.type}
+    rows, values = len(found), fields["partitionValues"]
+    if kind == "remove" and names and values.null_count:
+        index = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+        raise FormatError(
+            "a commit removes a file without its partition values, so that the rows that it"
+            " deleted cannot be read",
+            path=commits[int(at[index])].actions.uri,
+            found=repr(fields["path"][index].as_py()),
+        )
+    columns: dict[str, Any] = {
+        "path": canonicalize_paths(fields["path"], snapshot.table),
+        "deletionVector": conform_struct(fields["deletionVector"], VECTOR)
+        if "deletionVector" in fields
+        else pa.nulls(rows, VECTOR),
+        "size": fields["size"],
+        "modificationTime": fields.get("modificationTime", pa.nulls(rows, pa.int64())),
+        "stats": fields.get("stats", pa.nulls(rows, pa.string())),
+    }
+    if names:
+        by_name = [pc.map_lookup(values, name, "first") for name in names]
+        columns["partitionValues"] = pa.StructArray.from_arrays(by_name, names)
+    versions = np.array([commit.version for commit in commits], dtype=np.int64)
+    times = np.array([commit.time for commit in commits], dtype=np.int64)
+    columns[COMMIT_VERSION] = pa.array(versions[at])
+    columns[COMMIT_TIMESTAMP] = pa.array(times[at]).cast(FEED_COLUMNS.field(COMMIT_TIMESTAMP).type)
+    return pa.table(columns)
+
+
+def batched(commits: Sequence[FeedCommit]) -> Iterator[list[FeedCommit]]:
+    """Yield small commits together: parsing one takes milliseconds, however small it is."""
+    batch: list[FeedCommit] = []
+    size = 0
+    for commit in commits:
+        if batch and size + len(commit.actions.data) > _BYTES_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+        batch.append(commit)
+        size += len(commit.actions.data)
+    yield batch
+
+
+def require_recorded(
+    table: str, first: Snapshot, last: Snapshot, commits: Sequence[JsonActions]
+) -> None:
+    """Refuse a range without recorded changes, or with other changes of columns than new ones."""
+    require_feed_names(table, last.metadata.schema)
+    for version, metadata in _metadata_of(first, commits):
+        if not metadata.is_on(Property.ENABLE_CHANGE_DATA_FEED):
+            raise InvalidArgumentError(
+                f"version {version} of {table} did not record its changes:"
+                f" {Property.ENABLE_CHANGE_DATA_FEED} was not true",
+                hint="start at a version after the property was set; `delvec history` shows when",
+            )
+        if metadata.partition_columns != last.metadata.partition_columns or not readable_as(
+            metadata.schema, last.metadata.schema
+        ):
+            raise InvalidArgumentError(
+                f"the columns of {table} at version {version} cannot be read as those of version"
+                f" {last.version}: {metadata.schema}, then {last.metadata.schema}",
+                hint="read the versions before and after the change of columns one by one",
+            )
+
+
+def require_feed_names(table: str, schema: StructType) -> None:
+    """Refuse a table with columns that the feed has too."""
+    taken = [name for name in schema.names if name.lower() in FEED_COLUMNS.names]
+    if taken:
+        raise InvalidArgumentError(
+            f"{table} has a column {taken[0]}, as the change feed has", hint="rename the column"
+        )
+
+
+def readable_as(old: DataType, new: DataType) -> bool:
+    """Tell whether files of one type can be read as another: the same, apart from new fields."""
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        by_name = {field.name: field for field in new.fields}
+        return all(
+            (other := by_name.get(field.name)) is not None
+            and other.physical_name == field.physical_name
+            and (other.nullable or not field.nullable)
+            and readable_as(field.type, other.type)
+            for field in old.fields
+        )
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        return readable_as(old.element, new.element)
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        return readable_as(old.key, new.key) and readable_as(old.value, new.value)
+    return old == new
+
+
+def _metadata_of(first: Snapshot, commits: Sequence[JsonActions]) -> Iterator[tuple[int, Metadata]]:
+    yield first.version, first.metadata
+    for version, actions in enumerate(commits, first.version):
+        for action in actions.others() if version > first.version else ():
+            if isinstance(value := action.get("metaData"), dict):
+                with add_location(actions.uri):
+                    yield version, Metadata.from_json(value)
+
+
+def _only_copies(info: Mapping[str, Any]) -> bool:
+    """Tell whether a MERGE only copied rows, which its actions do not show."""
+    metrics = info.get("operationMetrics")
+    return (
+        info.get("operation") == "MERGE"
+        and isinstance(metrics, dict)
+        and all(metrics.get(name) == "0" for name in _ROWS_CHANGED)
+    )
+
+
+def _parsed(
+    commits: Sequence[FeedCommit], kind: Kind, partition_names: Sequence[str]
+) -> tuple[pa.StructArray, NDArray[np.int64]]:
+    """Parse the actions of one kind of all commits together; the numbers tell whose each is."""
+    whole = JsonActions(
+        commits[0].actions.uri, b"\n".join(commit.actions.data for commit in commits)
+    )
+    try:
+        found, lines = from_json(whole, kind, partition_names)
+    except FormatError:
+        for commit in commits:  # for the error to name the right file
+            from_json(commit.actions, kind, partition_names)
+        raise
+    counts = [commit.actions.line_count for commit in commits]
+    return found, np.repeat(np.arange(len(commits)), counts)[lines]
+
+
 class _Collector:
     """The changed files of all versions, by how they are read."""
 
@@ -114,7 +344,6 @@ class _Collector:
         self._before, self._after = PartBuilder(snapshot), PartBuilder(snapshot)
 
     def take(self, commits: Sequence[FeedCommit]) -> None:
-        """Take the changes of some versions."""
         recorded, adds, removes = (
             changed_files_of(commits, kind, self._snapshot) for kind in _KINDS
         )
@@ -167,7 +396,6 @@ class _Collector:
         return entries.set_column(place, "size", pa.array(sizes, pa.int64()))
 
     def feed(self) -> ChangeFeed:
-        """Return all that was taken."""
         storage, whole = self._snapshot.storage, self._whole.part()
         numbers = np.flatnonzero(whole.files.has_vector).tolist()
         whole = replace(whole, marks=LazyVectors(storage, whole.files, numbers))

@@ -6,38 +6,32 @@ footer lists: no filter, projection or pruned row group can shift it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import acero
 
-from delvec.delta.parquet.data_file import open_data_file
-from delvec.delta.parquet.footer_bounds import footer_bounds
-from delvec.delta.pruning.predicate import Always, to_arrow
-from delvec.delta.pruning.skipping import ColumnBounds, may_match
-from delvec.delta.read.load_vectors import load_vectors
-from delvec.delta.schema.arrow import arrow_field, arrow_type
+from delvec.delta.read.data_file import ParquetData, open_data_file
+from delvec.delta.read.row_group_bounds import footer_bounds
+from delvec.delta.read.vectors import load_vectors
 from delvec.delta.schema.partition_values import parse_partition_value
-from delvec.delta.schema.types import WIDEST_CHAR, StructType
-from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError, located
+from delvec.delta.schema.types import WIDEST_CHAR, Field, StructType, arrow_field, arrow_type
+from delvec.delta.skipping.data_skipping import ColumnBounds, may_match
+from delvec.delta.skipping.predicate import Always, ColumnPath, to_arrow
+from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError, add_location
+from delvec.storage.backend import is_absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from delvec.delta.log.file_set import DataFile
-    from delvec.delta.parquet.data_file import ParquetData
-    from delvec.delta.pruning.predicate import ColumnPath
     from delvec.delta.read.scan import Scan
-    from delvec.delta.schema.types import Field
     from delvec.storage import Storage
     from delvec.vector import Bitmap
 
-__all__ = ["read_file", "read_files"]
 
 _VECTORS_AT_ONCE: Final = 64
 _ROWS_AT_ONCE: Final = 1 << 16
@@ -65,30 +59,19 @@ def read_file(
 ) -> Iterator[pa.RecordBatch]:
     """Read one file, batch by batch, rows in order, without the deleted ones.
 
-    Memory holds the compressed bytes of the wanted columns of one row group, and a batch of 65,536
-    rows.
-
-    Args:
-        storage: The table's.
-        file: What to read.
-        scan: Which columns and rows.
-        vector: The positions of deleted rows; None only if the file has no vector.
-        row_groups: Numbers of those to read, in that order; all by default.
-
-    Raises:
-        FormatError: The file is damaged, or is not the one that the log describes.
-        ObjectNotFoundError: There is no such file.
+    Memory holds a batch of 65,536 rows, and the compressed bytes of one row group's wanted columns.
     """
     if vector is None and file.descriptor is not None:
         raise InvalidArgumentError(f"{file.path} has a deletion vector, which was not passed")
     constants = _partition_scalars(storage, file, scan)
     stored = StructType(tuple(f for f in scan.needed_fields if f.name not in constants))
     with open_data_file(storage, file, stored, mapping_mode=scan.mapping_mode) as data:
-        _check_vector(vector, data)
+        data.check_vector(vector)
         assembly = _Assembly.of(scan, constants, data.uri)
         for group in _matching_groups(data, scan, constants, row_groups):
-            if vector is not None and _is_deleted(vector, *data.row_starts[group : group + 2]):
-                continue
+            first, end = data.row_starts[group : group + 2]
+            if vector is not None and vector.rank(end - 1) - vector.rank(first - 1) == end - first:
+                continue  # all its rows are deleted
             for positions, columns in data.read_group(group, vector):
                 for start in range(0, len(positions), assembly.rows_at_once):
                     rows = slice(start, start + assembly.rows_at_once)
@@ -134,7 +117,6 @@ class _Assembly:
         )
 
     def batch(self, positions: NDArray[np.int64], columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Return the rows that match, with the columns of the result."""
         count, remaining = len(positions), iter(columns)
         arrays = [
             next(remaining) if constant is None else _repeated(constant, count)
@@ -152,7 +134,8 @@ class _Assembly:
             table = _filtered(pa.table(arrays, schema=self.schema), self.row_filter)
             count, arrays = table.num_rows, [each.combine_chunks() for each in table.columns]
         if not self.returned:
-            return _rows_without_columns(count)
+            rows = pa.Array.from_buffers(pa.struct([]), count, [None])
+            return pa.RecordBatch.from_struct_array(rows)
         return pa.record_batch(
             [arrays[index] for index in self.returned],
             schema=pa.schema([self.schema.field(index) for index in self.returned]),
@@ -184,16 +167,13 @@ def _repeated(value: pa.Scalar, count: int) -> pa.Array:
 
 def _filtered(table: pa.Table, row_filter: pc.Expression) -> pa.Table:
     # Not Table.filter: it uses threads, and rows must stay in order.
+    from pyarrow import acero  # noqa: PLC0415 - it imports pandas
+
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
         acero.Declaration("filter", acero.FilterNodeOptions(row_filter)),
     ]
     return acero.Declaration.from_sequence(steps).to_table(use_threads=False)
-
-
-def _rows_without_columns(count: int) -> pa.RecordBatch:
-    rows = pa.Array.from_buffers(pa.struct([]), count, [None])
-    return pa.RecordBatch.from_struct_array(rows)
 
 
 def _partition_scalars(storage: Storage, file: DataFile, scan: Scan) -> dict[str, pa.Scalar]:
@@ -202,34 +182,15 @@ def _partition_scalars(storage: Storage, file: DataFile, scan: Scan) -> dict[str
     for name in scan.partition_columns:
         field = scan.schema.field(name)
         text = file.partition_values.get(field.physical_name)
-        with located(storage.uri_of(file.path) if not file.is_absolute else file.path):
+        with add_location(file.path if is_absolute(file.path) else storage.uri_of(file.path)):
             value = parse_partition_value(text, field.type, scan.time_zone)
         scalars[field.name] = pa.scalar(value, arrow_type(field.type))
     return scalars
 
 
-def _check_vector(vector: Bitmap | None, data: ParquetData) -> None:
-    rows = data.row_starts[-1]
-    if vector is not None and vector.max is not None and vector.max >= rows:
-        raise FormatError(
-            "the deletion vector marks a row that its data file does not have",
-            path=data.uri,
-            expected=f"rows below {rows}",
-            found=f"row {vector.max}",
-        )
-
-
-def _is_deleted(vector: Bitmap, start: int, stop: int) -> bool:
-    return vector.rank(stop - 1) - vector.rank(start - 1) == stop - start
-
-
 def _matching_groups(
-    data: ParquetData,
-    scan: Scan,
-    constants: Mapping[str, pa.Scalar],
-    wanted: Sequence[int] | None,
+    data: ParquetData, scan: Scan, constants: Mapping[str, pa.Scalar], wanted: Sequence[int] | None
 ) -> list[int]:
-    """Return the row groups that may hold a row that matches the predicate."""
     count = len(data.row_starts) - 1
     if wanted is not None and any(not 0 <= group < count for group in wanted):
         raise InvalidArgumentError(f"{data.uri} has {count} row groups, not all of {list(wanted)}")

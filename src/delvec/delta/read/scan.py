@@ -1,24 +1,26 @@
-"""What to read of data files: which columns, which rows, under which names."""
+"""What to read of data files (columns, rows, names), and a version read by Arrow alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
-from delvec.delta.pruning.predicate import Always, columns_of
-from delvec.delta.schema.arrow import arrow_field
+from delvec.delta.read.file_reader import read_files
+from delvec.delta.schema.types import Field, MappingMode, StructType, arrow_field
+from delvec.delta.skipping.predicate import Always, Predicate, columns_of, to_arrow
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from delvec.delta.pruning.predicate import Predicate
-    from delvec.delta.schema.types import Field, MappingMode, StructType
-
-__all__ = ["FILE_COLUMN", "POSITION_COLUMN", "Scan"]
+    from delvec.delta.log.snapshot import Snapshot
 
 FILE_COLUMN: Final = "_file"
 POSITION_COLUMN: Final = "_pos"
+# The place of a row: its file and its position there. They are returned when asked for by name.
+ADDED_COLUMNS: Final = (FILE_COLUMN, POSITION_COLUMN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,9 @@ class Scan:
     """What to read of each file; it can be pickled, and serves all files of a snapshot.
 
     Attributes:
-        schema: The table's.
         partition_columns: Logical names of the columns that are not in the files.
         columns: Logical names of the columns to return, in that order; None for all.
         predicate: Only rows for which it is true are returned; Arrow must understand all of it.
-        mapping_mode: How columns are found in the files.
         time_zone: Of partition values that are timestamps without one.
         with_file: Add `_file`, the full name of the file.
         with_position: Add `_pos`, the row's position in the file, counting deleted rows.
@@ -51,8 +51,7 @@ class Scan:
     with_position: bool = False
 
     def __post_init__(self) -> None:
-        names = [field.name for field in self.needed_fields]
-        names += [FILE_COLUMN] * self.with_file + [POSITION_COLUMN] * self.with_position
+        names = [field.name for field in (*self.needed_fields, *self.added_fields)]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidArgumentError(f"column {twice!r} would be there twice")
@@ -84,3 +83,58 @@ class Scan:
         file = pa.field(FILE_COLUMN, pa.string(), nullable=False)
         position = pa.field(POSITION_COLUMN, pa.int64(), nullable=False)
         return [file] * self.with_file + [position] * self.with_position
+
+
+def arrow_scan(
+    snapshot: Snapshot,
+    *,
+    columns: Sequence[str] | None = None,
+    predicate: Predicate | None = None,
+    time_zone: str = "UTC",
+) -> Scan:
+    """Return what to read of a version; `_file` and `_pos` among the columns come last."""
+    own = {field.name for field in snapshot.metadata.schema.fields}
+    added = {name for name in ADDED_COLUMNS if name in (columns or ())} - own
+    return Scan(
+        snapshot.metadata.schema,
+        snapshot.metadata.partition_columns,
+        None if columns is None else tuple(name for name in columns if name not in added),
+        Always() if predicate is None else predicate,
+        snapshot.metadata.mapping_mode,
+        time_zone,
+        FILE_COLUMN in added,
+        POSITION_COLUMN in added,
+    )
+
+
+def read_batches(snapshot: Snapshot, scan: Scan) -> pa.RecordBatchReader:
+    """Stream the rows of a version; files that cannot match are not opened."""
+    files = snapshot.files.prune(scan.predicate, scan.time_zone)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from read_files(snapshot.storage, files.data_files(), scan)
+
+    return pa.RecordBatchReader.from_batches(scan.arrow_schema, batches())
+
+
+def count_rows(snapshot: Snapshot, predicate: Predicate, time_zone: str) -> int:
+    """Count rows, by the log alone where it suffices, else by reading the other files.
+
+    A file of which every row matches counts by its entry in the log. Of the others only those that
+    may match are read, and only the columns of the predicate.
+    """
+    files = snapshot.files
+    known = ~files.row_counts.is_null().to_numpy(zero_copy_only=False)
+    may = files.may_match(predicate, time_zone)
+    surely = files.must_match(predicate, time_zone) & known & may
+    total = int(files.live_rows.fill_null(0).to_numpy()[surely].sum())
+    open_files = files.data_files(np.flatnonzero(may & ~surely))
+    if open_files:
+        scan = arrow_scan(snapshot, columns=(), predicate=predicate, time_zone=time_zone)
+        total += sum(batch.num_rows for batch in read_files(snapshot.storage, open_files, scan))
+    return total
+
+
+def is_understood(predicate: Predicate, schema: StructType) -> bool:
+    """Tell whether Arrow can evaluate a predicate exactly."""
+    return isinstance(predicate, Always) or to_arrow(predicate, schema) is not None

@@ -1,3 +1,1 @@
 """What a table declares: types, protocol and features, metadata, properties, expressions."""
-
-from __future__ import annotations

@@ -5,63 +5,23 @@ Names that do not begin with `delta.` are the user's own and may have any value.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from delvec.delta.schema.expressions import CONSTRAINT
-from delvec.delta.schema.features import feature_name
-from delvec.delta.schema.properties import (
-    APPEND_ONLY,
-    CHECKPOINT_INTERVAL,
-    CHECKPOINT_POLICY,
-    CHECKPOINT_PROTECTION_BEFORE,
-    CHECKPOINT_STATS_AS_JSON,
-    CHECKPOINT_STATS_AS_STRUCT,
-    COMPRESSION_CODEC,
-    DELETED_FILE_RETENTION,
-    ENABLE_CHANGE_DATA_FEED,
-    ENABLE_DELETION_VECTORS,
-    ENABLE_ICEBERG_COMPAT_V1,
-    ENABLE_ICEBERG_COMPAT_V2,
-    ENABLE_ICEBERG_COMPAT_V3,
-    ENABLE_ICEBERG_WRITER_COMPAT_V1,
-    ENABLE_ICEBERG_WRITER_COMPAT_V3,
-    ENABLE_IN_COMMIT_TIMESTAMPS,
-    ENABLE_ROW_TRACKING,
-    ENABLE_TYPE_WIDENING,
-    ENABLE_VARIANT_SHREDDING,
-    IN_COMMIT_TIMESTAMPS_SINCE_TIME,
-    IN_COMMIT_TIMESTAMPS_SINCE_VERSION,
-    INDEXED_COLUMN_COUNT,
-    ISOLATION_LEVEL,
-    LOG_RETENTION,
-    MAPPING_MODE,
-    MAX_COLUMN_ID,
-    RANDOM_PREFIX_LENGTH,
-    RANDOMIZE_FILE_PREFIXES,
-    ROW_COMMIT_VERSION_COLUMN,
-    ROW_ID_COLUMN,
-    STATS_COLUMNS,
-    STRING_PREFIX_LENGTH,
-    SYMLINK_MANIFEST,
-    TRUNCATED_HISTORY_RETENTION,
-    interval_ms,
-)
+from delvec.delta.schema.metadata import Property, interval_ms
+from delvec.delta.schema.protocol import feature_name
 from delvec.documents import whole_number
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-__all__ = ["PROPERTIES", "CheckedProperties", "Property", "check_properties"]
+from delvec.report.format import did_you_mean
 
 _FEATURE: Final = "delta.feature."
 _LONG: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class KnownProperty:
     """A property: the values that it takes, and why users may not set it, if so."""
 
     name: str
@@ -70,35 +30,35 @@ class Property:
     managed: str = ""
 
 
-def _flag(name: str, managed: str = "") -> Property:
-    return Property(name, "true or false", lambda text: text.lower() in ("true", "false"), managed)
+def _flag(name: str, managed: str = "") -> KnownProperty:
+    return KnownProperty(
+        name, "true or false", lambda text: text.lower() in ("true", "false"), managed
+    )
 
 
-def _number(name: str, at_least: int, managed: str = "", at_most: int = 2**31 - 1) -> Property:
+def _number(name: str, at_least: int, managed: str = "", at_most: int = 2**31 - 1) -> KnownProperty:
     def is_valid(text: str) -> bool:
-        number = whole_number(text.removeprefix("-"))
-        if number is None:
-            return False
-        return at_least <= (-number if text.startswith("-") else number) <= at_most
+        number = whole_number(text, signed=True)
+        return number is not None and at_least <= number <= at_most
 
     takes = f"a whole number of {at_least} and more, up to {at_most}"
-    return Property(name, takes, is_valid, managed)
+    return KnownProperty(name, takes, is_valid, managed)
 
 
-def _interval(name: str) -> Property:
+def _interval(name: str) -> KnownProperty:
     def is_valid(text: str) -> bool:
         length = interval_ms(text)
         return length is not None and length >= 0
 
-    return Property(name, "an interval such as 'interval 7 days', without months", is_valid)
+    return KnownProperty(name, "an interval such as 'interval 7 days', without months", is_valid)
 
 
-def _choice(name: str, *choices: str) -> Property:
-    return Property(name, " or ".join(choices), lambda text: text in choices)
+def _choice(name: str, *choices: str) -> KnownProperty:
+    return KnownProperty(name, " or ".join(choices), lambda text: text in choices)
 
 
-def _string(name: str, managed: str = "") -> Property:
-    return Property(name, "a string", lambda _: True, managed)
+def _string(name: str, managed: str = "") -> KnownProperty:
+    return KnownProperty(name, "a string", lambda _: True, managed)
 
 
 _OURS: Final = "it is kept by the engines that write the table"
@@ -109,50 +69,50 @@ _NOT_WRITTEN: Final = "delvec does not write partition columns into data files"
 PROPERTIES: Final = {
     each.name.lower(): each
     for each in (
-        _flag(APPEND_ONLY),
+        _flag(Property.APPEND_ONLY),
         _flag("delta.autoOptimize"),
         _choice("delta.autoOptimize.autoCompact", "true", "false", "auto", "legacy"),
         _flag("delta.autoOptimize.optimizeWrite"),
-        _flag(CHECKPOINT_STATS_AS_JSON),
-        _flag(CHECKPOINT_STATS_AS_STRUCT),
-        _number(CHECKPOINT_INTERVAL, 1),
-        _choice(CHECKPOINT_POLICY, "classic", "v2"),
+        _flag(Property.CHECKPOINT_STATS_AS_JSON),
+        _flag(Property.CHECKPOINT_STATS_AS_STRUCT),
+        _number(Property.CHECKPOINT_INTERVAL, 1),
+        _choice(Property.CHECKPOINT_POLICY, "classic", "v2"),
         _interval("delta.checkpointRetentionDuration"),
-        _number(MAX_COLUMN_ID, 0, _OURS, _LONG),
-        _choice(MAPPING_MODE, "none", "name", "id"),
-        _flag(SYMLINK_MANIFEST),
-        _number(INDEXED_COLUMN_COUNT, -1),
-        _string(STATS_COLUMNS),
-        _number(STRING_PREFIX_LENGTH, 0),
-        _interval(DELETED_FILE_RETENTION),
-        _interval(TRUNCATED_HISTORY_RETENTION),
-        _flag(ENABLE_CHANGE_DATA_FEED),
-        _flag(ENABLE_DELETION_VECTORS),
+        _number(Property.MAX_COLUMN_ID, 0, _OURS, _LONG),
+        _choice(Property.MAPPING_MODE, "none", "name", "id"),
+        _flag(Property.SYMLINK_MANIFEST),
+        _number(Property.INDEXED_COLUMN_COUNT, -1),
+        _string(Property.STATS_COLUMNS),
+        _number(Property.STRING_PREFIX_LENGTH, 0),
+        _interval(Property.DELETED_FILE_RETENTION),
+        _interval(Property.TRUNCATED_HISTORY_RETENTION),
+        _flag(Property.ENABLE_CHANGE_DATA_FEED),
+        _flag(Property.ENABLE_DELETION_VECTORS),
         _flag("delta.enableExpiredLogCleanup"),
         _flag("delta.enableFullRetentionRollback"),
-        _flag(ENABLE_ICEBERG_COMPAT_V1, _ICEBERG),
-        _flag(ENABLE_ICEBERG_COMPAT_V2, _ICEBERG),
-        _flag(ENABLE_ICEBERG_COMPAT_V3, _ICEBERG),
-        _flag(ENABLE_ICEBERG_WRITER_COMPAT_V1, _ICEBERG),
-        _flag(ENABLE_ICEBERG_WRITER_COMPAT_V3, _ICEBERG),
-        _flag(ENABLE_IN_COMMIT_TIMESTAMPS),
+        _flag(Property.ENABLE_ICEBERG_COMPAT_V1, _ICEBERG),
+        _flag(Property.ENABLE_ICEBERG_COMPAT_V2, _ICEBERG),
+        _flag(Property.ENABLE_ICEBERG_COMPAT_V3, _ICEBERG),
+        _flag(Property.ENABLE_ICEBERG_WRITER_COMPAT_V1, _ICEBERG),
+        _flag(Property.ENABLE_ICEBERG_WRITER_COMPAT_V3, _ICEBERG),
+        _flag(Property.ENABLE_IN_COMMIT_TIMESTAMPS),
         _flag("delta.enableMaterializePartitionColumnsFeature", _NOT_WRITTEN),
-        _flag(ENABLE_ROW_TRACKING),
-        _flag(ENABLE_TYPE_WIDENING),
-        _flag(ENABLE_VARIANT_SHREDDING),
-        _number(IN_COMMIT_TIMESTAMPS_SINCE_TIME, 0, _OURS, _LONG),
-        _number(IN_COMMIT_TIMESTAMPS_SINCE_VERSION, 0, _OURS, _LONG),
-        _choice(ISOLATION_LEVEL, "Serializable", "WriteSerializable"),
-        _interval(LOG_RETENTION),
-        _choice(COMPRESSION_CODEC, "snappy", "zstd", "gzip", "lz4", "uncompressed"),
+        _flag(Property.ENABLE_ROW_TRACKING),
+        _flag(Property.ENABLE_TYPE_WIDENING),
+        _flag(Property.ENABLE_VARIANT_SHREDDING),
+        _number(Property.IN_COMMIT_TIMESTAMPS_SINCE_TIME, 0, _OURS, _LONG),
+        _number(Property.IN_COMMIT_TIMESTAMPS_SINCE_VERSION, 0, _OURS, _LONG),
+        _choice(Property.ISOLATION_LEVEL, "Serializable", "WriteSerializable"),
+        _interval(Property.LOG_RETENTION),
+        _choice(Property.COMPRESSION_CODEC, "snappy", "zstd", "gzip", "lz4", "uncompressed"),
         _choice("delta.parquet.format.version", "1.0.0", "2.12.0"),
-        _flag(RANDOMIZE_FILE_PREFIXES),
-        _number(RANDOM_PREFIX_LENGTH, 1),
+        _flag(Property.RANDOMIZE_FILE_PREFIXES),
+        _number(Property.RANDOM_PREFIX_LENGTH, 1),
         _string("delta.redirectReaderWriter-preview", _CATALOG),
         _string("delta.redirectWriterOnly-preview", _CATALOG),
-        _number(CHECKPOINT_PROTECTION_BEFORE, 0, _OURS, _LONG),
-        _string(ROW_ID_COLUMN, _OURS),
-        _string(ROW_COMMIT_VERSION_COLUMN, _OURS),
+        _number(Property.CHECKPOINT_PROTECTION_BEFORE, 0, _OURS, _LONG),
+        _string(Property.ROW_ID_COLUMN, _OURS),
+        _string(Property.ROW_COMMIT_VERSION_COLUMN, _OURS),
         _flag("delta.rowTrackingSuspended"),
         _interval("delta.sampleRetentionDuration"),
         _interval("delta.setTransactionRetentionDuration"),
@@ -179,12 +139,7 @@ class CheckedProperties:
 
 
 def check_properties(properties: Mapping[str, Any]) -> CheckedProperties:
-    """Check properties and spell them as Delta does; `delta.feature.*` become features.
-
-    Raises:
-        InvalidArgumentError: A `delta.*` property that is unknown, or a value it cannot have.
-        UnsupportedFeatureError: A property that delvec cannot honour.
-    """
+    """Check properties and spell them as Delta does; `delta.feature.*` become features."""
     features, stored, constraints = set(), {}, {}
     for name, value in properties.items():
         text, lower = _as_string(name, value), name.lower()
@@ -195,9 +150,7 @@ def check_properties(properties: Mapping[str, Any]) -> CheckedProperties:
         elif lower.startswith(CONSTRAINT):
             constraints[name[len(CONSTRAINT) :]] = text
         elif lower.startswith("delta."):
-            known = _known(name)
-            _require_valid(known, text)
-            stored[known.name] = text
+            stored[_known(name, text).name] = text
         else:
             stored[name] = text
     return CheckedProperties(frozenset(features), stored, constraints)
@@ -217,19 +170,14 @@ def _wanted_feature(name: str, text: str) -> str:
     return feature_name(name[len(_FEATURE) :])
 
 
-def _known(name: str) -> Property:
-    if known := PROPERTIES.get(name.lower()):
-        return known
-    near = [PROPERTIES[each].name for each in get_close_matches(name.lower(), PROPERTIES, 3)]
-    raise InvalidArgumentError(
-        f"Delta has no property {name}",
-        hint=f"did you mean {' or '.join(near)}?"
-        if near
-        else "give properties of your own a name that does not begin with delta.",
-    )
-
-
-def _require_valid(known: Property, text: str) -> None:
+def _known(name: str, text: str) -> KnownProperty:
+    known = PROPERTIES.get(name.lower())
+    if known is None:
+        raise InvalidArgumentError(
+            f"Delta has no property {name}",
+            hint=did_you_mean(name, (each.name for each in PROPERTIES.values()))
+            or "give properties of your own a name that does not begin with delta.",
+        )
     if not known.is_valid(text):
         raise InvalidArgumentError(f"{known.name} takes {known.takes}, not {text[:80]!r}")
     if known.managed and text.lower() != "false":
@@ -238,3 +186,4 @@ def _require_valid(known: Property, text: str) -> None:
             feature=known.name,
             hint="leave it out",
         )
+    return known

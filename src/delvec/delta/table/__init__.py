@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delvec.delta.table.detail import TableDetail
+from delvec.delta.table.reads import TableDetail
 from delvec.delta.table.table import DeltaTable
 
 __all__ = ["DeltaTable", "TableDetail"]

@@ -6,27 +6,24 @@ These commands commit metadata and write no rows; only `add_constraint` needs a 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from delvec.calls import explained_calls
 from delvec.delta.alter import definition, operations
 from delvec.delta.alter.columns import add_columns, drop_column, rename_column
-from delvec.delta.alter.constraints import drop_constraint
-from delvec.delta.alter.restored_definition import clustered_by
-from delvec.delta.schema.allowed_functions import require_plain
-from delvec.delta.schema.properties import ENABLE_DELETION_VECTORS
+from delvec.delta.maintain.restore import clustered_by
+from delvec.delta.schema.expressions import require_plain
+from delvec.delta.schema.metadata import Property
 from delvec.delta.schema.types import StructType
 from delvec.delta.table.handle import TableHandle
-from delvec.delta.write.options import WriteOptions
 from delvec.errors import ConflictError, InvalidArgumentError
+from delvec.report.hints import argument, format_hint
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Literal
 
     from pyspark.sql import SparkSession
     from typing_extensions import Self, Unpack
@@ -34,11 +31,9 @@ if TYPE_CHECKING:
     from delvec.delta.alter.table_state import TableState
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.write.report import WriteReport
+    from delvec.delta.write.transaction import WriteOptions
 
-__all__ = ["TableAlterations"]
 
-
-@explained_calls(WriteOptions)
 @dataclass(frozen=True)
 class TableAlterations(TableHandle):
     """The commands that create and alter a table; all take the keywords of `WriteOptions`."""
@@ -90,7 +85,7 @@ class TableAlterations(TableHandle):
         if not table.exists():
             table._require_allowed(wanted)  # noqa: SLF001
             try:
-                operations.create(table.storage, wanted)
+                operations.create_defined(table.storage, wanted.state())
             except ConflictError:
                 if mode == "error":
                     raise
@@ -99,7 +94,11 @@ class TableAlterations(TableHandle):
         if mode == "error":
             raise InvalidArgumentError(
                 f"there is a table at {table.storage.root} already",
-                hint="open it by for_path, or pass mode='ignore' or mode='replace'",
+                hint=format_hint(
+                    "open it by for_path, or pass {} or {}",
+                    argument(mode="ignore"),
+                    argument(mode="replace"),
+                ),
             )
         if mode == "replace":
             table._require_allowed(wanted)  # noqa: SLF001
@@ -179,20 +178,14 @@ class TableAlterations(TableHandle):
         schema = _columns(columns)
         shown = {"columns": json.dumps([{"column": each} for each in schema.to_json()["fields"]])}
         return self._alter(
-            "ADD COLUMNS",
-            shown,
-            lambda _, state: add_columns(state, schema.fields),
-            options,
+            "ADD COLUMNS", shown, lambda _, state: add_columns(state, schema.fields), options
         )
 
     def rename_column(self, old: str, new: str, **options: Unpack[WriteOptions]) -> WriteReport:
         """Rename a column; needs column mapping. No file is rewritten."""
         shown = {"oldColumnPath": old, "newColumnPath": new}
         return self._alter(
-            "RENAME COLUMN",
-            shown,
-            lambda _, state: rename_column(state, old, new),
-            options,
+            "RENAME COLUMN", shown, lambda _, state: rename_column(state, old, new), options
         )
 
     def drop_column(self, name: str, **options: Unpack[WriteOptions]) -> WriteReport:
@@ -213,7 +206,7 @@ class TableAlterations(TableHandle):
         Raises:
             ConstraintError: A row of the table violates it.
         """
-        from delvec.spark.delta.rules.constraints import constrain  # noqa: PLC0415
+        from delvec.spark.delta.write.constraints import constrain  # noqa: PLC0415
 
         self._session("add_constraint()")
         return self.run("ADD CONSTRAINT", constrain(name, expression), options)
@@ -225,7 +218,7 @@ class TableAlterations(TableHandle):
         return self._alter(
             "DROP CONSTRAINT",
             {"name": name},
-            lambda _, state: drop_constraint(state, name, if_exists=if_exists),
+            lambda _, state: definition.drop_constraint(state, name, if_exists=if_exists),
             options,
         )
 
@@ -237,7 +230,7 @@ class TableAlterations(TableHandle):
         """
         return self._alter(
             "SET TBLPROPERTIES",
-            {"properties": json.dumps({ENABLE_DELETION_VECTORS: "true"})},
+            {"properties": json.dumps({Property.ENABLE_DELETION_VECTORS: "true"})},
             lambda _, state: definition.enable_deletion_vectors(state),
             options,
         )
@@ -257,9 +250,7 @@ class TableAlterations(TableHandle):
         if self.spark is None:
             require_plain(self.storage.root, metadata)
         else:
-            from delvec.spark.delta.rules.stored_expressions import (  # noqa: PLC0415
-                require_allowed,
-            )
+            from delvec.spark.delta.write.stored_expressions import require_allowed  # noqa: PLC0415
 
             require_allowed(self.spark, self.storage.root, metadata)
 
@@ -280,7 +271,7 @@ def _columns(schema: Any) -> StructType:  # noqa: ANN401
     from delvec.spark.types import schema_of  # noqa: PLC0415
 
     if hasattr(schema, "__arrow_c_schema__"):
-        from delvec.spark.given_rows import schema_of_arrow  # noqa: PLC0415
+        from delvec.spark.input.rows import schema_of_arrow  # noqa: PLC0415
 
         schema = schema_of_arrow(pa.schema(schema))
     return schema_of(schema)

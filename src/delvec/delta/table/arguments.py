@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from delvec.calls import shown
+from delvec.calls import describe_value, require_condition
 from delvec.errors import InvalidArgumentError
 
-__all__ = [
-    "in_order",
-    "require_condition",
-    "require_keys",
-    "require_on",
-    "require_session",
-    "require_values",
-]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-_T = TypeVar("_T")
-_C = TypeVar("_C")
-_EXAMPLE: Final = '"id < 10"'
-_OF_CONDITION: Final = re.compile(r"(, )?(\w+=)?\{\}")
+    from delvec.delta.table.handle import TableHandle
+
 # What `functions.lit` takes, and what is of NumPy.
 _PLAIN: Final = (
     *(str, bool, int, float, Decimal, bytes, bytearray),
@@ -33,68 +24,29 @@ _PLAIN: Final = (
 )
 
 
-def require_session(spark: object, path: object) -> None:
-    """Check the two arguments that open a table.
+_T = TypeVar("_T")
+_C = TypeVar("_C")
 
-    Raises:
-        InvalidArgumentError: One of them is missing, or they are swapped.
-    """
+
+def require_session(spark: object, path: object) -> None:
+    """Check the two arguments that open a table."""
     if isinstance(spark, str | os.PathLike) or not isinstance(path, str | os.PathLike):
         table = spark if isinstance(spark, str | os.PathLike) else path
         name = repr(os.fspath(table)) if isinstance(table, str | os.PathLike) else "path"
         raise InvalidArgumentError(
-            f"a table is opened by a Spark session, or None, and a path, not by {shown(spark)} and"
-            f" {shown(path)}",
+            "a table is opened by a Spark session, or None, and a path, not by"
+            f" {describe_value(spark)} and {describe_value(path)}",
             hint=f"call for_path(spark, {name}), or for_path(None, {name}) to read without Spark",
         )
     if spark is not None and not hasattr(spark, "createDataFrame"):
         raise InvalidArgumentError(
-            f"{shown(spark)} is not a Spark session",
+            f"{describe_value(spark)} is not a Spark session",
             hint="start one by delvec.session(), or pass None for calls that need none",
         )
 
 
-def require_condition(call: str, value: object, *, tuples: bool = False) -> None:
-    """Check that a condition is SQL or a column of Spark; None is none.
-
-    Args:
-        call: The method that takes it, with braces in its place: `overwrite(df, where={})`.
-        value: The condition.
-        tuples: Whether the method takes tuples as well, which are not checked here.
-
-    Raises:
-        InvalidArgumentError: It is something else.
-    """
-    if value is None or isinstance(value, str):
-        return
-    from pyspark.sql import Column, DataFrame  # noqa: PLC0415
-
-    if isinstance(value, Column):
-        return
-    accepted = "tuples, SQL or a Column of Spark" if tuples else "SQL or a Column of Spark"
-    hint = f"call {call.format(_EXAMPLE)}"
-    if isinstance(value, bool):
-        hint = f"""call {call.format('"true"' if value else '"false"')}"""
-        if value and not call.startswith("merge"):
-            hint = f"for all rows call {_OF_CONDITION.sub('', call)} without a condition"
-    elif isinstance(value, DataFrame):
-        hint = "rows that another DataFrame names: merge(df, 't.id = s.id')"
-        if call.startswith("delete"):
-            hint = 'the rows of these keys: call delete(keys=df, on=["id"])'
-    elif (sql := _as_sql(value)) is not None:
-        hint = f"tuples are for to_arrow(); call {call.format(repr(sql))}"
-    name = call.partition("(")[0]
-    raise InvalidArgumentError(
-        f"a condition of {name}() is {accepted}, not {shown(value)}", hint=hint
-    )
-
-
 def require_on(value: object) -> None:
-    """Check the condition of a merge, which has no default.
-
-    Raises:
-        InvalidArgumentError: It is missing, or neither SQL nor a column of Spark.
-    """
+    """Check the condition of a merge, which has no default."""
     require_condition("merge(source, on={})", value)
     if value is None:
         raise InvalidArgumentError(
@@ -104,11 +56,7 @@ def require_on(value: object) -> None:
 
 
 def require_keys(where: object, keys: object, on: object) -> None:
-    """Check the keys of rows to delete: none would be all rows.
-
-    Raises:
-        InvalidArgumentError: Keys or their columns are missing, or there is a condition as well.
-    """
+    """Check the keys of rows to delete: none would be all rows."""
     hint = 'call delete(keys=[1, 2], on="id")'
     if where is not None:
         raise InvalidArgumentError(
@@ -123,20 +71,9 @@ def require_keys(where: object, keys: object, on: object) -> None:
     is_list = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
     if not names or not is_list:
         raise InvalidArgumentError(
-            f"delete(keys=...) needs the columns of the keys, not on={shown(on)}", hint=hint
+            f"delete(keys=...) needs the columns of the keys, not on={describe_value(on)}",
+            hint=hint,
         )
-
-
-def _as_sql(filters: object) -> str | None:
-    """Return tuples such as `[("id", "<", 10)]` as SQL; None if they are something else."""
-    parts = []
-    for each in filters if isinstance(filters, list | tuple) else [None]:
-        match each:
-            case (str(name), str(operator), bool() | int() | float() | str() as value):
-                parts.append(f"{name} {operator} {value!r}")
-            case _:
-                return None
-    return " AND ".join(parts) or None
 
 
 def in_order(values: _T, condition: _C) -> tuple[_T, _C]:
@@ -150,35 +87,46 @@ def in_order(values: _T, condition: _C) -> tuple[_T, _C]:
 
 
 def require_values(call: str, values: object) -> None:
-    """Check that new values are a mapping from columns.
-
-    Raises:
-        InvalidArgumentError: They are not, such as a condition in their place.
-    """
+    """Check that new values are a mapping from columns."""
     if isinstance(values, Mapping) and all(isinstance(name, str) for name in values):
         for name, value in values.items():
             _require_value(call, name, value)
         if values:
             return
         raise InvalidArgumentError(f"{call}() needs at least one column to set")
-    hint = f'call {call}({{"amount": "amount * 2"}}, "id < 10")'
     raise InvalidArgumentError(
         f"the new values of {call}() are a mapping from columns to SQL or Columns of Spark, not"
-        f" {shown(values)}",
-        hint=hint,
+        f" {describe_value(values)}",
+        hint=f'call {call}({{"amount": "amount * 2"}}, "id < 10")',
     )
+
+
+def by_name(
+    table: TableHandle,
+    value: Any,  # noqa: ANN401
+    target_alias: str | None = None,
+    source: tuple[str, DataFrame] | None = None,
+) -> Any:  # noqa: ANN401
+    """Return a condition or value in which columns of DataFrames are resolved by name."""
+    if table.spark is None or value is None or isinstance(value, str):
+        return value
+    from delvec.spark.delta.scan.conditions import rebind_columns  # noqa: PLC0415
+    from delvec.spark.failures import translate_errors  # noqa: PLC0415
+
+    known = [] if source is None else [source]
+    with translate_errors(table.storage.root):
+        return rebind_columns(table.spark, value, (target_alias, table._given), known)  # noqa: SLF001
 
 
 def _require_value(call: str, name: str, value: object) -> None:
     from pyspark.sql import Column  # noqa: PLC0415
 
-    if value is None or isinstance(value, (*_PLAIN, Column)):
-        return
-    if type(value).__module__.partition(".")[0] == "numpy":
+    is_numpy = type(value).__module__.partition(".")[0] == "numpy"
+    if value is None or is_numpy or isinstance(value, (*_PLAIN, Column)):
         return
     raise InvalidArgumentError(
-        f"the new value of {name} in {call}() is SQL, a Column of Spark or a plain value, not"
-        f" {shown(value)}",
+        f"the new value of {name} in {call}() is SQL, a Spark Column or a plain value, not"
+        f" {describe_value(value)}",
         hint="values of another DataFrame: merge(df, 't.id = s.id')"
         if hasattr(value, "sparkSession")
         else None,

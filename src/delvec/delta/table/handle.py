@@ -1,47 +1,61 @@
-"""A handle on a Delta table: where it is, its versions, and the properties of the newest."""
+"""A handle on a Delta table: how it is opened, where it is, and its versions.
+
+If there is no table at a path, a few more requests tell why, and what to do.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from delvec.calls import explained_calls
-from delvec.delta.log.commit_times import version_at
+from delvec.calls import Explained, called_property
+from delvec.delta.alter.operations import is_table
+from delvec.delta.log.history import find_version_at
 from delvec.delta.log.segment import find_segment
-from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.table.arguments import require_session
-from delvec.delta.table.missing import explain_missing
-from delvec.delta.table.opening import open_storage
-from delvec.delta.write.engine import NoEngine
-from delvec.delta.write.options import CheckedOptions, WriteOptions
-from delvec.errors import InvalidArgumentError, TableNotFoundError
-from delvec.spellings import Explained, explain_name
+from delvec.delta.write import transaction
+from delvec.delta.write.transaction import CheckedOptions, NoEngine
+from delvec.errors import InvalidArgumentError, StorageError, TableNotFoundError
+from delvec.report.hints import Wording, format_hint, shell_word
+from delvec.storage import Storage
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-    from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.protocol import Protocol
     from delvec.delta.schema.types import StructType
-    from delvec.delta.write.engine import Engine
     from delvec.delta.write.report import WriteReport
-    from delvec.delta.write.transaction import Attempt, Outcome
-    from delvec.storage import Storage
+    from delvec.delta.write.transaction import Attempt, Engine, Outcome, WriteOptions
 
-__all__ = ["TableHandle"]
-
+Opened = tuple[Storage, "SparkSession | None"]
+_LOG: Final = "_delta_log"
+_LOOKED_AT: Final = 1000  # files: one page of a listing
+_ICEBERG: Final = re.compile(r"metadata/(?:version-hint\.text|[^/]+\.metadata\.json)$")
+_NAME: Final = re.compile(r"\w+(?:\.\w+){1,2}")
 # DataFrames whose columns are known: a service may ask for one each second, for years.
 _KEPT: Final = 1000
 
 
-@explained_calls(WriteOptions)
+class _Version(int):
+    """A version; `t.version()`, as deltalake has it, is explained."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(self) -> None:
+            raise called_property("version")
+
+
 @dataclass(frozen=True)
 class TableHandle(metaclass=Explained):
     """The base of all commands: the storage of a table, and the session if there is one."""
@@ -54,11 +68,6 @@ class TableHandle(metaclass=Explained):
     _given: deque[Any] = field(
         default_factory=lambda: deque(maxlen=_KEPT), repr=False, compare=False
     )
-
-    if not TYPE_CHECKING:  # to a type checker these names do not exist
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            raise explain_name(type(self), name)
 
     @classmethod
     def for_path(
@@ -122,7 +131,7 @@ class TableHandle(metaclass=Explained):
         Raises:
             TableNotFoundError: The catalog has no such table, or it is not a Delta table.
         """
-        from delvec.spark.catalogs import location_of  # noqa: PLC0415
+        from delvec.spark.engine import location_of  # noqa: PLC0415
 
         require_session(spark, identifier)
         if spark is None:
@@ -144,11 +153,7 @@ class TableHandle(metaclass=Explained):
 
     def exists(self) -> bool:
         """Return whether the table exists at this moment."""
-        try:
-            find_segment(self.storage)
-        except TableNotFoundError:
-            return False
-        return True
+        return is_table(self.storage)
 
     def snapshot(
         self, version: int | None = None, timestamp: datetime | str | None = None
@@ -161,7 +166,7 @@ class TableHandle(metaclass=Explained):
         if version is not None and timestamp is not None:
             raise InvalidArgumentError("a version and a timestamp: name one of them")
         if timestamp is not None:
-            version = version_at(self.storage, timestamp, time_zone=self.time_zone)
+            version = find_version_at(self.storage, timestamp, time_zone=self.time_zone)
         if version is not None:
             return open_snapshot(self.storage, version)
         with self._lock:
@@ -175,14 +180,14 @@ class TableHandle(metaclass=Explained):
         """The zone of timestamps that name none: the session's, or UTC without a session."""
         if self.spark is None:
             return "UTC"
-        from delvec.spark.conf import time_zone  # noqa: PLC0415
+        from delvec.spark.engine import time_zone  # noqa: PLC0415
 
         return time_zone(self.spark)
 
     @property
     def version(self) -> int:
         """The newest version."""
-        return self.snapshot().version
+        return _Version(self.snapshot().version)
 
     @property
     def schema(self) -> StructType:
@@ -216,10 +221,8 @@ class TableHandle(metaclass=Explained):
         self, operation: str, prepare: Callable[[Attempt], Outcome], options: WriteOptions
     ) -> WriteReport:
         """Run an operation on the newest version; all methods that change a table call it."""
-        from delvec.delta.write.transaction import run  # noqa: PLC0415
-
         checked = CheckedOptions.of(**options)
-        return run(self._engine(), self.snapshot, operation, prepare, checked)
+        return transaction.run(self._engine(), self.snapshot, operation, prepare, checked)
 
     def _engine(self) -> Engine:
         if self.spark is None:
@@ -229,3 +232,120 @@ class TableHandle(metaclass=Explained):
 
         require_running(self.spark, f"writing to {self.storage.root}")
         return SparkEngine(self.spark)
+
+
+def open_storage(
+    spark: SparkSession | None,
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, object] | None,
+    allow_paths: Sequence[str] | None = None,
+) -> Storage:
+    """Open a path or URI, with the credentials and the fence of the session if there is one."""
+    if spark is None:
+        return Storage.open(path, storage_options, allow_paths=[allow_paths])
+    from delvec.spark import engine  # noqa: PLC0415
+
+    return engine.open_storage(spark, path, storage_options, allow_paths)
+
+
+def opened(
+    first: object,
+    second: object,
+    storage_options: Mapping[str, object] | None,
+    allow_paths: Sequence[str] | None,
+) -> Opened:
+    """Return what the arguments of `DeltaTable(...)` name: a path, or a session and a path."""
+    if isinstance(first, Storage):
+        return first.narrowed(allow_paths), second  # type: ignore[return-value]
+    if isinstance(first, str | os.PathLike):
+        if second is not None:
+            raise InvalidArgumentError(
+                f"DeltaTable({os.fspath(first)!r}, ...) takes a path, or a session and a path",
+                hint="call DeltaTable(spark, path), or DeltaTable(path, storage_options={...})",
+            )
+        first, second = active_session(), first
+    require_session(first, second)
+    storage = open_storage(first, second, storage_options, allow_paths)  # type: ignore[arg-type]
+    return storage, first  # type: ignore[return-value]
+
+
+def active_session() -> SparkSession | None:
+    """Return the session of this process, if it has one; starts nothing."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from delvec.spark.jvm import active_session as found  # noqa: PLC0415
+
+    return found()
+
+
+def explain_missing(
+    storage: Storage, path: str | os.PathLike[str], error: TableNotFoundError
+) -> TableNotFoundError:
+    """Return the error for a path without a table, with what is there instead and the next step."""
+    root, given = storage.root, os.fspath(path)
+    try:
+        keys = [each.key for each in islice(storage.list(recursive=True), _LOOKED_AT)]
+    except StorageError:  # of a store that may be read, but not listed
+        return error
+    if any(_ICEBERG.search(key) for key in keys):
+        return _error(
+            root,
+            "it is the folder of an Iceberg table",
+            Wording(
+                'open it by its name: IcebergTable.for_name(spark, "catalog.database.table")',
+                "give its name in a catalog, such as lake.db.orders",
+            ),
+        )
+    if any(key.endswith(".parquet") and not key.startswith(_LOG) for key in keys):
+        return _error(
+            root,
+            f"it holds Parquet files and no {_LOG}",
+            format_hint(
+                "make it one, without a copy: {}; or is a folder above it the table's?",
+                _made(f"convert_to_delta(None, {given!r})", f"convert-to-delta {_word(given)}"),
+            ),
+        )
+    if keys:
+        return error
+    return _nothing(storage, given)
+
+
+def _nothing(storage: Storage, given: str) -> TableNotFoundError:
+    """Return the error for a path that is no folder, or an empty one."""
+    root = storage.root
+    if _is_file(storage):
+        return _error(root, "it is a file", f"name the folder of the table, which holds {_LOG}")
+    if _NAME.fullmatch(given):
+        return _error(
+            root,
+            "there is no such folder, and it looks like the name of a table",
+            f"open it by DeltaTable.for_name(spark, {given!r}), an Iceberg table by"
+            f" IcebergTable.for_name(spark, {given!r})",
+        )
+    made = _made(f"create(spark, {given!r}, schema)", f"create {_word(given)} --schema ...")
+    return _error(
+        root,
+        "there is no such folder, or it is empty",
+        format_hint("check the path, or make a table by {}", made),
+    )
+
+
+def _made(python: str, command: str) -> Wording:
+    return Wording(f"DeltaTable.{python}", f"delvec {command}")
+
+
+def _word(path: str) -> str:
+    return shell_word(path, is_path=True)
+
+
+def _is_file(storage: Storage) -> bool:
+    """Return whether a path is that of a file; of folders without any, only this tells."""
+    try:
+        parent, key = Storage.open_file(storage.root, storage.options)
+        return parent.exists(key)
+    except (InvalidArgumentError, StorageError):  # it names a bucket, or may not be asked for
+        return False
+
+
+def _error(root: str, why: str, hint: str) -> TableNotFoundError:
+    return TableNotFoundError(f"{root} is not a Delta table: {why}", table=root, hint=hint)

@@ -2,51 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from delvec.calls import explained_calls
-from delvec.delta.log.files_table import files_table
+from delvec.calls import require_condition
 from delvec.delta.log.history import history
-from delvec.delta.pruning.predicate import Always
-from delvec.delta.pruning.tuple_filters import parse_filters
-from delvec.delta.read.snapshot_reader import (
+from delvec.delta.log.snapshot import Snapshot, files_table
+from delvec.delta.read.scan import (
     ADDED_COLUMNS,
     arrow_scan,
     count_rows,
     is_understood,
     read_batches,
 )
-from delvec.delta.table.arguments import require_condition
-from delvec.delta.table.detail import detail_of
+from delvec.delta.skipping.filters import parse_filters
+from delvec.delta.skipping.predicate import Always, Predicate
+from delvec.delta.table.arguments import by_name
 from delvec.delta.table.handle import TableHandle
-from delvec.delta.table.named_columns import by_name
-from delvec.delta.write.options import WriteOptions
 from delvec.errors import InvalidArgumentError
 from delvec.frames import to_pandas, to_polars
 from delvec.identifiers import quote
+from delvec.report.format import format_count, format_size, percent
+from delvec.report.rendering import Line, Rendered, documented, required, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
-    from typing import TypeAlias
 
     import pandas as pd
     import polars as pl
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.pruning.predicate import Predicate
-    from delvec.delta.table.detail import TableDetail
-
-    # SQL or a column of Spark; or tuples as pyarrow and deltalake accept them, without Spark.
     Where: TypeAlias = str | Column | Sequence[object]
 
-__all__ = ["TableReads"]
+
+@documented()
+class TableDetail(Rendered):
+    """The facts of one version of a table."""
+
+    location: str = required("The path or URI of the table.")
+    id: str | None = required("The id in its metadata.")
+    name: str | None = required("Its name, if it has one.")
+    description: str | None = required("Its description, if it has one.")
+    version: int = required("The version that is described.")
+    created_ms: int | None = required("When the table was created, in milliseconds since 1970.")
+    partition_columns: tuple[str, ...] = required("The partition columns, in order.")
+    properties: Mapping[str, str] = required("The table properties.")
+    min_reader_version: int = required("The reader version of the protocol.")
+    min_writer_version: int = required("The writer version of the protocol.")
+    features: tuple[str, ...] = required("The table features that the protocol lists, sorted.")
+    files: int = required("The number of data files.")
+    bytes: int = required("The size of the data files.")
+    rows: int | None = required(
+        "The number of live rows; None if the log lacks the rows of a file."
+    )
+    deleted_rows: int = required("The number of rows that deletion vectors delete.")
+    files_with_vectors: int = required("The number of data files that have a deletion vector.")
+
+    def _lines(self) -> Iterator[Line]:
+        known = "rows unknown: the log has no statistics of some files"
+        rows = known if self.rows is None else format_count(self.rows, "live row")
+        deleted = ""
+        if self.files_with_vectors:
+            total = None if self.rows is None else self.rows + self.deleted_rows
+            share = "" if total is None else f" ({percent(self.deleted_rows, total)})"
+            vectors = format_count(self.files_with_vectors, "deletion vector")
+            deleted = f"{format_count(self.deleted_rows, 'row')}{share} by {vectors}"
+        protocol = f"reader {self.min_reader_version}, writer {self.min_writer_version}"
+        features = f", features {', '.join(self.features)}" if self.features else ""
+        return summary(
+            f"{self.location}: version {self.version:,}",
+            {
+                "name": self.name or "",
+                "about": self.description or "",
+                "id": self.id or "",
+                "partitions": ", ".join(self.partition_columns),
+                "data": f"{format_count(self.files, 'file')}, {format_size(self.bytes)}, {rows}",
+                "deleted": deleted,
+                "protocol": f"{protocol}{features}",
+                "properties": ", ".join(f"{key}={text}" for key, text in self.properties.items()),
+            },
+        )
 
 
-@explained_calls(WriteOptions)
+def detail_of(snapshot: Snapshot) -> TableDetail:
+    """Return the facts of a version; reads the log only."""
+    files, metadata, protocol = snapshot.files, snapshot.metadata, snapshot.protocol
+    known = not files.row_counts.null_count
+    return TableDetail(
+        location=snapshot.table,
+        id=metadata.id,
+        name=metadata.name,
+        description=metadata.description,
+        version=snapshot.version,
+        created_ms=metadata.created_ms,
+        partition_columns=metadata.partition_columns,
+        properties=dict(metadata.configuration),
+        min_reader_version=protocol.min_reader_version,
+        min_writer_version=protocol.min_writer_version,
+        features=tuple(sorted(protocol.features)),
+        files=len(files),
+        bytes=int(files.sizes.sum()),
+        rows=int(files.live_rows.to_numpy().sum()) if known else None,
+        deleted_rows=int(files.deleted_rows.sum()),
+        files_with_vectors=int(files.has_vector.sum()),
+    )
+
+
 @dataclass(frozen=True)
 class TableReads(TableHandle):
     """The commands that read a table."""
@@ -102,10 +165,9 @@ class TableReads(TableHandle):
             columns: The same as `.select(*columns)`, but `_file` and `_pos` are allowed too: the
                 full path of a row's file, and the row's position in it.
         """
-        from delvec.spark.delta.scan.bound_columns import attributes_of  # noqa: PLC0415
-        from delvec.spark.delta.scan.conditions import aliased, predicate_of  # noqa: PLC0415
+        from delvec.spark.delta.scan.conditions import aliased, attributes_of, to_predicate  # noqa: PLC0415
         from delvec.spark.delta.scan.scan import scan  # noqa: PLC0415
-        from delvec.spark.failures import explained  # noqa: PLC0415
+        from delvec.spark.failures import translate_errors  # noqa: PLC0415
 
         require_condition("to_df(where={})", where)
         session = self._session("to_df()", "to_arrow()")
@@ -119,8 +181,8 @@ class TableReads(TableHandle):
         own = snapshot.metadata.schema.names
         added = [name for name in columns or () if name not in own and name in ADDED_COLUMNS]
         where = by_name(self, where)
-        with explained(snapshot.table):
-            predicate = predicate_of(session, snapshot.metadata.schema, where)
+        with translate_errors(snapshot.table):
+            predicate = to_predicate(session, snapshot.metadata.schema, where)
             files = snapshot.files.prune(predicate, self.time_zone)
             rows = scan(session, snapshot, [*own, *added], files, follows=follows)
             found = aliased(rows, snapshot.metadata.schema).where(where)
@@ -214,7 +276,7 @@ class TableReads(TableHandle):
         from delvec.spark.engine import SparkEngine  # noqa: PLC0415
 
         session = self._session("count()", "tuples such as [('id', '=', 1)]")
-        with SparkEngine(session).explained(snapshot.table):
+        with SparkEngine(session).translate_errors(snapshot.table):
             return self.to_df(snapshot.version, where=where).count()  # type: ignore[arg-type]
 
     def changes(
@@ -241,7 +303,7 @@ class TableReads(TableHandle):
             end_timestamp: Instead of `end_version`: the last version committed at this time or
                 earlier.
         """
-        from delvec.spark.delta.scan.change_feed import changes  # noqa: PLC0415
+        from delvec.spark.delta.scan.scan import changes  # noqa: PLC0415
 
         return changes(
             self._session("changes()"),
@@ -257,10 +319,10 @@ class TableReads(TableHandle):
             return Always()
         if isinstance(where, list | tuple):
             return parse_filters(where, snapshot.metadata.schema)
-        from delvec.spark.delta.scan.conditions import predicate_of  # noqa: PLC0415
-        from delvec.spark.failures import explained  # noqa: PLC0415
+        from delvec.spark.delta.scan.conditions import to_predicate  # noqa: PLC0415
+        from delvec.spark.failures import translate_errors  # noqa: PLC0415
 
         require_condition(f"{call}({{}})", where, tuples=True)
         session = self._session("a condition in SQL", "tuples such as [('id', '=', 1)]")
-        with explained(snapshot.table):
-            return predicate_of(session, snapshot.metadata.schema, by_name(self, where))
+        with translate_errors(snapshot.table):
+            return to_predicate(session, snapshot.metadata.schema, by_name(self, where))

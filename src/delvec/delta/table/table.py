@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from delvec.calls import explained_class
 from delvec.delta.table.alterations import TableAlterations
-from delvec.delta.table.checking import TableCheck
-from delvec.delta.table.compacting import TableCompaction
-from delvec.delta.table.detail import detail_of
-from delvec.delta.table.erasing import TableErasure
-from delvec.delta.table.handle import TableHandle
-from delvec.delta.table.inspecting import TableInspection
+from delvec.delta.table.checks import TableChecks
+from delvec.delta.table.handle import TableHandle, opened
 from delvec.delta.table.maintenance import TableMaintenance
-from delvec.delta.table.opening import opened
-from delvec.delta.table.reads import TableReads
-from delvec.delta.table.restoring import TableRestore
-from delvec.delta.table.vacuuming import TableVacuum
+from delvec.delta.table.reads import TableReads, detail_of
 from delvec.delta.table.writes import TableWrites
+from delvec.delta.write.transaction import WriteOptions
 from delvec.errors import InvalidArgumentError
 from delvec.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import SparkSession
 
-__all__ = ["DeltaTable"]
 
-
+@explained_class(WriteOptions)
 @dataclass(frozen=True, init=False, repr=False)
-class DeltaTable(
-    TableReads,
-    TableWrites,
-    TableAlterations,
-    TableCompaction,
-    TableRestore,
-    TableVacuum,
-    TableCheck,
-    TableErasure,
-    TableInspection,
-    TableMaintenance,
-):
+class DeltaTable(TableReads, TableWrites, TableAlterations, TableMaintenance, TableChecks):
     """A handle on a Delta table; each call sees the newest version, unless it names another.
 
     With a Spark session, rows are read and written as DataFrames. Without one, the log, the

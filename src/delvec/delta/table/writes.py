@@ -1,48 +1,38 @@
-"""Writing rows of a Delta table: append, overwrite, delete, update and merge."""
+"""Writing rows of a Delta table: append, overwrite, delete, update, and the builder of a MERGE."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from delvec.calls import explained_calls
-from delvec.delta.table.arguments import (
-    in_order,
-    require_condition,
-    require_keys,
-    require_on,
-    require_values,
-)
+from delvec.calls import Explained, explained_class, require_condition
+from delvec.delta.schema.types import Field, PrimitiveType
+from delvec.delta.table.arguments import by_name, in_order, require_keys, require_on, require_values
 from delvec.delta.table.handle import TableHandle
-from delvec.delta.table.key_deletes import delete_keys
-from delvec.delta.table.merge import MergeBuilder
-from delvec.delta.table.named_columns import by_name
-from delvec.delta.write.options import WriteOptions
+from delvec.delta.write.transaction import WriteOptions
 from delvec.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from types import EllipsisType
-    from typing import TypeAlias
 
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
     from delvec.delta.write.report import WriteReport
+    from delvec.spark.delta.write.clauses import Clause, When
 
-    # A DataFrame of Spark, pandas or polars, Arrow, or anything with `__arrow_c_stream__`.
+    Condition = str | Column | None
+    Values = Mapping[str, str | Column | Any]
     Rows: TypeAlias = DataFrame | Any
 
-__all__ = ["TableWrites"]
 
-
-@explained_calls(WriteOptions)
 @dataclass(frozen=True)
 class TableWrites(TableHandle):
     """The commands that change rows; each call is one commit.
 
-    Rows come as a DataFrame of Spark, pandas or polars, or as a table, batch or reader of Arrow or
+    Rows come as a Spark, pandas or polars DataFrame, or as a table, batch or reader of Arrow or
     anything else with `__arrow_c_stream__`. All but Spark's are read into the memory of the driver.
     Missing values of pandas are NULL, NaN in its columns of NumPy among them. A timestamp without a
     time zone is stored in a column of type `timestamp` as a time of the session's zone.
@@ -133,7 +123,7 @@ class TableWrites(TableHandle):
         Args:
             where: The condition; rows for which it is NULL stay. It may call the table `t`.
             keys: Instead: keys of the rows to delete. A list, range or array for one column, a list
-                of tuples or dicts for several, or a table or DataFrame of Spark, Arrow, pandas or
+                of tuples or dicts for several, or a Spark DataFrame, or a table of Arrow, pandas or
                 polars that has the columns of `on`. A key that is NULL matches no row.
             on: The key columns.
             rewrite_ratio: Rewrite a file, instead of giving it a deletion vector, when the vector
@@ -147,7 +137,7 @@ class TableWrites(TableHandle):
         if keys is not ... or on is not ...:  # None is no key: it would delete all rows
             named = None if on is ... else on
             require_keys(where, None if keys is ... else keys, named)
-            return delete_keys(self, keys, named or (), rewrite_ratio, options)
+            return self._delete_keys(keys, named or (), rewrite_ratio, options)
         from delvec.spark.delta.write.delete import delete  # noqa: PLC0415
 
         require_condition("delete({})", where)
@@ -213,8 +203,150 @@ class TableWrites(TableHandle):
         named = partial(by_name, self, target_alias=target_alias, source=(source_alias, rows))
         return MergeBuilder(self, rows, named(on), aliases, merge_schema, _by_name=named)
 
-    def _rows(self, call: str, rows: Rows) -> DataFrame:
-        """Return rows to be written as a DataFrame of Spark."""
-        from delvec.spark.given_rows import given_rows  # noqa: PLC0415
+    def _delete_keys(
+        self, keys: object, on: str | Sequence[str], ratio: float | None, options: WriteOptions
+    ) -> WriteReport:
+        """Delete the rows of some keys, which are computed once."""
+        from delvec.spark.delta.scan.read_versions import reads_of  # noqa: PLC0415
+        from delvec.spark.delta.write.delete import ByKeys, delete_keys  # noqa: PLC0415
+        from delvec.spark.engine import SparkEngine  # noqa: PLC0415
+        from delvec.spark.input.key_values import SparkColumn  # noqa: PLC0415
+        from delvec.spark.input.keys import to_frame  # noqa: PLC0415
+        from delvec.spark.jobs import stage_rows  # noqa: PLC0415
+        from delvec.spark.types import spark_type  # noqa: PLC0415
 
-        return given_rows(self._session(f"{call}()"), rows, call)
+        session = self._session("delete(keys=...)")
+        self._engine()  # a session that cannot write is refused first
+        root, schema = self.storage.root, self.schema
+        fields = [_key_field(schema.field(name)) for name in ([on] if isinstance(on, str) else on)]
+        names = tuple(key.name for key in fields)
+        columns = [SparkColumn(key.name, spark_type(key.type), key.char_width) for key in fields]
+        with SparkEngine(session).translate_errors(root):
+            wanted = to_frame(session, keys, columns, "delete")
+            # Before the keys are read, so that no commit falls between the two.
+            reads = reads_of(wanted, root, lambda: self.version)
+            with stage_rows(wanted) as rows:
+                return self.run("DELETE", delete_keys(ByKeys(rows, names, reads), ratio), options)
+
+    def _rows(self, call: str, rows: Rows) -> DataFrame:
+        """Return rows to be written as a Spark DataFrame."""
+        from delvec.spark.input.rows import read_rows  # noqa: PLC0415
+
+        return read_rows(self._session(f"{call}()"), rows, call)
+
+
+@explained_class(WriteOptions)
+@dataclass(frozen=True)
+class MergeBuilder(metaclass=Explained):
+    """A MERGE to be run: each method returns a builder with one more clause, `execute` runs it.
+
+    Each row is handled by the first clause of its kind whose condition holds, and left as it is
+    if there is none. Conditions and values are SQL or columns of Spark; they refer to the table
+    and the source by their aliases, which assigned columns may have as well: `{"t.v": "s.w"}`. The
+    value `DEFAULT` is the column's default; values are cast to its type as in ANSI mode. Condition
+    and values may change places, as delta-spark has them.
+    """
+
+    _table: TableHandle
+    source: DataFrame
+    on: str | Column
+    aliases: tuple[str, str]
+    merge_schema: bool = False
+    clauses: tuple[Clause, ...] = ()
+    _by_name: Callable[[Any], Any] = field(default=lambda value: value, repr=False)
+
+    def when_matched_update(self, set: Values, condition: Condition = None) -> MergeBuilder:  # noqa: A002
+        """Set columns of a row of the table that matches a row of the source."""
+        return self._with("matched", "update", condition, set)
+
+    def when_matched_update_all(self, condition: Condition = None) -> MergeBuilder:
+        """Set all columns of a matched row to the values of the source row, by name."""
+        return self._with("matched", "update", condition, None)
+
+    def when_matched_delete(self, condition: Condition = None) -> MergeBuilder:
+        """Delete a row of the table that matches a row of the source."""
+        return self._with("matched", "delete", condition, None)
+
+    def when_not_matched_insert(self, values: Values, condition: Condition = None) -> MergeBuilder:
+        """Insert a row for a row of the source that matches no row of the table."""
+        return self._with("not_matched", "insert", condition, values)
+
+    def when_not_matched_insert_all(self, condition: Condition = None) -> MergeBuilder:
+        """Insert a row of the source that matches no row of the table, columns by name."""
+        return self._with("not_matched", "insert", condition, None)
+
+    def when_not_matched_by_source_update(
+        self,
+        set: Values,  # noqa: A002
+        condition: Condition = None,
+    ) -> MergeBuilder:
+        """Set columns of a row of the table that matches no row of the source."""
+        return self._with("not_matched_by_source", "update", condition, set)
+
+    def when_not_matched_by_source_delete(self, condition: Condition = None) -> MergeBuilder:
+        """Delete a row of the table that matches no row of the source."""
+        return self._with("not_matched_by_source", "delete", condition, None)
+
+    def execute(
+        self, *, rewrite_ratio: float | None = None, **options: Unpack[WriteOptions]
+    ) -> WriteReport:
+        """Run the merge as one commit.
+
+        The source is computed once, even if a conflict with another writer makes the merge start
+        again. A source that reads the table itself is not used again: if rows of the table have
+        changed since it was read, the caller has to read it again.
+
+        Args:
+            rewrite_ratio: Rewrite a file, instead of giving it a deletion vector, when the vector
+                would delete at least this share of its rows, earlier deletes included.
+            options: See `WriteOptions`.
+
+        Raises:
+            InvalidArgumentError: Clauses or names are wrong, or several rows of the source match
+                one row of the table that a clause changes.
+            ConflictError: Another writer won, see `ConflictError.retryable`.
+        """
+        from delvec.spark.delta.scan.read_versions import reads_of  # noqa: PLC0415
+        from delvec.spark.delta.write.clauses import MergeRequest, numbered  # noqa: PLC0415
+        from delvec.spark.delta.write.merge import merge  # noqa: PLC0415
+        from delvec.spark.engine import SparkEngine  # noqa: PLC0415
+        from delvec.spark.jobs import stage_rows  # noqa: PLC0415
+
+        # Before the source is read, so that no commit falls between the two.
+        root, newest = self._table.storage.root, lambda: self._table.version
+        reads = reads_of(self.source, root, newest)
+        engine = SparkEngine(self.source.sparkSession)
+        with engine.translate_errors(root), stage_rows(numbered(self.source)) as source:
+            request = MergeRequest(
+                source, self.on, self.aliases, self.clauses, self.merge_schema, rewrite_ratio, reads
+            )
+            return self._table.run("MERGE", merge(request), options)
+
+    def _with(
+        self,
+        when: When,
+        action: Literal["update", "delete", "insert"],
+        condition: Condition,
+        values: Values | None,
+    ) -> MergeBuilder:
+        from delvec.spark.delta.write.clauses import Clause  # noqa: PLC0415
+
+        call = f"when_{when}_{action}"
+        if values is not None:
+            values, condition = in_order(values, condition)
+        first = {"update": "set, ", "insert": "values, "}.get(action, "") if values else ""
+        require_condition(f"{call}({first}condition={{}})", condition)
+        if values is not None:
+            require_values(call, values)
+            values = {name: self._by_name(value) for name, value in values.items()}
+        clause = Clause(when, action, self._by_name(condition), values)
+        return replace(self, clauses=(*self.clauses, clause))
+
+
+def _key_field(field: Field) -> Field:
+    if isinstance(field.type, PrimitiveType):
+        return field
+    raise InvalidArgumentError(
+        f"column {field.name} is of type {field.type}, and cannot be a key",
+        hint="name columns of plain types, or delete by a merge",
+    )

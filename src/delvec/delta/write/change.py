@@ -1,51 +1,42 @@
 """A change of a table before it is a commit: files added and removed, new vectors, metadata.
 
+`Base` is the version that it is based on, `Operation` how the history shows it.
+
 Memory grows with the files that change: their entries in the log, and the bitmaps of new vectors.
 """
 
 from __future__ import annotations
 
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from delvec.delta.pruning.predicate import Always
+from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.paths import commit_key
+from delvec.delta.schema.metadata import Property
+from delvec.delta.skipping.predicate import Always, Predicate
+from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, high_water_mark
+from delvec.documents import LONG_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from delvec.delta.log.file_set import FileEntry, FileSet
-    from delvec.delta.pruning.predicate import Predicate
+    from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.schema.protocol import Protocol as TableProtocol
+    from delvec.delta.schema.protocol import Protocol
+    from delvec.delta.write.conflicts import Winner
+    from delvec.storage import Storage
     from delvec.vector import Bitmap, Descriptor
-
-__all__ = [
-    "AppTransaction",
-    "Change",
-    "PlainListing",
-    "ReadSet",
-    "Rewrite",
-    "RowMap",
-    "SourceRead",
-    "VectorUpdate",
-]
 
 
 @dataclass(frozen=True)
 class VectorUpdate:
-    """A new deletion vector for a live file that keeps some of its rows.
+    """A new deletion vector for a live file that keeps some of its rows."""
 
-    Attributes:
-        file: The file, with its old vector.
-        rows: Its physical rows.
-        vector: All deleted rows, earlier deletes included; None if only storage has the vector.
-        descriptor: Where the new vector is stored; None before.
-    """
-
-    file: FileEntry
-    rows: int
-    vector: Bitmap | None
-    descriptor: Descriptor | None = None
+    file: FileEntry  # with its old vector
+    rows: int  # the physical ones
+    vector: Bitmap | None  # earlier deletes included; None if only storage has the vector
+    descriptor: Descriptor | None = None  # where the new vector is stored; None before
 
     @property
     def cardinality(self) -> int:
@@ -57,99 +48,66 @@ class VectorUpdate:
         return self.descriptor.cardinality
 
 
-class RowMap(Protocol):
+class RowMap(typing.Protocol):
     """Where rows of rewritten files went."""
 
     def moved(self, path: str, positions: Bitmap) -> Bitmap | None:
-        """Return the positions of rows in the new file; None if they cannot be told for sure.
-
-        Args:
-            path: One of the rewritten files.
-            positions: Rows of it that were live when it was read.
-        """
+        """Return the positions of rows in the new file; None if they cannot be told for sure."""
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Files that one new file replaces, with the same rows.
-
-    Attributes:
-        files: The files.
-        added: The new file; None if they have no live rows.
-        rows: How many rows the new file has.
-        places: Where the rows went, for deletes that others commit meanwhile; None if unknown.
-        deleted: The vector of the new file, if rows of it were deleted meanwhile.
-    """
+    """Files that one new file replaces, with the same rows."""
 
     files: tuple[FileEntry, ...]
-    added: FileEntry | None
-    rows: int
-    places: RowMap | None = None
-    deleted: VectorUpdate | None = None
+    added: FileEntry | None  # None if they have no live rows
+    rows: int  # of the new file
+    places: RowMap | None = None  # for deletes that others commit meanwhile; None if unknown
+    deleted: VectorUpdate | None = None  # of the new file, if rows were deleted meanwhile
 
 
 @dataclass(frozen=True)
 class PlainListing:
-    """Files of a table's folder that a source lists by itself, as `spark.read.parquet` does.
+    """Files of a table's folder that a source lists by itself, as `spark.read.parquet` does."""
 
-    Attributes:
-        table: The table, in the spelling of the other names.
-        roots: The files and folders that it was given.
-        names: The full names of the files that it found there, unescaped.
-    """
-
-    table: str
-    roots: tuple[str, ...]
-    names: frozenset[str]
+    table: str  # in the spelling of the other names
+    roots: tuple[str, ...]  # the files and folders that it was given
+    names: frozenset[str]  # full names of the files that it found there, unescaped
 
 
 @dataclass(frozen=True)
 class SourceRead:
     """What a source of rows has read of the very table that these are written to.
 
-    Attributes:
-        version: The version.
-        files: The files of that version; None if they are not known, or if it is certain only that
-            it has read this version or a later one.
-        predicate: Returns which rows it uses, of these files; called if a commit has to be
-            compared with it.
-        time_zone: The time zone of timestamps that name none.
-        is_fixed: Whether it reads this version for good; else it reads the newest one each time.
-        listing: The files that it reads as plain files, if the log has not told it which.
+    `files` are those of the version; None if they are not known, or if it is certain only that it
+    has read this version or a later one. `predicate` returns which of their rows it uses; it is
+    called if a commit has to be compared with it.
     """
 
     version: int
     files: FileSet | None = None
     predicate: Callable[[], Predicate] = Always
-    time_zone: str = "UTC"
-    is_fixed: bool = True
-    listing: PlainListing | None = None
+    time_zone: str = "UTC"  # of timestamps that name none
+    is_fixed: bool = True  # else it reads the newest version each time
+    listing: PlainListing | None = None  # files that it reads without the log
 
 
 @dataclass(frozen=True)
 class ReadSet:
     """The rows and files that a change depends on, for the detection of conflicts.
 
-    Attributes:
-        predicate: The rows that it searched for; None if it read none, as an append.
-        files: Paths of the files that it read; only needed where `row_wise` is false.
-        row_wise: Whether the change stays valid if other rows of these files are deleted. True
-            where each row is changed independently of the others. False where unchanged rows
-            matter, as in a MERGE that does not insert a source row because it matches one.
-        time_zone: The time zone of timestamps that name none.
-        sources: What its own source has read of the table, as in a MERGE of a table with rows of
-            the same table.
-        version: Whether it depends on the version that it becomes: any other commit is a conflict.
-        is_known: Whether it is known what was read: a data source is not told where the rows that
-            it writes come from, so that they may come from the table itself.
+    With `row_wise`, the change stays valid if other rows of these files are deleted: each row is
+    changed independently of the others. Without, unchanged rows matter, as in a MERGE that does not
+    insert a source row because it matches one. What was read is not known (`is_known`) to a data
+    source: the rows that it writes may come from the table itself.
     """
 
-    predicate: Predicate | None = None
-    files: frozenset[str] = frozenset()
+    predicate: Predicate | None = None  # the rows that it searched for; None for an append
+    files: frozenset[str] = frozenset()  # paths; only needed where `row_wise` is false
     row_wise: bool = True
-    time_zone: str = "UTC"
-    sources: tuple[SourceRead, ...] = ()
-    version: bool = False
+    time_zone: str = "UTC"  # of timestamps that name none
+    sources: tuple[SourceRead, ...] = ()  # what its own source has read of the very table
+    version: bool = False  # depends on the version that it becomes: any commit is a conflict
     is_known: bool = True
 
     @property
@@ -167,62 +125,48 @@ class AppTransaction:
 
 
 @dataclass(frozen=True)
-class Change:
-    """What one commit does to a table.
+class Operation:
+    """How the history shows a commit, and what decides whether others conflict with it."""
 
-    Attributes:
-        operation: Its name in the history, such as `DELETE`.
-        parameters: Its parameters in the history.
-        metrics: Its counts in the history, by Delta's names.
-        reads: What it depends on.
-        vector_updates: Files that get a new vector.
-        vector_files: The sizes of the files that hold the new vectors, by path.
-        removed: Files to remove.
-        added: Bodies of the add actions of new files.
-        change_files: Bodies of the cdc actions of new change files.
-        protocol: The new protocol, if it changes.
-        metadata: The new metadata, if it changes.
-        transaction: The transaction identifier of the writing application.
-        user_metadata: A string of the user for the history.
-        keeps_row_ids: Whether copied rows keep their row ids.
-        data_change: Whether rows change; if not, added and removed files say so to streams.
-        rewrites: Files whose rows are moved to new ones, as they are; none of these files is in
-            `added` and `removed`.
-        entered_anew: Bodies of add actions of live files that keep path and vector, and get
-            other statistics.
-        restores: Whether files come back with the vectors that they had; so vectors may delete
-            fewer rows than before, and may be of any form.
-        domains: New configurations of domains by name; None removes a domain.
-        tombstones: Bodies of remove actions of files that are no data files, such as those of
-            vectors: others than delvec shall keep them until they expire.
-    """
-
-    operation: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, int] = field(default_factory=dict)
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # what the caller asked for
+    metrics: Mapping[str, int] = field(default_factory=dict)  # by Delta's names
     reads: ReadSet = ReadSet()
-    vector_updates: tuple[VectorUpdate, ...] = ()
-    vector_files: Mapping[str, int] = field(default_factory=dict)
-    removed: tuple[FileEntry, ...] = ()
-    added: tuple[Mapping[str, Any], ...] = ()
-    change_files: tuple[Mapping[str, Any], ...] = ()
-    protocol: TableProtocol | None = None
-    metadata: Metadata | None = None
+    keeps_row_ids: bool = True  # of copied rows
     transaction: AppTransaction | None = None
     user_metadata: str | None = None
-    keeps_row_ids: bool = True
-    data_change: bool = True
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one commit does to the files and the metadata of a table.
+
+    None of the files of `rewrites`, whose rows are moved to new ones as they are, is in `added` and
+    `removed`. A change that `restores` brings files back with the vectors that they had; so vectors
+    may delete fewer rows than before, and may be of any form. `tombstones` are of files that are no
+    data files, such as those of vectors: others than delvec shall keep them until they expire.
+    """
+
+    operation: Operation
+    vector_updates: tuple[VectorUpdate, ...] = ()
+    vector_files: Mapping[str, int] = field(default_factory=dict)  # sizes of new files by path
+    removed: tuple[FileEntry, ...] = ()
+    added: tuple[Mapping[str, Any], ...] = ()  # bodies of the add actions of new files
+    change_files: tuple[Mapping[str, Any], ...] = ()  # bodies of cdc actions
+    protocol: Protocol | None = None  # None if it stays
+    metadata: Metadata | None = None  # None if it stays
+    data_change: bool = True  # else added and removed files say to streams that no row changes
     rewrites: tuple[Rewrite, ...] = ()
-    entered_anew: tuple[Mapping[str, Any], ...] = ()
+    re_added: tuple[Mapping[str, Any], ...] = ()  # same path and vector, other statistics
     restores: bool = False
-    domains: Mapping[str, str | None] = field(default_factory=dict)
+    domains: Mapping[str, str | None] = field(default_factory=dict)  # None removes a domain
     tombstones: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def is_blind_append(self) -> bool:
         """Whether it only adds rows and has read none."""
-        changes = (self.vector_updates, self.gone_files, self.metadata, self.entered_anew)
-        return self.reads.is_empty and not any(changes)
+        changes = (self.vector_updates, self.gone_files, self.metadata, self.re_added)
+        return self.operation.reads.is_empty and not any(changes)
 
     @property
     def new_files(self) -> tuple[Mapping[str, Any], ...]:
@@ -256,3 +200,48 @@ class Change:
             for each in self.rewrites
         )
         return replace(self, vector_updates=updates, rewrites=rewrites)
+
+
+@dataclass(frozen=True)
+class Base:
+    """A version of a table, or -1 before it is created, and what the next commit needs of it."""
+
+    storage: Storage
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+    row_id_mark: int = -1  # the high-water mark
+    timestamp_ms: int = 0  # the in-commit timestamp; 0 if the table has none
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Base:
+        """Return a snapshot as a base; reads its commit if that has an in-commit timestamp."""
+        storage, key, timestamp = snapshot.storage, commit_key(snapshot.version), 0
+        mark = high_water_mark(snapshot.domains.get(ROW_TRACKING_DOMAIN))
+        if snapshot.metadata.is_on(Property.ENABLE_IN_COMMIT_TIMESTAMPS):
+            timestamp = _timestamp(JsonActions(storage.uri_of(key), storage.read(key)).others())
+        state = snapshot.protocol, snapshot.metadata
+        return cls(storage, snapshot.version, *state, mark, timestamp)
+
+    def after(self, winner: Winner) -> Base:
+        """Return the next version, which another writer committed with the same metadata."""
+        marks = [
+            high_water_mark(domain.get("configuration"))
+            for action in winner.others
+            if (domain := action.get("domainMetadata"))
+            and domain.get("domain") == ROW_TRACKING_DOMAIN
+        ]
+        return replace(
+            self,
+            version=winner.version,
+            row_id_mark=max([self.row_id_mark, *marks]),
+            timestamp_ms=max(self.timestamp_ms, _timestamp(winner.others)),
+        )
+
+
+def _timestamp(actions: Iterable[dict[str, Any]]) -> int:
+    """Return the in-commit timestamp of a commit; 0 if it has none."""
+    infos = (action["commitInfo"] for action in actions if action.get("commitInfo"))
+    info: dict[str, Any] = next(infos, {})
+    value = info.get("inCommitTimestamp")
+    return value if type(value) is int and 0 <= value <= LONG_MAX else 0

@@ -2,22 +2,23 @@
 
 A commit is one put of a file that must not exist yet. A writer that loses this race checks the
 winning commits for conflicts (`conflicts`), unites vectors where both deleted rows of one file, and
-tries the next version. All files that a commit refers to are stored before it is put.
+tries the next version. All files that a commit refers to are stored before it is put;
+new vectors are packed into files of about 2 MiB.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from delvec.delta.log.json_actions import JsonActions
-from delvec.delta.log.names import LOG, commit_key, version_prefix
+from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.paths import LOG, commit_key, random_prefix, version_prefix
 from delvec.delta.log.segment import list_commits
-from delvec.delta.write.commit_lines import commit_actions, encode_lines
+from delvec.delta.write.commit_actions import commit_actions, encode_lines
 from delvec.delta.write.conflicts import Winner, rebase
-from delvec.delta.write.store_vectors import store_vectors
 from delvec.documents import LONG_MAX
 from delvec.errors import (
     ConflictError,
@@ -27,54 +28,65 @@ from delvec.errors import (
     StorageError,
     TableNotFoundError,
 )
+from delvec.report.commits import announce
+from delvec.report.hints import argument, format_hint
+from delvec.storage.parallel import map_in_order
+from delvec.vector import delta_file
 
 if TYPE_CHECKING:
-    from delvec.delta.write.base import Base
-    from delvec.delta.write.change import Change
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.write.change import Base, Change
     from delvec.storage import Storage
     from delvec.storage.uncommitted import UncommittedFiles
+    from delvec.vector.delta_file import VectorFile
 
-__all__ = ["COMMITTED", "UNKNOWN", "Committed", "commit"]
+_PUTS_AT_ONCE: Final = 8
+_COMMITTED: Final = "version %d of %s was committed"
+_UNKNOWN: Final = "whether version %d of %s was committed is not known"
 
-_LOG: Final = logging.getLogger("delvec")
-COMMITTED: Final = "version %d of %s was committed"
-"""The message that is logged for each commit."""
-UNKNOWN: Final = "whether version %d of %s was committed is not known"
-"""The message that is logged if a commit was interrupted, and a request of it may still arrive."""
+
+def store_vectors(
+    storage: Storage, metadata: Metadata, change: Change, uncommitted: UncommittedFiles
+) -> Change:
+    """Store the vectors of a change that are not stored yet; return it with their descriptors."""
+    updates = change.all_vectors
+    missing = [index for index, each in enumerate(updates) if each.descriptor is None]
+    if not missing:
+        return change
+    vectors = [vector for index in missing if (vector := updates[index].vector) is not None]
+    files = delta_file.pack(vectors, prefix=random_prefix(metadata))
+    stored, sizes = [each.descriptor for each in updates], dict(change.vector_files)
+    places = iter(missing)
+
+    def put(file: VectorFile) -> None:
+        storage.write(file.path, file.data)  # the name is new
+
+    def registered() -> Iterator[tuple[VectorFile, int]]:
+        for file in files:
+            uncommitted.add(file.path)
+            sizes[file.path] = len(file.data)
+            for descriptor in file.descriptors:
+                stored[next(places)] = descriptor
+            yield file, 1
+
+    # The files are packed one by one: the budget is how many are in memory.
+    for _ in map_in_order(put, registered(), threads=_PUTS_AT_ONCE, budget=_PUTS_AT_ONCE - 1):
+        pass
+    return replace(change.with_descriptors(stored), vector_files=sizes)
 
 
 @dataclass(frozen=True)
 class Committed:
-    """A change that was committed.
-
-    Attributes:
-        version: Its version.
-        change: The change as it was committed, with united vectors.
-        attempts: The number of puts that it took.
-        reconciled: The number of vectors that were united with those of winning commits.
-    """
+    """A change that was committed."""
 
     version: int
-    change: Change
-    attempts: int
-    reconciled: int
+    change: Change  # as it was committed, with united vectors
+    attempts: int  # the puts that it took
+    reconciled: int  # vectors that were united with those of winning commits
 
 
 def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committed:
-    """Commit a change as the next version.
-
-    Args:
-        base: The version that the change was made from.
-        change: What to commit.
-        uncommitted: The files that were written for it; kept once the commit may be in.
-
-    Raises:
-        ConflictError: A concurrent commit conflicts with it; nothing was changed.
-        TableNotFoundError: The table was dropped in the meantime.
-        PlanError: It would break the table; nothing was changed.
-        FormatError: No version can follow the newest; nothing was changed.
-        StorageError: Something that is no commit has the name of the next one.
-    """
+    """Commit a change as the next version."""
     txn_id, read_version = str(uuid4()), base.version
     written = {file.path for file in change.moved_to}
     attempts, reconciled = 0, 0
@@ -92,9 +104,9 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
                 error.attempts = attempts
                 raise
             reconciled += united
-        _LOG.info(COMMITTED, base.version + 1, base.storage.root)
+        announce(_COMMITTED, base.version + 1, base.storage.root)
     except KeyboardInterrupt:
-        _log_interrupted(base, txn_id, uncommitted)
+        _announce_interrupted(base, txn_id, uncommitted)
         raise
     used = {each.descriptor.file_path for each in change.all_vectors if each.descriptor is not None}
     stale = change.vector_files.keys() - used
@@ -104,15 +116,15 @@ def commit(base: Base, change: Change, uncommitted: UncommittedFiles) -> Committ
     return Committed(base.version + 1, change, attempts, reconciled)
 
 
-def _log_interrupted(base: Base, txn_id: str, uncommitted: UncommittedFiles) -> None:
-    """Log what became of a commit that was interrupted; the files of one that is in are kept."""
+def _announce_interrupted(base: Base, txn_id: str, uncommitted: UncommittedFiles) -> None:
+    """Announce what became of an interrupted commit; the files of one that is in are kept."""
     storage, version = base.storage, base.version + 1
     if _is_ours(storage, version, txn_id):
-        _LOG.info(COMMITTED, version, storage.root)
+        announce(_COMMITTED, version, storage.root)
     elif "://" not in storage.root:
         uncommitted.discard()
     elif uncommitted.is_kept:  # the request may still arrive
-        _LOG.warning(UNKNOWN, version, storage.root)
+        announce(_UNKNOWN, version, storage.root, level=logging.WARNING)
 
 
 def _put(base: Base, data: bytes, txn_id: str, uncommitted: UncommittedFiles) -> bool:
@@ -132,18 +144,15 @@ def _put(base: Base, data: bytes, txn_id: str, uncommitted: UncommittedFiles) ->
         storage.write_if_absent(commit_key(version), data)
     except ObjectExistsError:
         # A put whose response was lost is sent again, and finds its own commit.
-        is_in = _is_ours(storage, version, txn_id)
+        if not _is_ours(storage, version, txn_id):
+            uncommitted.discard()
+            return False
     except StorageError:
         if not _is_ours(storage, version, txn_id):
             if "://" not in storage.root:
                 uncommitted.discard()  # a disk has failed for good; a request may still arrive
             raise
-        is_in = True
-    else:
-        return True
-    if not is_in:
-        uncommitted.discard()
-    return is_in
+    return True
 
 
 def _require_table(base: Base) -> None:
@@ -175,7 +184,11 @@ def _rebase_all(base: Base, change: Change) -> tuple[Base, Change, int]:
         raise ConflictError(
             f"another writer has just created {storage.root}",
             version=0,
-            hint="open the table, or create it with mode='ignore' or mode='replace'",
+            hint=format_hint(
+                "open the table, or create it with {} or {}",
+                argument(mode="ignore"),
+                argument(mode="replace"),
+            ),
         )
     for file in list_commits(storage, base.version + 1):
         if file.first != base.version + 1:

@@ -1,43 +1,37 @@
 """How every operation on a table runs: attempts, retries, phases, the commit, and the report.
 
 The engine is passed in: Spark for operations on rows, none for those on metadata alone.
+`WriteOptions` are the keywords of every call that changes a table.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 from delvec.delta.write.after_commit import after_commit
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change
-from delvec.delta.write.commit import commit
+from delvec.delta.write.change import AppTransaction, Base, Change, Operation, SourceRead
+from delvec.delta.write.commit import Committed, commit
+from delvec.delta.write.conflicts import validate_source_read
 from delvec.delta.write.report import WriteReport
-from delvec.delta.write.source_reads import still_read
-from delvec.errors import ConflictError
-from delvec.report.figures import counted, outside_note
-from delvec.report.phases import Stopwatch
+from delvec.errors import ConflictError, InvalidArgumentError
+from delvec.report.format import format_count, outside_note
+from delvec.report.rendering import Stopwatch
 from delvec.storage.listed_files import outside_of
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
-
     from pyspark.sql import SparkSession
 
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.write.change import SourceRead
-    from delvec.delta.write.commit import Committed
-    from delvec.delta.write.engine import Engine
-    from delvec.delta.write.options import CheckedOptions
     from delvec.storage import RequestCounts, Storage
 
-__all__ = ["Attempt", "Outcome", "run"]
-
 _LONGEST_WAIT: Final = 2.0
+_MAX_RETRIES: Final = 10
 
 
 @dataclass
@@ -73,12 +67,8 @@ class Attempt:
         return self.snapshot.storage
 
     def depend_on(self, reads: Iterable[SourceRead]) -> None:
-        """Note what a source of rows has read of this very table.
-
-        Raises:
-            ConflictError: These rows have changed since.
-        """
-        self.sources += [still_read(self.snapshot, read) for read in reads]
+        """Note what a source of rows has read of this very table."""
+        self.sources += [validate_source_read(self.snapshot, read) for read in reads]
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase, and describe its jobs in the engine's user interface."""
@@ -88,16 +78,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an attempt has prepared.
-
-    Attributes:
-        change: What to commit; None if there is nothing to do.
-        figures: Fields of the report.
-        notes: Remarks for the report.
-    """
+    """What an attempt has prepared: a change, or None if there is nothing to do, and a report."""
 
     change: Change | None
-    figures: dict[str, int] = field(default_factory=dict)
+    figures: dict[str, int] = field(default_factory=dict)  # fields of the report
     notes: tuple[str, ...] = ()
 
 
@@ -108,27 +92,14 @@ def run(
     prepare: Callable[[Attempt], Outcome],
     options: CheckedOptions,
 ) -> WriteReport:
-    """Prepare a change and commit it; after a conflict, again from the newest version.
-
-    Args:
-        engine: What reads and writes rows.
-        opened: Returns the newest version.
-        operation: The name of the operation in the history.
-        prepare: Returns the change of a version; it may write data files, but commits nothing.
-        options: The keywords of the call.
-
-    Raises:
-        ConflictError: Every attempt met a conflict, or the source was read from the table before
-            its rows changed; nothing was changed.
-    """
+    """Prepare a change and commit it; after a conflict, again from the newest version."""
     spent: Spent | None = None
     for retry in range(options.max_retries + 1):
         start = time.perf_counter()
         snapshot = opened()
         spent = spent or Spent(snapshot.storage.requests)
         spent.stopwatch.add("plan", time.perf_counter() - start)
-        done = _already_done(snapshot, operation, options)
-        if done is not None:
+        if (done := _already_done(snapshot, operation, options)) is not None:
             return done
         try:
             return _attempt(engine, snapshot, operation, prepare, options, spent)
@@ -163,7 +134,7 @@ def _attempt(
     spent: Spent,
 ) -> WriteReport:
     storage = snapshot.storage
-    with UncommittedFiles(storage) as uncommitted, engine.explained(snapshot.table):
+    with UncommittedFiles(storage) as uncommitted, engine.translate_errors(snapshot.table):
         what = f"delvec {operation} on {snapshot.table}"
         attempt = Attempt(engine, snapshot, options, uncommitted, spent, what)
         outcome = prepare(attempt)
@@ -171,12 +142,13 @@ def _attempt(
         change = outcome.change
         if change is None and options.transaction is not None:
             # The identifier is committed all the same, so that the application does not try again.
-            change = Change(operation, transaction=options.transaction)
+            change, options = Change(Operation(operation)), replace(options, commit_metadata=None)
         if change is None or options.dry_run:
             # Files that the plan had to write are removed.
             return _report(attempt, operation, outcome, change)
-        reads = replace(change.reads, sources=tuple(attempt.sources))
-        change = _with_times(replace(change, reads=reads), spent)
+        reads = replace(change.operation.reads, sources=tuple(attempt.sources))
+        shown = replace(_with_times(change.operation, spent), reads=reads)
+        change = _with_options(replace(change, operation=shown), options)
         with attempt.phase("commit"):
             committed = commit(Base.of(snapshot), change, uncommitted)
             spent.attempts += committed.attempts
@@ -186,25 +158,52 @@ def _attempt(
     return _report(attempt, operation, outcome, committed.change, committed, notes)
 
 
+def create(
+    storage: Storage,
+    change: Change,
+    options: CheckedOptions | None = None,
+    written: Iterable[str] = (),
+) -> int | None:
+    """Commit version 0 of a table; return it, None in a dry run. A failure removes `written`."""
+    options = options or CheckedOptions()
+    if change.protocol is None or change.metadata is None:
+        raise AssertionError("a new table has both")
+    if options.dry_run:
+        return None
+    with UncommittedFiles(storage) as uncommitted:
+        uncommitted.add(*written)
+        base = Base(storage, -1, change.protocol, change.metadata)
+        return commit(base, _with_options(change, options), uncommitted).version
+
+
+def _with_options(change: Change, options: CheckedOptions) -> Change:
+    shown = replace(
+        change.operation, transaction=options.transaction, user_metadata=options.commit_metadata
+    )
+    return replace(change, operation=shown)
+
+
 def _left(planned: Change, done: Change) -> Iterator[str]:
     """Yield what became of files that other writers changed while their rows were moved."""
     if left := len(planned.rewrites) - len(done.rewrites):
-        yield f"{counted(left, 'new file')} given up: others changed the old ones meanwhile"
+        yield f"{format_count(left, 'new file')} given up: others changed the old ones meanwhile"
     if carried := sum(each.deleted is not None for each in done.rewrites):
-        yield f"rows of {counted(carried, 'new file')} were deleted meanwhile, and have a vector"
+        yield (
+            f"rows of {format_count(carried, 'new file')} were deleted meanwhile, and have a vector"
+        )
 
 
-def _with_times(change: Change, spent: Spent) -> Change:
+def _with_times(operation: Operation, spent: Spent) -> Operation:
     """Add the times of scan and rewrite to the metrics of the history."""
-    if change.operation not in ("DELETE", "UPDATE", "MERGE"):
-        return change
+    if operation.name not in ("DELETE", "UPDATE", "MERGE"):
+        return operation
     seconds = {
         "executionTimeMs": sum(spent.stopwatch.seconds.values()),
         "scanTimeMs": spent.stopwatch.seconds.get("find", 0.0),
         "rewriteTimeMs": spent.stopwatch.seconds.get("write", 0.0),
     }
     times = {name: round(1000 * each) for name, each in seconds.items()}
-    return replace(change, metrics={**change.metrics, **times})
+    return replace(operation, metrics={**operation.metrics, **times})
 
 
 def _report(
@@ -246,3 +245,88 @@ def _report(
         notes=(*outcome.notes, *notes),
         **facts,
     )
+
+
+class Engine(Protocol):
+    """What an operation needs of the engine that it runs on."""
+
+    def session(self, operation: str) -> SparkSession:
+        """Return the session that reads and writes rows."""
+
+    def translate_errors(self, table: str) -> AbstractContextManager[None]:
+        """Raise failures of the engine in the block as errors of delvec that name the table."""
+
+    def described(self, what: str) -> AbstractContextManager[None]:
+        """Describe the jobs of the block in the engine's user interface."""
+
+
+@dataclass(frozen=True)
+class NoEngine:
+    """No engine: enough for operations that commit metadata only."""
+
+    def session(self, operation: str) -> SparkSession:
+        """Raise: only Spark reads and writes rows."""
+        raise InvalidArgumentError(
+            f"{operation} needs a Spark session, and this table was opened without one",
+            hint="pass a session to for_path",
+        )
+
+    def translate_errors(self, table: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Do nothing: no engine can fail."""
+        return nullcontext()
+
+    def described(self, what: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Do nothing: there are no jobs."""
+        return nullcontext()
+
+
+class WriteOptions(TypedDict, total=False):
+    """Keywords of all calls that change a table.
+
+    Attributes:
+        dry_run: Plan only: the report shows what the call would do.
+        max_retries: How often to start again from the newest version after a conflict.
+        commit_metadata: A string for the table's history.
+        txn_app_id: The id of the writing application; with `txn_version`.
+        txn_version: A number that grows with each commit of that application. If the table holds
+            this one or a higher one already, nothing is written.
+    """
+
+    dry_run: bool
+    max_retries: int
+    commit_metadata: str | None
+    txn_app_id: str | None
+    txn_version: int | None
+
+
+@dataclass(frozen=True)
+class CheckedOptions:
+    """The checked `WriteOptions` of a call, with defaults for those that it omits."""
+
+    dry_run: bool = False
+    max_retries: int = _MAX_RETRIES
+    commit_metadata: str | None = None
+    transaction: AppTransaction | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        dry_run: bool = False,
+        max_retries: int = _MAX_RETRIES,
+        commit_metadata: str | None = None,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> CheckedOptions:
+        """Check the keywords of a call."""
+        if (txn_app_id is None) != (txn_version is None):
+            raise InvalidArgumentError(
+                "txn_app_id and txn_version go together",
+                hint="the version is a number that grows with each commit of the application",
+            )
+        if max_retries < 0:
+            raise InvalidArgumentError(f"max_retries is 0 or more, got {max_retries}")
+        transaction = None
+        if txn_app_id is not None and txn_version is not None:
+            transaction = AppTransaction(txn_app_id, int(txn_version))
+        return cls(dry_run, max_retries, commit_metadata, transaction)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from delvec.delta.read.change_feed_schema import require_feed_names
+from delvec.delta.read.change_feed import require_feed_names
 from delvec.delta.schema.expressions import IDENTITY
-from delvec.delta.schema.features import FEATURES
-from delvec.delta.schema.properties import (
-    ENABLE_CHANGE_DATA_FEED,
-    ENABLE_DELETION_VECTORS,
-    SYMLINK_MANIFEST,
-)
-from delvec.delta.schema.protocol import WRITERS_WITH_FEATURES
+from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.protocol import FEATURES, WRITERS_WITH_FEATURES, Feature
 from delvec.errors import UnsupportedFeatureError
 from delvec.identifiers import require_no_own_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.schema.features import Feature
 
-__all__ = ["Operation", "require_writable", "writes_vectors"]
-
-Operation: TypeAlias = Literal[
+WriteKind: TypeAlias = Literal[
     "append", "overwrite", "delete", "update", "merge", "alter", "optimize", "restore", "vacuum"
 ]
 
@@ -35,22 +26,12 @@ _WRITING_FILES: Final = ("append", "overwrite", "update", "merge", "optimize")
 
 def require_writable(
     snapshot: Snapshot,
-    operation: Operation,
+    operation: WriteKind,
     *,
     columns_set: Collection[str] = (),
     rewrites: bool = False,
 ) -> None:
-    """Refuse an operation on a table with a feature in use that delvec does not write.
-
-    Args:
-        snapshot: The version that the operation starts from.
-        operation: The operation.
-        columns_set: The columns that an update, or the updates of a merge, set.
-        rewrites: Whether a delete may rewrite files; it always may where vectors are off.
-
-    Raises:
-        UnsupportedFeatureError: It names the feature, and what helps.
-    """
+    """Refuse an operation on a table with a feature in use that delvec does not write."""
     _require_known(snapshot)
     writes_files = operation in _WRITING_FILES or (
         operation == "delete" and (rewrites or not _vectors_are_on(snapshot))
@@ -70,33 +51,31 @@ def require_writable(
             "moved": True,
         }
         if refused[feature.writing]:
-            raise _refusal(snapshot, feature.name, f"{operation} on {snapshot.table}", feature)
+            raise _refusal(snapshot, f"{operation} on {snapshot.table}", feature)
 
 
 def writes_vectors(snapshot: Snapshot) -> bool:
-    """Return whether deletes write deletion vectors; if not, they rewrite files.
-
-    Raises:
-        UnsupportedFeatureError: Vectors are on, and so is a feature or property that forbids them.
-    """
+    """Return whether deletes write deletion vectors; if not, they rewrite files."""
     if not _vectors_are_on(snapshot):
         return False
     for feature in FEATURES.values():
         if feature.writing == "no_vectors" and _is_in_use(feature, snapshot):
-            raise _refusal(snapshot, feature.name, f"a vector for {snapshot.table}", feature)
-    if snapshot.metadata.is_on(SYMLINK_MANIFEST):
+            raise _refusal(snapshot, f"a vector for {snapshot.table}", feature)
+    if snapshot.metadata.is_on(Property.SYMLINK_MANIFEST):
         raise UnsupportedFeatureError(
-            f"{snapshot.table} has deletion vectors and {SYMLINK_MANIFEST} switched on: readers of"
-            " the manifest would see deleted rows",
-            feature=SYMLINK_MANIFEST,
+            f"{snapshot.table} has deletion vectors and {Property.SYMLINK_MANIFEST} switched on:"
+            " readers of the manifest would see deleted rows",
+            feature=Property.SYMLINK_MANIFEST,
             needed_by=snapshot.table,
-            hint=f"unset {SYMLINK_MANIFEST}, or set {ENABLE_DELETION_VECTORS} to false",
+            hint=f"unset {Property.SYMLINK_MANIFEST}, or set {Property.ENABLE_DELETION_VECTORS} to"
+            " false",
         )
     return True
 
 
 def _vectors_are_on(snapshot: Snapshot) -> bool:
-    return snapshot.protocol.has_vectors and snapshot.metadata.is_on(ENABLE_DELETION_VECTORS)
+    is_on = snapshot.metadata.is_on(Property.ENABLE_DELETION_VECTORS)
+    return snapshot.protocol.has_vectors and is_on
 
 
 def _require_known(snapshot: Snapshot) -> None:
@@ -124,7 +103,7 @@ def _require_names(snapshot: Snapshot) -> None:
     metadata, table = snapshot.metadata, snapshot.table
     physical = [each.physical_name for each in metadata.schema.fields]
     require_no_own_names([*metadata.schema.names, *physical], table)
-    if metadata.is_on(ENABLE_CHANGE_DATA_FEED):
+    if metadata.is_on(Property.ENABLE_CHANGE_DATA_FEED):
         require_feed_names(table, metadata.schema)
 
 
@@ -148,7 +127,7 @@ def _identity_columns(snapshot: Snapshot) -> frozenset[str]:
     )
 
 
-def _refusal(snapshot: Snapshot, name: str, what: str, feature: Feature) -> UnsupportedFeatureError:
+def _refusal(snapshot: Snapshot, what: str, feature: Feature) -> UnsupportedFeatureError:
     reasons = {
         "append_only": "the table is append-only",
         "identity": "values of identity columns cannot be updated",
@@ -156,8 +135,8 @@ def _refusal(snapshot: Snapshot, name: str, what: str, feature: Feature) -> Unsu
     }
     reason = reasons.get(feature.writing, "delvec does not write what it requires")
     return UnsupportedFeatureError(
-        f"{what} is refused because of {name}: {reason}",
-        feature=name,
+        f"{what} is refused because of {feature.name}: {reason}",
+        feature=feature.name,
         needed_by=snapshot.table,
         hint=feature.advice or "is there a newer delvec?",
     )

@@ -2,5 +2,3 @@
 
 Knows nothing of Delta, and changes no table.
 """
-
-from __future__ import annotations

@@ -15,30 +15,19 @@ from delvec.errors import (
     MissingDependencyError,
     TableNotFoundError,
 )
-from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.identifiers import quote_if_needed
-from delvec.report.wordings import Wording
+from delvec.report.hints import Wording
 from delvec.spark import jvm
+from delvec.spark.engine import open_storage
 from delvec.spark.session.iceberg_runtime import iceberg_coordinate
+from delvec.storage.listed_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "LoadedTable",
-    "TableName",
-    "catalog_of",
-    "find_table",
-    "iceberg_view",
-    "is_metadata_table",
-    "load_table",
-    "parsed",
-    "pinned",
-    "reload_table",
-    "require_same_table",
-    "table_name",
-]
+    from delvec.storage import Storage
 
 _LIBRARY: Final = "org.apache.iceberg.spark.Spark3Util"
 
@@ -75,22 +64,21 @@ class LoadedTable:
     metadata: TableMetadata
     current: Any
 
+    def storage(self) -> Storage:
+        """Open its location, by the settings of the session."""
+        return open_storage(self.spark, local_path(self.metadata.location))
+
 
 def table_name(spark: SparkSession, identifier: str) -> TableName:
-    """Parse an identifier as Spark does; catalog and database default to the session's current.
-
-    Raises:
-        InvalidArgumentError: It does not name a table, or its catalog is not Iceberg's.
-        MissingDependencyError: The session runs without Iceberg.
-        UnsupportedFeatureError: The session is a Spark Connect client.
-    """
+    """Parse an identifier as Spark does; catalog and database default to the session's current."""
     view = iceberg_view(spark)
     jvm.activate(spark)
-    with explained(identifier):
+    with translate_errors(identifier):
         found = view.spark.Spark3Util.catalogAndIdentifier(jvm.session_of(spark), identifier)
         parsed = found.identifier()
         name = TableName(found.catalog().name(), tuple(parsed.namespace()), str(parsed.name()))
-    if not _is_iceberg_catalog(spark, name.catalog):
+    plugin = jvm.session_of(spark).sessionState().catalogManager().catalog(name.catalog)
+    if not is_instance(spark, plugin, "org.apache.iceberg.spark.source.HasIcebergCatalog"):
         raise InvalidArgumentError(
             f"{identifier} does not name a table of an Iceberg catalog: {name.catalog} is not one",
             hint="name it as catalog.database.table; is that catalog configured, by"
@@ -110,26 +98,26 @@ def table_name(spark: SparkSession, identifier: str) -> TableName:
 
 
 def find_table(spark: SparkSession, name: TableName) -> LoadedTable | None:
-    """Return a table as its catalog has it now; None if it does not exist.
-
-    Raises:
-        FormatError: Its metadata are damaged.
-    """
-    with explained(str(name)):
+    """Return a table as its catalog has it now; None if it does not exist."""
+    with translate_errors(str(name)):
         try:
-            return _loaded(spark, name)
+            catalog, identifier = catalog_of(spark, name)
+            handle = catalog.loadTable(identifier)
+            handle.refresh()  # catalogs cache tables
+            current = handle.operations().current()
+            metadata = parse_metadata(spark, current)
+        except FormatError as error:
+            error.message = f"the metadata of {name} are wrong: {error.message}"
+            raise
         except Exception as error:
             if "NoSuchTableException" in str(error):
                 return None
             raise
+    return LoadedTable(spark, name, handle, metadata, current)
 
 
 def load_table(spark: SparkSession, name: TableName) -> LoadedTable:
-    """Return a table as its catalog has it now.
-
-    Raises:
-        TableNotFoundError: It does not exist.
-    """
+    """Return a table as its catalog has it now."""
     table = find_table(spark, name)
     if table is None:
         raise TableNotFoundError(f"there is no table {name}", table=str(name))
@@ -137,44 +125,56 @@ def load_table(spark: SparkSession, name: TableName) -> LoadedTable:
 
 
 def reload_table(table: LoadedTable) -> LoadedTable:
-    """Return a table as its catalog has it now.
-
-    Raises:
-        TableNotFoundError: It does not exist any more.
-        ConflictError: Somebody has dropped it, and made another of its name.
-    """
+    """Return a table as its catalog has it now."""
     newest = load_table(table.spark, table.name)
     require_same_table(newest, table.metadata.uuid)
     return newest
 
 
 def require_same_table(newest: LoadedTable, uuid: str) -> None:
-    """Refuse another table that has the same name now.
-
-    Args:
-        newest: The table that was loaded last.
-        uuid: The UUID of the table that is wanted.
-
-    Raises:
-        ConflictError: It has another.
-    """
+    """Refuse another table that has the same name now."""
     found = newest.metadata.uuid
     if found != uuid:
         raise ConflictError(
-            f"{newest.name} was dropped and made anew by somebody else: expected UUID {uuid}, found"
-            f" {found}",
+            f"{newest.name} was dropped and made again by somebody else: expected UUID {uuid},"
+            f" found {found}",
             retryable=False,
             hint="if the new table is the one to change, open it and run this again",
         )
 
 
-def iceberg_view(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Return the Java package `org.apache.iceberg`.
+def is_metadata_table(spark: SparkSession, name: TableName) -> bool:
+    """Whether a name is that of a metadata table, such as `db.orders.files`, and of no other."""
+    catalog, identifier = catalog_of(spark, name)
+    with translate_errors(str(name)):
+        try:
+            handle = catalog.loadTable(identifier)
+        except Exception as error:
+            if "NoSuchTableException" in str(error) or "NoSuchNamespaceException" in str(error):
+                return False
+            raise
+        return is_instance(spark, handle, "org.apache.iceberg.BaseMetadataTable")
 
-    Raises:
-        MissingDependencyError: The session runs without Iceberg.
-        UnsupportedFeatureError: The session is a Spark Connect client.
-    """
+
+def pin_metadata(table: LoadedTable, metadata: Any) -> LoadedTable:  # noqa: ANN401
+    """Return a table with other metadata of Iceberg's, which need not be committed."""
+    view = iceberg_view(table.spark)
+    io, places = table.handle.io(), table.handle.locationProvider()
+    operations = view.StaticTableOperations(metadata, io, places)
+    handle = view.BaseTable(operations, str(table.name))
+    return LoadedTable(
+        table.spark, table.name, handle, parse_metadata(table.spark, metadata), metadata
+    )
+
+
+def parse_metadata(spark: SparkSession, metadata: Any) -> TableMetadata:  # noqa: ANN401
+    """Return Iceberg's own metadata object as plain data."""
+    found = iceberg_view(spark).TableMetadataParser.toJson(metadata)
+    return TableMetadata.from_json(found, metadata.metadataFileLocation())
+
+
+def iceberg_view(spark: SparkSession) -> Any:  # noqa: ANN401
+    """Return the Java package `org.apache.iceberg`."""
     view, cache = jvm.view_of(spark), jvm.cache(spark)
     if "iceberg" not in cache:
         if not jvm.class_exists(_LIBRARY):
@@ -200,52 +200,7 @@ def catalog_of(spark: SparkSession, name: TableName) -> tuple[Any, Any]:
     return catalog, view.catalog.TableIdentifier.of(namespace, name.table)
 
 
-def is_metadata_table(spark: SparkSession, name: TableName) -> bool:
-    """Whether a name is that of a metadata table, such as `db.orders.files`, and of no other."""
-    catalog, identifier = catalog_of(spark, name)
-    with explained(str(name)):
-        try:
-            handle = catalog.loadTable(identifier)
-        except Exception as error:
-            if "NoSuchTableException" in str(error) or "NoSuchNamespaceException" in str(error):
-                return False
-            raise
-        return _is_instance(spark, handle, "org.apache.iceberg.BaseMetadataTable")
-
-
-def _is_iceberg_catalog(spark: SparkSession, catalog: str) -> bool:
-    plugin = jvm.session_of(spark).sessionState().catalogManager().catalog(catalog)
-    return _is_instance(spark, plugin, "org.apache.iceberg.spark.source.HasIcebergCatalog")
-
-
-def _is_instance(spark: SparkSession, value: Any, kind: str) -> bool:  # noqa: ANN401
+def is_instance(spark: SparkSession, value: Any, kind: str) -> bool:  # noqa: ANN401
+    """Tell whether a Java object is of a class, or has an interface, by its full name."""
     loader = jvm.view_of(spark).java.lang.Thread.currentThread().getContextClassLoader()
     return bool(loader.loadClass(kind).isInstance(value))
-
-
-def _loaded(spark: SparkSession, name: TableName) -> LoadedTable:
-    catalog, identifier = catalog_of(spark, name)
-    handle = catalog.loadTable(identifier)
-    handle.refresh()  # catalogs cache tables
-    current = handle.operations().current()
-    try:
-        metadata = parsed(spark, current)
-    except FormatError as error:
-        error.message = f"the metadata of {name} are wrong: {error.message}"
-        raise
-    return LoadedTable(spark, name, handle, metadata, current)
-
-
-def pinned(table: LoadedTable, metadata: Any) -> LoadedTable:  # noqa: ANN401
-    """Return a table with other metadata of Iceberg's, which need not be committed."""
-    view = iceberg_view(table.spark)
-    io, places = table.handle.io(), table.handle.locationProvider()
-    operations = view.StaticTableOperations(metadata, io, places)
-    handle = view.BaseTable(operations, str(table.name))
-    return LoadedTable(table.spark, table.name, handle, parsed(table.spark, metadata), metadata)
-
-
-def parsed(spark: SparkSession, metadata: Any) -> TableMetadata:  # noqa: ANN401
-    """Return Iceberg's own metadata object as plain data."""
-    found = iceberg_view(spark).TableMetadataParser.toJson(metadata)
-    return TableMetadata.from_json(found, metadata.metadataFileLocation())

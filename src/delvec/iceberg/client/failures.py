@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -17,12 +19,7 @@ from delvec.errors import (
     StorageError,
     TableNotFoundError,
 )
-from delvec.spark.failures import explained as explained_by_spark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["CommitStateUnknownError", "explained", "is_commit_state_unknown"]
+from delvec.spark.failures import translate_errors as translate_spark_errors
 
 # PySpark converts some Java exceptions to its own, so the class is looked for in the message.
 _EXCEPTION: Final = re.compile(
@@ -36,22 +33,10 @@ class CommitStateUnknownError(EngineError):
 
 
 @contextmanager
-def explained(table: str) -> Iterator[None]:
-    """Convert exceptions of Iceberg in the block to errors of delvec; other errors pass unchanged.
-
-    Args:
-        table: The table that is read or written, named in errors.
-
-    Raises:
-        TableNotFoundError: There is no such table, namespace or catalog.
-        ConflictError: Another commit got there first.
-        PlanError: Iceberg's validation rejected the change.
-        CommitStateUnknownError: A commit may have happened or not.
-        StorageError: A file is missing, or access to it is denied.
-        EngineError: Any other failure.
-    """
+def translate_errors(table: str) -> Iterator[None]:
+    """Convert exceptions of Iceberg in the block to errors of delvec; others pass unchanged."""
     try:
-        with explained_by_spark(table):
+        with translate_spark_errors(table):
             yield
     except DelvecError as error:
         if not isinstance(error.__cause__, (Py4JError, PySparkException)):
@@ -69,50 +54,24 @@ def is_commit_state_unknown(error: Exception) -> bool:
 
 def _converted(trace: str, table: str) -> DelvecError | None:
     """Return the error for the exception in a stack trace; None if it is not one of Iceberg's."""
+    look = "look at the table's newest snapshot before you run it again"
+    make = f"make it first: CREATE NAMESPACE {table.rpartition('.')[0]}"
+    missing = partial(TableNotFoundError, table=table)
+    conflict = partial(ConflictError, hint=_AGAIN)
+    unreachable = partial(StorageError, uri=table, hint="is the file there, and may you read it?")
+    known: dict[str, Callable[[str], DelvecError]] = {
+        "CommitStateUnknownException": partial(CommitStateUnknownError, hint=look),
+        "NoSuchTableException": missing,
+        "NoSuchIcebergTableException": missing,
+        "NoSuchNamespaceException": partial(missing, hint=make),
+        "CommitFailedException": conflict,
+        "AlreadyExistsException": conflict,
+        "ValidationException": partial(PlanError, hint=_AGAIN),
+        "NotFoundException": unreachable,
+        "ForbiddenException": unreachable,
+        "NotAuthorizedException": unreachable,
+    }
     for kind, message in _EXCEPTION.findall(trace):
-        if kind in _ERRORS:
-            return _ERRORS[kind](f"{message} (table {table})", table)
+        if kind in known:
+            return known[kind](f"{message} (table {table})")
     return None
-
-
-def _unknown(message: str, _table: str) -> DelvecError:
-    return CommitStateUnknownError(
-        message, hint="look at the table's newest snapshot before you run it again"
-    )
-
-
-def _no_table(message: str, table: str) -> DelvecError:
-    return TableNotFoundError(message, table=table)
-
-
-def _no_namespace(message: str, table: str) -> DelvecError:
-    namespace = table.rpartition(".")[0]
-    return TableNotFoundError(
-        message, table=table, hint=f"make it first: CREATE NAMESPACE {namespace}"
-    )
-
-
-def _conflict(message: str, _table: str) -> DelvecError:
-    return ConflictError(message, hint=_AGAIN)
-
-
-def _invalid(message: str, _table: str) -> DelvecError:
-    return PlanError(message, hint=_AGAIN)
-
-
-def _unreachable(message: str, table: str) -> DelvecError:
-    return StorageError(message, uri=table, hint="is the file there, and may you read it?")
-
-
-_ERRORS: Final = {
-    "CommitStateUnknownException": _unknown,
-    "NoSuchTableException": _no_table,
-    "NoSuchIcebergTableException": _no_table,
-    "NoSuchNamespaceException": _no_namespace,
-    "CommitFailedException": _conflict,
-    "AlreadyExistsException": _conflict,
-    "ValidationException": _invalid,
-    "NotFoundException": _unreachable,
-    "ForbiddenException": _unreachable,
-    "NotAuthorizedException": _unreachable,
-}

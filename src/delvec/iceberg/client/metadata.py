@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from delvec.documents import parse_json, whole_number
 from delvec.errors import FormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-__all__ = [
-    "MAIN",
-    "NO_SNAPSHOT",
-    "IcebergSnapshot",
-    "Ref",
-    "StatisticsFile",
-    "TableMetadata",
-]
 
 MAIN: Final = "main"
 NO_SNAPSHOT: Final = -1
 """Iceberg's id for a snapshot that is not there."""
 _DAMAGED: Final = (
-    "the metadata file is damaged or forged: register the table anew, from an earlier metadata file"
+    "the metadata file is damaged or forged: register the table again, from an earlier"
+    " metadata file"
 )
 
 
@@ -96,15 +86,12 @@ class TableMetadata:
         schema: The current schema, in Iceberg's JSON form.
         schemas: All schemas by id, those of older snapshots included.
         spec: The default partition spec, in Iceberg's JSON form.
-        specs: All partition specs by id.
         files: The files of metadata that it refers to, itself included: earlier metadata files,
             manifest lists and statistics. Manifests are named by the manifest lists.
         logged_since_ms: When the oldest of these metadata files was written: the metadata files of
             all later commits are among `files`.
-        updated_ms: When this one was written.
         file: The metadata file; None if the catalog does not tell.
         earlier: The metadata files before it, as far as they are logged.
-        statistics: The statistics files of all snapshots.
     """
 
     uuid: str
@@ -130,14 +117,6 @@ class TableMetadata:
         """Parse the result of `TableMetadataParser.toJson`.
 
         Iceberg's parser has seen to the types, and that refs point to snapshots.
-
-        Args:
-            metadata: The JSON document.
-            location: The file that holds it; None if it was not committed.
-
-        Raises:
-            FormatError: Walks over snapshots would not end, or ids of a schema or partition spec
-                lead nowhere.
         """
         value = parse_json(metadata, "the metadata of the table", path=location)
         schemas = {schema["schema-id"]: schema for schema in value["schemas"]}
@@ -181,11 +160,7 @@ class TableMetadata:
         )
 
     def statistics_of_files(self, name: str) -> dict[str, tuple[str, int]]:
-        """Return path and size of the statistics file that has a blob about a file, by that file.
-
-        Args:
-            name: The property of the blob that names the file.
-        """
+        """Return path and size of the statistics file with a blob about a file, by that file."""
         return {
             blob[name]: (each.path, each.size)
             for each in self.statistics
@@ -216,11 +191,6 @@ class TableMetadata:
 
         Snapshots between the two may have expired, while others, of tags and of other branches, are
         retained. A snapshot that is not met before an older one is none of its ancestors.
-
-        Args:
-            ref: The branch.
-            sequence_number: That of the snapshot.
-            snapshot_id: The snapshot, which need not be retained.
         """
         last: IcebergSnapshot | None = None
         for last in self.ancestors(ref):
@@ -232,11 +202,7 @@ class TableMetadata:
 
 
 def _require_ends(snapshots: Mapping[int, IcebergSnapshot], location: str | None) -> None:
-    """Refuse snapshots that come from themselves: no walk over them would end, Iceberg's neither.
-
-    Raises:
-        FormatError: There is one.
-    """
+    """Refuse snapshots that come from themselves: no walk over them would end."""
     ended: set[int] = set()
     for start in snapshots:
         walked: set[int] = set()

@@ -1,4 +1,4 @@
-"""Whether a folder is a table's own, before files in it are deleted.
+"""Whether files are a table's own, before any is deleted, and in a fence before any is read.
 
 The location of a table, and the names of its files, are what somebody wrote into its metadata. The
 catalog says where the metadata file is, so that much is known: a location is the table's own if the
@@ -9,45 +9,42 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delvec.errors import FormatError, PlanError
-from delvec.iceberg.client.catalog import load_table
-from delvec.report.figures import visible
-from delvec.report.wordings import Wording, shell_word, worded
-from delvec.spark.storage import open_storage
+from delvec.iceberg.client.catalog import LoadedTable, load_table
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.files import listed_paths
+from delvec.iceberg.client.table_folder import (
+    DELTA_LOG,
+    PLACES,
+    TableFolder,
+    default_store,
+    in_full,
+    is_on_disk,
+)
+from delvec.report.format import escape_controls
+from delvec.report.hints import Wording, format_hint, shell_word
+from delvec.spark.engine import allowed_paths, open_storage
 from delvec.storage.listed_files import lies_below, local_path, real_folder
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.metadata import TableMetadata
-    from delvec.storage import Storage
-
-__all__ = [
-    "Sorted",
-    "metadata_of_others",
-    "require_own_folder",
-    "require_own_location",
-    "require_own_log",
-    "shown",
-    "sorted_out",
-]
 
 _EARLIER_GO: Final = "write.metadata.delete-after-commit.enabled"
 _MOST_FOLDERS: Final = 1000  # that are listed one by one; more cost as much as all at once
-_METADATA_FILE: Final = re.compile(r"(?:(.+)/|)metadata/[^/]+\.metadata\.json(?:\.gz)?")
-_DELTA_LOG: Final = re.compile(r"(?:(.+)/|)_delta_log/[^/]+\.json")
-_BEGINNING: Final = 4096  # bytes of a metadata file: UUID and time are among its first entries
+_MOST_UNPACKED: Final = 4096
 _GZIP: Final = b"\x1f\x8b"
 _UNREADABLE: Final = b"?"
 _UPDATED: Final = re.compile(rb'"last-updated-ms"\s*:\s*([0-9]{1,19})\b')
 _TABLE_UUID: Final = re.compile(rb'"table-uuid"\s*:\s*"([^"]*)"')
 _NO_FILES: Final = frozenset({"", ".", ".."})
 _SHOWN: Final = 5
+# Where Iceberg, and delvec, write files of a table.
+_WRITES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path")
 
 
 @dataclass(frozen=True)
@@ -66,52 +63,31 @@ class Sorted:
 
 
 def require_own_location(table: LoadedTable) -> str:
-    """Return the location of a table, which has its metadata file.
-
-    Raises:
-        PlanError: The metadata file is elsewhere: the location may be that of others.
-    """
+    """Return the location of a table, which has its metadata file."""
     location, file = table.metadata.location, table.metadata.file
     root = _root(table, location)
     # Some REST catalogs do not tell the file.
-    if file is not None and root != _root(table, _parent(_parent(file))):
+    if file is not None and root != _root(table, _table_of(file)):
+        hint = "if all files in that folder are the table's, name it: {}"
         raise PlanError(
             f"the location of {table.name} may be that of others: expected its metadata file in"
-            f" {visible(location)}/metadata, found {visible(file)}; nothing was deleted",
-            hint=worded(
-                "if all files in that folder are the table's, name it: {}", _named(location)
-            ),
+            f" {escape_controls(location)}/metadata, found {escape_controls(file)}; nothing"
+            " was deleted",
+            hint=format_hint(hint, _named(location)),
         )
     return location
 
 
 def require_own_folder(table: LoadedTable, given: str | None = None) -> str:
-    """Return the folder in which files may be deleted for a table.
-
-    Args:
-        table: The table.
-        given: The folder that the user has named for it; by default the table's location.
-
-    Raises:
-        PlanError: It is not the table's own: its metadata are elsewhere, or those of another table
-            are there.
-    """
+    """Return the folder in which files may be deleted for a table."""
     folder = require_own_location(table) if given is None else given
     root = _root(table, folder)
     _require_alone(table, folder)
     if given is not None and not (above := _parent(root)).endswith("/"):
+        if not is_on_disk(table, folder):  # there are no links, and a FileIO knows its scheme alone
+            above = _parent(folder.rstrip("/")) or "/"
         _require_alone(table, above)  # of which it may be the folder `data`
     return folder
-
-
-def _root(table: LoadedTable, folder: str) -> str:
-    try:
-        return real_folder(folder)
-    except FormatError as error:
-        raise PlanError(
-            f"{table.name} has no folder of its own: {error.describe()}; nothing was deleted",
-            hint=worded("name the folder of its files, as a path or URI: {}", _named("s3://...")),
-        ) from error
 
 
 def sorted_out(table: LoadedTable, folder: str, paths: Iterable[str]) -> Sorted:
@@ -119,25 +95,24 @@ def sorted_out(table: LoadedTable, folder: str, paths: Iterable[str]) -> Sorted:
 
     Folders above the files are looked into for the metadata of other tables: one request for each,
     or a listing of all if they are many.
-
-    Args:
-        table: The table.
-        folder: The folder, as `require_own_folder` returned it.
-        paths: Files.
     """
     own: list[tuple[str, str]] = []
     refused = []
-    root = f"{real_folder(folder)}/"
+    default = default_store(table)
+    home = in_full(folder, default)
+    root = f"{real_folder(home)}/"
     places: dict[str, str] = {}
     for path in sorted(paths):
         above = _parent(path)
-        if above not in places and lies_below(path, folder):
-            places[above] = f"{real_folder(above)}/"
-        if above in places and path.rpartition("/")[2] not in _NO_FILES:
-            own.append((places[above][len(root) :], path))
+        if above not in places and lies_below(full := in_full(path, default), home):
+            places[above] = f"{real_folder(_parent(full))}/"
+        key = places.get(above, "")[len(root) :]
+        # Two slashes are one to some stores.
+        if above in places and path.rpartition("/")[2] not in _NO_FILES and "//" not in f"/{key}":
+            own.append((key, path))
         else:
             refused.append(path)
-    inner = _inner_tables(open_storage(table.spark, local_path(folder)), {key for key, _ in own})
+    inner = _inner_tables(TableFolder.opened(table, folder), {key for key, _ in own})
     kept = {path for key, path in own if any(key.startswith(each) for each in inner)}
     return Sorted(
         tuple(path for _, path in own if path not in kept),
@@ -151,29 +126,48 @@ def require_own_log(table: LoadedTable) -> None:
 
     With `write.metadata.delete-after-commit.enabled` each commit deletes the metadata files that
     the log does not keep any more, wherever they are.
-
-    Raises:
-        PlanError: The log names one that is neither beside the metadata file nor in the location.
     """
     metadata = table.metadata
     if metadata.properties.get(_EARLIER_GO, "").lower() != "true":
         return
-    folders = [metadata.location]
+    default = default_store(table)
+    location = in_full(metadata.location, default)
+    folders = [location]
     if metadata.file is not None:
-        folders = [_parent(metadata.file)]
-        if _parent(folders[0]).rstrip("/") == metadata.location.rstrip("/"):
-            folders.append(metadata.location)
+        folders = [_parent(in_full(metadata.file, default))]
+        if _parent(folders[0]).rstrip("/") == location.rstrip("/"):
+            folders.append(location)
     for path in metadata.earlier:
-        if not any(lies_below(path, folder) for folder in folders):
+        if not any(lies_below(in_full(path, default), folder) for folder in folders):
             raise PlanError(
                 f"a commit to {table.name} would delete {path[:400]!r}: its metadata log names that"
-                f" file, which is not in {visible(folders[0])}, and {_EARLIER_GO} is true",
+                f" file, which is not in {escape_controls(folders[0])}, and {_EARLIER_GO} is true",
                 hint=f"nothing was changed; set {_EARLIER_GO} to false",
             )
 
 
+def require_allowed(table: LoadedTable, allow_paths: Sequence[str] | None) -> None:
+    """Refuse a table that leads out of its location, if the session or the caller fences it.
+
+    Most files are read by Iceberg itself, so all that any snapshot names are compared before that:
+    metadata, then the manifests, then data and delete files. Without a fence it costs nothing.
+    """
+    if allow_paths is None and allowed_paths(table.spark) is None:
+        return
+    metadata = table.metadata
+    storage = open_storage(table.spark, local_path(metadata.location), allow_paths=allow_paths)
+    folders = [metadata.properties[key] for key in _WRITES if key in metadata.properties]
+    for path in (*folders, *sorted(metadata.files)):
+        storage.admit(local_path(path))
+    for kind in ("ALL_MANIFESTS", "ALL_FILES"):  # in this order: files are read from manifests
+        with translate_errors(str(table.name)):
+            paths = listed_paths(table, kind)
+        for path in paths:
+            storage.admit(local_path(path))
+
+
 def metadata_of_others(
-    storage: Storage, keys: Sequence[str], table: TableMetadata, since_ms: int
+    read: Callable[[str], bytes], keys: Sequence[str], table: TableMetadata, since_ms: int
 ) -> tuple[list[str], list[str]]:
     """Return which of some metadata files are of other tables, and which fork this one.
 
@@ -181,22 +175,13 @@ def metadata_of_others(
     and the old one may have been registered elsewhere. So may this one: whoever commits to another
     catalog's entry of it writes metadata with the same UUID that this one does not log. A commit
     that crashed leaves the same, and is taken for that.
-
-    Reads the first 4 KiB of each file.
-
-    Args:
-        storage: The table's location.
-        keys: Metadata files.
-        table: The metadata of the table.
-        since_ms: Files of this time and later are forks, unless the table refers to them.
     """
 
     def beginning(key: str) -> bytes:
-        with storage.open_input(key) as file:
-            data = file.read(_BEGINNING)
+        data = read(key)
         if data.startswith(_GZIP):
             try:
-                return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _BEGINNING)
+                return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _MOST_UNPACKED)
             except zlib.error:
                 return _UNREADABLE
         return data
@@ -211,49 +196,59 @@ def metadata_of_others(
     return others, forks
 
 
+def shown(paths: Sequence[str]) -> str:
+    """Return the first of some paths, for a sentence."""
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    return ", ".join(repr(each[:200]) for each in paths[:_SHOWN]) + more
+
+
+def _root(table: LoadedTable, folder: str) -> str:
+    try:
+        return real_folder(in_full(folder, default_store(table)))
+    except FormatError as error:
+        hint = "name the folder of its files, as a path or URI: {}"
+        raise PlanError(
+            f"{table.name} has no folder of its own: {error.describe()}; nothing was deleted",
+            hint=format_hint(hint, _named("s3://...")),
+        ) from error
+
+
 def _require_alone(table: LoadedTable, folder: str) -> None:
     """Refuse a folder with the metadata of another table right in it."""
-    storage, metadata = open_storage(table.spark, local_path(folder)), table.metadata
-    if next((each for each in storage.list("_delta_log") if _DELTA_LOG.fullmatch(each.key)), None):
-        raise _shared(table, folder, f"{folder}/_delta_log")
-    keys = [each.key for each in storage.list("metadata") if _METADATA_FILE.fullmatch(each.key)]
-    others, forks = metadata_of_others(storage, keys, metadata, metadata.updated_ms + 1)
+    opened, metadata = TableFolder.opened(table, folder), table.metadata
+    keys = [key for key in opened.metadata_files(PLACES) if not _table_of(key)]
+    if any(key.startswith(f"{DELTA_LOG}/") for key in keys):
+        raise _shared(table, folder, f"{folder}/{DELTA_LOG}")
+    others, forks = metadata_of_others(opened.beginning, keys, metadata, metadata.updated_ms + 1)
     if forks:  # somebody may have committed meanwhile
         known = load_table(table.spark, table.name).metadata.file_names
         forks = [key for key in forks if key.rpartition("/")[2] not in known]
     if found := [*others, *forks]:
-        raise _shared(table, folder, storage.uri_of(found[0]))
+        raise _shared(table, folder, f"{opened.root}/{found[0]}")
 
 
 def _shared(table: LoadedTable, folder: str, found: str) -> PlanError:
     return PlanError(
-        f"{visible(folder)} is not {table.name}'s alone: {visible(found)} is of another table, or"
-        " of another entry of this one; nothing was deleted",
+        f"{escape_controls(folder)} is not {table.name}'s alone: {escape_controls(found)} is of"
+        " another table, or of another entry of this one; nothing was deleted",
         hint="if that table was dropped, or its commit has crashed, remove this file first",
     )
 
 
-def _inner_tables(storage: Storage, keys: set[str]) -> set[str]:
+def _inner_tables(folder: TableFolder, keys: set[str]) -> set[str]:
     """Return the folders of other tables among those that files are in: keys that end with `/`."""
     folders: set[str] = set()
     for key in keys:
         parts = key.split("/")[:-1]
         folders.update("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    looked = [""]
+    if len(folders) <= _MOST_FOLDERS:
+        looked = [f"{each}/{name}" for each in sorted(folders) for name in PLACES]
+    return {f"{inner}/" for key in folder.metadata_files(looked) if (inner := _table_of(key))}
 
-    def names(folder: str) -> list[str]:
-        found = [*storage.list(f"{folder}/metadata"), *storage.list(f"{folder}/_delta_log")]
-        return [each.key for each in found]
 
-    if len(folders) > _MOST_FOLDERS:
-        listed: Iterable[str] = (each.key for each in storage.list(recursive=True))
-    else:
-        listed = (key for found in gather(names, sorted(folders)) for key in found)
-    inner = set()
-    for key in listed:
-        match = _METADATA_FILE.fullmatch(key) or _DELTA_LOG.fullmatch(key)
-        if match is not None and match[1]:
-            inner.add(f"{match[1]}/")
-    return inner
+def _table_of(metadata_file: str) -> str:
+    return _parent(_parent(metadata_file))
 
 
 def _named(folder: str) -> Wording:
@@ -262,9 +257,3 @@ def _named(folder: str) -> Wording:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def shown(paths: Sequence[str]) -> str:
-    """Return the first of some paths, for a sentence."""
-    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
-    return ", ".join(repr(each[:200]) for each in paths[:_SHOWN]) + more

@@ -1,31 +1,36 @@
-"""Ordinary equality-delete files: Parquet, key columns only, sorted, as every engine reads them.
+"""Ordinary equality-delete files: their Parquet bytes, and their entries in a manifest.
 
-Keys are delta-encoded and compressed. Columns have field ids, and the types with which Iceberg's
-own writers store them.
+A file has key columns only, sorted, delta-encoded and compressed. Columns have field ids, and the
+types with which Iceberg's own writers store them.
+
+Planners trust the counts and bounds of an entry: a delete whose bounds exclude the keys of a data
+file is not applied to it. So a bound is written only where every engine compares it alike.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delvec.errors import UnsupportedFeatureError
-from delvec.iceberg.deletes.delete_json import ColumnMetrics, column_metrics
+from delvec.iceberg.client.content_files import hexadecimal
+from delvec.iceberg.client.files import values_by_id
 from delvec.iceberg.deletes.key_columns import arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from delvec.spark.input.key_values import KeyColumn
+    from delvec.spark.input.keys import Keys
 
-    from delvec.iceberg.deletes.key_columns import KeyColumn
-    from delvec.iceberg.deletes.keys import Keys
-
-__all__ = ["EncodedFile", "encode_files"]
-
+_LONGEST: Final = 64  # characters or bytes of a bound
+_BOUNDS: Final = ("lower-bounds", "upper-bounds")
 _MOST_KEYS: Final = 20_000_000
 _MOST_BYTES: Final = 64 << 20
 _MOST_FIXED: Final = 1_000
@@ -35,15 +40,36 @@ _PREFIXES: Final = "DELTA_BYTE_ARRAY"
 _LARGEST_INTEGER: Final = 18  # digits of a decimal that Parquet stores as a number
 
 
+@dataclass(frozen=True)
+class Scope:
+    """Which data files a delete applies to.
+
+    Attributes:
+        spec_id: The partition spec. An unpartitioned one makes the delete global: it applies to
+            files of all specs and partitions.
+    """
+
+    spec_id: int
+    partition_json: str = "[]"
+    description: str = "global"
+
+
+@dataclass(frozen=True)
+class ColumnMetrics:
+    """Counts and bounds of a key column in one file; bounds are hexadecimal."""
+
+    id: int
+    values: int
+    nulls: int
+    lower: str | None = None
+    upper: str | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class EncodedFile:
     """An equality-delete file that is ready to be written.
 
-    Attributes:
-        data: Its bytes.
-        rows: The number of its rows.
-        metrics: Of each key column.
-        start: The place of its first row among the rows of all files.
+    `start` is the place of its first row among the rows of all files.
     """
 
     data: memoryview
@@ -60,22 +86,15 @@ def encode_files(
     Null keys of a required column are omitted: no row has them, and Iceberg's readers fail on them.
     Each key with a column of type `fixed` is in a file of its own, since Iceberg's readers take the
     last such value of a file for all of them.
-
-    Args:
-        keys: The keys.
-        most_keys: A new file begins after so many keys.
-        most_bytes: A new file begins after so many bytes, at the next million keys.
-
-    Raises:
-        UnsupportedFeatureError: There are too many keys for files of their own, or a key column is
-            a UUID and this version of pyarrow cannot store those as Iceberg reads them.
     """
     rows = _possible(keys)
     for column in keys.columns:
         if column.type == "uuid":
             _require_uuids()
         if column.type.startswith("fixed"):
-            _require_few(column, rows.num_rows)
+            if rows.num_rows > _MOST_FIXED:
+                hint = f"delete by a condition instead, or at most {_MOST_FIXED:,} keys at once"
+                raise too_many_fixed(column, rows.num_rows, hint)
             most_keys = 1
     start = 0
     while start < rows.num_rows:
@@ -93,6 +112,64 @@ def encode_files(
         )
         yield EncodedFile(sink.getbuffer(), end - start, tuple(metrics), start)
         start = end
+
+
+def delete_json(
+    path: str,
+    size: int,
+    rows: int,
+    columns: Sequence[KeyColumn],
+    scope: Scope,
+    metrics: Sequence[ColumnMetrics],
+) -> str:
+    """Return the JSON object of an equality-delete file.
+
+    An Equality Delete Vector is labelled `parquet` like an ordinary file. Stock Iceberg can plan,
+    count and remove such an entry, and refuses to read it; entries of the format `puffin` it takes
+    for vectors of positions, and can neither read nor remove.
+    """
+    members = {
+        "file-path": path,
+        "file-format": "parquet",
+        "file-size-in-bytes": size,
+        "record-count": rows,
+        "value-counts": _by_id({each.id: each.values for each in metrics}),
+        "null-value-counts": _by_id({each.id: each.nulls for each in metrics}),
+        "lower-bounds": _by_id({each.id: each.lower for each in metrics}),
+        "upper-bounds": _by_id({each.id: each.upper for each in metrics}),
+    }
+    return _object(members, columns, scope)
+
+
+def as_equality_delete(data_file: str, columns: Sequence[KeyColumn], scope: Scope) -> str:
+    """Return the JSON object of a data file of keys as that of an equality-delete file."""
+    found: dict[str, Any] = json.loads(data_file)
+    for name in ("partition", "first-row-id"):
+        found.pop(name, None)
+    unsafe = {column.id for column in columns if column.type == "uuid"}
+    for name in _BOUNDS:
+        bounds = values_by_id(found, name)
+        found[name] = _by_id({key: bounds[key] for key in bounds if key not in unsafe})
+    return _object(found, columns, scope)
+
+
+def column_metrics(column: KeyColumn, values: pa.Array) -> ColumnMetrics:
+    """Return the metrics of a column, computed from its values.
+
+    UUIDs have no bounds: Iceberg's Java library compares them as two signed numbers, others as
+    bytes.
+    """
+    counts = ColumnMetrics(column.id, len(values), values.null_count)
+    if column.type == "uuid":
+        return counts
+    extremes = pc.min_max(values)
+    ends = [extremes[end] for end in ("min", "max")]
+    if pa.types.is_timestamp(values.type):  # not as objects of Python, which lose nanoseconds
+        low, high = (pa.array([end.value], pa.int64()).view(values.type) for end in ends)
+    else:
+        low, high = (pa.array([end.as_py()], values.type) for end in ends)
+    upper = None if _is_long(high) else hexadecimal(high)[0].as_py()
+    return replace(counts, lower=hexadecimal(_shortened(low))[0].as_py(), upper=upper)
 
 
 def _possible(keys: Keys) -> pa.Table:
@@ -119,13 +196,27 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _require_few(column: KeyColumn, count: int) -> None:
-    if count > _MOST_FIXED:
+def too_many_fixed(column: KeyColumn, count: int, hint: str) -> UnsupportedFeatureError:
+    """Return the error of keys that would each need a file of its own."""
+    return UnsupportedFeatureError(
+        f"{count:,} keys with column {column.name}, which is {column.type}, would need a file each:"
+        " Iceberg's readers take the last one of a file for all of them",
+        feature="many keys of type fixed",
+        hint=hint,
+    )
+
+
+@cache
+def _require_uuids() -> None:
+    """Refuse UUIDs if pyarrow stores them as mere bytes, which Iceberg's readers fail on."""
+    sink = BytesIO()
+    empty: Any = pa.table({"u": pa.array([], pa.uuid())})
+    pq.write_table(empty, sink, store_schema=False)
+    if pq.ParquetFile(sink).schema.column(0).logical_type.type != "UUID":
         raise UnsupportedFeatureError(
-            f"{count:,} keys with column {column.name}, which is {column.type}, would need a file"
-            f" each: Iceberg's readers take the last one of a file for all of them",
-            feature="many keys of type fixed",
-            hint=f"delete by a condition instead, or at most {_MOST_FIXED:,} keys at once",
+            f"pyarrow {pa.__version__} does not write UUIDs as Iceberg reads them",
+            feature="keys of type uuid",
+            hint="install pyarrow 21 or newer",
         )
 
 
@@ -155,15 +246,32 @@ def _encodings(columns: Sequence[KeyColumn]) -> dict[str, str]:
     return found
 
 
-@cache
-def _require_uuids() -> None:
-    """Refuse UUIDs if pyarrow stores them as mere bytes, which Iceberg's readers fail on."""
-    sink = BytesIO()
-    empty: Any = pa.table({"u": pa.array([], pa.uuid())})
-    pq.write_table(empty, sink, store_schema=False)
-    if pq.ParquetFile(sink).schema.column(0).logical_type.type != "UUID":
-        raise UnsupportedFeatureError(
-            f"pyarrow {pa.__version__} does not write UUIDs as Iceberg reads them",
-            feature="keys of type uuid",
-            hint="install pyarrow 21 or newer",
-        )
+def _object(members: Mapping[str, Any], columns: Sequence[KeyColumn], scope: Scope) -> str:
+    """Return a JSON object; the partition is put in as it is, so that numbers stay exact."""
+    known = {name: value for name, value in members.items() if value is not None} | {
+        "spec-id": scope.spec_id,
+        "content": "equality-deletes",
+        "equality-ids": [column.id for column in columns],
+        "sort-order-id": 0,
+    }
+    return f'{json.dumps(known)[:-1]}, "partition": {scope.partition_json}}}'
+
+
+def _by_id(values: Mapping[int, int | str | None]) -> dict[str, list[Any]] | None:
+    """Return a map as Iceberg's JSON has it; None for an empty one."""
+    known = {key: value for key, value in values.items() if value is not None}
+    return {"keys": list(known), "values": list(known.values())} if known else None
+
+
+def _shortened(low: pa.Array) -> pa.Array:
+    """Truncate a long value: a prefix is a lower bound, too."""
+    if pa.types.is_large_string(low.type):
+        return pc.utf8_slice_codeunits(low, 0, _LONGEST)
+    return pc.binary_slice(low, 0, _LONGEST) if pa.types.is_large_binary(low.type) else low
+
+
+def _is_long(high: pa.Array) -> bool:
+    """Tell whether a value is too long for a bound; a prefix is not an upper bound."""
+    is_variable = pa.types.is_large_string(high.type) or pa.types.is_large_binary(high.type)
+    value = high[0].as_py() if is_variable else None
+    return value is not None and len(value) > _LONGEST

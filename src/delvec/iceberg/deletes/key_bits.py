@@ -9,6 +9,7 @@ keys that are too far apart, or files of too many sequence numbers, `key_filter`
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
@@ -16,37 +17,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
 
 from delvec.errors import FormatError, StorageError
-from delvec.iceberg.deletes.key_vectors import read_companion, read_key_vector
-from delvec.iceberg.deletes.read_schema import key_paths, key_types
+from delvec.iceberg.deletes.key_columns import key_paths, key_types
+from delvec.iceberg.deletes.key_filter import GLOBAL, ScopedDelete
+from delvec.iceberg.deletes.key_vectors import DELETE_FILE, read_companion, read_key_vector
 from delvec.identifiers import quote
 from delvec.parquet.readable import open_parquet, readable
-from delvec.report.figures import visible
-from delvec.spark.bits import broadcast_bytes, word_at
-from delvec.spark.storage import open_storage
+from delvec.report.format import escape_controls
+from delvec.spark.expressions import broadcast_bytes, word_at
 from delvec.storage.listed_files import local_path, open_listed_file
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
-    from pyspark.sql import Column, SparkSession
 
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.chosen_files import DataFilesWithKeys
-    from delvec.iceberg.client.delete_files import EqualityDeleteFile
-    from delvec.iceberg.deletes.key_filter import ScopedDelete
+    from delvec.iceberg.client.file_scan import DataFilesWithKeys
     from delvec.storage import Storage
 
-__all__ = ["FilesWithBits", "plan_bits"]
 
 _MOST_KEYS: Final = 16_000_000  # 8 bytes each, in the driver
 _MOST_BYTES: Final = 32 << 20  # of all bits together, in each executor
 _MOST_SCANS: Final = 16
-_GLOBAL: Final = -1
 _WORD: Final = 64
 _LOG = logging.getLogger("delvec")
 # How rows have the number that a key of a type is.
@@ -84,21 +79,13 @@ def plan_bits(
     """Return the scans of data files with deleted keys, or why there are none.
 
     Reads the equality deletes. The driver holds 8 bytes for each key, and the bits.
-
-    Args:
-        table: The table.
-        schema: The columns, key columns included, in Iceberg's JSON form.
-        files: The data files.
-        deletes: The equality deletes that apply to them.
     """
     classes = _classes(files.files, deletes)
     reason = _why_not(schema, classes, deletes)
     if reason is not None:
         return reason
-    storage = open_storage(table.spark, local_path(table.metadata.location))
-    companions = table.metadata.statistics_of_files("delete-file")
-    read = partial(_read, storage, companions)
-    loaded = gather(read, deletes)
+    companions = table.metadata.statistics_of_files(DELETE_FILE)
+    loaded = gather(partial(_read, table.storage(), companions), deletes)
     found = [each for each in loaded if each is not None]
     if len(found) < len(loaded):
         return "an equality-delete file has another form than delvec's"
@@ -169,7 +156,7 @@ def _classes(
         files.column("scope").to_pylist(),
         strict=True,
     ):
-        key = place, scope if scope in scopes else _GLOBAL
+        key = place, scope if scope in scopes else GLOBAL
         lowest, paths = found.setdefault(key, (sequence, []))
         paths.append(path)
         found[key] = min(lowest, sequence), paths
@@ -202,18 +189,18 @@ def _read(
     if file.path in companions:
         try:
             found = read_companion(storage, *companions[file.path], file)
+            if found is not None:
+                return _Keys(delete, found.to_numpy(), has_null=False)
         except (FormatError, StorageError) as error:
             # It only repeats the ordinary file.
-            _LOG.warning("the vector beside %s is not usable: %s", visible(file.path), error)
-            found = None
-        if found is not None:
-            return _Keys(delete, found.to_numpy(), has_null=False)
+            path = escape_controls(file.path)
+            _LOG.warning("the vector beside %s is not usable: %s", path, error)
     return _ordinary_keys(storage, delete)
 
 
 def _ordinary_keys(storage: Storage, delete: ScopedDelete) -> _Keys | None:
     """Return the keys of a Parquet file; None if its key column is not there as a number."""
-    file: EqualityDeleteFile = delete.file
+    file = delete.file
     if file.file_format != "parquet":
         return None
     where, key = open_listed_file(storage, local_path(file.path))
@@ -239,9 +226,7 @@ def _ordinary_keys(storage: Storage, delete: ScopedDelete) -> _Keys | None:
             found=len(values),
         )
     numbers = _as_numbers(values)
-    if numbers is None:
-        return None
-    return _Keys(delete, numbers, has_null=bool(values.null_count))
+    return None if numbers is None else _Keys(delete, numbers, bool(values.null_count))
 
 
 def _as_numbers(values: pa.ChunkedArray) -> NDArray[np.int64] | None:
@@ -260,7 +245,7 @@ def _bits_of(keys: Sequence[_Keys], sequence: int, scope: int) -> list[_Bits]:
     """Return the keys that are deleted in data files of a sequence number and a scope."""
     by_column: dict[int, list[_Keys]] = {}
     for each in keys:
-        applies = each.delete.scope in (_GLOBAL, scope)
+        applies = each.delete.scope in (GLOBAL, scope)
         if applies and each.delete.file.sequence_number > sequence:
             by_column.setdefault(each.delete.file.equality_ids[0], []).append(each)
     return [
@@ -297,11 +282,8 @@ def _is_live(spark: SparkSession, column: Column, kind: str, bits: _Bits) -> Col
         return absent.otherwise(F.lit(True))
     key = _NUMBERS[kind](column)
     place = key - F.lit(bits.base)  # computed within the bounds only: it could overflow
-    word = word_at(
-        spark,
-        broadcast_bytes(spark, bits.to_bytes()),
-        (F.shiftright(place, 6) * 8).cast("int"),
-    )
+    words = broadcast_bytes(spark, bits.to_bytes())
+    word = word_at(spark, words, (F.shiftright(place, 6) * 8).cast("int"))
     bit = F.getbit(word, place.bitwiseAND(F.lit(_WORD - 1)).cast("int"))
     outside = (key < F.lit(int(bits.numbers[0]))) | (key > F.lit(int(bits.numbers[-1])))
     return absent.when(outside, F.lit(True)).otherwise(bit == 0)

@@ -1,71 +1,62 @@
-"""The columns of a key: found by name, and their types in Arrow and in Parquet.
+"""The key columns of a table: who names them, which types they may have, how they are read.
 
 A key is one or several columns of primitive types. Iceberg allows no floats in a key, and no
 columns inside of lists and maps. Fields of structs it allows, but its readers do not: unless a
-query selects the struct too, they take the field for null in all rows and all keys, and
-delete every row.
+query selects the struct too, they take the field for null in all rows and all keys, and delete
+every row. https://iceberg.apache.org/spec/#equality-delete-files
 
-Specification: https://iceberg.apache.org/spec/#equality-delete-files
+A key column may have been dropped since: its deletes apply all the same. It is then read beside the
+table's columns, by its field id.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from delvec.errors import InvalidArgumentError
+from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote_if_needed
+from delvec.report.format import did_you_mean
+from delvec.spark.input.key_values import KeyColumn, is_key_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-__all__ = ["FIELD_ID", "KeyColumn", "arrow_schema", "arrow_type", "key_columns"]
+    from delvec.iceberg.client.metadata import TableMetadata
 
 FIELD_ID: Final = "PARQUET:field_id"
-
-_TYPES: Final = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "date": pa.date32(),
-    "time": pa.time64("us"),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "timestamp_ns": pa.timestamp("ns"),
-    "timestamptz_ns": pa.timestamp("ns", "UTC"),
-    "string": pa.large_string(),
-    "uuid": pa.binary(16),
-    "binary": pa.large_binary(),
-}
-_FIXED: Final = re.compile(r"fixed\[([0-9]+)\]")
-_DECIMAL: Final = re.compile(r"decimal\(([0-9]+), ?([0-9]+)\)")
-_ANSWERS: Final = 3
+KEY_PROPERTY: Final = "delvec.key"
+"""The table property that names the columns of the key, separated by commas."""
+_DROPPED: Final = "__delvec_key_"
 
 
 @dataclass(frozen=True)
-class KeyColumn:
-    """A column of a key.
+class ChosenKey:
+    """The columns of a key, and who named them, or why there are none, in a part of a sentence."""
 
-    Attributes:
-        id: Its field id, by which delete files name it.
-        name: Its name.
-        type: Iceberg's primitive type, as in the schema's JSON.
-        required: Whether it is never null.
-    """
+    columns: tuple[KeyColumn, ...]
+    reason: str
 
-    id: int
-    name: str
-    type: str
-    required: bool
 
-    @property
-    def path(self) -> tuple[str, ...]:
-        """Its name, as the path of a column."""
-        return (self.name,)
+def find_key(
+    metadata: TableMetadata, table: str, key: str | Sequence[str] | None = None
+) -> ChosenKey:
+    """Return the key of a table."""
+    if key is not None:
+        names = [key] if isinstance(key, str) else list(key)
+        return ChosenKey(key_columns(metadata.schema, names, table), "the call names it")
+    named = metadata.properties.get(KEY_PROPERTY)
+    if named is not None:
+        names = [part.strip() for part in named.split(",")]
+        return _unless_wrong(metadata, table, names, f"the property {KEY_PROPERTY}")
+    ids = metadata.schema.get("identifier-field-ids", ())
+    if not ids:
+        reason = f"the table has neither identifier fields nor the property {KEY_PROPERTY}"
+        return ChosenKey((), f"no key is known: {reason}")
+    by_id = {field["id"]: field["name"] for field in metadata.schema["fields"]}
+    names = [by_id.get(each, f"of field id {each}") for each in ids]
+    return _unless_wrong(metadata, table, names, "the identifier fields")
 
 
 def key_columns(
@@ -74,15 +65,6 @@ def key_columns(
     """Return columns by name, in the given order.
 
     A name is matched exactly if it can be, else ignoring case.
-
-    Args:
-        schema: Iceberg's schema, in its JSON form.
-        names: The names.
-        table: The table's name, for errors.
-
-    Raises:
-        InvalidArgumentError: There is no such column, its type cannot be a key, or it is named
-            twice.
     """
     if isinstance(names, str) or not names:
         raise InvalidArgumentError(
@@ -98,23 +80,6 @@ def key_columns(
     return found
 
 
-def arrow_type(kind: str) -> pa.DataType:
-    """Return the Arrow type in which values of a type are kept and written.
-
-    A UUID is 16 bytes here; Parquet's annotation is the writer's affair.
-
-    >>> arrow_type("decimal(9, 2)"), arrow_type("timestamptz")
-    (Decimal128Type(decimal128(9, 2)), TimestampType(timestamp[us, tz=UTC]))
-    """
-    if kind in _TYPES:
-        return _TYPES[kind]
-    if fixed := _FIXED.fullmatch(kind):
-        return pa.binary(int(fixed[1]))
-    if decimal := _DECIMAL.fullmatch(kind):
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    raise KeyError(kind)
-
-
 def arrow_schema(columns: Sequence[KeyColumn]) -> pa.Schema:
     """Return the schema of a file of these keys, with field ids.
 
@@ -124,13 +89,39 @@ def arrow_schema(columns: Sequence[KeyColumn]) -> pa.Schema:
         [
             pa.field(
                 column.name,
-                pa.uuid() if column.type == "uuid" else arrow_type(column.type),
+                pa.uuid() if column.type == "uuid" else column.arrow,
                 nullable=not column.required,
                 metadata={FIELD_ID: str(column.id)},
             )
             for column in columns
         ]
     )
+
+
+def add_dropped_key_columns(
+    metadata: TableMetadata, schema: Mapping[str, Any], ids: Iterable[int], table: str
+) -> dict[str, Any]:
+    """Return a schema with those of some key columns that it lacks, under names of their own."""
+    known = key_paths(schema)
+    missing = [field_id for field_id in ids if field_id not in known]
+    added = [_dropped(metadata, field_id, table) for field_id in sorted(set(missing))]
+    return {**schema, "identifier-field-ids": [], "fields": [*schema["fields"], *added]}
+
+
+def key_paths(schema: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
+    """Return the path of each column that may be in a key, by field id."""
+    return {field["id"]: path for path, field in _leaves(schema["fields"])}
+
+
+def key_types(schema: Mapping[str, Any]) -> dict[int, str]:
+    """Return the type of each column that may be in a key, by field id."""
+    return {field["id"]: field["type"] for _, field in _leaves(schema["fields"])}
+
+
+def key_schema(schema: Mapping[str, Any], ids: Iterable[int]) -> dict[str, Any]:
+    """Return the part of a schema that has some columns; all are optional."""
+    wanted = frozenset(ids)
+    return {"type": "struct", "schema-id": 0, "fields": _chosen(schema["fields"], wanted)}
 
 
 def _columns(fields: Sequence[Mapping[str, Any]]) -> Iterator[KeyColumn]:
@@ -161,48 +152,91 @@ def _inside(kind: Mapping[str, Any], name: str, place: str = "") -> Iterator[Key
 
 
 def _find(known: Sequence[KeyColumn], name: str, table: str) -> KeyColumn:
-    column = _named(known, name, table)
-    try:
-        arrow_type(column.type)
-    except KeyError:
-        raise _no_key(column, table) from None
-    return column
-
-
-def _named(known: Sequence[KeyColumn], name: str, table: str) -> KeyColumn:
     for exact in (lambda text: text, str.lower):
         found = [each for each in known if exact(each.name) == exact(name)]
         if len(found) == 1:
+            if not is_key_type(found[0].type):
+                raise _no_key(found[0], table)
             return found[0]
         if found:
             raise InvalidArgumentError(
                 f"{name} is ambiguous: {table} has {', '.join(each.name for each in found)}",
                 hint="write the name exactly as the table has it",
             )
-    lower = {each.name.lower(): each.name for each in known}
-    near = [lower[each] for each in get_close_matches(name.lower(), lower, _ANSWERS)]
-    hint = (
-        f"do you mean {' or '.join(map(quote_if_needed, near))}?"
-        if near
-        else f"its columns are {', '.join(each.name for each in known if '.' not in each.name)}"
+    hint = did_you_mean(name, (quote_if_needed(each.name) for each in known)) or (
+        f"its columns are {', '.join(each.name for each in known if '.' not in each.name)}"
     )
     raise InvalidArgumentError(f"{table} has no column {name}", hint=hint)
 
 
 def _no_key(column: KeyColumn, table: str) -> InvalidArgumentError:
+    what = f"column {column.name} of {table} is {column.type}"
+    hint = "delete by a condition instead, or by other columns"
     if column.type in ("float", "double"):
-        return InvalidArgumentError(
-            f"column {column.name} of {table} is {column.type}, which Iceberg allows in no key:"
-            " equality of floats is not what it seems",
-            hint="delete by a condition instead, or by other columns",
-        )
+        why = "which Iceberg allows in no key: equality of floats is not what it seems"
+        return InvalidArgumentError(f"{what}, {why}", hint=hint)
     if column.type == "inside of a struct":
-        return InvalidArgumentError(
-            f"column {column.name} of {table} is {column.type} and cannot be in a key: Iceberg's"
-            " readers would delete every row by it",
-            hint="delete by a condition instead, or by other columns",
-        )
+        why = "cannot be in a key: Iceberg's readers would delete every row by it"
+        return InvalidArgumentError(f"{what} and {why}", hint=hint)
     return InvalidArgumentError(
         f"column {column.name} of {table} is {column.type} and cannot be in a key",
         hint="name columns of primitive types",
+    )
+
+
+def _unless_wrong(
+    metadata: TableMetadata, table: str, names: Sequence[str], source: str
+) -> ChosenKey:
+    """Return columns that the table itself names; what it says may be out of date."""
+    try:
+        return ChosenKey(key_columns(metadata.schema, names, table), f"by {source}")
+    except InvalidArgumentError as error:
+        return ChosenKey((), f"{source} of the table cannot be used: {error.args[0]}")
+
+
+def _leaves(
+    fields: Iterable[Mapping[str, Any]], above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Yield columns of primitive types with their paths, not those inside of lists and maps."""
+    for field in fields:
+        path = (*above, field["name"])
+        if isinstance(field["type"], str):
+            yield path, field
+        elif field["type"]["type"] == "struct":
+            yield from _leaves(field["type"]["fields"], path)
+
+
+def _chosen(fields: Iterable[Mapping[str, Any]], wanted: frozenset[int]) -> list[dict[str, Any]]:
+    found = []
+    for field in fields:
+        kind: Any = field["type"]
+        if not isinstance(kind, str):
+            below = _chosen(kind.get("fields", ()), wanted)  # a list and a map have no fields
+            kind = {"type": "struct", "fields": below} if below else None
+        elif field["id"] not in wanted:
+            kind = None
+        if kind is not None:
+            found.append(
+                {"id": field["id"], "name": field["name"], "required": False, "type": kind}
+            )
+    return found
+
+
+def _dropped(metadata: TableMetadata, field_id: int, table: str) -> dict[str, Any]:
+    for number in sorted(metadata.schemas, reverse=True):
+        for path, field in _leaves(metadata.schemas[number]["fields"]):
+            if field["id"] != field_id:
+                continue
+            if len(path) > 1:
+                raise UnsupportedFeatureError(
+                    f"equality deletes of {table} are by {'.'.join(path)}, a field of a struct that"
+                    " was dropped",
+                    feature="dropped key fields inside of structs",
+                    hint="rewrite the data files with an engine that applies these deletes",
+                )
+            name = f"{_DROPPED}{field_id}"
+            return {"id": field_id, "name": name, "required": False, "type": field["type"]}
+    raise FormatError(
+        f"equality deletes of {table} are by a column that no schema of the table has",
+        found=f"field id {field_id}",
     )

@@ -8,45 +8,32 @@ holds the same keys, and the vector is in the snapshot's statistics file, which 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from delvec.errors import FormatError, MagicError, located
-from delvec.iceberg.client.value_bytes import hexadecimal
-from delvec.iceberg.deletes.delete_json import ColumnMetrics
+from delvec.errors import FormatError, MagicError, add_location
+from delvec.iceberg.client.content_files import hexadecimal
+from delvec.iceberg.deletes.equality_files import ColumnMetrics
+from delvec.spark.input.key_values import NUMBER_TYPES, KeyColumn
 from delvec.storage.listed_files import local_path, open_listed_file
 from delvec.vector import puffin
 from delvec.vector.bitmap import Bitmap
 from delvec.vector.blobs import EQUALITY_DELETE_VECTOR, EqualityDeleteVector
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from delvec.iceberg.client.delete_files import EqualityDeleteFile
-    from delvec.iceberg.deletes.key_columns import KeyColumn
-    from delvec.iceberg.deletes.keys import Keys
+    from delvec.iceberg.client.files import EqualityDeleteFile
+    from delvec.spark.input.keys import Keys
     from delvec.storage import Storage
     from delvec.vector.puffin import BlobMetadata, PuffinFile
 
-__all__ = [
-    "DELETE_FILE",
-    "SplitKeys",
-    "encode_key_vectors",
-    "least_vector_bytes",
-    "read_companion",
-    "read_key_vector",
-    "split_keys",
-    "vector_metrics",
-    "why_no_vector",
-]
 
 DELETE_FILE: Final = "delete-file"
 """Property of a vector in a statistics file: the ordinary file that holds the same keys."""
 
-_TYPES: Final = ("int", "long", "date", "timestamp", "timestamptz")
-_SPEC_ID: Final = "partition-spec-id"
 _FORMAT: Final = 3
 _LEAST_RANGE: Final = 6  # bytes: number of the range, count, one value
 
@@ -68,8 +55,9 @@ def why_no_vector(columns: Sequence[KeyColumn], format_version: int) -> str | No
     if len(columns) > 1:
         return f"the key has {len(columns)} columns, and a vector holds values of one"
     [column] = columns
-    if column.type not in _TYPES:
-        return f"column {column.name} is {column.type}, and a vector holds {', '.join(_TYPES)}"
+    if column.type not in NUMBER_TYPES:
+        held = ", ".join(NUMBER_TYPES)
+        return f"column {column.name} is {column.type}, and a vector holds {held}"
     return None
 
 
@@ -97,13 +85,7 @@ def least_vector_bytes(keys: Keys) -> int:
 def encode_key_vectors(
     vectors: Sequence[Keys], spec_id: int, properties: Sequence[Mapping[str, str]] = ()
 ) -> PuffinFile:
-    """Return a Puffin file with a vector for each set of eligible keys.
-
-    Args:
-        vectors: The sets.
-        spec_id: The partition spec that the manifest has for them, repeated in the blob.
-        properties: Further properties of each vector.
-    """
+    """Return a Puffin file with a vector for each set of eligible keys."""
     blobs = []
     for place, keys in enumerate(vectors):
         blob = EqualityDeleteVector(
@@ -127,20 +109,10 @@ def read_key_vector(storage: Storage, file: EqualityDeleteFile) -> Bitmap:
 
     Two reads: the footer, and all before it. No number in the file or the manifest makes it
     allocate more than the file's real size.
-
-    Args:
-        storage: The table's, for its store and credentials.
-        file: The manifest's entry.
-
-    Raises:
-        FormatError: The file is damaged or is not what the manifest says; it names the file.
     """
     where, key = open_listed_file(storage, local_path(file.path))
-    with located(file.path):
-
-        def read(start: int, length: int) -> bytes:
-            return where.read_range(key, start, length)
-
+    read = partial(where.read_range, key)
+    with add_location(file.path):
         footer = puffin.read_footer(read, file.size)
         if len(footer.blobs) != 1:
             raise FormatError(
@@ -159,23 +131,10 @@ def read_key_vector(storage: Storage, file: EqualityDeleteFile) -> Bitmap:
 def read_companion(
     storage: Storage, path: str, size: int, file: EqualityDeleteFile
 ) -> Bitmap | None:
-    """Return the keys of an ordinary file from a statistics file; None if it has no vector of them.
-
-    Args:
-        storage: The table's, for its store and credentials.
-        path: The statistics file.
-        size: Its size.
-        file: The manifest's entry of the ordinary file.
-
-    Raises:
-        FormatError: The vector is damaged or does not have the keys of the ordinary file.
-    """
+    """Return the keys of an ordinary file from a statistics file, None if it has no vector."""
     where, key = open_listed_file(storage, local_path(path))
-    with located(path):
-
-        def read(start: int, length: int) -> bytes:
-            return where.read_range(key, start, length)
-
+    read = partial(where.read_range, key)
+    with add_location(path):
         for blob in puffin.read_footer(read, size).blobs:
             is_its = blob.properties.get(DELETE_FILE) == file.path
             if blob.type != EQUALITY_DELETE_VECTOR or not is_its:

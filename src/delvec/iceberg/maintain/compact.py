@@ -9,50 +9,80 @@ deletes came meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import Final
 
 from pyspark.errors import IllegalArgumentException
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import Row
+from pyspark.sql import functions as F
 
 from delvec.errors import ConflictError, EngineError, InvalidArgumentError, PlanError
-from delvec.iceberg.client.catalog import iceberg_view, load_table
-from delvec.iceberg.client.delete_files import equality_deletes
-from delvec.iceberg.client.failures import explained
-from delvec.iceberg.client.files import snapshot_table
-from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.client.named_snapshots import branch_head
-from delvec.iceberg.commits.lock import locked
-from delvec.iceberg.commits.marks import is_staging
-from delvec.iceberg.maintain.compact_report import CompactReport
-from delvec.iceberg.maintain.procedures import called, require_own_files, sql_map, sql_string
-from delvec.report.figures import outside_note
-from delvec.report.phases import Stopwatch
-from delvec.report.wordings import call, worded
+from delvec.iceberg.client.catalog import LoadedTable, iceberg_view, load_table
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.files import equality_deletes, snapshot_table
+from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot
+from delvec.iceberg.commit.lock import hold_lock
+from delvec.iceberg.maintain.procedures import call_procedure, require_own_files, sql_map
+from delvec.identifiers import sql_string
+from delvec.report.format import format_outcome, format_size, nonzero, outside_note
+from delvec.report.hints import call, format_hint
+from delvec.report.rendering import OperationReport, Stopwatch, doc, documented, required
 from delvec.spark import jvm
 from delvec.storage.listed_files import outside_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from pyspark.sql import Row
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot
-
-__all__ = ["compact"]
-
 _STARTING_SEQUENCE: Final = "use-starting-sequence-number"
 _CONFLICT: Final = "Cannot commit rewrite because of a ValidationException or CommitFailedException"
-_REPLACE: Final = "replace"
 _DELETED: Final = 2  # the status of an entry of a file that its snapshot removed
 _WRONG: Final = "IllegalArgumentException"
+
+
+@documented()
+class CompactReport(OperationReport):
+    """What a compaction of data files did.
+
+    >>> print(CompactReport("lake.db.orders", snapshot_id=7, files_rewritten=40, files_added=2,
+    ...                     bytes_rewritten=5_000_000, delete_files_removed=3))
+    COMPACT of lake.db.orders: snapshot 7 of main
+      data files       40 -> 2
+      rewritten        4.8 MiB
+      removed deletes  3 files
+    """
+
+    table: str = required("The name of the table.")
+    branch: str = doc("The branch.", "main")
+    snapshot_id: int | None = doc("The newest snapshot committed; None if nothing was to do.", None)
+    files_rewritten: int = doc("Data files that were replaced.", 0)
+    files_added: int = doc("Data files in their place; in a dry run those that are expected.", 0)
+    bytes_rewritten: int = doc("The size of those that were replaced.", 0)
+    groups: int | None = doc(
+        "File groups that would be rewritten, each in one job; only known in a dry run.", None
+    )
+    files_failed: int = doc("Data files that were not rewritten, with `partial-progress` only.", 0)
+    delete_files_removed: int | None = doc(
+        "Delete files and vectors that went with their rows; None in a dry run.", 0
+    )
+    dry_run: bool = doc("Whether nothing was written.", False)
+
+    def _headline(self) -> str:
+        outcome = format_outcome(self.branch, self.snapshot_id, dry_run=self.dry_run)
+        return f"COMPACT of {self.table}: {outcome}"
+
+    def _facts(self) -> dict[str, str]:
+        files = f"{self.files_rewritten:,} -> {self.files_added:,}" if self.files_rewritten else ""
+        return {
+            "data files": files,
+            "rewritten": format_size(self.bytes_rewritten) if self.bytes_rewritten else "",
+            "groups": nonzero(self.groups),
+            "failed": nonzero(self.files_failed, "file"),
+            "removed deletes": nonzero(self.delete_files_removed, "file"),
+        }
 
 
 def compact(
     table: LoadedTable,
     *,
-    branch: str = MAIN,
     where: str | None = None,
     options: Mapping[str, object] | None = None,
     wait: float = 0.0,
@@ -62,55 +92,35 @@ def compact(
 
     No row changes. It excludes `resolve`, which would have to begin again; other writers may go on.
     It runs as long as Iceberg takes to read and write the chosen files.
-
-    Args:
-        table: The table; its newest metadata are loaded.
-        branch: Only `main`, which Iceberg's procedure works on.
-        where: Only files that may have rows for which this SQL condition is true.
-        options: Options of the procedure, such as `{"rewrite-all": True}`,
-            `{"delete-file-threshold": 1}` or `{"remove-dangling-deletes": True}`.
-        wait: Seconds to wait for the lock of the table.
-        dry_run: Whether to report only what Iceberg's planner chooses, and write nothing.
-
-    Raises:
-        InvalidArgumentError: There is no such branch, or an option or condition is wrong.
-        PlanError: The branch is not `main`, or holds equality deletes, or the table's properties
-            forbid to remove its files.
-        LockedError: Somebody else resolves or compacts the table.
-        ConflictError: Deletes of rewritten rows were committed meanwhile.
     """
     given = _as_options(options)
-    notes = _notes(given)
+    notes: tuple[str, ...] = ()
+    if given[_STARTING_SEQUENCE].lower() == "true":
+        risk = (
+            f"With {_STARTING_SEQUENCE} Iceberg may drop equality deletes that are committed during"
+            " the rewrite of all files: nobody should write any meanwhile."
+        )
+        notes = (risk,)
     watch = Stopwatch()
-    head = _require_safe(table, branch)
+    head = _require_safe(table)
     if head is None:
         return CompactReport(str(table.name), dry_run=dry_run)
     if dry_run:
         with watch.phase("plan"):
-            groups, files, size, expected = _planned(table, head, where, given)
-        return CompactReport(
-            str(table.name),
-            files_rewritten=files,
-            files_added=expected,
-            bytes_rewritten=size,
-            groups=groups,
-            delete_files_removed=None,
-            dry_run=True,
-            phases=watch.seconds,
-            notes=notes,
-        )
+            planned = _planned(table, head, where, given)
+        return replace(planned, phases=watch.seconds, notes=notes)
     with ExitStack() as stack:
         with watch.phase("lock"):
-            stack.enter_context(locked(table, "COMPACT", wait=wait))
+            stack.enter_context(hold_lock(table, "COMPACT", wait=wait))
         newest = load_table(table.spark, table.name)
-        _require_safe(newest, branch)
+        _require_safe(newest)
         with watch.phase("rewrite"):
             row = _rewritten(newest, where, given)
     after = load_table(table.spark, table.name).metadata
     made = [
         each.id
         for each in after.ancestors()
-        if each.id not in newest.metadata.snapshots and each.operation == _REPLACE
+        if each.id not in newest.metadata.snapshots and each.operation == "replace"
     ]
     return CompactReport(
         str(table.name),
@@ -132,7 +142,7 @@ def _outside(table: LoadedTable, made: Sequence[int]) -> tuple[str, ...]:
         snapshot_table(table, "entries", each).where((F.col("status") == _DELETED) & ~inside)
         for each in made
     )
-    with explained(str(table.name)):
+    with translate_errors(str(table.name)):
         rows = [row for each in removed for row in each.select("data_file.file_path").collect()]
     return outside_note(outside_of(table.metadata.location, [path for (path,) in rows]))
 
@@ -145,36 +155,18 @@ def _as_options(options: Mapping[str, object] | None) -> dict[str, str]:
     }
 
 
-def _notes(options: Mapping[str, str]) -> tuple[str, ...]:
-    if options[_STARTING_SEQUENCE].lower() != "true":
-        return ()
-    risk = (
-        f"With {_STARTING_SEQUENCE} Iceberg may drop equality deletes that are committed during the"
-        " rewrite of all files: nobody should write any meanwhile."
-    )
-    return (risk,)
-
-
-def _require_safe(table: LoadedTable, branch: str) -> IcebergSnapshot | None:
-    """Refuse what Iceberg's procedure would break, or would not do; return the newest snapshot."""
-    name = str(table.name)
-    head = branch_head(table.metadata, name, branch)
-    if branch != MAIN:
-        staged = ": it is a staging branch" if is_staging(table.metadata, branch) else ""
-        raise PlanError(
-            f"{branch} of {name} cannot be compacted{staged}. Iceberg's rewrite_data_files works on"
-            f" {MAIN}, and cannot read equality delete vectors",
-            hint=f"resolve({f'staging={branch!r}' if staged else ''}), then compact {MAIN}",
-        )
+def _require_safe(table: LoadedTable) -> IcebergSnapshot | None:
+    """Refuse what Iceberg's procedure would break; return the newest snapshot of `main`."""
+    head = table.metadata.head()
     require_own_files(table)
     if head is None or head.summary.get("total-equality-deletes") == "0":
         return head
     found = equality_deletes(table, head.id)
     if found:
         raise PlanError(
-            f"{MAIN} of {name} has {len(found)} equality deletes, such as {found[0].path}: Iceberg"
-            " may lose some that are committed while all files are rewritten",
-            hint=worded("{} turns them into deletion vectors; compact then", call("resolve")),
+            f"{MAIN} of {table.name} has {len(found)} equality deletes, such as {found[0].path}:"
+            " Iceberg may lose some that are committed while all files are rewritten",
+            hint=format_hint("{} turns them into deletion vectors; compact then", call("resolve")),
         )
     return head
 
@@ -185,7 +177,7 @@ def _rewritten(table: LoadedTable, where: str | None, options: Mapping[str, str]
         arguments["where"] = sql_string(where)
     try:
         with _told(table):
-            [row] = called(table, "rewrite_data_files", arguments)
+            [row] = call_procedure(table, "rewrite_data_files", arguments)
     except (PlanError, ConflictError, EngineError) as error:
         if _CONFLICT not in str(error.__cause__):
             raise
@@ -199,8 +191,8 @@ def _rewritten(table: LoadedTable, where: str | None, options: Mapping[str, str]
 
 def _planned(
     table: LoadedTable, head: IcebergSnapshot, where: str | None, options: Mapping[str, str]
-) -> tuple[int, int, int, int]:
-    """Return what Iceberg's planner chooses: groups, files, their size, and files after it."""
+) -> CompactReport:
+    """Return what Iceberg's planner chooses."""
     spark, view = table.spark, iceberg_view(table.spark)
     root = jvm.view_of(spark)
     given = root.java.util.HashMap()
@@ -226,14 +218,22 @@ def _planned(
             size += group.inputFilesSizeInBytes()
             expected += group.expectedOutputFiles()
         groups.close()
-    return count, files, size, expected
+    return CompactReport(
+        str(table.name),
+        files_rewritten=files,
+        files_added=expected,
+        bytes_rewritten=size,
+        groups=count,
+        delete_files_removed=None,
+        dry_run=True,
+    )
 
 
 @contextmanager
 def _told(table: LoadedTable) -> Iterator[None]:
     """Tell wrong options and conditions apart from failures."""
     try:
-        with explained(str(table.name)):
+        with translate_errors(str(table.name)):
             yield
     except EngineError as error:
         cause = error.__cause__

@@ -8,40 +8,110 @@ meanwhile a new plan is made; files that were written for the old one are used a
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from delvec.documents import parse_json
 from delvec.errors import ConflictError, PlanError
-from delvec.iceberg.client.catalog import load_table, require_same_table
-from delvec.iceberg.client.delete_files import equality_deletes
-from delvec.iceberg.client.named_snapshots import branch_head
-from delvec.iceberg.commits.branch_commit import commit_rewrite, require_branch
-from delvec.iceberg.commits.marks import is_staging
-from delvec.iceberg.deletes.read_schema import key_paths
-from delvec.iceberg.deletes.write_deletes import Scope, write_deletes
-from delvec.iceberg.maintain.consolidate_report import ConsolidateReport, UnmergedDeletes
-from delvec.iceberg.maintain.data_sequences import data_sequences, is_global
-from delvec.iceberg.maintain.delete_groups import DeletePlan, plan_deletes
+from delvec.iceberg.client.catalog import LoadedTable, load_table, require_same_table
+from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes
+from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.commit.branch_commit import commit_rewrite, require_branch
+from delvec.iceberg.commit.marks import is_staging
+from delvec.iceberg.deletes.equality_files import Scope
+from delvec.iceberg.deletes.key_columns import key_paths
+from delvec.iceberg.deletes.write_keys import WrittenDeletes, write_deletes
+from delvec.iceberg.maintain.delete_groups import (
+    DeleteGroup,
+    DeletePlan,
+    Kind,
+    data_sequences,
+    is_global,
+    plan_deletes,
+)
 from delvec.iceberg.maintain.group_keys import group_columns, group_keys, why_unwritable
-from delvec.report.phases import Stopwatch
-from delvec.spark.interrupts import interruptible
-from delvec.spark.progress import described
-from delvec.spark.storage import open_storage
+from delvec.report.format import format_count, format_list, format_outcome, format_size, nonzero
+from delvec.report.rendering import Line, Rendered, Stopwatch, doc, documented, required, summary
+from delvec.spark.engine import open_storage
+from delvec.spark.jobs import describe_jobs, interruptible
 from delvec.storage.listed_files import local_path
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.delete_files import EqualityDeleteFile
     from delvec.iceberg.client.metadata import TableMetadata
-    from delvec.iceberg.deletes.write_deletes import WrittenDeletes
-    from delvec.iceberg.maintain.delete_groups import DeleteGroup, Kind
 
-__all__ = ["consolidate_deletes", "scope_name"]
-
+_SHOWN: Final = 10
 _ATTEMPTS: Final = 5
+
+
+@documented()
+class UnmergedDeletes:
+    """Equality deletes of the same key and scope that stay apart."""
+
+    columns: tuple[str, ...] = required("The key columns.")
+    scope: str = required("The partition that they apply to, or `global`.")
+    deletes: int = required("How many are left.")
+    reason: str = required("Why, in a few words.")
+
+
+@documented()
+class ConsolidateReport(Rendered):
+    """What a consolidation of equality deletes did.
+
+    >>> print(ConsolidateReport("lake.db.orders", "main", 7, files_before=40, files_after=1))
+    CONSOLIDATE DELETES of lake.db.orders: snapshot 7 of main
+      equality-delete files  40 -> 1
+    """
+
+    table: str = required("The name of the table.")
+    branch: str = required("The branch.")
+    snapshot_id: int | None = doc("The snapshot committed; None if there was nothing to do.", None)
+    dry_run: bool = doc(
+        "Whether nothing was written. What is `after` is then expected, and the bytes and keys"
+        " of merged deletes are not known.",
+        False,
+    )
+    files_before: int = doc("Ordinary equality-delete files.", 0)
+    files_after: int = doc("Those that are left.", 0)
+    vectors_before: int = doc("Equality delete vectors in the manifests.", 0)
+    vectors_after: int = doc("Those that are left.", 0)
+    keys_before: int = doc("Keys in all of these; one in several deletes counts for each.", 0)
+    keys_after: int | None = doc("Keys that are left; None in a dry run.", 0)
+    bytes_before: int = doc("The size of the files.", 0)
+    bytes_after: int | None = doc("The size of what is left; None in a dry run.", 0)
+    merged: int = doc("Deletes that became fewer.", 0)
+    repaired: int = doc("Vectors that became ordinary files, which stock readers can read.", 0)
+    dangling: int = doc("Deletes that were removed since they apply to no data file.", 0)
+    unmerged: tuple[UnmergedDeletes, ...] = doc("Deletes of one key and scope that stay apart.", ())
+    forms: tuple[str, ...] = doc("In which form keys were written and why, in sentences.", ())
+    conflicts: int = doc("Concurrent commits after which it was planned again.", 0)
+    phases: Mapping[str, float] = doc("Seconds by phase.", dict)
+
+    def _lines(self) -> Iterator[Line]:
+        details = list(self.forms[:_SHOWN])
+        for each in self.unmerged[:_SHOWN]:
+            key = ", ".join(each.columns)
+            many = format_count(each.deletes, "delete")
+            details.append(f"{many} by {key} ({each.scope}) stay apart: {each.reason}")
+        if left := max(len(self.unmerged) - _SHOWN, 0) + max(len(self.forms) - _SHOWN, 0):
+            details.append(f"… and {left:,} more")
+        counts = {"merged": self.merged, "dangling": self.dangling, "made readable": self.repaired}
+        outcome = format_outcome(self.branch, self.snapshot_id, dry_run=self.dry_run)
+        return summary(
+            f"CONSOLIDATE DELETES of {self.table}: {outcome}",
+            {
+                "equality-delete files": _change(self.files_before, self.files_after),
+                "vectors": _change(self.vectors_before, self.vectors_after),
+                "keys": _change(self.keys_before, self.keys_after),
+                "size": _sizes(self.bytes_before, self.bytes_after),
+                "deletes": format_list(**counts),
+                "concurrent commits": nonzero(self.conflicts),
+            },
+            self.phases,
+            details=details,
+        )
 
 
 def consolidate_deletes(
@@ -54,16 +124,6 @@ def consolidate_deletes(
     vectors beside them. A vector on another branch becomes an ordinary file, which stock readers
     can read. The driver holds up to 2 million keys at once, and all keys of a larger group if
     `spark.delvec.iceberg.keyMemory` allows.
-
-    Args:
-        table: The table.
-        branch: The branch.
-        dry_run: Whether to plan only: delete files are not read.
-
-    Raises:
-        InvalidArgumentError: There is no such branch.
-        ConflictError: Others committed to the table at the same time, again and again.
-        CommitStateUnknownError: The commit may have happened or not.
     """
     watch = Stopwatch()
     uuid = table.metadata.uuid
@@ -73,22 +133,22 @@ def consolidate_deletes(
             if attempt:
                 table = load_table(table.spark, table.name)
                 require_same_table(table, uuid)
-            with watch.phase("plan", described(table.spark, f"equality deletes of {table.name}")):
+            with watch.phase(
+                "plan", describe_jobs(table.spark, f"equality deletes of {table.name}")
+            ):
                 planned = _planned(table, branch)
             if dry_run or planned.plan.is_empty:
                 return replace(_expected(planned, dry_run=dry_run), phases=watch.seconds)
-            with watch.phase("merge", described(table.spark, f"deleted keys of {table.name}")):
-                plan = files.write(planned)
-            if plan.is_empty:
-                return replace(
-                    _expected(replace(planned, plan=plan)), phases=watch.seconds, conflicts=attempt
-                )
-            try:
-                with watch.phase("commit"):
-                    snapshot_id = _commit(planned, plan, files)
-            except ConflictError:
-                continue
-            report = _report(replace(planned, plan=plan), files, snapshot_id)
+            with watch.phase("merge", describe_jobs(table.spark, f"deleted keys of {table.name}")):
+                planned = files.write(planned)
+            report = _expected(planned)
+            if not planned.plan.is_empty:
+                try:
+                    with watch.phase("commit"):
+                        snapshot_id = _commit(planned, files)
+                except ConflictError:
+                    continue
+                report = _completed(report, planned, files, snapshot_id)
             return replace(report, conflicts=attempt, phases=watch.seconds)
     raise ConflictError(
         f"others committed to {table.name} while its equality deletes were merged, {_ATTEMPTS}"
@@ -104,6 +164,17 @@ def scope_name(metadata: TableMetadata, spec_id: int, partition_json: str) -> st
     names = [field["name"] for field in metadata.specs[spec_id]["fields"]]
     values = parse_json(partition_json, "the partition of a delete file")
     return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=False))
+
+
+def _change(before: int, after: int | None) -> str:
+    if after is None or (not before and not after):
+        return f"{before:,}" if before else ""
+    return f"{before:,} -> {after:,}"
+
+
+def _sizes(before: int, after: int | None) -> str:
+    sizes = [format_size(each) for each in (before, after) if each is not None]
+    return " -> ".join(sizes) if before else ""
 
 
 @dataclass(frozen=True)
@@ -127,14 +198,11 @@ def _planned(table: LoadedTable, branch: str) -> _Planned:
     if head is None or not deletes:
         return _Planned(table, branch, staging, 0, (), DeletePlan())
     sequences = data_sequences(table, head.id, deletes)
-    reasons = {ids: why_unwritable(table, ids) for ids in {_ids(each) for each in deletes}}
+    keys = {tuple(sorted(each.equality_ids)) for each in deletes}
+    reasons = {ids: why_unwritable(table, ids) for ids in keys}
     unwritable = {ids: reason for ids, reason in reasons.items() if reason is not None}
     plan = plan_deletes(deletes, sequences, staging=staging, unwritable=unwritable)
     return _Planned(table, branch, staging, head.id, deletes, plan)
-
-
-def _ids(delete: EqualityDeleteFile) -> tuple[int, ...]:
-    return tuple(sorted(delete.equality_ids))
 
 
 class _Written:
@@ -144,7 +212,7 @@ class _Written:
         self._held = held
         self._by_group: dict[tuple[object, ...], tuple[UncommittedFiles, WrittenDeletes]] = {}
 
-    def write(self, planned: _Planned) -> DeletePlan:
+    def write(self, planned: _Planned) -> _Planned:
         """Write what is not written yet; return the plan without groups that stay as many files."""
         table, plan = planned.table, planned.plan
         missing = [each for each in plan.groups if self._key(planned, each) not in self._by_group]
@@ -167,15 +235,15 @@ class _Written:
             if len(self.of(planned, group).delete_files) < len(group.files)
             or (group.has_vectors and not planned.staging)
         ]
-        return replace(plan, groups=tuple(kept))
+        return replace(planned, plan=replace(plan, groups=tuple(kept)))
 
     def of(self, planned: _Planned, group: DeleteGroup) -> WrittenDeletes:
         """Return what replaces a group."""
         return self._by_group[self._key(planned, group)][1]
 
-    def keep(self, planned: _Planned, plan: DeletePlan) -> None:
+    def keep(self, planned: _Planned) -> None:
         """Keep the files of a plan, which is about to be committed."""
-        for group in plan.groups:
+        for group in planned.plan.groups:
             self._by_group[self._key(planned, group)][0].keep()
 
     def discard(self) -> None:
@@ -190,7 +258,8 @@ class _Written:
         return (planned.staging, group.kind, columns, *paths)
 
 
-def _commit(planned: _Planned, plan: DeletePlan, files: _Written) -> int | None:
+def _commit(planned: _Planned, files: _Written) -> int | None:
+    plan = planned.plan
     added = [
         (entry, group.sequence_number)
         for group in plan.groups
@@ -202,7 +271,7 @@ def _commit(planned: _Planned, plan: DeletePlan, files: _Written) -> int | None:
         "delvec.merged-equality-deletes": str(len(removed) - len(plan.dangling)),
         "delvec.dangling-equality-deletes": str(len(plan.dangling)),
     }
-    files.keep(planned, plan)
+    files.keep(planned)
     try:
         done = commit_rewrite(planned.table, planned.branch, added, removed, summary)
     except (ConflictError, PlanError):
@@ -246,13 +315,15 @@ def _expected(planned: _Planned, *, dry_run: bool = False) -> ConsolidateReport:
     )
 
 
-def _report(planned: _Planned, files: _Written, snapshot_id: int | None) -> ConsolidateReport:
+def _completed(
+    expected: ConsolidateReport, planned: _Planned, files: _Written, snapshot_id: int | None
+) -> ConsolidateReport:
     written = [files.of(planned, group) for group in planned.plan.groups]
     gone = {each.path for each in planned.plan.removed}
     left = [each for each in planned.deletes if each.path not in gone]
     entries = [json.loads(entry) for each in written for entry in each.delete_files.to_pylist()]
     return replace(
-        _expected(planned),
+        expected,
         snapshot_id=snapshot_id,
         files_after=sum(not each.is_vector for each in left) + sum(each.files for each in written),
         vectors_after=sum(each.is_vector for each in left) + sum(each.vectors for each in written),

@@ -1,8 +1,9 @@
 """Which equality deletes of a branch can be merged, and which have nothing left to delete.
 
-A delete of sequence number a can become part of one of b > a only if no live data file in its scope
-has a number from a to b - 1: the delete would then apply to rows that were written after it. So
-deletes are merged between the numbers of data files:
+A delete applies to data files of lower sequence numbers, in its partition or, if its partition spec
+has no fields, in all; nothing else about data files matters. One of number a can become part of one
+of b > a only if no live data file in its scope has a number from a to b - 1: it would then apply to
+rows that were written after it. So deletes are merged between the numbers of data files:
 
     data      2           5
     deletes      3  4  5     6  7        3, 4 and 5 become one of 5; 6 and 7 become one of 7
@@ -17,16 +18,21 @@ was: https://github.com/apache/iceberg/issues/10312.)
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from delvec.errors import PlanError
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.files import EqualityDeleteFile, snapshot_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from delvec.iceberg.client.delete_files import EqualityDeleteFile
-    from delvec.iceberg.maintain.data_sequences import DataSequences
-
-__all__ = ["Apart", "DeleteGroup", "DeletePlan", "Kind", "plan_deletes"]
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.client.metadata import TableMetadata
 
 # Together twice of these at most, the size up to which `encode_files` writes one file.
 _LARGE: Final = 32 << 20  # bytes
@@ -45,20 +51,14 @@ class Kind:
 
 @dataclass(frozen=True)
 class DeleteGroup:
-    """Deletes that become one.
-
-    Attributes:
-        kind: What they have in common.
-        files: The files that are replaced.
-        sequence_number: The data sequence number of what replaces them.
-    """
+    """Deletes that become one, which gets this data sequence number."""
 
     kind: Kind
     files: tuple[EqualityDeleteFile, ...]
     sequence_number: int
 
     @property
-    def keys(self) -> int:
+    def record_count(self) -> int:
         """Keys in the files; those of several files are counted for each."""
         return sum(each.record_count for each in self.files)
 
@@ -73,15 +73,12 @@ class DeleteGroup:
         return any(each.is_vector for each in self.files)
 
 
+_Sized = TypeVar("_Sized", EqualityDeleteFile, DeleteGroup)
+
+
 @dataclass(frozen=True)
 class Apart:
-    """Deletes that are not merged.
-
-    Attributes:
-        kind: What they have in common.
-        deletes: How many there are.
-        reason: Why, in a few words.
-    """
+    """How many deletes of a kind stay several, and why, in a few words."""
 
     kind: Kind
     deletes: int
@@ -90,13 +87,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class DeletePlan:
-    """What is to be done with the equality deletes of a branch.
-
-    Attributes:
-        groups: Those that become fewer.
-        dangling: Those that apply to no data file.
-        apart: Those of one kind that stay several.
-    """
+    """What becomes of the equality deletes of a branch; dangling ones apply to no data file."""
 
     groups: tuple[DeleteGroup, ...] = ()
     dangling: tuple[EqualityDeleteFile, ...] = ()
@@ -120,16 +111,7 @@ def plan_deletes(
     staging: bool,
     unwritable: Mapping[tuple[int, ...], str],
 ) -> DeletePlan:
-    """Return which deletes to merge and which to remove.
-
-    Args:
-        deletes: The equality deletes of a snapshot.
-        sequences: Of the data files in their scopes.
-        staging: Whether the snapshot is of a staging branch of delvec's; elsewhere equality delete
-            vectors become ordinary files, even single ones.
-        unwritable: Why no file of some key columns can be written, by their field ids in ascending
-            order.
-    """
+    """Return which deletes to merge and which to remove."""
     kinds: dict[Kind, list[EqualityDeleteFile]] = {}
     dangling = []
     for each in deletes:
@@ -153,14 +135,57 @@ def plan_deletes(
     return DeletePlan(tuple(groups), tuple(dangling), tuple(apart))
 
 
+@dataclass(frozen=True)
+class DataSequences:
+    """Distinct sequence numbers of live data files, in ascending order.
+
+    Of all of them; and by the path of an equality delete of one partition, of those there.
+    """
+
+    everywhere: tuple[int, ...] = ()
+    by_delete: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def of(self, delete: EqualityDeleteFile) -> tuple[int, ...]:
+        """Return those of the data files in the scope of a delete, whatever their numbers are."""
+        return self.by_delete.get(delete.path, self.everywhere)
+
+
+def data_sequences(
+    table: LoadedTable, snapshot_id: int, deletes: Sequence[EqualityDeleteFile]
+) -> DataSequences:
+    """Return the sequence numbers of the data files in the scope of each delete.
+
+    Spark reads all manifests, and groups their entries by partition; the driver gets the numbers,
+    8 bytes for each commit whose data files are left in a partition.
+    """
+    scoped = {each.path for each in deletes if not is_global(table.metadata, each.spec_id)}
+    with translate_errors(str(table.name)):
+        live = snapshot_table(table, "entries", snapshot_id).where("status < 2")
+        everywhere: tuple[int, ...] = ()
+        if len(scoped) < len(deletes):
+            data = live.where("data_file.content = 0").select("sequence_number").distinct()
+            everywhere = tuple(sorted(row[0] for row in data.collect()))
+        by_delete = _by_delete(live, scoped) if scoped else {}
+    if missing := scoped - by_delete.keys():
+        # It must not pass for a delete that applies to nothing.
+        raise PlanError(f"{min(missing)} is not a delete file of snapshot {snapshot_id}")
+    return DataSequences(everywhere, by_delete)
+
+
+def is_global(metadata: TableMetadata, spec_id: int) -> bool:
+    """Tell whether equality deletes of a partition spec apply to all partitions."""
+    fields = metadata.specs[spec_id]["fields"]
+    return all(each["transform"] == "void" for each in fields)
+
+
 def _between(
     files: Sequence[EqualityDeleteFile], sequences: DataSequences
 ) -> dict[int, list[EqualityDeleteFile]]:
     """Return deletes of one kind by how many numbers of data files are below theirs, ascending."""
-    found: dict[int, list[EqualityDeleteFile]] = {}
+    found = defaultdict[int, list[EqualityDeleteFile]](list)
     for each in sorted(files, key=lambda file: file.sequence_number):
         below = bisect_left(sequences.of(each), each.sequence_number)
-        found.setdefault(below, []).append(each)
+        found[below].append(each)
     return found
 
 
@@ -172,7 +197,7 @@ def _groups(
     if not staging:
         large = [each for each in files if each.is_vector and each not in small]
         yield from (DeleteGroup(kind, (each,), each.sequence_number) for each in large)
-    for some in _packed(small):
+    for some in packed(small, 2 * _LARGE, 2 * _MANY):
         vectors = sum(each.is_vector for each in some)
         unreadable = vectors and not staging
         # Keys that a vector can hold, and the others: one file of each cannot become fewer.
@@ -181,13 +206,13 @@ def _groups(
             yield DeleteGroup(kind, tuple(some), max(each.sequence_number for each in some))
 
 
-def _packed(files: Sequence[EqualityDeleteFile]) -> list[list[EqualityDeleteFile]]:
-    """Split files into parts each of which makes one file that is not too large."""
-    parts: list[list[EqualityDeleteFile]] = []
+def packed(items: Iterable[_Sized], most_bytes: int, most_keys: int) -> list[list[_Sized]]:
+    """Split deletes into parts that have no more bytes or keys, unless it is a single one."""
+    parts: list[list[_Sized]] = []
     size = keys = 0
-    for each in files:
+    for each in items:
         size, keys = size + each.size, keys + each.record_count
-        if not parts or size > 2 * _LARGE or keys > 2 * _MANY:
+        if not parts or size > most_bytes or keys > most_keys:
             parts.append([])
             size, keys = each.size, each.record_count
         parts[-1].append(each)
@@ -203,3 +228,32 @@ def _reason(between: Mapping[int, Sequence[EqualityDeleteFile]], numbers: Sequen
         f"there is data in between, such as of sequence number {number}, to which the delete of"
         f" {high} applies and that of {low} does not"
     )
+
+
+def _by_delete(live: DataFrame, scoped: set[str]) -> dict[str, tuple[int, ...]]:
+    # Spark compares structs by value and null with null. Iceberg distinguishes -0.0 from 0.0: the
+    # group is then larger than the partition, and what is done with its deletes less.
+    content = F.col("data_file.content")
+    groups = (
+        live.where(content.isin(0, 2))
+        .groupBy("data_file.spec_id", "data_file.partition")
+        .agg(
+            F.collect_set(F.when(content == 0, F.col("sequence_number"))).alias("numbers"),
+            F.collect_list(F.when(content != 0, F.col("data_file.file_path"))).alias("paths"),
+        )
+        .where("size(paths) > 0")
+    )
+    # A compaction under way may move rows of other specs here, with the numbers that they have.
+    by_spec = {
+        row["spec_id"]: set(row["numbers"])
+        for row in live.where(content == 0)
+        .groupBy("data_file.spec_id")
+        .agg(F.collect_set("sequence_number").alias("numbers"))
+        .collect()
+    }
+    found: dict[str, tuple[int, ...]] = {}
+    for row in groups.select("spec_id", "numbers", "paths").collect():
+        others = [each for spec_id, each in by_spec.items() if spec_id != row["spec_id"]]
+        numbers = tuple(sorted(set(row["numbers"]).union(*others)))
+        found.update((path, numbers) for path in row["paths"] if path in scoped)
+    return found

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from delvec.errors import FormatError, UnsupportedFeatureError
-from delvec.iceberg.client.chosen_files import FilesOfKeys, read_key_files
-from delvec.iceberg.client.failures import explained
-from delvec.iceberg.deletes.key_columns import KeyColumn, arrow_type
-from delvec.iceberg.deletes.key_filter import KEY_TYPES
-from delvec.iceberg.deletes.key_values import from_arrow
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.file_scan import read_key_files
+from delvec.iceberg.deletes import key_columns
 from delvec.iceberg.deletes.key_vectors import read_key_vector
-from delvec.iceberg.deletes.keys import Keys
-from delvec.iceberg.deletes.read_schema import key_paths, key_schema, key_types, with_dropped_keys
+from delvec.iceberg.maintain.delete_groups import DeleteGroup, packed
 from delvec.identifiers import quote
-from delvec.report.wordings import call, worded
-from delvec.spark.storage import open_storage
+from delvec.report.hints import call, format_hint
+from delvec.spark.engine import open_storage
+from delvec.spark.input.key_values import KeyColumn, convert, from_numbers, is_key_type
+from delvec.spark.input.keys import Keys
 from delvec.storage.listed_files import local_path
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.delete_files import EqualityDeleteFile
-    from delvec.iceberg.maintain.delete_groups import DeleteGroup
-
-__all__ = ["group_columns", "group_keys", "why_unwritable"]
+    from delvec.iceberg.client.files import EqualityDeleteFile
 
 _MOST_KEYS: Final = 2_000_000  # of the groups that one job reads, and the driver holds
 _MOST_BYTES: Final = 16 << 20  # of their files
@@ -54,15 +49,9 @@ def why_unwritable(table: LoadedTable, ids: Sequence[int]) -> str | None:
 
 
 def group_columns(table: LoadedTable, ids: Sequence[int]) -> tuple[KeyColumn, ...]:
-    """Return key columns by field id, as the table has them or had them when they were dropped.
-
-    Raises:
-        UnsupportedFeatureError: One is a field of a struct, or of a type that delvec does not
-            write.
-        FormatError: No schema of the table has one.
-    """
-    schema = with_dropped_keys(table.metadata, table.metadata.schema, ids, str(table.name))
-    paths, types = key_paths(schema), key_types(schema)
+    """Return key columns by field id, as the table has them or had them when they were dropped."""
+    schema = _schema(table, ids)
+    paths, types = key_columns.key_paths(schema), key_columns.key_types(schema)
     required = {field["id"] for field in schema["fields"] if field["required"]}
     found = []
     for field_id in ids:
@@ -73,12 +62,10 @@ def group_columns(table: LoadedTable, ids: Sequence[int]) -> tuple[KeyColumn, ..
                 f"the key column {'.'.join(paths[field_id])} is a field of a struct",
                 feature="keys inside of structs",
             )
-        try:
-            arrow_type(kind)
-        except KeyError:
+        if not is_key_type(kind):
             raise UnsupportedFeatureError(
                 f"the key column {name} is {kind}", feature=f"keys of type {kind}"
-            ) from None
+            )
         found.append(KeyColumn(field_id, name, kind, field_id in required))
     return tuple(found)
 
@@ -90,43 +77,18 @@ def group_keys(
 
     Small groups are read together, by one job for 2 million keys, which the driver holds. The keys
     of a large group are a DataFrame; those of its vectors go through the driver, 8 bytes each.
-
-    Args:
-        table: The table.
-        snapshot_id: The snapshot that has the groups.
-        groups: Groups whose key columns can be written, see `why_unwritable`.
-
-    Raises:
-        FormatError: A file is damaged, or is not what the manifest says.
     """
     by_ids: dict[tuple[int, ...], list[DeleteGroup]] = {}
     for group in groups:
         by_ids.setdefault(group.kind.ids, []).append(group)
     for ids, alike in by_ids.items():
         columns = group_columns(table, ids)
-        for some in _batches(alike):
-            if len(some) == 1 and _is_large(some[0].keys, some[0].size):
+        for some in packed(alike, _MOST_BYTES, _MOST_KEYS):
+            is_large = some[0].record_count > _MOST_KEYS or some[0].size > _MOST_BYTES
+            if is_large:  # which is alone
                 yield some[0], _as_frame(table, snapshot_id, some[0], columns)
             else:
                 yield from _collected(table, snapshot_id, some, columns)
-
-
-def _is_large(keys: int, size: int) -> bool:
-    return keys > _MOST_KEYS or size > _MOST_BYTES
-
-
-def _batches(groups: Sequence[DeleteGroup]) -> Iterator[list[DeleteGroup]]:
-    """Split groups into batches that are read together."""
-    batch: list[DeleteGroup] = []
-    keys = size = 0
-    for group in groups:
-        keys, size = keys + group.keys, size + group.size
-        if batch and _is_large(keys, size):
-            yield batch
-            batch, keys, size = [], group.keys, group.size
-        batch.append(group)
-    if batch:
-        yield batch
 
 
 def _collected(
@@ -141,16 +103,15 @@ def _collected(
         for each in group.files
         if not each.is_vector
     ]
+    parts: list[list[list[pa.Array]]] = [[[] for _ in columns] for _ in groups]
     if ordinary:
         parts = _read(table, snapshot_id, ordinary, columns, len(groups))
-    else:
-        parts = [[[] for _ in columns] for _ in groups]
     for group, arrays in zip(groups, parts, strict=True):
         vectors = [each for each in group.files if each.is_vector]
         if vectors:
             arrays[0].append(_vector_keys(table, vectors, columns[0].type))
         whole = [
-            pa.chunked_array(chunks, arrow_type(column.type))
+            pa.chunked_array(chunks, column.arrow)
             for chunks, column in zip(arrays, columns, strict=True)
         ]
         yield group, Keys.of_arrays(whole, columns)
@@ -169,13 +130,9 @@ def _read(
     keys = [
         F.col(quote(column.name)).alias(name) for column, name in zip(columns, names, strict=True)
     ]
-    known = pa.table(
-        {
-            _PATH: pa.array([each.path for each, _ in files], pa.string()),
-            _GROUP: pa.array([place for _, place in files], pa.int32()),
-        }
-    )
-    with explained(str(table.name)):
+    paths, places = [each.path for each, _ in files], [place for _, place in files]
+    known = pa.table({_PATH: pa.array(paths, pa.string()), _GROUP: pa.array(places, pa.int32())})
+    with translate_errors(str(table.name)):
         marks = F.broadcast(table.spark.createDataFrame(known))
         # Selected first: Spark 4.0 joins by no metadata column that is not.
         named = rows.select(*keys, "_file")
@@ -188,14 +145,13 @@ def _read(
             " manifests say",
             expected=expected,
             found=found.num_rows,
-            hint=worded("{} says which", call("check")),
+            hint=format_hint("{} says which", call("check")),
         )
     ordered = found.sort_by(_GROUP)
     numbers = ordered.column(_GROUP).to_numpy()
     ends = np.searchsorted(numbers, np.arange(count + 1))
     whole = [
-        from_arrow(ordered.column(name), column)
-        for name, column in zip(names, columns, strict=True)
+        convert(ordered.column(name), column) for name, column in zip(names, columns, strict=True)
     ]
     return [
         [values.slice(start, end - start).chunks for values in whole]
@@ -215,7 +171,7 @@ def _as_frame(
         parts.append(_rows(table, snapshot_id, ordinary, columns).select(*names))
     if vectors:
         keys = _vector_keys(table, vectors, columns[0].type)
-        schema = StructType([StructField(columns[0].name, KEY_TYPES[columns[0].type])])
+        schema = StructType([StructField(columns[0].name, columns[0].spark)])
         parts.append(table.spark.createDataFrame(pa.table({columns[0].name: keys}), schema))
     return reduce(DataFrame.unionAll, parts)
 
@@ -227,15 +183,17 @@ def _rows(
     columns: Sequence[KeyColumn],
 ) -> DataFrame:
     ids = [column.id for column in columns]
-    schema = with_dropped_keys(table.metadata, table.metadata.schema, ids, str(table.name))
-    described = tuple((each.path, each.file_format, each.size, each.record_count) for each in files)
-    return read_key_files(table, snapshot_id, key_schema(schema, ids), FilesOfKeys(described))
+    schema = key_columns.key_schema(_schema(table, ids), ids)
+    return read_key_files(table, snapshot_id, schema, files)
+
+
+def _schema(table: LoadedTable, ids: Sequence[int]) -> Mapping[str, Any]:
+    metadata, name = table.metadata, str(table.name)
+    return key_columns.add_dropped_key_columns(metadata, metadata.schema, ids, name)
 
 
 def _vector_keys(table: LoadedTable, files: Sequence[EqualityDeleteFile], kind: str) -> pa.Array:
     """Return the keys of vectors as values of their column."""
     storage = open_storage(table.spark, local_path(table.metadata.location))
     keys = reduce(lambda one, other: one | other, gather(partial(read_key_vector, storage), files))
-    wanted = arrow_type(kind)
-    number = pa.int32() if wanted.bit_width == pa.int32().bit_width else pa.int64()
-    return pa.array(keys.to_numpy()).cast(number).cast(wanted)
+    return from_numbers(keys.to_numpy(), kind)

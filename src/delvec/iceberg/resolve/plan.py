@@ -7,53 +7,63 @@ anything that the target has, so they apply to all its rows.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delvec.iceberg.client.chosen_files import DataFilesWithKeys, plan_snapshot
-from delvec.iceberg.client.delete_files import equality_deletes, from_content_file
-from delvec.iceberg.client.named_snapshots import branch_head
-from delvec.iceberg.commits.progress import resolved_until
+from delvec.iceberg.client.file_scan import DataFilesWithKeys, plan_snapshot
+from delvec.iceberg.client.files import EqualityDeleteFile, equality_deletes, from_content_file
+from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.commit.marks import StagedProgress, read_progress
+from delvec.iceberg.deletes.key_columns import add_dropped_key_columns, key_columns
 from delvec.iceberg.deletes.key_filter import ScopedDelete
-from delvec.iceberg.deletes.read_schema import with_dropped_keys
-from delvec.iceberg.resolve.staged import Staged, read_staged, waiting_snapshots
+from delvec.iceberg.resolve.staged import Staged, find_unresolved, read_staged
 from delvec.iceberg.search.search import Search
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.delete_files import EqualityDeleteFile
     from delvec.iceberg.client.metadata import IcebergSnapshot
-    from delvec.iceberg.commits.progress import Resolved
-
-__all__ = ["Work", "begin", "staged_searches", "target_searches"]
+    from delvec.iceberg.search.finder import Strategy
 
 _LATER: Final = (1 << 63) - 1  # the sequence number of staged deletes: later than any
+Verify: TypeAlias = Literal["counts", "rows", "none"]
+
+
+@dataclass(frozen=True)
+class ResolveOptions:
+    """How to resolve, see `IcebergTable.resolve`."""
+
+    target: str = "main"
+    staging: str | None = None
+    keys: tuple[str, ...] = ()
+    index: Strategy = "auto"
+    verify: Verify = "counts"
+    unique_keys: bool = False
+    max_snapshots: int | None = None
+    dry_run: bool = False
+
+    def key_ids(self, table: LoadedTable) -> frozenset[int]:
+        """Return the field ids of the key columns."""
+        if not self.keys:
+            return frozenset()
+        found = key_columns(table.metadata.schema, self.keys, str(table.name))
+        return frozenset(each.id for each in found)
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
-    """What one commit resolves.
-
-    Attributes:
-        target: The branch.
-        base: Its newest snapshot when the work began; None if it had none.
-        own: The equality deletes of that snapshot.
-        staged: What is taken over from a staging branch.
-        done: What was taken over from it before.
-        waiting: Snapshots of the staging branch that are left for a later commit.
-    """
+class ResolvePlan:
+    """What one commit resolves."""
 
     target: str
-    base: IcebergSnapshot | None
-    own: tuple[EqualityDeleteFile, ...]
-    staged: Staged | None = None
-    done: Resolved | None = None
-    waiting: int = 0
+    base: IcebergSnapshot | None  # the newest of the target when the work began, if it had any
+    own: tuple[EqualityDeleteFile, ...]  # the equality deletes of that snapshot
+    staged: Staged | None = None  # what is taken over from a staging branch
+    done: StagedProgress | None = None  # what was taken over from it before
+    waiting: int = 0  # snapshots of the staging branch that are left for a later commit
+    tip: IcebergSnapshot | None = None  # the newest of all its snapshots
 
     @property
     def is_empty(self) -> bool:
@@ -66,10 +76,18 @@ class Work:
         texts = () if self.staged is None else self.staged.deletes
         return (*self.own, *(from_content_file(text, _LATER) for text in texts))
 
+    def is_newest(self, table: LoadedTable, staging: str | None) -> bool:
+        """Whether nobody has committed to the branches since, so that planning gives the same."""
+        metadata = table.metadata
+        tip = None if staging is None else metadata.head(staging)
+        return (metadata.head(self.target), tip) == (self.base, self.tip)
+
     def holds_for(self, table: LoadedTable, staging: str | None) -> bool:
         """Whether the work is still to be done, after others have committed to the table."""
+        if self.is_newest(table, staging):
+            return True
         metadata = table.metadata
-        if staging is not None and resolved_until(metadata, self.target, staging) != self.done:
+        if staging is not None and read_progress(metadata, self.target, staging) != self.done:
             return False
         if staging is not None and self.staged is not None:
             staged = {each.id for each in metadata.ancestors(staging)}
@@ -84,24 +102,15 @@ class Work:
         return all(each.path in live for each in self.own)
 
 
-def begin(table: LoadedTable, target: str, staging: str | None, most: int | None) -> Work:
-    """Plan what the next commit resolves; reads manifests only.
-
-    Args:
-        table: The table.
-        target: The branch that is to hold no equality deletes.
-        staging: The branch whose changes are taken over, if any.
-        most: How many snapshots of it at most.
-
-    Raises:
-        InvalidArgumentError: There is no such branch.
-        PlanError: See `waiting_snapshots` and `read_staged`.
-    """
+def plan_resolve(
+    table: LoadedTable, target: str, staging: str | None, most: int | None
+) -> ResolvePlan:
+    """Plan what the next commit resolves; reads manifests only."""
     base = branch_head(table.metadata, str(table.name), target)
     own = () if base is None else equality_deletes(table, base.id)
     if staging is None:
-        return Work(target, base, own)
-    chain = waiting_snapshots(table, staging, target)
+        return ResolvePlan(target, base, own)
+    chain = find_unresolved(table, staging, target)
     some = chain.first(most)
     staged = read_staged(table, staging, some) if some.snapshots else None
     # Snapshots that change nothing are no commit of their own, and must not end the work.
@@ -109,28 +118,20 @@ def begin(table: LoadedTable, target: str, staging: str | None, most: int | None
         chain = replace(chain, snapshots=chain.snapshots[len(staged.snapshots) :])
         staged = read_staged(table, staging, chain.first(most))
     left = len(chain.snapshots) - (0 if staged is None else len(staged.snapshots))
-    done = resolved_until(table.metadata, target, staging)
-    return Work(target, base, own, staged, done, left)
+    done = read_progress(table.metadata, target, staging)
+    return ResolvePlan(target, base, own, staged, done, left, table.metadata.head(staging))
 
 
 def target_searches(
-    table: LoadedTable, snapshot_id: int, work: Work, searched: Collection[str]
+    table: LoadedTable, snapshot_id: int, work: ResolvePlan, searched: Collection[str]
 ) -> tuple[frozenset[str], tuple[Search, ...]]:
     """Plan where in the target rows with deleted keys may be.
 
-    Args:
-        table: The table.
-        snapshot_id: The newest snapshot of the target.
-        work: The deletes.
-        searched: Paths of data files that need not be searched.
-
-    Returns:
-        The paths of all data files that may have such rows; and a search for each set of key
-        columns.
+    Returns the paths of all data files that may have such rows, and a search for each set of keys.
     """
     further = () if work.staged is None else work.staged.deletes
-    schema = table.metadata.schema
     added = () if work.staged is None else tuple(work.staged.data)
+    schema = table.metadata.schema
     planned = plan_snapshot(table, snapshot_id, schema, further=further, absent=added)
     own = {each.path for each in work.own}
     found = [
@@ -141,7 +142,7 @@ def target_searches(
     paths = planned.files.column("path")
     kept = pc.invert(pc.is_in(paths, value_set=pa.array(searched, pa.string())))
     files = replace(planned, files=planned.files.filter(kept))
-    return frozenset(paths.to_pylist()), _by_key(table, snapshot_id, schema, files, found)
+    return frozenset(paths.to_pylist()), _by_key(table, snapshot_id, files, found)
 
 
 def staged_searches(table: LoadedTable, staged: Staged) -> tuple[Search, ...]:
@@ -149,30 +150,25 @@ def staged_searches(table: LoadedTable, staged: Staged) -> tuple[Search, ...]:
 
     Sequence numbers of the staging branch tell which deletes are later than which rows.
     """
-    schema = table.metadata.schema
-    planned = plan_snapshot(table, staged.head.id, schema)
+    planned = plan_snapshot(table, staged.head.id, table.metadata.schema)
     paths = planned.files.column("path")
     is_staged = pc.is_in(paths, value_set=pa.array(staged.data, pa.string()))
     files = replace(planned, files=planned.files.filter(is_staged))
     found = [ScopedDelete(_parsed(text, number), scope) for number, scope, text in planned.deletes]
-    return _by_key(table, staged.head.id, schema, files, found)
+    return _by_key(table, staged.head.id, files, found)
 
 
 def _by_key(
-    table: LoadedTable,
-    snapshot_id: int,
-    schema: Mapping[str, Any],
-    files: DataFilesWithKeys,
-    deletes: list[ScopedDelete],
+    table: LoadedTable, snapshot_id: int, files: DataFilesWithKeys, deletes: list[ScopedDelete]
 ) -> tuple[Search, ...]:
     if not files.files.num_rows:
         return ()
     by_ids: dict[tuple[int, ...], list[ScopedDelete]] = {}
     for each in deletes:
         by_ids.setdefault(each.file.equality_ids, []).append(each)
-    searches = []
+    searches, metadata = [], table.metadata
     for ids, some in sorted(by_ids.items()):
-        wide = with_dropped_keys(table.metadata, schema, ids, str(table.name))
+        wide = add_dropped_key_columns(metadata, metadata.schema, ids, str(table.name))
         searches.append(Search(table, snapshot_id, wide, files, tuple(some)))
     return tuple(searches)
 

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from delvec.report.figures import counted, listed, size
-from delvec.report.rendered import Rendered, Summary, document
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from delvec.report.rendered import Line
-
-__all__ = ["ResolveReport"]
+from delvec.report.format import format_counts, format_list, format_outcome, format_size, nonzero
+from delvec.report.rendering import OperationReport, doc, documented, required
 
 
-@dataclass(frozen=True)
-class ResolveReport(Rendered):
+@documented()
+class ResolveReport(OperationReport):
     """What resolving equality deletes did.
 
     >>> print(ResolveReport("lake.db.orders", "main", snapshot_id=7, delete_files=2, keys=30,
@@ -26,119 +16,71 @@ class ResolveReport(Rendered):
       equality deletes  2 files, 30 keys, 4 of them absent
       deleted rows      26
       vectors           3, 900 B
-
-    Attributes:
-        table: The name of the table.
-        target: The branch that the vectors were committed to.
-        staging: The branch that changes were taken from; None if resolved in place.
-        snapshot_id: The newest snapshot that was committed; None if there was nothing to do.
-        commits: How many snapshots were committed.
-        staged_snapshots: Snapshots of the staging branch that were taken over.
-        waiting_snapshots: Those that are left to be taken over.
-        oldest_staged_ms: When the oldest of those taken over was committed to the staging branch,
-            in milliseconds since 1970.
-        delete_files: Ordinary equality-delete files that were resolved.
-        key_vectors: Equality delete vectors that were resolved.
-        keys: Deleted keys in these, each counted once a commit.
-        absent: Those of them that no row had.
-        rows_deleted: Live rows that had a deleted key.
-        data_files_added: Data files that were taken over from the staging branch.
-        rows_added: Their live rows.
-        data_files_removed: Data files that had no live row left.
-        vectors_added: Data files with a new deletion vector, or position-delete file.
-        vectors_replaced: Those of them that had one before.
-        vector_bytes: The size of the files of the new ones.
-        strategy: How rows were found: `join` or `index`; empty if none were looked for.
-        reason: Why so.
-        index_rows: Rows of the primary-key index; None if there is none.
-        conflicts: Concurrent commits after which something was done again.
-        verified: What was verified before each commit: `counts`, `rows` or `none`.
-        dry_run: Whether nothing was written.
-        phases: Seconds by phase.
-        notes: What else there is to know, in sentences.
     """
 
-    table: str
-    target: str
-    staging: str | None = None
-    snapshot_id: int | None = None
-    commits: int = 0
-    staged_snapshots: int = 0
-    waiting_snapshots: int = 0
-    oldest_staged_ms: int | None = None
-    delete_files: int = 0
-    key_vectors: int = 0
-    keys: int = 0
-    absent: int = 0
-    rows_deleted: int = 0
-    data_files_added: int = 0
-    rows_added: int = 0
-    data_files_removed: int = 0
-    vectors_added: int = 0
-    vectors_replaced: int = 0
-    vector_bytes: int = 0
-    strategy: str = ""
-    reason: str = ""
-    index_rows: int | None = None
-    conflicts: int = 0
-    verified: str = "none"
-    dry_run: bool = False
-    phases: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a document for programs."""
-        return document(self)
+    table: str = required("The name of the table.")
+    target: str = required("The branch that the vectors were committed to.")
+    staging: str | None = doc("The branch that changes came from; None if in place.", None)
+    snapshot_id: int | None = doc("The newest snapshot committed; None if nothing was to do.", None)
+    commits: int = doc("How many snapshots were committed.", 0)
+    staged_snapshots: int = doc("Snapshots of the staging branch that were taken over.", 0)
+    waiting_snapshots: int = doc("Those that are left to be taken over.", 0)
+    oldest_staged_ms: int | None = doc(
+        "When the oldest of those taken over was staged, in milliseconds since 1970.", None
+    )
+    delete_files: int = doc("Ordinary equality-delete files that were resolved.", 0)
+    key_vectors: int = doc("Equality delete vectors that were resolved.", 0)
+    keys: int = doc("Deleted keys in these, each counted once a commit.", 0)
+    absent: int = doc("Those of them that no row had.", 0)
+    rows_deleted: int = doc("Live rows that had a deleted key.", 0)
+    data_files_added: int = doc("Data files that were taken over from the staging branch.", 0)
+    rows_added: int = doc("Their live rows.", 0)
+    data_files_removed: int = doc("Data files that had no live row left.", 0)
+    vectors_added: int = doc("Data files with a new deletion vector, or position-delete file.", 0)
+    vectors_replaced: int = doc("Those of them that had one before.", 0)
+    vector_bytes: int = doc("The size of the files of the new ones.", 0)
+    strategy: str = doc("How rows were found: `join` or `index`; empty if none were sought.", "")
+    reason: str = doc("Why so.", "")
+    index_rows: int | None = doc("Rows of the primary-key index; None if there is none.", None)
+    conflicts: int = doc("Concurrent commits after which something was done again.", 0)
+    verified: str = doc("What was verified before each commit: `counts`, `rows` or `none`.", "none")
+    dry_run: bool = doc("Whether nothing was written.", False)
 
     def brief(self) -> str:
         """Return one line for a log."""
         counts = {"rows deleted": self.rows_deleted, "rows added": self.rows_added}
-        found = listed(**counts, absent=self.absent)
+        found = format_list(**counts, absent=self.absent)
         return f"{self._outcome()}: {found or 'no row has a deleted key'}"
 
-    def _lines(self) -> Iterator[Line]:
-        facts = {
-            "staged": counted(self.staged_snapshots, "snapshot") if self.staged_snapshots else "",
-            "waiting": counted(self.waiting_snapshots, "snapshot")
-            if self.waiting_snapshots
-            else "",
-            "equality deletes": self._deletes(),
-            "deleted rows": f"{self.rows_deleted:,}" if self.rows_deleted else "",
-            "data files": listed(added=self.data_files_added, removed=self.data_files_removed),
-            "added rows": f"{self.rows_added:,}" if self.rows_added else "",
-            "vectors": self._vectors(),
+    def _headline(self) -> str:
+        return f"RESOLVE on {self.table}: {self._outcome()}"
+
+    def _facts(self) -> dict[str, str]:
+        nouns = ("file", "equality delete vector", "key")
+        counts = dict(zip(nouns, (self.delete_files, self.key_vectors, self.keys), strict=True))
+        absent = f"{self.absent:,} of them absent" if self.absent else ""
+        return {
+            "staged": nonzero(self.staged_snapshots, "snapshot"),
+            "waiting": nonzero(self.waiting_snapshots, "snapshot"),
+            "equality deletes": ", ".join(filter(None, (format_counts(counts), absent))),
+            "deleted rows": nonzero(self.rows_deleted),
+            "data files": self._counts("data_files", "added", "removed"),
+            "added rows": nonzero(self.rows_added),
+            "vectors": self._vectors() if self.vectors_added else "",
             "found by": f"{self.strategy}: {self.reason}" if self.reason else self.strategy,
-            "index": counted(self.index_rows, "row") if self.index_rows else "",
+            "index": nonzero(self.index_rows, "row"),
             "verified": "" if self.verified == "none" else self.verified,
-            "concurrent commits": f"{self.conflicts:,}" if self.conflicts else "",
+            "concurrent commits": nonzero(self.conflicts),
         }
-        headline = f"RESOLVE on {self.table}: {self._outcome()}"
-        return Summary(headline, facts, self.phases, notes=self.notes).lines()
 
     def _outcome(self) -> str:
-        where = self.target if self.staging is None else f"{self.staging} to {self.target}"
-        if self.dry_run:
-            return f"{where}, dry run, nothing was written"
-        if self.snapshot_id is None:
-            return f"{where}, nothing to do"
-        of = self.target if self.staging is None else f"{self.target}, from {self.staging}"
-        return f"snapshot {self.snapshot_id} of {of}"
-
-    def _deletes(self) -> str:
-        parts = []
-        if self.delete_files:
-            parts.append(counted(self.delete_files, "file"))
-        if self.key_vectors:
-            parts.append(counted(self.key_vectors, "equality delete vector"))
-        if self.keys:
-            parts.append(counted(self.keys, "key"))
-        if self.absent:
-            parts.append(f"{self.absent:,} of them absent")
-        return ", ".join(parts)
+        where = self.target
+        if self.staging is not None:
+            is_new = self.snapshot_id is not None and not self.dry_run
+            where = f"{where}, from {self.staging}" if is_new else f"{self.staging} to {where}"
+        return format_outcome(where, self.snapshot_id, dry_run=self.dry_run)
 
     def _vectors(self) -> str:
-        if not self.vectors_added:
-            return ""
         replaced = f", {self.vectors_replaced:,} replaced" if self.vectors_replaced else ""
-        written = f", {size(self.vector_bytes)}" if self.vector_bytes else ""
+        written = f", {format_size(self.vector_bytes)}" if self.vector_bytes else ""
         return f"{self.vectors_added:,}{replaced}{written}"

@@ -9,45 +9,45 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Any, Final
 
 from delvec.documents import parse_json
 from delvec.errors import PlanError
-from delvec.iceberg.client.failures import explained
-from delvec.iceberg.client.named_snapshots import branch_head
-from delvec.iceberg.commits.marks import BRANCH_SUMMARY, STAGING_PROPERTY, STAGING_SUMMARY
-from delvec.iceberg.commits.progress import resolved_until
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.file_scan import SEPARATOR
+from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.commit.marks import (
+    BRANCH_SUMMARY,
+    STAGING_PROPERTY,
+    STAGING_SUMMARY,
+    StagedProgress,
+    read_progress,
+)
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from pyspark.sql import SparkSession
 
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
-    from delvec.iceberg.commits.progress import Resolved
 
-__all__ = ["Chain", "Staged", "read_staged", "staged_files", "waiting_snapshots"]
 
-_SEPARATOR: Final = "\0"
 _REPLACE: Final = "replace"
-_CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})
+CHANGES: Final = frozenset({"added-data-files", "added-delete-files", "deleted-data-files"})
+"""What the summary of a snapshot that changes something has one of."""
 _PICKED: Final = "source-snapshot-id"
+_NEW_BRANCH: Final = "write the changes to a new staging branch"
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The snapshots of a staging branch that wait for being taken over, oldest first.
-
-    Attributes:
-        since: What was taken over before, if some snapshots in between have expired; else None.
-    """
+    """The snapshots of a staging branch that wait for being taken over, oldest first."""
 
     snapshots: tuple[IcebergSnapshot, ...]
-    since: Resolved | None = None
+    # What was taken over before, if some snapshots in between have expired; else None.
+    since: StagedProgress | None = None
 
     def first(self, count: int | None) -> Chain:
         """Return the oldest snapshots; all if they are not known one by one."""
@@ -57,27 +57,16 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class Staged:
-    """The changes of some snapshots of a staging branch, as one.
+    """The changes of some snapshots of a staging branch, as one."""
 
-    Attributes:
-        snapshots: The snapshots, oldest first.
-        data: Data files to be added: JSON objects by path.
-        deletes: JSON objects of equality deletes.
-        marked: Data files of earlier snapshots that got position deletes, and the keys of these
-            delete files.
-        removed: Data files of earlier snapshots that were removed.
-        rewritten: Those of them some rows of which are in new data files.
-        data_files: How many data files the last of the snapshots has.
-    """
-
-    snapshots: tuple[IcebergSnapshot, ...]
-    data: Mapping[str, str] = field(default_factory=dict)
-    deletes: tuple[str, ...] = ()
-    marked: tuple[str, ...] = ()
-    marks: frozenset[str] = frozenset()
-    removed: tuple[str, ...] = ()
-    data_files: int = 0
-    rewritten: tuple[str, ...] = ()
+    snapshots: tuple[IcebergSnapshot, ...]  # oldest first
+    data: Mapping[str, str] = field(default_factory=dict)  # JSON of added data files by path
+    deletes: tuple[str, ...] = ()  # JSON of equality deletes
+    marked: tuple[str, ...] = ()  # data files of earlier snapshots that got position deletes
+    marks: frozenset[str] = frozenset()  # the keys of these delete files
+    removed: tuple[str, ...] = ()  # data files of earlier snapshots
+    data_files: int = 0  # how many the last of the snapshots has
+    rewritten: tuple[str, ...] = ()  # those of `removed` some rows of which are in new data files
 
     @property
     def head(self) -> IcebergSnapshot:
@@ -87,7 +76,7 @@ class Staged:
     @property
     def began_ms(self) -> int:
         """When the first of them that changes something was committed."""
-        changing = [each for each in self.snapshots if not _CHANGES.isdisjoint(each.summary)]
+        changing = [each for each in self.snapshots if not CHANGES.isdisjoint(each.summary)]
         return (changing or self.snapshots)[0].timestamp_ms
 
     @property
@@ -96,20 +85,15 @@ class Staged:
         return not (self.data or self.deletes or self.marked or self.removed)
 
 
-def waiting_snapshots(table: LoadedTable, staging: str, target: str) -> Chain:
+def find_unresolved(table: LoadedTable, staging: str, target: str) -> Chain:
     """Return the snapshots of a staging branch that a target has not taken over.
 
     Reads metadata only, and the manifests if the snapshot that both branches come from has expired.
-
-    Raises:
-        InvalidArgumentError: There is no such branch.
-        PlanError: It cannot be told what was taken over: snapshots have expired, or some were
-            cherry-picked.
     """
     metadata, name = table.metadata, str(table.name)
     branch_head(metadata, name, staging)
     branch_head(metadata, name, target)
-    done = resolved_until(metadata, target, staging)
+    done = read_progress(metadata, target, staging)
     known = _taken_over(metadata, target, done)
     began = metadata.properties.get(STAGING_PROPERTY + staging)
     newest_first = []
@@ -143,7 +127,41 @@ def waiting_snapshots(table: LoadedTable, staging: str, target: str) -> Chain:
     )
 
 
-def _taken_over(metadata: TableMetadata, target: str, done: Resolved | None) -> set[int]:
+def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
+    """Read which files the snapshots of a staging branch have changed.
+
+    The driver reads the manifests that they have written, and holds about 1 kB for each file.
+    """
+    java = staged_files(table.spark)
+    name = str(table.name)
+    with translate_errors(name):
+        if chain.since is None:
+            ids = SEPARATOR.join(str(each.id) for each in chain.snapshots)
+            found = java.changes(table.handle, ids)
+        else:
+            since = chain.since.sequence_number
+            found = java.live(table.handle, chain.snapshots[-1].id, since)
+    changes = _Changes(table, staging)
+    operations = {str(each.id): each.operation for each in chain.snapshots}
+    count = 0
+    for snapshot_id, tokens in _by_snapshot(found):
+        is_rewrite = operations.get(snapshot_id) == _REPLACE
+        if is_rewrite and changes.would_lose_marks(tokens["removed"]):
+            break
+        changes.apply(tokens, is_rewrite=is_rewrite)
+        count += 1
+        if chain.since is not None:
+            count = len(chain.snapshots)
+            _require_known(table, staging, chain.since, tokens)
+    return changes.staged(chain.snapshots[:count])
+
+
+def staged_files(spark: SparkSession) -> Any:  # noqa: ANN401
+    """Return an object of `StagedFiles.java`."""
+    return jvm.load_java(spark, "delvec.iceberg.resolve", "StagedFiles")
+
+
+def _taken_over(metadata: TableMetadata, target: str, done: StagedProgress | None) -> set[int]:
     """Return the snapshots whose changes a target has: its own, and those that were taken over."""
     known = set()
     for snapshot in metadata.ancestors(target):
@@ -168,12 +186,15 @@ def _require_none_picked(
             raise PlanError(
                 f"snapshot {each.id} of {table.name} was cherry-picked to {target}: its rows would"
                 " be there twice",
-                hint="write the changes to a new staging branch",
+                hint=_NEW_BRANCH,
             )
 
 
 def _require_later(
-    table: LoadedTable, staging: str, waiting: Sequence[IcebergSnapshot], done: Resolved | None
+    table: LoadedTable,
+    staging: str,
+    waiting: Sequence[IcebergSnapshot],
+    done: StagedProgress | None,
 ) -> None:
     """Refuse snapshots that may have been taken over: older ones than the last that was.
 
@@ -187,7 +208,7 @@ def _require_later(
                 f"branch {staging} of {table.name} was moved back behind snapshot"
                 f" {done.snapshot_id}, which was taken over and has expired: whether snapshot"
                 f" {each.id} was taken over is not known",
-                hint="write the changes to a new staging branch",
+                hint=_NEW_BRANCH,
             )
 
 
@@ -196,7 +217,7 @@ def _require_own(
     staging: str,
     target: str,
     waiting: Sequence[IcebergSnapshot],
-    done: Resolved | None,
+    done: StagedProgress | None,
 ) -> None:
     """Refuse snapshots that may be the target's own, some of which have expired.
 
@@ -212,7 +233,7 @@ def _require_own(
                 f"snapshots of {target} of {table.name} have expired: whether snapshot {each.id},"
                 f" which is older than all that are left, belongs to {target} or to {staging} alone"
                 " is not known",
-                hint="write the changes to a new staging branch; resolve before snapshots expire",
+                hint=f"{_NEW_BRANCH}; resolve before snapshots expire",
             )
 
 
@@ -224,50 +245,15 @@ def _is_next_to(table: LoadedTable, first: IcebergSnapshot, target: str) -> bool
     head = table.metadata.head(target)
     if head is None:
         return False
-    with explained(str(table.name)):
+    with translate_errors(str(table.name)):
         found = staged_files(table.spark).earlier(table.handle, first.id)
         held = staged_files(table.spark).present(table.handle, head.id, found)
     return bool(held)
 
 
-def read_staged(table: LoadedTable, staging: str, chain: Chain) -> Staged:
-    """Read which files the snapshots of a staging branch have changed.
-
-    The driver reads the manifests that they have written, and holds about 1 kB for each file.
-
-    Raises:
-        PlanError: Data files that the target has taken over were rewritten together with others, or
-            removed by snapshots that have expired; or deletes by key were merged by such.
-    """
-    java = staged_files(table.spark)
-    name = str(table.name)
-    with explained(name):
-        if chain.since is None:
-            ids = _SEPARATOR.join(str(each.id) for each in chain.snapshots)
-            found = java.changes(table.handle, ids)
-        else:
-            since = chain.since.sequence_number
-            found = java.live(table.handle, chain.snapshots[-1].id, since)
-    changes = _Changes(table, staging)
-    operations = {str(each.id): each.operation for each in chain.snapshots}
-    count = 0
-    for snapshot_id, tokens in _by_snapshot(found):
-        is_rewrite = operations.get(snapshot_id) == _REPLACE
-        if is_rewrite and changes.would_lose_marks(tokens["removed"]):
-            break
-        changes.apply(tokens, is_rewrite=is_rewrite)
-        count += 1
-        if chain.since is not None:
-            count = len(chain.snapshots)
-            _require_all_kept(table, staging, chain.since, tokens["earlier"])
-            _require_continued(table, staging, chain.since, tokens["last"])
-            _require_none_merged(table, staging, tokens["merged"])
-    return changes.staged(chain.snapshots[:count])
-
-
 def _by_snapshot(found: str) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
     """Yield the values of each snapshot by their kinds; those of no snapshot are of one."""
-    parts = found.split(_SEPARATOR)[:-1]
+    parts = found.split(SEPARATOR)[:-1]
     name, values = "", defaultdict[str, list[str]](list)
     for kind, value in zip(parts[::2], parts[1::2], strict=True):
         if kind != "snapshot":
@@ -277,17 +263,6 @@ def _by_snapshot(found: str) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
             yield name, values
         name, values = value, defaultdict(list)
     yield name, values
-
-
-def staged_files(spark: SparkSession) -> Any:  # noqa: ANN401
-    """Return an instance of `StagedFiles.java`, compiled once per JVM."""
-    cache = jvm.cache(spark)
-    if "staged files" not in cache:
-        source = package_files("delvec.iceberg.resolve").joinpath("StagedFiles.java").read_text()
-        [constructor] = jvm.compiled(spark, "delvec.StagedFiles", source).getConstructors()
-        no_arguments = jvm.array_of(spark, jvm.view_of(spark).java.lang.Object, [])
-        cache["staged files"] = constructor.newInstance(no_arguments)
-    return cache["staged files"]
 
 
 class _Changes:
@@ -315,7 +290,14 @@ class _Changes:
         new = [path for path in removed if path in self._data]
         taken = [path for path in removed if path not in self._data]
         if is_rewrite and new and taken:
-            self._refuse_mixed(taken[0])
+            staging = self._staging
+            raise PlanError(
+                f"{taken[0]}, which the target has taken over, was rewritten on branch {staging} of"
+                f" {self._table.name} together with new data files: their rows cannot be told"
+                " apart",
+                hint=f"drop {staging}, make it again from the target, and repeat the changes;"
+                " compact the target instead",
+            )
         for path in new:
             del self._data[path]
         if not (is_rewrite and taken):  # whose rows the target has already
@@ -337,18 +319,15 @@ class _Changes:
             value.pop("first-row-id", None)  # the target gives its rows ids of its own
             self._data[value["file-path"]] = json.dumps(value)
 
-    def _refuse_mixed(self, path: str) -> None:
-        raise PlanError(
-            f"{path}, which the target has taken over, was rewritten on branch {self._staging} of"
-            f" {self._table.name} together with new data files: their rows cannot be told apart",
-            hint=f"drop {self._staging}, make it anew from the target, and write the changes again;"
-            " compact the target instead",
-        )
-
     def staged(self, snapshots: tuple[IcebergSnapshot, ...]) -> Staged:
         marks = {key: path for key, path in self._marks.items() if path not in self._data}
         head = snapshots[-1]
-        marked = _carriers(self._table, head.id, list(marks)) if marks else ()
+        marked = []
+        if marks:
+            java, keys = staged_files(self._table.spark), SEPARATOR.join(marks)
+            with translate_errors(str(self._table.name)):
+                found = java.carriers(self._table.handle, head.id, keys)
+            marked = found.split(SEPARATOR)[1:-1:2]
         return Staged(
             snapshots,
             self._data,
@@ -361,49 +340,30 @@ class _Changes:
         )
 
 
-def _carriers(table: LoadedTable, snapshot_id: int, keys: Sequence[str]) -> tuple[str, ...]:
-    with explained(str(table.name)):
-        found = staged_files(table.spark).carriers(table.handle, snapshot_id, _SEPARATOR.join(keys))
-    return tuple(_values(found))
-
-
-def _values(found: str) -> Iterator[str]:
-    return iter(found.split(_SEPARATOR)[1:-1:2])
-
-
-def _require_continued(
-    table: LoadedTable, staging: str, since: Resolved, last: Sequence[str]
+def _require_known(
+    table: LoadedTable, staging: str, since: StagedProgress, found: Mapping[str, list[str]]
 ) -> None:
-    """Refuse a branch that may have begun anew since: files of the target would seem staged."""
-    if not last:
+    """Refuse a branch whose live files do not tell what was staged since some of it expired."""
+    branch = f"branch {staging} of {table.name}"
+    expired = f"snapshots of {branch} have expired before they were taken over"
+    hint = f"drop {staging}, make it again from the target, and write the changes again"
+    earlier, merged = found["earlier"], found["merged"]
+    if earlier != [str(since.data_files)]:  # some that were taken over are gone
         raise PlanError(
-            f"snapshots of branch {staging} of {table.name} have expired before they were taken"
-            f" over, and nothing tells that it goes on from snapshot {since.snapshot_id}, which"
-            " was",
-            hint=f"drop {staging}, make it anew from the target, and write the changes again;"
-            " resolve before snapshots expire",
-        )
-
-
-def _require_none_merged(table: LoadedTable, staging: str, paths: Sequence[str]) -> None:
-    """Refuse deletes that may repeat some that were taken over: their keys may be there again."""
-    if paths:
-        raise PlanError(
-            f"{paths[0]} on branch {staging} of {table.name} was merged from other deletes by key,"
-            " and the snapshots of these have expired: some may have been taken over before",
-            hint=f"drop {staging}, make it anew from the target, and write the changes again;"
-            " resolve before snapshots expire",
-        )
-
-
-def _require_all_kept(
-    table: LoadedTable, staging: str, since: Resolved, earlier: Sequence[str]
-) -> None:
-    """Refuse if data files that were taken over are gone from the staging branch."""
-    if earlier != [str(since.data_files)]:
-        raise PlanError(
-            f"snapshots of branch {staging} of {table.name} have expired before they were taken"
-            f" over, and data files were removed meanwhile: expected {since.data_files}, found"
+            f"{expired}, and data files were removed meanwhile: expected {since.data_files}, found"
             f" {', '.join(earlier)}",
-            hint=f"drop {staging}, make it anew from the target, and write the changes again",
+            hint=hint,
+        )
+    hint += "; resolve before snapshots expire"
+    if not found["last"]:  # it may have begun again: files of the target would seem staged
+        raise PlanError(
+            f"{expired}, and nothing tells that it goes on from snapshot {since.snapshot_id}, which"
+            " was",
+            hint=hint,
+        )
+    if merged:  # from deletes that may have been taken over, and whose keys may be there again
+        raise PlanError(
+            f"{merged[0]} on {branch} was merged from other deletes by key, and the snapshots of"
+            " these have expired: some may have been taken over before",
+            hint=hint,
         )

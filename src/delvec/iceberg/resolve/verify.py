@@ -2,78 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
 from delvec.errors import VerificationError
-from delvec.iceberg.client.chosen_files import plan_snapshot, read_data_files
-from delvec.iceberg.client.delete_files import from_content_file
-from delvec.iceberg.client.failures import explained
-from delvec.iceberg.deletes.key_filter import ScopedDelete, without_keys
-from delvec.iceberg.deletes.read_schema import with_dropped_keys
-from delvec.iceberg.deletes.reading import plan_read
-from delvec.iceberg.resolve.staged import staged_files
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.file_scan import SEPARATOR, plan_snapshot, read_data_files
+from delvec.iceberg.client.files import from_content_file
+from delvec.iceberg.deletes.key_columns import add_dropped_key_columns
+from delvec.iceberg.deletes.key_filter import ScopedDelete, filter_deleted
+from delvec.iceberg.deletes.read_plan import plan_read
+from delvec.iceberg.resolve.staged import Staged, staged_files
 from delvec.identifiers import quote
-from delvec.spark.row_sums import row_sums
+from delvec.spark.expressions import row_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.client.metadata import IcebergSnapshot
-    from delvec.iceberg.resolve.staged import Staged
-
-__all__ = [
-    "Balance",
-    "expected_sums",
-    "live_rows",
-    "require_balance",
-    "require_deletes",
-    "require_sums",
-    "require_unique",
-]
-
-_SEPARATOR: Final = "\0"
 
 
-@dataclass(frozen=True)
-class Balance:
-    """How the totals of a snapshot differ from those of the one before.
-
-    Attributes:
-        records: Rows of data files, deleted ones included.
-        positions: Rows that position deletes and vectors delete.
-        keys: Keys of equality deletes.
-        data_files: Data files.
-    """
-
-    records: int
-    positions: int
-    keys: int
-    data_files: int
-
-
-def require_balance(after: LoadedTable, snapshot_id: int, balance: Balance) -> None:
-    """Check a snapshot by arithmetic.
+def require_balance(after: LoadedTable, snapshot_id: int, balance: Mapping[str, int]) -> None:
+    """Check a snapshot by arithmetic: how its totals differ from those of the one before.
 
     Live rows are those of the snapshot before, with those that were added, without those whose keys
     were deleted.
-
-    Raises:
-        VerificationError: Something is not as it should be.
     """
     snapshot = after.metadata.snapshots[snapshot_id]
     parent = None if snapshot.parent_id is None else after.metadata.snapshots[snapshot.parent_id]
-    for name, change in (
-        ("total-records", balance.records),
-        ("total-position-deletes", balance.positions),
-        ("total-equality-deletes", balance.keys),
-        ("total-data-files", balance.data_files),
-    ):
-        before, now = _total(parent, name), _total(snapshot, name)
+    for name, change in balance.items():
+        before, now = 0 if parent is None else parent.count(name), snapshot.count(name)
         # Totals are optional; writers that leave them out make them unknown from there on.
         if before is not None and now is not None and now != before + change:
             raise VerificationError(
@@ -88,12 +47,9 @@ def require_deletes(after: LoadedTable, snapshot_id: int, resolved: Collection[s
 
     Reads the delete manifests of the snapshot; the driver holds the path of each data file with a
     vector.
-
-    Raises:
-        VerificationError: Some has, or one is.
     """
-    with explained(str(after.name)):
-        parts = staged_files(after.spark).deletes(after.handle, snapshot_id).split(_SEPARATOR)
+    with translate_errors(str(after.name)):
+        parts = staged_files(after.spark).deletes(after.handle, snapshot_id).split(SEPARATOR)
     for kind, path in zip(parts[0:-1:2], parts[1:-1:2], strict=True):
         if kind == "twice" or path in resolved:
             what = "two vectors" if kind == "twice" else "an equality delete that was resolved"
@@ -103,23 +59,12 @@ def require_deletes(after: LoadedTable, snapshot_id: int, resolved: Collection[s
             )
 
 
-def _total(snapshot: IcebergSnapshot | None, name: str) -> int | None:
-    if snapshot is None:
-        return 0
-    return snapshot.count(name)
-
-
 def expected_sums(
     table: LoadedTable, snapshot_id: int | None, staged: Staged | None
 ) -> tuple[int, ...]:
     """Return the digest of the rows that a target is to have, by reading them through all deletes.
 
     Two scans of all columns in the worst case, of the target and of the staged data files.
-
-    Args:
-        table: The table.
-        snapshot_id: The newest snapshot of the target; None if it has none.
-        staged: What is taken over, without position deletes of data files of the target.
     """
     parts = []
     if snapshot_id is not None:
@@ -134,14 +79,7 @@ def expected_sums(
 def live_rows(
     table: LoadedTable, snapshot_id: int, chosen: Collection[str] | None, further: Sequence[str]
 ) -> list[DataFrame]:
-    """Return the live rows of a snapshot, or of some data files of it, in parts; lazy.
-
-    Args:
-        table: The table.
-        snapshot_id: The snapshot.
-        chosen: Paths of the data files; None for all.
-        further: See `plan_snapshot`.
-    """
+    """Return the live rows of a snapshot, or of some data files of it, in parts; lazy."""
     schema = table.metadata.schema
     names = [quote(field["name"]) for field in schema["fields"]]
     planned = plan_snapshot(table, snapshot_id, schema, further=further)
@@ -154,9 +92,9 @@ def live_rows(
     parts = []
     if paths:
         ids = {each for delete in deletes for each in delete.file.equality_ids}
-        wide = with_dropped_keys(table.metadata, schema, ids, str(table.name))
+        wide = add_dropped_key_columns(table.metadata, schema, ids, str(table.name))
         rows = read_data_files(table, snapshot_id, wide, paths, chosen=True)
-        parts.append(without_keys(table, snapshot_id, wide, rows, planned, deletes))
+        parts.append(filter_deleted(table, snapshot_id, wide, rows, planned, deletes))
     if chosen is None:
         parts.append(read_data_files(table, snapshot_id, schema, all_paths, chosen=False))
     elif rest := [path for path in chosen if path not in set(paths)]:
@@ -165,11 +103,7 @@ def live_rows(
 
 
 def require_sums(after: LoadedTable, snapshot_id: int, expected: tuple[int, ...]) -> None:
-    """Check all rows of a snapshot by a digest; one scan of all columns.
-
-    Raises:
-        VerificationError: The snapshot has other rows.
-    """
+    """Check all rows of a snapshot by a digest; one scan of all columns."""
     rows = plan_read(after, snapshot_id, after.metadata.schema).to_df()
     found = row_sums(rows, rows.schema)
     if found != expected:
@@ -181,11 +115,7 @@ def require_sums(after: LoadedTable, snapshot_id: int, expected: tuple[int, ...]
 
 
 def require_unique(after: LoadedTable, snapshot_id: int, keys: Sequence[str]) -> None:
-    """Check that no two live rows of a snapshot have the same key; one scan of the key columns.
-
-    Raises:
-        VerificationError: Some have.
-    """
+    """Check that no two live rows of a snapshot have the same key; one scan of the key columns."""
     rows = plan_read(after, snapshot_id, after.metadata.schema).to_df()
     twice = rows.groupBy(*map(quote, keys)).count().where("count > 1").limit(1).collect()
     if twice:

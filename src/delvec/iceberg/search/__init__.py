@@ -1,3 +1,1 @@
 """Where rows with deleted keys are: by a join with the data files, or by a primary-key index."""
-
-from __future__ import annotations

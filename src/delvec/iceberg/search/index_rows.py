@@ -1,6 +1,7 @@
 """What a primary-key index is about, and the rows that it has.
 
-    hash  xxhash64 of the key columns, in order of their field ids
+    hash  xxhash64 of the key columns, in order of their field ids; null leaves it as it is, so
+          different keys may have one
     file  xxhash64 of the data file's path, as the manifest spells it, and of what is indexed
     pos   the row's position in the file
     path  null, but for the mark of a file
@@ -14,48 +15,29 @@ writers and of other keys included: what is missing is never taken for indexed.
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from delvec.documents import parse_json
-from delvec.iceberg.client.chosen_files import read_all_rows
-from delvec.iceberg.deletes.read_schema import key_paths
+from delvec.iceberg.client.file_scan import read_all_rows
+from delvec.iceberg.deletes.key_columns import key_paths
 from delvec.identifiers import quote
+from delvec.spark.input.key_values import NUMBER_TYPES, UNKNOWN_TO_SPARK, is_key_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from pyspark.sql import Column, DataFrame
-
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.metadata import TableMetadata
 
-__all__ = [
-    "HASH_VERSION",
-    "IndexedKey",
-    "entries_of",
-    "file_hash",
-    "hash_of",
-    "indexed_key",
-    "marks_of",
-    "sorted_by_hash",
-]
 
 HASH_VERSION: Final = 1
 """Is to be raised when the same key gets another hash, or the rows another meaning."""
 
 _NAME_MAPPING: Final = "schema.name-mapping.default"
-# Values of these types are equal exactly if Spark's hashes see the same bytes: of floating-point
-# numbers there are several zeros and NaNs.
-_TYPES: Final = re.compile(
-    r"boolean|int|long|string|binary|uuid|date|timestamp|timestamptz|decimal\(.*|fixed\[.*"
-)
-# Spark's xxhash64 of one such value is a bijection of its 64 bits, or an injection of its 32.
-_PROVEN: Final = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
 _ROWS_OF_A_PART: Final = 4_000_000  # some 12 bytes each
 _FEWEST_ROWS_OF_A_PART: Final = 250_000
 
@@ -66,7 +48,6 @@ class IndexedKey:
 
     Attributes:
         ids: Field ids of the key columns, in ascending order.
-        types: Their types.
         signature: A number for all that decides the hash of a row: the table, ids, types, defaults
             of rows without a value, names by which they are found in files without ids.
         why_not: Why such a key has no index; None if it may have one.
@@ -80,19 +61,14 @@ class IndexedKey:
     @property
     def is_proven(self) -> bool:
         """Whether rows with the same hash have the same key, null apart."""
-        return len(self.ids) == 1 and self.types[0] in _PROVEN
+        # Spark's xxhash64 of a number is a bijection of its 64 bits, or an injection of its 32.
+        return len(self.ids) == 1 and self.types[0] in NUMBER_TYPES
 
 
 def indexed_key(
     metadata: TableMetadata, schema: Mapping[str, Any], ids: Collection[int]
 ) -> IndexedKey:
-    """Return what an index of key columns is about.
-
-    Args:
-        metadata: The table's.
-        schema: Columns as they are read, key columns included, in Iceberg's JSON form.
-        ids: Field ids of key columns, in any order.
-    """
+    """Return what an index of key columns is about."""
     wanted = tuple(sorted(ids))
     fields = {each["id"]: each for each in schema["fields"]}
     inner = [each for each in wanted if each not in fields]
@@ -101,10 +77,14 @@ def indexed_key(
         return IndexedKey(wanted, (), 0, f"{name} is a field of a struct")
     kinds = [fields[each]["type"] for each in wanted]
     for each, kind in zip(wanted, kinds, strict=True):
-        if not isinstance(kind, str) or not _TYPES.fullmatch(kind):
+        # Values of other types may be equal and have other bytes for Spark's hashes, as zeros of
+        # floating-point numbers have, or Spark does not have them.
+        if not isinstance(kind, str) or not is_key_type(kind) or kind in UNKNOWN_TO_SPARK:
             shown = kind if isinstance(kind, str) else kind["type"]
             return IndexedKey(wanted, (), 0, f"{fields[each]['name']} is {shown}")
-    names = {each["field-id"]: sorted(each["names"]) for each in _mapped(metadata)}
+    mapping = parse_json(metadata.properties.get(_NAME_MAPPING) or "[]", _NAME_MAPPING)
+    # Of the top level; some of it has no column.
+    names = {each["field-id"]: sorted(each["names"]) for each in mapping if "field-id" in each}
     facts = [
         HASH_VERSION,
         metadata.uuid,
@@ -115,11 +95,6 @@ def indexed_key(
     ]
     digest = sha256(json.dumps(facts).encode()).digest()
     return IndexedKey(wanted, tuple(kinds), int.from_bytes(digest[:8], "big", signed=True))
-
-
-def hash_of(columns: Sequence[Column]) -> Column:
-    """Return the hash of key columns: null leaves it as it is, so different keys may have one."""
-    return F.xxhash64(*columns)
 
 
 def file_hash(path: str, key: IndexedKey) -> Column:
@@ -134,21 +109,13 @@ def entries_of(
     key: IndexedKey,
     paths: Sequence[str] | None,
 ) -> DataFrame:
-    """Return the rows of an index for data files of a snapshot; lazy.
-
-    Args:
-        table: The table.
-        snapshot_id: The snapshot.
-        schema: Columns of which the key is, in Iceberg's JSON form.
-        key: What is indexed.
-        paths: The data files; None for all of the snapshot.
-    """
+    """Return the rows of an index for data files of a snapshot; lazy."""
     by_id = {each["id"]: each for each in schema["fields"]}
     fields = [{**by_id[each], "required": False} for each in key.ids]
     narrow = {"type": "struct", "schema-id": 0, "fields": fields}
     rows = read_all_rows(table, snapshot_id, narrow, paths or (), chosen=paths is not None)
     return rows.select(
-        hash_of([F.col(quote(each["name"])) for each in fields]).alias("hash"),
+        F.xxhash64(*(F.col(quote(each["name"])) for each in fields)).alias("hash"),
         file_hash("_file", key).alias("file"),
         F.col("_pos").alias("pos"),
         F.lit(None).cast("string").alias("path"),
@@ -156,12 +123,7 @@ def entries_of(
 
 
 def marks_of(paths: DataFrame, key: IndexedKey) -> DataFrame:
-    """Return the rows that mark data files as indexed; lazy.
-
-    Args:
-        paths: The files, one column.
-        key: What is indexed.
-    """
+    """Return the rows that mark data files as indexed; lazy."""
     [name] = paths.columns
     return paths.select(
         F.lit(key.signature).cast("bigint").alias("hash"),
@@ -176,15 +138,9 @@ def sorted_by_hash(rows: DataFrame, count: int) -> DataFrame:
 
     Hashes are spread evenly, so that ranges are known without a look at the rows. That each range
     is a part of its own hangs on how Spark assigns parts; if it did otherwise, files would overlap.
-
-    Args:
-        rows: The rows.
-        count: About how many they are.
     """
-    spark = rows.sparkSession
-    wanted = -(-count // _ROWS_OF_A_PART)
-    cores = spark.sparkContext.defaultParallelism
-    parts = max(wanted, min(cores, count // _FEWEST_ROWS_OF_A_PART), 1)
+    cores = rows.sparkSession.sparkContext.defaultParallelism
+    parts = max(-(-count // _ROWS_OF_A_PART), min(cores, count // _FEWEST_ROWS_OF_A_PART), 1)
     if parts == 1:
         return rows.repartition(1).sortWithinPartitions("hash")
     numbers = F.array(*map(F.lit, _numbers_by_part(rows, parts)))
@@ -199,10 +155,3 @@ def _numbers_by_part(rows: DataFrame, parts: int) -> list[int]:
     found = tried.selectExpr("CAST(id AS INT) AS id", f"pmod(hash(CAST(id AS INT)), {parts}) AS p")
     known = {each["p"]: each["id"] for each in found.toArrow().to_pylist()}
     return [known.get(part, part) for part in range(parts)]
-
-
-def _mapped(metadata: TableMetadata) -> Iterator[Mapping[str, Any]]:
-    """Yield the top-level fields of the table's name mapping, those without a column omitted."""
-    for each in parse_json(metadata.properties.get(_NAME_MAPPING) or "[]", _NAME_MAPPING):
-        if "field-id" in each:
-            yield each

@@ -11,38 +11,31 @@ deleted already have to be left out.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
-from delvec.iceberg.by_condition.position_vectors import earlier_positions
-from delvec.iceberg.client.failures import explained
-from delvec.iceberg.client.position_deletes import find_position_deletes
-from delvec.iceberg.deletes.key_filter import deleted_keys
-from delvec.iceberg.search.find import find_by_join
-from delvec.iceberg.search.index_rows import file_hash, hash_of, indexed_key
-from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE
-from delvec.spark.progress import described
-from delvec.spark.storage import open_storage
-from delvec.storage.listed_files import local_path
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.files import find_position_deletes
+from delvec.iceberg.deletes import key_filter
+from delvec.iceberg.deletes.positions import read_earlier_positions
+from delvec.iceberg.search.index_rows import file_hash, indexed_key
+from delvec.iceberg.search.search import FILE, KEY_HASH, PLACE, Search, find_by_join
+from delvec.spark.jobs import describe_jobs
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from pyspark.sql import Column
-
     from delvec.iceberg.search.key_index import KeyIndex
-    from delvec.iceberg.search.search import Search
 
-__all__ = ["FEW_KEYS", "find_by_index"]
 
 FEW_KEYS: Final = 2000
 """Up to so many deleted keys are looked up by an IN condition, which prunes the index."""
@@ -51,14 +44,8 @@ _MOST_IN: Final = 200  # Iceberg looks at no bounds for more values of one condi
 _MOST_BROADCAST: Final = 5_000_000  # keys, 24 bytes each
 _MOST_FOUND: Final = 1_000_000  # rows that the driver holds: 16 bytes and a path each
 _HASH_OF_NULL: Final = 42  # the seed: there is one value of each type that may have this hash
-_GLOBAL: Final = -1
 _HASH: Final = "__delvec_hash"
-_KEY: Final = "__delvec_key"
-_SEQUENCE: Final = "__delvec_sequence"
-_SCOPE: Final = "__delvec_scope"
 _FILE_HASH: Final = "__delvec_file_hash"
-_FILE_SEQUENCE: Final = "__delvec_file_sequence"
-_FILE_SCOPE: Final = "__delvec_file_scope"
 
 
 def find_by_index(search: Search, index: KeyIndex) -> DataFrame:
@@ -67,14 +54,10 @@ def find_by_index(search: Search, index: KeyIndex) -> DataFrame:
     The index is looked up at once, the keys are compared when the result is used. Files that are
     not indexed are searched by the join. The driver holds the hashes of few keys, and the paths of
     files with candidates; for keys that need no comparison at most 1 million rows, as positions.
-
-    Args:
-        search: What is looked for; all its deletes are of the same key columns.
-        index: An index of the same table; of any snapshot of it.
     """
     if not _is_about(index, search):
         return find_by_join(search)
-    with described(search.table.spark, f"delvec: look-up in the index of {search.table.name}"):
+    with describe_jobs(search.table.spark, f"delvec: look-up in the index of {search.table.name}"):
         missing = _not_indexed(search, index)
         lookup = _Lookup(_with_files(search, missing, chosen=False), index)
         found = lookup.proven_rows() if index.key.is_proven else None
@@ -89,8 +72,7 @@ def _is_about(index: KeyIndex, search: Search) -> bool:
     """Whether the index has the hashes of keys as they are read now."""
     if not index.is_usable or not search.files.files.num_rows:
         return False
-    ids = search.deletes[0].file.equality_ids
-    now = indexed_key(search.table.metadata, search.schema, ids)
+    now = indexed_key(search.table.metadata, search.schema, search.ids)
     return now.why_not is None and now.signature == index.key.signature
 
 
@@ -99,7 +81,7 @@ def _not_indexed(search: Search, index: KeyIndex) -> list[str]:
     if index.snapshot_id == search.snapshot_id:
         return []
     paths = search.files.files.select(["path"])
-    with explained(str(search.table.name)):
+    with translate_errors(str(search.table.name)):
         wanted = search.table.spark.createDataFrame(paths)
         found = wanted.join(index.indexed_paths(), "path", "left_anti").distinct().toArrow()
     missing: list[str] = found.column("path").to_pylist()
@@ -130,7 +112,7 @@ class _Lookup:
         """Return the files with candidates."""
         if not self.search.files.files.num_rows:
             return []
-        with explained(str(self.search.table.name)):
+        with translate_errors(str(self.search.table.name)):
             found = self._candidates().select("path").distinct().toArrow()
         paths: list[str] = found.column("path").to_pylist()
         return paths
@@ -140,7 +122,7 @@ class _Lookup:
         if not self.search.files.files.num_rows:
             return _nothing(self.search)
         candidates = self._candidates().select("path", "pos", _HASH, "file").distinct()
-        with explained(str(self.search.table.name)):
+        with translate_errors(str(self.search.table.name)):
             found = candidates.limit(_MOST_FOUND + 1).toArrow()
         hashes = found.column(_HASH)
         if found.num_rows > _MOST_FOUND or pc.any(pc.equal(hashes, _HASH_OF_NULL)).as_py():
@@ -163,43 +145,33 @@ class _Lookup:
         else:
             marks = self.index.marks().where(F.col("file").isin(files.to_pylist()))
         twice = marks.distinct().groupBy("file").count().where("count > 1").select("file")
-        with explained(str(self.search.table.name)):
+        with translate_errors(str(self.search.table.name)):
             found = twice.toArrow().column("file")
         return not pc.any(pc.is_in(found, value_set=files)).as_py()
 
     def _candidates(self) -> DataFrame:
         """Return path, position and hash of rows that may be deleted; a row may be there twice."""
-        search = self.search
-        keys = self._keys()
+        search, keys = self.search, self._keys()
         rows = self.index.entries().where("pos >= 0")
-        if _key_count(search) <= FEW_KEYS:
-            with explained(str(search.table.name)):
+        if search.keys <= FEW_KEYS:
+            with translate_errors(str(search.table.name)):
                 hashes = keys.select(_HASH).distinct().toArrow().column(_HASH).to_pylist()
             rows = rows.where(_is_one_of(F.col("hash"), sorted(hashes)))
-        files = search.table.spark.createDataFrame(
-            search.files.files.select(["path", "sequence", "scope"])
-        ).toDF("path", _FILE_SEQUENCE, _FILE_SCOPE)
+        listed = search.files.files.select(["path", "sequence", "scope"])
+        names = "path", key_filter.FILE_SEQUENCE, key_filter.FILE_SCOPE
+        files = search.table.spark.createDataFrame(listed).toDF(*names)
         files = files.withColumn(_FILE_HASH, file_hash("path", self.index.key))
         marked = rows.drop("path").join(F.broadcast(files), F.col("file") == F.col(_FILE_HASH))
-        is_few = _key_count(search) <= _MOST_BROADCAST
-        applies = (
-            (F.col("hash") == F.col(_HASH))
-            & (F.col(_SEQUENCE) > F.col(_FILE_SEQUENCE))
-            & ((F.col(_SCOPE) == _GLOBAL) | (F.col(_SCOPE) == F.col(_FILE_SCOPE)))
-        )
+        is_few = search.keys <= _MOST_BROADCAST
+        applies = (F.col("hash") == F.col(_HASH)) & key_filter.is_later(scoped=True)
         return marked.join(F.broadcast(keys) if is_few else keys, applies)
 
     def _keys(self) -> DataFrame:
         """Return the hashes of deleted keys, with scope and sequence number."""
-        search = self.search
-        ids = search.deletes[0].file.equality_ids
-        keys = deleted_keys(search.table, search.snapshot_id, search.schema, search.deletes)
-        columns = [F.col(f"{_KEY}{ids.index(each)}") for each in self.index.key.ids]
-        return keys.select(hash_of(columns).alias(_HASH), _SCOPE, _SEQUENCE)
-
-
-def _key_count(search: Search) -> int:
-    return sum(each.file.record_count for each in search.deletes)
+        ids, keys = self.search.ids, self.search.deleted_keys()
+        columns = [F.col(f"{key_filter.KEY}{ids.index(each)}") for each in self.index.key.ids]
+        hashed = F.xxhash64(*columns).alias(_HASH)
+        return keys.select(hashed, key_filter.SCOPE, key_filter.SEQUENCE)
 
 
 def _is_one_of(column: Column, values: Sequence[int]) -> Column:
@@ -207,23 +179,21 @@ def _is_one_of(column: Column, values: Sequence[int]) -> Column:
     if not values:
         return F.lit(False)
     starts = range(0, len(values), _MOST_IN)
-    some = [column.isin(*values[start : start + _MOST_IN]) for start in starts]
-    return reduce(lambda one, other: one | other, some)
+    return reduce(or_, (column.isin(*values[start : start + _MOST_IN]) for start in starts))
 
 
 def _live(search: Search, found: pa.Table) -> pa.Table:
     """Return those of some rows that no position deletes."""
-    table = search.table
-    paths = pc.unique(found.column("path"))
-    files = find_position_deletes(table, search.snapshot_id, paths.to_pylist())
-    storage = open_storage(table.spark, local_path(table.metadata.location))
-    deleted = earlier_positions(table, search.snapshot_id, storage, files.values(), complete=True)
+    table, snapshot_id = search.table, search.snapshot_id
+    files = find_position_deletes(table, snapshot_id, pc.unique(found.column("path")).to_pylist())
+    deleted = read_earlier_positions(
+        table, snapshot_id, table.storage(), files.values(), complete=True
+    )
     ordered = found.sort_by("path")
-    names = ordered.column("path").to_pylist()
     places = ordered.column("pos").to_numpy()
     is_live = np.ones(ordered.num_rows, dtype=bool)
     start = 0
-    for path, some in groupby(names):
+    for path, some in groupby(ordered.column("path").to_pylist()):
         end = start + sum(1 for _ in some)
         if path in deleted:
             gone = (deleted[path] & Bitmap(places[start:end])).to_numpy()

@@ -1,42 +1,30 @@
-"""Updating the primary-key index of a table to a snapshot, by the difference in data files."""
+"""Bringing the primary-key index of a table to a snapshot, by the difference in data files."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, DataFrameWriterV2
+from pyspark.sql import functions as F
 
 from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
-from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.catalog import LoadedTable, load_table
+from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import snapshot_table
-from delvec.iceberg.maintain.procedures import called, expire_snapshots, sql_map, sql_string
-from delvec.iceberg.search.index_rows import entries_of, marks_of, sorted_by_hash
-from delvec.iceberg.search.key_index import (
-    FILE_BYTES,
-    WHOLE,
-    Written,
-    find_or_make_index,
-    open_index,
-    opened,
-    wanted_key,
-)
-from delvec.spark.progress import described
+from delvec.iceberg.maintain.procedures import call_procedure, expire_snapshots, sql_map
+from delvec.iceberg.search import key_index
+from delvec.iceberg.search.index_rows import IndexedKey, entries_of, marks_of, sorted_by_hash
+from delvec.iceberg.search.key_index import KeyIndex, Written
+from delvec.identifiers import sql_string
+from delvec.report.hints import argument, format_hint
+from delvec.spark.jobs import describe_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     import pyarrow as pa
-    from pyspark.sql import DataFrame, DataFrameWriterV2
-
-    from delvec.iceberg.client.catalog import LoadedTable
-    from delvec.iceberg.search.index_rows import IndexedKey
-    from delvec.iceberg.search.key_index import KeyIndex
-
-__all__ = ["planned_action", "update_index"]
 
 _LOG: Final = logging.getLogger("delvec")
 _MOST_RUNS: Final = 16  # appended, before they are merged: each is looked into for each key
@@ -50,52 +38,38 @@ def update_index(
 ) -> KeyIndex:
     """Index the data files of a snapshot that are not indexed yet, in one commit.
 
-    The index is made if there is none. It is built anew if it is about something else, if more than
+    The index is made if there is none. It is built again if it is about another key, if more than
     half of its rows would be about files that are gone, or if too many of them were appended. Tasks
     compare the snapshot's files with those that are indexed, 100 bytes each; the driver holds the
     paths of new ones, some 300 bytes each, and none for a build.
-
-    Args:
-        table: The table.
-        snapshot_id: A snapshot of any branch of it.
-        ids: Field ids of the key columns, in any order.
-        rebuild: Whether to build it anew in any case.
-
-    Raises:
-        UnsupportedFeatureError: Such a key has no index.
-        PlanError: There is a table of the index's name that is none.
     """
     key, schema = _indexable(table, ids)
-    index = opened(find_or_make_index(table), key)
+    index = key_index.opened(key_index.find_or_make_index(table), key)
     update = _Update(table, snapshot_id, schema, key, index)
-    with described(table.spark, f"delvec: index of {table.name}"):
+    with describe_jobs(table.spark, f"delvec: index of {table.name}"):
         return update.run(rebuild=rebuild)
 
 
 def planned_action(table: LoadedTable, snapshot_id: int, ids: Collection[int]) -> str:
     """Return what `update_index` would do, by metadata alone: `built`, `updated` or `kept`.
 
-    An index that is updated may be built anew as well, if too much of it is about files that are
+    An index that is updated may be built again as well, if too much of it is about files that are
     gone.
-
-    Raises:
-        UnsupportedFeatureError: Such a key has no index.
-        PlanError: There is a table of the index's name that is none.
     """
     _indexable(table, ids)
-    found = open_index(table, ids)
+    found = key_index.open_index(table, ids)
     if found is None or not found.is_usable or found.head is None:
         return "built"
     return "kept" if found.snapshot_id == snapshot_id else "updated"
 
 
 def _indexable(table: LoadedTable, ids: Collection[int]) -> tuple[IndexedKey, Mapping[str, Any]]:
-    key, schema = wanted_key(table, ids)
+    key, schema = key_index.wanted_key(table, ids)
     if key.why_not is not None:
         raise UnsupportedFeatureError(
             f"a key of {table.name} cannot be indexed: {key.why_not}",
             feature="an index of such a key",
-            hint='resolve with index="join"',
+            hint=format_hint("resolve with {}", argument(index="join")),
         )
     return key, schema
 
@@ -119,7 +93,7 @@ class _Update:
             return self.index
         new = self._new_files()
         rows = int(sum(new.column("rows").to_pylist()))
-        reason = self._why_built_anew(rows)
+        reason = self._why_rebuilt(rows)
         if reason is not None:
             return self._built(reason)
         if not new.num_rows:
@@ -134,10 +108,10 @@ class _Update:
         files = live.groupBy(F.col("file_path").alias("path")).agg(
             F.max("record_count").alias("rows")
         )
-        with explained(str(self.table.name)):
+        with translate_errors(str(self.table.name)):
             return files.join(self.index.indexed_paths(), "path", "left_anti").toArrow()
 
-    def _why_built_anew(self, added: int) -> str | None:
+    def _why_rebuilt(self, added: int) -> str | None:
         index = self.index
         snapshot = self.table.metadata.snapshots[self.snapshot_id]
         total = snapshot.count("total-records")
@@ -151,16 +125,16 @@ class _Update:
 
     def _built(self, reason: str) -> KeyIndex:
         live = snapshot_table(self.table, "data_files", self.snapshot_id)
-        with explained(str(self.table.name)):
+        with translate_errors(str(self.table.name)):
             [counts] = live.agg(
                 F.coalesce(F.sum("record_count"), F.lit(0)), F.countDistinct("file_path")
             ).collect()
         rows, files = int(counts[0]), int(counts[1])
         entries = entries_of(self.table, self.snapshot_id, self.schema, self.key, None)
         marks = marks_of(live.select("file_path"), self.key)
-        written = Written(self.key, self.snapshot_id, WHOLE, rows + files, 0)
+        written = Written(self.key, self.snapshot_id, key_index.WHOLE, rows + files, 0)
         writer = self._writer(sorted_by_hash(entries.unionByName(marks), rows + files), written)
-        with explained(str(self.index.table.name)):
+        with translate_errors(str(self.index.table.name)):
             writer.overwrite(F.lit(True))
         found = self._reopened()
         return replace(found, added_files=files, added_rows=rows, action="built", reason=reason)
@@ -170,17 +144,13 @@ class _Update:
         listed = paths.column("path").to_pylist()
         entries = entries_of(self.table, self.snapshot_id, self.schema, self.key, listed)
         marks = marks_of(self.table.spark.createDataFrame(paths), self.key)
-        written = Written(
-            self.key, self.snapshot_id, str(index.head), index.built_rows, index.runs + 1
-        )
-        joined = entries.unionByName(marks)
-        writer = self._writer(sorted_by_hash(joined, rows + len(listed)), written)
-        with explained(str(index.table.name)):
-            writer.append()
+        read, runs = str(index.head), index.runs + 1
+        written = Written(self.key, self.snapshot_id, read, index.built_rows, runs)
+        joined = sorted_by_hash(entries.unionByName(marks), rows + len(listed))
+        with translate_errors(str(index.table.name)):
+            self._writer(joined, written).append()
         found = self._reopened()
-        if found.runs > _MOST_RUNS:
-            found = self._merged(found)
-        return found
+        return self._merged(found) if found.runs > _MOST_RUNS else found
 
     def _writer(self, rows: DataFrame, written: Written) -> DataFrameWriterV2:
         writer = rows.writeTo(str(self.index.table.name))
@@ -194,7 +164,7 @@ class _Update:
         options = {
             "min-input-files": "2",
             "rewrite-all": "false",
-            "target-file-size-bytes": str(FILE_BYTES),
+            "target-file-size-bytes": str(key_index.FILE_BYTES),
         }
         arguments = {
             "strategy": sql_string("sort"),
@@ -202,14 +172,14 @@ class _Update:
             "options": sql_map(options),
         }
         try:
-            called(index.table, "rewrite_data_files", arguments)
+            call_procedure(index.table, "rewrite_data_files", arguments)
         except (ConflictError, PlanError) as error:
             _LOG.info("files of %s were not merged, others changed it: %s", name, error)
         return self._reopened()
 
     def _reopened(self) -> KeyIndex:
-        found = opened(load_table(self.table.spark, self.index.table.name), self.key)
+        found = key_index.opened(load_table(self.table.spark, self.index.table.name), self.key)
         if len(found.table.metadata.snapshots) > _MOST_SNAPSHOTS:
             expire_snapshots(found.table, _KEPT, 1)
-            found = opened(load_table(self.table.spark, self.index.table.name), self.key)
+            found = key_index.opened(load_table(self.table.spark, self.index.table.name), self.key)
         return found

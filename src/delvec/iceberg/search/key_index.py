@@ -13,43 +13,28 @@ tell which files are indexed.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from delvec.documents import whole_number
 from delvec.errors import PlanError
-from delvec.iceberg.client.catalog import TableName, find_table, load_table
-from delvec.iceberg.client.failures import explained
+from delvec.iceberg.client.catalog import LoadedTable, TableName, find_table, load_table
+from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import snapshot_rows
 from delvec.iceberg.client.own_location import require_own_folder, shown, sorted_out
-from delvec.iceberg.deletes.read_schema import with_dropped_keys
-from delvec.iceberg.maintain.procedures import sql_string
+from delvec.iceberg.deletes.key_columns import add_dropped_key_columns
 from delvec.iceberg.search.index_rows import HASH_VERSION, IndexedKey, indexed_key
-from delvec.spark import sql_text
+from delvec.identifiers import sql_string
+from delvec.report.format import format_count, format_size
+from delvec.report.rendering import OperationReport, doc, documented, required
+from delvec.spark import expressions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from pyspark.sql import DataFrame
-
-    from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.metadata import IcebergSnapshot
-
-__all__ = [
-    "FILE_BYTES",
-    "WHOLE",
-    "KeyIndex",
-    "Written",
-    "drop_index",
-    "find_or_make_index",
-    "index_name",
-    "open_index",
-    "opened",
-    "wanted_key",
-    "why_no_index",
-]
 
 _SUFFIX: Final = "__delvec_index"
 _OF: Final = "delvec.index-of"
@@ -60,10 +45,8 @@ _BUILT_ROWS: Final = "delvec.index-built-rows"
 _RUNS: Final = "delvec.index-runs"
 WHOLE: Final = "*"
 """Stands for the snapshot of the index that was read, where a commit replaces all of it."""
-
 FILE_BYTES: Final = 64 << 20
 """The size of the index's files, at most."""
-
 _PROPERTIES: Final = {
     "format-version": "2",
     "gc.enabled": "true",
@@ -119,13 +102,10 @@ class KeyIndex:
 
     Attributes:
         table: The index's own table.
-        key: What it is wanted for.
         head: The newest snapshot of the index's own table; None if it is empty.
         snapshot_id: A snapshot of the indexed table all of whose files are indexed; None if only
             the marks can tell.
         rows: Its rows, those of files that are gone included.
-        bytes: The size of its files.
-        files: How many files it has.
         why_not: Why it is not usable for this key; None if it is.
         built_rows: Rows of the last build: later ones are in files that overlap with all others.
         runs: Appends since files were built or merged.
@@ -171,118 +151,68 @@ class KeyIndex:
         return self.entries().where("pos < 0").select("file", "path")
 
 
+@documented()
+class IndexReport(OperationReport):
+    """The primary-key index of a table, and what its update did.
+
+    >>> print(IndexReport("lake.db.orders", "lake.db.orders__delvec_index", ("id",), 7, "updated",
+    ...                   added_files=2, added_rows=500, rows=10_004, bytes=120_000))
+    INDEX of lake.db.orders by id: updated, reflects snapshot 7
+      table    lake.db.orders__delvec_index
+      indexed  2 files, 500 rows
+      rows     10,004, 117.2 KiB
+    """
+
+    table: str = required("The name of the table.")
+    index: str = required("The name of the index's own table.")
+    keys: tuple[str, ...] = required("The key columns.")
+    snapshot_id: int | None = required(
+        "The snapshot whose data files are all indexed; None if others changed the index at the"
+        " same time."
+    )
+    action: str = required("`built`, `updated`, or `kept` as it was.")
+    reason: str = doc("Why it was built.", "")
+    added_files: int = doc("Data files that were indexed.", 0)
+    added_rows: int = doc("Their rows.", 0)
+    rows: int = doc("Rows of the index, those of files that are gone included.", 0)
+    bytes: int = doc("The size of its files.", 0)
+    dry_run: bool = doc("Whether nothing was written: the action is what would be done.", False)
+
+    @classmethod
+    def of(
+        cls, table: str, keys: tuple[str, ...], index: KeyIndex, phases: Mapping[str, float]
+    ) -> IndexReport:
+        """Return the report of what `update_index` returned."""
+        names = ("snapshot_id", "action", "reason", "added_files", "added_rows", "rows", "bytes")
+        figures: dict[str, Any] = {name: getattr(index, name) for name in names}
+        return cls(table, str(index.table.name), keys, phases=phases, **figures)
+
+    def _headline(self) -> str:
+        state = "" if self.snapshot_id is None else f", reflects snapshot {self.snapshot_id}"
+        told = f"{self.action}{state}"
+        if self.dry_run:
+            told = f"dry run: nothing was written, it would be {self.action}"
+        return f"INDEX of {self.table} by {', '.join(self.keys)}: {told}"
+
+    def _facts(self) -> dict[str, str]:
+        files, rows = format_count(self.added_files, "file"), format_count(self.added_rows, "row")
+        return {
+            "table": self.index,
+            "because": self.reason,
+            "indexed": f"{files}, {rows}" if self.added_files else "",
+            "rows": f"{self.rows:,}, {format_size(self.bytes)}" if self.rows else "",
+        }
+
+
 def index_name(name: TableName) -> TableName:
     """Return the name of a table's index."""
     return replace(name, table=f"{name.table}{_SUFFIX}")
 
 
-def why_no_index(table: LoadedTable, ids: Collection[int]) -> str | None:
-    """Return why a key has no index, as `x is double`; None if it may have one."""
-    return wanted_key(table, ids)[0].why_not
-
-
 def open_index(table: LoadedTable, ids: Collection[int]) -> KeyIndex | None:
-    """Return the index of a table for a key; None if it has none. Only metadata is read.
-
-    Args:
-        table: The table.
-        ids: Field ids of the key columns, in any order.
-
-    Raises:
-        PlanError: There is a table of the index's name that is none.
-    """
+    """Return the index of a table for a key; None if it has none. Only metadata is read."""
     found = find_table(table.spark, index_name(table.name))
     return None if found is None else opened(found, wanted_key(table, ids)[0])
-
-
-def drop_index(table: LoadedTable, *, dry_run: bool = False) -> bool:
-    """Drop the index of a table with its files; return whether there was one.
-
-    With `dry_run` it stays.
-
-    Raises:
-        PlanError: There is a table of its name that is none, or that has files of others.
-    """
-    found = find_table(table.spark, index_name(table.name))
-    if found is None:
-        return False
-    _require_ours(found)
-    _require_own_files(found)
-    if dry_run:
-        return True
-    with explained(str(found.name)):
-        sql_text.run(table.spark, f"DROP TABLE IF EXISTS {found.name} PURGE")
-    return True
-
-
-def _require_own_files(index: LoadedTable) -> None:
-    """Refuse an index with files of others: all files of all snapshots go with it."""
-    folder = require_own_folder(index)
-    spark, name = index.spark, str(index.name)
-    with explained(name):
-        spark.catalog.refreshTable(name)
-        files = spark.table(f"{name}.all_files").select("file_path")
-        manifests = spark.table(f"{name}.all_manifests").select("path")
-        paths = files.union(manifests).distinct().toArrow().column(0).to_pylist()
-    refused = sorted_out(index, folder, {*paths, *index.metadata.files}).refused
-    if refused:
-        raise PlanError(
-            f"{name} has files that are not in {folder}: {shown(refused)}; nothing was dropped",
-            hint=f"drop it by SQL, without PURGE: DROP TABLE {name}",
-        )
-
-
-def wanted_key(table: LoadedTable, ids: Collection[int]) -> tuple[IndexedKey, Mapping[str, Any]]:
-    """Return what an index of a key is about now, and the schema that has its columns."""
-    schema = with_dropped_keys(table.metadata, table.metadata.schema, ids, str(table.name))
-    return indexed_key(table.metadata, schema, ids), schema
-
-
-def opened(table: LoadedTable, key: IndexedKey) -> KeyIndex:
-    """Return the index that a table is, for a key."""
-    _require_ours(table)
-    head = table.metadata.head()
-    if head is None:
-        why_not = key.why_not or "it is empty"
-        return KeyIndex(table, key, why_not=why_not)
-    written, is_merged = _written(table, head)
-    summary = written.summary if written else {}
-    found = KeyIndex(
-        table,
-        key,
-        head.id,
-        _reflected(written, key),
-        rows=head.count("total-records") or 0,
-        bytes=head.count("total-files-size") or 0,
-        files=head.data_file_count or 0,
-        built_rows=(written and written.count(_BUILT_ROWS)) or 0,
-        runs=0 if written is None or is_merged else written.count(_RUNS) or 0,
-    )
-    if key.why_not is not None:
-        return replace(found, why_not=key.why_not)
-    if summary.get(_KEY, str(key.signature)) != str(key.signature):
-        return replace(found, why_not="it is about other key columns, or other types of them")
-    return found
-
-
-def _written(table: LoadedTable, head: IcebergSnapshot) -> tuple[IcebergSnapshot | None, bool]:
-    """Return the newest snapshot that changed rows, and whether files were merged since."""
-    snapshot: IcebergSnapshot | None = head
-    while snapshot is not None and snapshot.operation == "replace":
-        parent = snapshot.parent_id
-        snapshot = None if parent is None else table.metadata.snapshots.get(parent)
-    return snapshot, snapshot is not head
-
-
-def _reflected(written: IcebergSnapshot | None, key: IndexedKey) -> int | None:
-    """Return the snapshot of the indexed table that a commit made the index reflect."""
-    if written is None or written.summary.get(_KEY) != str(key.signature):
-        return None
-    read = written.summary.get(_READ)
-    # Another commit in between may have removed what the writer believed to be there.
-    if read not in (WHOLE, str(written.parent_id)):
-        return None
-    return whole_number(written.summary.get(_REFLECTS), signed=True)
 
 
 def find_or_make_index(table: LoadedTable) -> LoadedTable:
@@ -295,13 +225,94 @@ def find_or_make_index(table: LoadedTable) -> LoadedTable:
     listed = ", ".join(
         f"{sql_string(key)} = {sql_string(value)}" for key, value in properties.items()
     )
-    with explained(str(name)):
-        sql_text.run(
+    with translate_errors(str(name)):
+        expressions.run(
             table.spark,
             f"CREATE TABLE IF NOT EXISTS {name} (hash BIGINT, file BIGINT, pos BIGINT, path STRING)"
             f" USING iceberg TBLPROPERTIES ({listed})",
         )
     return load_table(table.spark, name)
+
+
+def drop_index(table: LoadedTable, *, dry_run: bool = False) -> bool:
+    """Drop the index of a table with its files; return whether there was one.
+
+    With `dry_run` it stays.
+    """
+    found = find_table(table.spark, index_name(table.name))
+    if found is None:
+        return False
+    _require_ours(found)
+    _require_own_files(found)
+    if not dry_run:
+        with translate_errors(str(found.name)):
+            expressions.run(table.spark, f"DROP TABLE IF EXISTS {found.name} PURGE")
+    return True
+
+
+def why_no_index(table: LoadedTable, ids: Collection[int]) -> str | None:
+    """Return why a key has no index, as `x is double`; None if it may have one."""
+    return wanted_key(table, ids)[0].why_not
+
+
+def wanted_key(table: LoadedTable, ids: Collection[int]) -> tuple[IndexedKey, Mapping[str, Any]]:
+    """Return what an index of a key is about now, and the schema that has its columns."""
+    schema = add_dropped_key_columns(table.metadata, table.metadata.schema, ids, str(table.name))
+    return indexed_key(table.metadata, schema, ids), schema
+
+
+def opened(table: LoadedTable, key: IndexedKey) -> KeyIndex:
+    """Return the index that a table is, for a key."""
+    _require_ours(table)
+    head, signature = table.metadata.head(), str(key.signature)
+    if head is None:
+        return KeyIndex(table, key, why_not=key.why_not or "it is empty")
+    changes = (each for each in table.metadata.ancestors() if each.operation != "replace")
+    written = next(changes, None)
+    is_merged = written is not head
+    why_not = key.why_not
+    if why_not is None and written and written.summary.get(_KEY, signature) != signature:
+        why_not = "it is about other key columns, or other types of them"
+    return KeyIndex(
+        table,
+        key,
+        head.id,
+        _reflected(written, key),
+        rows=head.count("total-records") or 0,
+        bytes=head.count("total-files-size") or 0,
+        files=head.data_file_count or 0,
+        why_not=why_not,
+        built_rows=(written and written.count(_BUILT_ROWS)) or 0,
+        runs=0 if written is None or is_merged else written.count(_RUNS) or 0,
+    )
+
+
+def _require_own_files(index: LoadedTable) -> None:
+    """Refuse an index with files of others: all files of all snapshots go with it."""
+    folder = require_own_folder(index)
+    spark, name = index.spark, str(index.name)
+    with translate_errors(name):
+        spark.catalog.refreshTable(name)
+        files = spark.table(f"{name}.all_files").select("file_path")
+        manifests = spark.table(f"{name}.all_manifests").select("path")
+        paths = files.union(manifests).distinct().toArrow().column(0).to_pylist()
+    refused = sorted_out(index, folder, {*paths, *index.metadata.files}).refused
+    if refused:
+        raise PlanError(
+            f"{name} has files that are not in {folder}: {shown(refused)}; nothing was dropped",
+            hint=f"drop it by SQL, without PURGE: DROP TABLE {name}",
+        )
+
+
+def _reflected(written: IcebergSnapshot | None, key: IndexedKey) -> int | None:
+    """Return the snapshot of the indexed table that a commit made the index reflect."""
+    if written is None or written.summary.get(_KEY) != str(key.signature):
+        return None
+    read = written.summary.get(_READ)
+    # Another commit in between may have removed what the writer believed to be there.
+    if read not in (WHOLE, str(written.parent_id)):
+        return None
+    return whole_number(written.summary.get(_REFLECTS), signed=True)
 
 
 def _require_ours(table: LoadedTable) -> None:

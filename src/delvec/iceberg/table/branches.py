@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delvec.calls import explained_calls
 from delvec.iceberg.client.metadata import MAIN, NO_SNAPSHOT
-from delvec.iceberg.commits import refs
+from delvec.iceberg.commit import refs
 from delvec.iceberg.table.handle import TableHandle
-from delvec.spark.conf import time_zone
+from delvec.spark.engine import time_zone
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from delvec.iceberg.client.catalog import LoadedTable
 
-__all__ = ["TableBranches"]
 
-
-@explained_calls()
 @dataclass(frozen=True)
 class TableBranches(TableHandle):
     """The commands that make, move and drop branches and tags; each is one commit.

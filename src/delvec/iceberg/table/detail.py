@@ -1,88 +1,71 @@
-"""The facts of an Iceberg table at one snapshot."""
+"""What an Iceberg table is made of at one snapshot: its live files, and what they sum up to."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, StringType, StructType
 
-from delvec.iceberg.client.failures import explained
-from delvec.iceberg.commits.marks import staging_branches
-from delvec.iceberg.table.files_listing import CONTENTS, column_names, list_files
-from delvec.report.figures import counted, size
-from delvec.report.rendered import Rendered, Summary
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.files import VECTOR_SUFFIX
+from delvec.iceberg.commit.marks import staging_branches
+from delvec.iceberg.deletes.key_columns import key_paths
+from delvec.report.format import format_count, format_counts, format_size
+from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
+from delvec.spark import expressions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
-    from delvec.report.rendered import Line
 
-__all__ = ["IcebergDetail", "detail_of", "partition_fields"]
+CONTENTS: Final = (
+    "data",
+    "deletion-vector",
+    "position-deletes",
+    "equality-deletes",
+    "equality-delete-vector",
+)
+"""The values of the column `content`."""
+_DATA: Final = 0
+_POSITIONS: Final = 1
+_FILE_PATH: Final = 2147483546  # the field id of this column of position delete files
+_DELETED: Final = 2  # the status of an entry of a file that its snapshot removed
+_PARTITION: Final = MapType(StringType(), StringType())
 
 
-@dataclass(frozen=True)
+@documented()
 class IcebergDetail(Rendered):
-    """The facts of one snapshot of a table.
+    """The facts of one snapshot of a table."""
 
-    Attributes:
-        name: The full name of the table.
-        location: Where it is.
-        uuid: Its UUID.
-        format_version: The version of Iceberg's format.
-        snapshot_id: The snapshot that is described; None if the table has none.
-        committed_ms: When that was committed, in milliseconds since 1970.
-        partition_by: The default partition spec, such as `day(ts)`.
-        identifier_fields: The columns that identify a row, by the schema.
-        properties: The table properties.
-        branches: The branches, sorted.
-        staging_branches: Those of them that are staging branches of delvec's.
-        tags: The tags, sorted.
-        snapshots: The number of snapshots that are retained.
-        data_files: The number of data files.
-        data_bytes: Their size.
-        rows: The number of live rows; None if only reading tells, since there are equality deletes
-            or position delete files.
-        records: The number of rows in data files, deleted ones included.
-        deletion_vectors: The number of deletion vectors.
-        deleted_rows: The rows that they delete.
-        position_delete_files: The number of position delete files.
-        equality_delete_files: The number of ordinary equality delete files.
-        equality_delete_vectors: The number of equality delete vectors that stand for themselves.
-        equality_deletes: The keys in both.
-        delete_bytes: The size of all deletes.
-    """
-
-    name: str
-    location: str
-    uuid: str
-    format_version: int
-    snapshot_id: int | None
-    committed_ms: int | None
-    partition_by: tuple[str, ...]
-    identifier_fields: tuple[str, ...]
-    properties: Mapping[str, str]
-    branches: tuple[str, ...]
-    staging_branches: tuple[str, ...]
-    tags: tuple[str, ...]
-    snapshots: int
-    data_files: int = 0
-    data_bytes: int = 0
-    rows: int | None = 0
-    records: int = 0
-    deletion_vectors: int = 0
-    deleted_rows: int = 0
-    position_delete_files: int = 0
-    equality_delete_files: int = 0
-    equality_delete_vectors: int = 0
-    equality_deletes: int = 0
-    delete_bytes: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts as a dictionary that `json.dumps` accepts."""
-        return asdict(self)
+    name: str = required("The full name of the table.")
+    location: str = required("Where it is.")
+    uuid: str = required("Its UUID.")
+    format_version: int = required("The version of Iceberg's format.")
+    snapshot_id: int | None = required("The snapshot described; None if the table has none.")
+    committed_ms: int | None = required("When that was committed, in milliseconds since 1970.")
+    partition_by: tuple[str, ...] = required("The default partition spec, such as `day(ts)`.")
+    identifier_fields: tuple[str, ...] = required("The columns that identify a row, by the schema.")
+    properties: Mapping[str, str] = required("The table properties.")
+    branches: tuple[str, ...] = required("The branches, sorted.")
+    staging_branches: tuple[str, ...] = required("Those of them that are staging branches.")
+    tags: tuple[str, ...] = required("The tags, sorted.")
+    snapshots: int = required("The number of snapshots that are retained.")
+    data_files: int = doc("The number of data files.", 0)
+    data_bytes: int = doc("Their size.", 0)
+    rows: int | None = doc(
+        "Live rows; None if there are equality deletes or position delete files.", 0
+    )
+    records: int = doc("The number of rows in data files, deleted ones included.", 0)
+    deletion_vectors: int = doc("The number of deletion vectors.", 0)
+    deleted_rows: int = doc("The rows that they delete.", 0)
+    position_delete_files: int = doc("The number of position delete files.", 0)
+    equality_delete_files: int = doc("The number of ordinary equality delete files.", 0)
+    equality_delete_vectors: int = doc("Equality delete vectors that stand for themselves.", 0)
+    equality_deletes: int = doc("The keys in both.", 0)
+    delete_bytes: int = doc("The size of all deletes.", 0)
 
     def _lines(self) -> Iterator[Line]:
         snapshot = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
@@ -93,24 +76,26 @@ class IcebergDetail(Rendered):
             "equality delete file": self.equality_delete_files,
             "equality delete vector": self.equality_delete_vectors,
         }
-        written = [counted(count, noun) for noun, count in deletes.items() if count]
-        return Summary(
+        written = format_counts(deletes)
+        data = f"{format_count(self.data_files, 'file')}, {format_size(self.data_bytes)}"
+        return summary(
             f"{self.name}: {snapshot}, format version {self.format_version}",
             {
                 "location": self.location,
                 "partitions": ", ".join(self.partition_by),
                 "key": ", ".join(self.identifier_fields),
-                "data": f"{counted(self.data_files, 'file')}, {size(self.data_bytes)},"
-                f" {counted(self.records, 'row')}{live}",
-                "deletes": f"{', '.join(written)}, {size(self.delete_bytes)}" if written else "",
-                "branches": ", ".join(
-                    f"{name} (staging)" if name in self.staging_branches else name
-                    for name in self.branches
-                ),
+                "data": f"{data}, {format_count(self.records, 'row')}{live}",
+                "deletes": f"{written}, {format_size(self.delete_bytes)}" if written else "",
+                "branches": format_branches(self.branches, self.staging_branches),
                 "tags": ", ".join(self.tags),
-                "history": counted(self.snapshots, "snapshot"),
+                "history": format_count(self.snapshots, "snapshot"),
             },
-        ).lines()
+        )
+
+
+def format_branches(branches: Iterable[str], staging: Collection[str]) -> str:
+    """Return the names of branches, those of staging branches with this word."""
+    return ", ".join(f"{name} (staging)" if name in staging else name for name in branches)
 
 
 def detail_of(table: LoadedTable, snapshot: IcebergSnapshot | None) -> IcebergDetail:
@@ -148,6 +133,47 @@ def detail_of(table: LoadedTable, snapshot: IcebergSnapshot | None) -> IcebergDe
     )
 
 
+def list_files(table: LoadedTable, snapshot_id: int | None) -> DataFrame:
+    """Return the files of a snapshot; Spark reads its manifests when the DataFrame is evaluated."""
+    spark, name = table.spark, table.name
+    with translate_errors(str(name)):
+        spark.catalog.refreshTable(str(name))
+        at = "" if snapshot_id is None else f" VERSION AS OF {snapshot_id:d}"
+        entries = expressions.run(spark, f"SELECT * FROM {name}.entries{at}")  # noqa: S608
+        if snapshot_id is None:
+            entries = entries.where("false")
+        file = F.col("data_file")
+        return entries.where(F.col("status") != _DELETED).select(
+            _content().alias("content"),
+            file.file_path.alias("path"),
+            F.lower(file.file_format).alias("format"),
+            file.spec_id.alias("spec_id"),
+            _partition(entries.schema, table.metadata).alias("partition"),
+            file.record_count.alias("rows"),
+            # A Puffin file may hold the vectors of many data files.
+            F.coalesce(file.content_size_in_bytes, file.file_size_in_bytes).alias("bytes"),
+            F.col("sequence_number"),
+            _equality_columns(table.metadata).alias("equality_columns"),
+            _referenced().alias("referenced_data_file"),
+        )
+
+
+def column_names(metadata: TableMetadata) -> Mapping[int, str]:
+    """Return the names of columns by field id: the current ones, else the last of dropped ones."""
+    schemas = [*(metadata.schemas[key] for key in sorted(metadata.schemas)), metadata.schema]
+    return {
+        field_id: ".".join(path)
+        for schema in schemas
+        for field_id, path in key_paths(schema).items()
+    }
+
+
+def partition_fields(metadata: TableMetadata) -> tuple[str, ...]:
+    """Return the fields of the default partition spec, such as `day(ts)`."""
+    names = column_names(metadata)
+    return tuple(_partition_field(each, names) for each in metadata.spec["fields"])
+
+
 def _counts(
     table: LoadedTable, snapshot: IcebergSnapshot | None
 ) -> dict[str, tuple[int, int, int]]:
@@ -156,16 +182,69 @@ def _counts(
     if snapshot is None:
         return counts
     files = list_files(table, snapshot.id)
-    with explained(str(table.name)):
+    with translate_errors(str(table.name)):
         sums = (F.count("*"), F.sum("rows"), F.sum("bytes"))
         rows = files.groupBy("content").agg(*sums).collect()
     return counts | {row[0]: (row[1], row[2], row[3]) for row in rows}
 
 
-def partition_fields(metadata: TableMetadata) -> tuple[str, ...]:
-    """Return the fields of the default partition spec, such as `day(ts)`."""
+def _content() -> Column:
+    file = F.col("data_file")
+    is_puffin = F.upper(file.file_format) == "PUFFIN"
+    data, vector, positions, equality, equality_vector = CONTENTS
+    return (
+        F.when(file.content == _DATA, data)
+        .when((file.content == _POSITIONS) & is_puffin, vector)
+        .when(file.content == _POSITIONS, positions)
+        .when(file.file_path.endswith(VECTOR_SUFFIX), equality_vector)
+        .otherwise(equality)
+    )
+
+
+def _referenced() -> Column:
+    """Return the data file that a delete is of alone, if there is one.
+
+    Position delete files of format 2 need not name it: as Iceberg's readers do, it is taken from
+    the bounds of their column `file_path` where both are the same.
+    """
+    file = F.col("data_file")
+    lowest, highest = (bounds[_FILE_PATH] for bounds in (file.lower_bounds, file.upper_bounds))
+    is_one = (file.content == _POSITIONS) & (lowest == highest)
+    return F.coalesce(file.referenced_data_file, F.when(is_one, lowest.cast("string")))
+
+
+def _partition(entries: StructType, metadata: TableMetadata) -> Column:
+    """Return the partition values by name, as strings; only those that a file's own spec has."""
+    known = _children(_children(entries, "data_file"), "partition").names
+    found = F.create_map().cast(_PARTITION)
+    for spec_id, spec in metadata.specs.items():
+        names = [each["name"] for each in spec["fields"] if each["name"] in known]
+        pairs = [
+            each
+            for name in names
+            for each in (F.lit(name), F.col("data_file.partition")[name].cast("string"))
+        ]
+        if pairs:
+            found = F.when(F.col("data_file.spec_id") == spec_id, F.create_map(*pairs)).otherwise(
+                found
+            )
+    return found
+
+
+def _children(schema: StructType, name: str) -> StructType:
+    """Return the fields of a struct; none if there is no such column: no spec has fields then."""
+    kind = schema[name].dataType if name in schema.names else None
+    return kind if isinstance(kind, StructType) else StructType()
+
+
+def _equality_columns(metadata: TableMetadata) -> Column:
+    """Return the names of the columns of equality deletes; null for other files."""
     names = column_names(metadata)
-    return tuple(_partition_field(each, names) for each in metadata.spec["fields"])
+    if not names:
+        return F.lit(None).cast("array<string>")
+    by_id = F.create_map(*(F.lit(each) for pair in names.items() for each in pair))
+    ids = F.col("data_file.equality_ids")
+    return F.transform(ids, lambda each: F.coalesce(by_id[each], each.cast("string")))
 
 
 def _partition_field(field: Mapping[str, Any], names: Mapping[int, str]) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from delvec.calls import explained_calls, shown
+from delvec.calls import Explained, describe_value
 from delvec.errors import DelvecError, InvalidArgumentError, TableNotFoundError
 from delvec.iceberg.client.catalog import (
+    LoadedTable,
     TableName,
     catalog_of,
     find_table,
@@ -19,28 +21,22 @@ from delvec.iceberg.client.catalog import (
     load_table,
     table_name,
 )
-from delvec.iceberg.client.failures import explained
-from delvec.iceberg.client.fenced import require_allowed
-from delvec.iceberg.client.named_snapshots import near, snapshot_of
+from delvec.iceberg.client.failures import translate_errors
+from delvec.iceberg.client.own_location import require_allowed
+from delvec.iceberg.client.snapshots import find_snapshot, suggest_name
 from delvec.identifiers import quote_if_needed
 from delvec.spark import jvm
-from delvec.spark.conf import allowed_paths, time_zone
-from delvec.spellings import Explained, explain_name
+from delvec.spark.engine import allowed_paths, time_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-    from delvec.iceberg.client.catalog import LoadedTable
     from delvec.iceberg.client.metadata import IcebergSnapshot
 
-__all__ = ["TableHandle"]
 
-
-@explained_calls()
 @dataclass(frozen=True)
 class TableHandle(metaclass=Explained):
     """The base of all commands: a session, and the name of a table in one of its catalogs."""
@@ -49,11 +45,6 @@ class TableHandle(metaclass=Explained):
     identifier: TableName
     allow_paths: tuple[str, ...] | None = None
     _allowed: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
-
-    if not TYPE_CHECKING:  # to a type checker these names do not exist
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            raise explain_name(type(self), name)
 
     def __post_init__(self) -> None:
         """Refuse anything but a parsed name."""
@@ -131,7 +122,7 @@ class TableHandle(metaclass=Explained):
 
     @property
     def uuid(self) -> str:
-        """The UUID of the table; one that is made anew under the same name has another."""
+        """The UUID of the table; one that is made again under the same name has another."""
         return self._load().metadata.uuid
 
     @property
@@ -158,7 +149,7 @@ class TableHandle(metaclass=Explained):
         tag: str | None = None,
     ) -> IcebergSnapshot | None:
         """Return the snapshot that the arguments of a read name; None for an empty `main`."""
-        return snapshot_of(
+        return find_snapshot(
             table.metadata,
             self.name,
             branch=branch,
@@ -172,7 +163,8 @@ class TableHandle(metaclass=Explained):
 def _require_arguments(spark: object, identifier: str) -> None:
     if spark is None or not hasattr(spark, "createDataFrame"):
         raise InvalidArgumentError(
-            f"{identifier} is looked up in the catalog of a Spark session, and {shown(spark)} is"
+            f"{identifier} is looked up in the catalog of a Spark session, and"
+            f" {describe_value(spark)} is"
             " none",
             hint="start one by delvec.session(), which has the Iceberg catalog lake",
         )
@@ -193,7 +185,7 @@ def _hint(spark: SparkSession, name: TableName) -> str | None:
     """Return what to do about a missing table: the one that was meant, or those that there are."""
     catalog, identifier = catalog_of(spark, name)
     try:
-        with explained(str(name)):
+        with translate_errors(str(name)):
             tables = catalog.listTables(identifier.namespace())
             names = [str(each.name()) for each in jvm.items(tables)]
     except TableNotFoundError:
@@ -201,4 +193,4 @@ def _hint(spark: SparkSession, name: TableName) -> str | None:
         return f"there is no database {database}"
     except DelvecError:  # a catalog that does not list its tables
         return None
-    return near(name.table, names, "table in that database")
+    return suggest_name(name.table, names, "table in that database")

@@ -1,34 +1,30 @@
-"""Reading an Iceberg table: its rows, snapshots, refs and files."""
+"""Reading an Iceberg table: its snapshots, refs and files, and rows for Spark, Arrow or pandas."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from delvec.calls import explained_calls
+from delvec.documents import TIMES_MS
 from delvec.errors import FormatError
-from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.client.named_snapshots import branch_head
-from delvec.iceberg.commits.marks import staging_branches
-from delvec.iceberg.deletes.reading import plan_read
-from delvec.iceberg.table.detail import detail_of
-from delvec.iceberg.table.files_listing import list_files
+from delvec.frames import to_pandas
+from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot, TableMetadata
+from delvec.iceberg.client.snapshots import branch_head
+from delvec.iceberg.commit.marks import staging_branches
+from delvec.iceberg.deletes.read_plan import ReadPlan, plan_read
+from delvec.iceberg.table.detail import IcebergDetail, detail_of, list_files
 from delvec.iceberg.table.handle import TableHandle
-from delvec.spark.failures import explained
+from delvec.spark.engine import SparkEngine
+from delvec.spark.failures import translate_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    import pandas as pd
     from pyspark.sql import Column, DataFrame
-
-    from delvec.iceberg.client.metadata import IcebergSnapshot, TableMetadata
-    from delvec.iceberg.deletes.reading import ReadPlan
-    from delvec.iceberg.table.detail import IcebergDetail
-
-__all__ = ["TableReads"]
 
 _SNAPSHOTS: Final = pa.schema(
     [
@@ -40,7 +36,6 @@ _SNAPSHOTS: Final = pa.schema(
         ("summary", pa.map_(pa.string(), pa.string())),
     ]
 )
-_TIMES: Final = range(253_402_300_800_000)  # up to the year 9999, the last that Python has
 _REFS: Final = pa.schema(
     [
         ("name", pa.string()),
@@ -72,7 +67,6 @@ _HISTORY: Final = pa.schema(
 )
 
 
-@explained_calls()
 @dataclass(frozen=True)
 class TableReads(TableHandle):
     """The commands that read a table."""
@@ -103,7 +97,7 @@ class TableReads(TableHandle):
         Raises:
             InvalidArgumentError: There is no such snapshot, branch, tag or column.
         """
-        with explained(self.name):
+        with translate_errors(self.name):
             plan = self.plan_read(
                 branch, snapshot_id, where=where, columns=columns, timestamp=timestamp, tag=tag
             )
@@ -228,6 +222,51 @@ class TableReads(TableHandle):
         return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
 
+@dataclass(frozen=True)
+class TableArrowReads(TableReads):
+    """The commands that read rows into this process; Spark reads them, through all deletes."""
+
+    def to_arrow(
+        self,
+        branch: str | None = None,
+        snapshot_id: int | None = None,
+        *,
+        where: str | Column | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: datetime | str | None = None,
+        tag: str | None = None,
+    ) -> pa.Table:
+        """Read a snapshot into an Arrow table, all rows in memory at once; see `to_df`."""
+        df = self.to_df(
+            branch, snapshot_id, where=where, columns=columns, timestamp=timestamp, tag=tag
+        )
+        with SparkEngine(self.spark).translate_errors(self.name):
+            return df.toArrow()
+
+    def to_pandas(
+        self,
+        branch: str | None = None,
+        snapshot_id: int | None = None,
+        *,
+        where: str | Column | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: datetime | str | None = None,
+        tag: str | None = None,
+    ) -> pd.DataFrame:
+        """Read a snapshot into a pandas DataFrame; see `to_df`."""
+        rows = self.to_arrow(
+            branch, snapshot_id, where=where, columns=columns, timestamp=timestamp, tag=tag
+        )
+        return to_pandas(rows)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows of `main` to other libraries: DuckDB, polars, pandas and pyarrow.
+
+        Spark reads them as a whole into memory first, unlike those of a Delta table.
+        """
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
 def _rows(metadata: TableMetadata, snapshots: Iterable[IcebergSnapshot]) -> list[dict[str, Any]]:
     names: dict[int, list[str]] = {}
     for name, ref in sorted(metadata.refs.items()):
@@ -236,7 +275,7 @@ def _rows(metadata: TableMetadata, snapshots: Iterable[IcebergSnapshot]) -> list
         {
             "snapshot_id": each.id,
             "parent_id": each.parent_id,
-            "timestamp": each.timestamp_ms if each.timestamp_ms in _TIMES else None,
+            "timestamp": each.timestamp_ms if each.timestamp_ms in TIMES_MS else None,
             "operation": each.operation,
             **{column: each.count(key) for column, key in _FIGURES.items()},
             "refs": names.get(each.id, []),

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from delvec.iceberg.commits.marks import staging_branches
-from delvec.iceberg.table.arrow_reads import TableArrowReads
+from delvec.calls import explained_class
+from delvec.iceberg.commit.marks import staging_branches
 from delvec.iceberg.table.branches import TableBranches
-from delvec.iceberg.table.deletes import TableDeletes
-from delvec.iceberg.table.inspecting import TableInspection
-from delvec.iceberg.table.maintenance import TableMaintenance
-from delvec.iceberg.table.resolving import TableResolving
-from delvec.iceberg.table.writes import TableWrites
-from delvec.report.figures import counted
-from delvec.report.rendered import Summary
-
-__all__ = ["IcebergTable"]
+from delvec.iceberg.table.detail import format_branches
+from delvec.iceberg.table.inspection import TableInspection
+from delvec.iceberg.table.maintenance import TableMaintenance, TableResolving
+from delvec.iceberg.table.reads import TableArrowReads
+from delvec.iceberg.table.writes import TableDeletes, TableWrites
+from delvec.report.format import escape_controls, format_count
+from delvec.report.rendering import summary
 
 
+@explained_class()
 @dataclass(frozen=True, repr=False)
 class IcebergTable(
     TableArrowReads,
@@ -43,19 +42,17 @@ class IcebergTable(
     def _repr_html_(self) -> str:
         metadata = self._load().metadata
         head = metadata.head()
-        branches = [name for name, ref in metadata.refs.items() if ref.is_branch]
-        staging = staging_branches(metadata)
-        named = [f"{name} (staging)" if name in staging else name for name in sorted(branches)]
-        summary = Summary(
+        branches = sorted(name for name, ref in metadata.refs.items() if ref.is_branch)
+        lines = summary(
             f"Iceberg table {self.name}",
             {
-                "location": metadata.location,
+                "location": escape_controls(metadata.location),
                 "format": f"version {metadata.format_version}",
                 "main": "empty" if head is None else f"snapshot {head.id}",
                 "data files": "" if head is None else f"{head.data_file_count or 0:,}",
-                "snapshots": counted(len(metadata.snapshots), "snapshot"),
-                "branches": ", ".join(named),
+                "snapshots": format_count(len(metadata.snapshots), "snapshot"),
+                "branches": format_branches(branches, staging_branches(metadata)),
             },
         )
-        text = "\n".join(line for line, _ in summary.lines())
+        text = "\n".join(line for line, _ in lines)
         return f"<pre>{escape(text)}</pre>"

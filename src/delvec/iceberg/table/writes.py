@@ -1,34 +1,35 @@
-"""Writing rows and deletes by key to an Iceberg table."""
+"""Writing to an Iceberg table: rows, and deletes by key or by a condition."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from delvec.calls import explained_calls
+from delvec.calls import require_condition
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.metadata import MAIN
-from delvec.iceberg.commits.branch_commit import Txn
-from delvec.iceberg.deletes.equality import append_rows, delete_keys, upsert_rows
+from delvec.iceberg.commit.branch_commit import Txn
+from delvec.iceberg.deletes.key_columns import find_key
 from delvec.iceberg.table.handle import TableHandle
-from delvec.spark.given_rows import given_rows
+from delvec.iceberg.write.delete_positions import delete_positions
+from delvec.iceberg.write.key_predicates import Condition, KeyList, NoKeys, keys_of
+from delvec.iceberg.write.upsert import append_rows, delete_keys, upsert_rows
+from delvec.spark.input.rows import read_rows
+from delvec.spark.jobs import interruptible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import Column
 
-    from delvec.iceberg.deletes.report import KeyDeleteReport
+    from delvec.iceberg.client.catalog import LoadedTable
+    from delvec.iceberg.write.report import KeyDeleteReport, PositionDeleteReport
 
-__all__ = ["TableWrites", "checked_txn"]
 
-
-@explained_calls()
 @dataclass(frozen=True)
 class TableWrites(TableHandle):
     """The commands that write rows and deletes; each call is one commit.
 
-    Rows come as a DataFrame of Spark, pandas or polars, or as a table, batch or reader of Arrow or
+    Rows come as a Spark, pandas or polars DataFrame, or as a table, batch or reader of Arrow or
     anything else with `__arrow_c_stream__`. All but Spark's are read into the memory of the driver.
     Missing values of pandas are NULL, NaN in its columns of NumPy among them.
 
@@ -59,7 +60,7 @@ class TableWrites(TableHandle):
         Raises:
             EngineError: A column is missing, or has a type that cannot be stored.
         """
-        rows = given_rows(self.spark, df, "append")
+        rows = read_rows(self.spark, df, "append")
         txn = checked_txn(txn_app_id, txn_version)
         return append_rows(self._load(), rows, branch=branch, txn=txn, dry_run=dry_run)
 
@@ -85,7 +86,7 @@ class TableWrites(TableHandle):
 
         Args:
             keys: A list, range, set or generator, a numpy array, Arrow, pandas or polars data, or a
-                DataFrame of Spark. Keys of several columns are tuples or dicts, or have columns of
+                Spark DataFrame. Keys of several columns are tuples or dicts, or have columns of
                 these names. The keys of a large DataFrame stay with the executors.
             column: The key column.
             columns: Instead: several key columns.
@@ -105,13 +106,7 @@ class TableWrites(TableHandle):
         txn = checked_txn(txn_app_id, txn_version)
         names = _key_names(column, columns)
         return delete_keys(
-            self._load(),
-            keys,
-            names,
-            branch=branch,
-            partition=partition,
-            txn=txn,
-            dry_run=dry_run,
+            self._load(), keys, names, branch=branch, partition=partition, txn=txn, dry_run=dry_run
         )
 
     def upsert(  # noqa: PLR0913
@@ -151,12 +146,10 @@ class TableWrites(TableHandle):
             InvalidArgumentError: A column is missing or unknown, or a key is there twice.
             UnsupportedFeatureError: The table is of format version 1.
         """
-        rows = given_rows(self.spark, df, "upsert")
+        rows = read_rows(self.spark, df, "upsert")
         given: object = duplicates
         if given not in ("error", "last"):
-            raise InvalidArgumentError(
-                f"duplicates is {given!r}, expected 'error' or 'last'",
-            )
+            raise InvalidArgumentError(f"duplicates is {given!r}, expected 'error' or 'last'")
         return upsert_rows(
             self._load(),
             rows,
@@ -170,12 +163,85 @@ class TableWrites(TableHandle):
         )
 
 
-def checked_txn(app_id: str | None, version: int | None) -> Txn | None:
-    """Return the transaction that a call names; None if it names none.
+@dataclass(frozen=True)
+class TableDeletes(TableHandle):
+    """The command that deletes rows by a condition."""
 
-    Raises:
-        InvalidArgumentError: One of the two is missing, or they are of the wrong kind.
-    """
+    def delete(
+        self,
+        where: str | Column | None = None,
+        *,
+        key: str | Sequence[str] | None = None,
+        branch: str = MAIN,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+        dry_run: bool = False,
+    ) -> KeyDeleteReport | PositionDeleteReport:
+        """Delete the rows that match a condition; all rows without one.
+
+            t.delete("order_id IN (100, 200, 300)", key="order_id")   # by key: reads no data
+            t.delete("amount < 0")                                    # by position
+
+        A condition that lists keys (`key = 5`, `key IN (1, 2)`, `key IS NULL`, for several columns
+        `a = 1 AND b = 2`) becomes an equality delete, which reads no data and holds for all rows
+        that were committed before. Any other condition is evaluated by Spark, and the positions of
+        the rows are written: deletion vectors, or position-delete files in a table of format 2.
+
+        Args:
+            where: The condition, in SQL or as a Column; rows for which it is NULL stay. Constants
+                are cast to the column's type as Spark does.
+            key: The columns of the key; by default the table property `delvec.key`, else the
+                identifier fields.
+            branch: The branch, which is made from `main` if it does not exist.
+            txn_app_id: The id of the writing application; with `txn_version`.
+            txn_version: A number that grows with each commit of the application. If the branch has
+                this one or a later one already, nothing is written.
+            dry_run: Whether to count rows or keys only, and write nothing.
+
+        Returns:
+            A report that says which way was taken, and why.
+
+        Raises:
+            InvalidArgumentError: The condition is wrong, or a column cannot be a key.
+            UnsupportedFeatureError: The table is of format version 1.
+        """
+        require_condition("delete({})", where)
+        txn = checked_txn(txn_app_id, txn_version)
+        condition = Condition(where)
+        return delete_where(
+            self._load(), condition, key=key, branch=branch, txn=txn, dry_run=dry_run
+        )
+
+
+def delete_where(
+    table: LoadedTable,
+    condition: Condition,
+    *,
+    key: str | Sequence[str] | None = None,
+    branch: str = MAIN,
+    txn: Txn | None = None,
+    dry_run: bool = False,
+) -> KeyDeleteReport | PositionDeleteReport:
+    """Delete the rows that match a condition, by key or by position; see `TableDeletes.delete`."""
+    chosen = find_key(table.metadata, str(table.name), key)
+    found: KeyList | NoKeys = NoKeys(chosen.reason)
+    if condition.where is None:
+        found = NoKeys("there is no condition")
+    elif chosen.columns:
+        found = keys_of(table, condition, chosen.columns)
+    if isinstance(found, KeyList):
+        names = [each.name for each in found.columns]
+        report = delete_keys(table, found.keys, names, branch=branch, txn=txn, dry_run=dry_run)
+        why = f"by key: the condition lists values of {', '.join(names)}, {chosen.reason}"
+        return replace(report, notes=(why, *report.notes))
+    with interruptible(table.spark):
+        return delete_positions(
+            table, condition, branch=branch, txn=txn, reason=found.reason, dry_run=dry_run
+        )
+
+
+def checked_txn(app_id: str | None, version: int | None) -> Txn | None:
+    """Return the transaction that a call names; None if it names none."""
     if app_id is None and version is None:
         return None
     given: tuple[object, object] = (app_id, version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -13,19 +14,11 @@ import pyspark
 from delvec.errors import ChecksumError, MissingDependencyError
 from delvec.spark import jvm
 from delvec.spark.session.settings import PACKAGES, listed, spark_jars
+from delvec.spark.session.start import jar_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "ICEBERG_CATALOG",
-    "has_runtime",
-    "iceberg_coordinate",
-    "require_iceberg",
-    "with_iceberg",
-]
 
 ICEBERG_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
@@ -47,9 +40,6 @@ def iceberg_coordinate(spark_version: str = pyspark.__version__) -> str:
 
     >>> iceberg_coordinate("4.1.4")
     'org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0'
-
-    Raises:
-        MissingDependencyError: There is none.
     """
     minor = _minor(spark_version)
     if minor not in _VERSIONS:
@@ -95,10 +85,6 @@ def require_iceberg() -> None:
 
     A runtime that was downloaded for delvec is one that delvec knows. It is looked at when it is on
     the class path, before a session exists that would run anything of it.
-
-    Raises:
-        MissingDependencyError: It has none.
-        ChecksumError: The downloaded jar is not the one that was published.
     """
     if jar := jvm.jar_of(ICEBERG_CATALOG):
         if not jvm.has_context():
@@ -116,8 +102,7 @@ def require_iceberg() -> None:
 def _verify(jar: str) -> None:
     """Compare a jar of Ivy's folder, which has the group in its name, with what was published."""
     minor = _minor(pyspark.__version__)
-    name = iceberg_coordinate().replace(":", "_", 1).replace(":", "-") if minor in _VERSIONS else ""
-    if Path(jar).name != f"{name}.jar":
+    if minor not in _VERSIONS or Path(jar).name != jar_name(iceberg_coordinate()):
         return  # one of the user's own
     digest = sha256()
     with Path(jar).open("rb") as file:

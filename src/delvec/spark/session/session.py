@@ -5,36 +5,24 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from delvec.calls import explained_call
+from delvec.datasource import DelvecDataSource
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.spark import jvm
-from delvec.spark.session.data_source import register
-from delvec.spark.session.iceberg_runtime import (
-    ICEBERG_CATALOG,
-    has_runtime,
-    iceberg_coordinate,
-    require_iceberg,
-    with_iceberg,
-)
-from delvec.spark.session.settings import (
-    PACKAGES,
-    listed,
-    privately_submitted,
-    setting,
-    submit_packages,
-)
+from delvec.spark.session import iceberg_runtime, settings
+from delvec.spark.session.settings import PACKAGES, listed, privately_submitted, setting
+from delvec.spark.session.start import download_alone, start_jvm
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-__all__ = ["configure", "session"]
-
+_KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
+_ZONE: Final = "spark.sql.session.timeZone"
 _ICEBERG_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _EXTENSIONS: Final = "spark.sql.extensions"
 _IN_ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
@@ -93,7 +81,7 @@ def session(
         builder = builder.config(key, value)
     if not jvm.has_context():
         builder = _with_context(builder, app_name, master, quiet=quiet)
-    iceberg = with_iceberg(builder, iceberg=iceberg, packages=packages)
+    iceberg = iceberg_runtime.with_iceberg(builder, iceberg=iceberg, packages=packages)
     if iceberg and warehouse is not None:
         _require_no_other_warehouse(builder, catalog, os.fspath(warehouse))
     builder = configure(
@@ -106,13 +94,84 @@ def session(
     options = builder._options  # noqa: SLF001
     with ExitStack() as start:
         if not jvm.is_running():
-            with privately_submitted(options):
-                start.enter_context(jvm.started(options, quiet=quiet))
+            ivy = setting(builder, "spark.jars.ivy")
+            with privately_submitted(options), download_alone(listed(builder, PACKAGES), ivy):
+                start.enter_context(start_jvm(options, quiet=quiet))
         if iceberg:
-            require_iceberg()
+            iceberg_runtime.require_iceberg()
         spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+@explained_call()
+def configure(
+    builder: SparkSession.Builder,
+    *,
+    warehouse: str | os.PathLike[str] | None = None,
+    catalog: str = "lake",
+    iceberg: bool | None = None,
+    packages: Sequence[str] = (),
+) -> SparkSession.Builder:
+    """Add what delvec needs to a builder; keep everything that is set already.
+
+    Packages and extensions are added to those of the builder, of spark-submit, of
+    `PYSPARK_SUBMIT_ARGS` and of `spark-defaults.conf`. A configured catalog of that name stays, and
+    so does another Iceberg runtime.
+
+    Where the builder's `getOrCreate` starts the JVM, PySpark puts all its settings onto command
+    lines, which all users of the machine can read; `session` does not.
+
+        builder = delvec.configure(SparkSession.builder.appName("mine"), warehouse="warehouse")
+        spark = builder.getOrCreate()
+
+    Args:
+        builder: As from `SparkSession.builder`.
+        warehouse: The folder or URI of an Iceberg catalog of Hadoop type; None adds no catalog.
+        catalog: The name of that catalog.
+        iceberg: False adds no jar, for work on Delta tables only; True fails where Iceberg has no
+            runtime for this Spark; None adds one if there is one.
+        packages: More Maven coordinates.
+
+    Raises:
+        MissingDependencyError: `iceberg=True`, and Iceberg has no runtime for this Spark.
+        UnsupportedFeatureError: The builder is one of Spark Connect, whose server has the jars.
+    """
+    if setting(builder, "spark.remote") or os.environ.get("SPARK_REMOTE"):
+        raise UnsupportedFeatureError(
+            "delvec cannot configure a Spark Connect server from its client",
+            feature="Spark Connect",
+            hint="configure the server, or use a classic session (no .remote(), no SPARK_REMOTE)",
+        )
+    catalogs: dict[str, str] = {}
+    wanted_packages = _joined(listed(builder, PACKAGES), packages)
+    extensions = listed(builder, _EXTENSIONS)
+    if iceberg_runtime.with_iceberg(builder, iceberg=iceberg, packages=packages):
+        if not iceberg_runtime.has_runtime(builder, packages):
+            wanted_packages = _joined(wanted_packages, [iceberg_runtime.iceberg_coordinate()])
+        extensions = _joined(extensions, [_ICEBERG_EXTENSIONS])
+        if warehouse is not None and not setting(builder, f"spark.sql.catalog.{catalog}"):
+            catalogs = _hadoop_catalog(catalog, os.fspath(warehouse))
+    for key, value in catalogs.items():
+        if not setting(builder, key):
+            builder = builder.config(key, value)
+    if wanted_packages:
+        builder = builder.config(PACKAGES, ",".join(wanted_packages))
+        settings.submit_packages(wanted_packages)
+    if extensions:
+        builder = builder.config(_EXTENSIONS, ",".join(extensions))
+    return builder
+
+
+def register(spark: SparkSession) -> None:
+    """Register the data source, for workers that cannot import `pyspark_delvec` by themselves."""
+    # Tasks learn the settings that a session sets, not the defaults of others.
+    spark.conf.set(_ZONE, str(spark.conf.get(_ZONE)))
+    try:
+        spark.dataSource.register(DelvecDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != _KNOWN:  # Spark 4.0 fails if it has found it by itself
+            raise
 
 
 def _with_context(
@@ -162,68 +221,9 @@ def _require_no_other_warehouse(
         )
 
 
-@explained_call()
-def configure(
-    builder: SparkSession.Builder,
-    *,
-    warehouse: str | os.PathLike[str] | None = None,
-    catalog: str = "lake",
-    iceberg: bool | None = None,
-    packages: Sequence[str] = (),
-) -> SparkSession.Builder:
-    """Add what delvec needs to a builder; keep everything that is set already.
-
-    Packages and extensions are added to those of the builder, of spark-submit, of
-    `PYSPARK_SUBMIT_ARGS` and of `spark-defaults.conf`. A configured catalog of that name stays, and
-    so does another Iceberg runtime.
-
-    Where the builder's `getOrCreate` starts the JVM, PySpark puts all its settings onto command
-    lines, which all users of the machine can read; `session` does not.
-
-        builder = delvec.configure(SparkSession.builder.appName("mine"), warehouse="warehouse")
-        spark = builder.getOrCreate()
-
-    Args:
-        builder: As from `SparkSession.builder`.
-        warehouse: The folder or URI of an Iceberg catalog of Hadoop type; None adds no catalog.
-        catalog: The name of that catalog.
-        iceberg: False adds no jar, for work on Delta tables only; True fails where Iceberg has no
-            runtime for this Spark; None adds one if there is one.
-        packages: More Maven coordinates.
-
-    Raises:
-        MissingDependencyError: `iceberg=True`, and Iceberg has no runtime for this Spark.
-        UnsupportedFeatureError: The builder is one of Spark Connect, whose server has the jars.
-    """
-    if setting(builder, "spark.remote") or os.environ.get("SPARK_REMOTE"):
-        raise UnsupportedFeatureError(
-            "delvec cannot configure a Spark Connect server from its client",
-            feature="Spark Connect",
-            hint="configure the server, or use a classic session (no .remote(), no SPARK_REMOTE)",
-        )
-    settings: dict[str, str] = {}
-    wanted_packages = _joined(listed(builder, PACKAGES), packages)
-    extensions = listed(builder, _EXTENSIONS)
-    if with_iceberg(builder, iceberg=iceberg, packages=packages):
-        if not has_runtime(builder, packages):
-            wanted_packages = _joined(wanted_packages, [iceberg_coordinate()])
-        extensions = _joined(extensions, [_ICEBERG_EXTENSIONS])
-        if warehouse is not None and not setting(builder, f"spark.sql.catalog.{catalog}"):
-            settings |= _hadoop_catalog(catalog, os.fspath(warehouse))
-    for key, value in settings.items():
-        if not setting(builder, key):
-            builder = builder.config(key, value)
-    if wanted_packages:
-        builder = builder.config(PACKAGES, ",".join(wanted_packages))
-        submit_packages(wanted_packages)
-    if extensions:
-        builder = builder.config(_EXTENSIONS, ",".join(extensions))
-    return builder
-
-
 def _hadoop_catalog(name: str, warehouse: str) -> dict[str, str]:
     return {
-        f"spark.sql.catalog.{name}": ICEBERG_CATALOG,
+        f"spark.sql.catalog.{name}": iceberg_runtime.ICEBERG_CATALOG,
         f"spark.sql.catalog.{name}.type": "hadoop",
         f"spark.sql.catalog.{name}.warehouse": _absolute(warehouse),
     }

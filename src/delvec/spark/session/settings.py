@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,13 +15,11 @@ import pyspark
 
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
+from delvec.spark.session.start import started_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
-__all__ = ["PACKAGES", "listed", "privately_submitted", "setting", "spark_jars", "submit_packages"]
 
 PACKAGES: Final = "spark.jars.packages"
 
@@ -50,7 +49,7 @@ def setting(builder: SparkSession.Builder, key: str) -> str:
     if options.get(key):
         return str(options[key])
     if jvm.is_running():
-        return jvm.started_with(key)
+        return started_with(key)
     arguments = _submitted()
     file = arguments.get(_FILE) or _defaults_file()
     environment = {"spark.master": os.environ.get("MASTER", "")}

@@ -12,19 +12,15 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import ConflictError, InvalidArgumentError, ObjectNotFoundError
 from tests.spark.delta.write.crash_child import session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import SparkSession
-
-__all__ = ["KEEP_HOURS", "Rows", "replayed"]
 
 # Young enough for files that are being written, so short that files do get removed.
 KEEP_HOURS = 60 / 3600

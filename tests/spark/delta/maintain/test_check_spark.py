@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
+from delvec.delta.check.report import CheckReport
 from tests.delta.builder import TableBuilder
-from tests.delta.maintain.checks import INLINE, PADDED, checked, table_with
+from tests.delta.check.checks import INLINE, PADDED, checked, table_with
 from tests.delta.write.write_checks import ids
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
-    from pyspark.sql import SparkSession
-
-    from delvec.delta.maintain.check.report import CheckReport
 
 pytestmark = pytest.mark.spark
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
-from delvec.delta.write.row_ids import ROW_TRACKING_DOMAIN, high_water_mark
+from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, high_water_mark
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import Lazily, rows_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import DelvecError
@@ -20,9 +21,6 @@ from tests.delta.maintain.test_convert_parquet import SAME, VALUES
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import INTERPRETED, settings_of
 from tests.spark.delta.write.judge import rows_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -133,9 +131,7 @@ def test_schemas_are_united_as_by_delta_spark(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "stored",
-    [pa.time64("us"), pa.timestamp("ns"), pa.float16(), pa.decimal256(50, 2)],
-    ids=str,
+    "stored", [pa.time64("us"), pa.timestamp("ns"), pa.float16(), pa.decimal256(50, 2)], ids=str
 )
 def test_what_is_refused_delta_spark_refuses_too(
     spark: SparkSession, tmp_path: Path, stored: pa.DataType

@@ -8,21 +8,16 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from tests.repository import ROOT
 from tests.spark.delta import spark_tables
-from tests.spark.delta.maintain.mixing import replayed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from tests.spark.delta.maintain.mixing import Rows
+from tests.spark.delta.maintain.mixing import Rows, replayed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import ConflictError, DelvecError, InvalidArgumentError
@@ -14,13 +17,6 @@ from tests.delta.builder import TableBuilder, small_table
 from tests.delta.write.write_checks import before_commit, ids, unnamed_files
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import bag, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Any
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -100,11 +96,7 @@ def removed(path: Path) -> list[dict[str, Any]]:
     ids=["plain", "mapped", "tracked"],
 )
 def test_rows_are_the_same_in_every_engine(
-    spark: SparkSession,
-    tmp_path: Path,
-    *,
-    partitioned: bool,
-    properties: dict[str, str],
+    spark: SparkSession, tmp_path: Path, *, partitioned: bool, properties: dict[str, str]
 ) -> None:
     path = tmp_path / "t"
     table = made(spark, path, partitioned=partitioned, properties=properties)

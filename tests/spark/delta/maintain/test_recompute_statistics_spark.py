@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import INTERPRETED, settings_of
 from tests.spark.delta.write.judge import bag, copy_of, rows_of
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

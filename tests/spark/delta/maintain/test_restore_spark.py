@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import ObjectNotFoundError
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import Lazily, bag, copy_of, feed, judged, rows_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

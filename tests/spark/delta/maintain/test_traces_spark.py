@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import SparkSession, functions
 
 from delvec import DeltaTable
+from delvec.delta.traces.report import TracePlace, TracesReport
 from delvec.errors import InvalidArgumentError
-from tests.delta.maintain.aging import age
+from tests.delta.vacuum.aging import age
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from delvec.delta.maintain.traces.report import TracePlace, TracesReport
 
 pytestmark = pytest.mark.spark
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -13,19 +14,15 @@ from deltalake import DeltaTable as Peer
 from deltalake import QueryBuilder
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from tests.delta.builder import TableBuilder
-from tests.delta.maintain.aging import DAY, age, files_of, tombstone
-from tests.delta.maintain.test_vacuum import INLINE, marked, table_of
+from tests.delta.vacuum.aging import DAY, age, files_of, tombstone
+from tests.delta.vacuum.test_vacuum import INLINE, marked, table_of
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
 from tests.spark.delta.write.judge import Lazily, bag, copy_of, rows_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -188,6 +185,7 @@ def test_time_travel_works_within_the_retention(spark: SparkSession, tables: Laz
         assert bag(spark_tables.as_delta_spark_reads(spark, path, version)) == rows
 
 
+@pytest.mark.more
 def test_inline_vectors_break_delta_sparks_vacuum_and_not_ours(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -9,8 +9,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["COLUMNS", "PARTITION_COLUMNS", "TIME_ZONE", "conditions", "row"]
-
 TIME_ZONE = "America/New_York"
 COLUMNS = (
     "id BIGINT, i INT, l BIGINT, f FLOAT, d DOUBLE, s STRING, b BOOLEAN, day DATE, at TIMESTAMP,"

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec.delta.read.change_feed import change_feed
 from delvec.errors import InvalidArgumentError
-from delvec.spark.delta.scan.change_feed import changes
+from delvec.spark.delta.scan.scan import changes
 from delvec.storage import Storage
 from tests.delta import log_files
 from tests.delta.builder import TableBuilder, removed
 from tests.spark.delta import spark_tables
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    Rows = Counter[Any]
+Rows = Counter[Any]
 
 pytestmark = pytest.mark.spark
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec.delta.table as delta
 from tests.delta.log_files import (
@@ -22,12 +24,7 @@ from tests.delta.rows import same_rows
 from tests.spark.delta.readers import READERS, read, read_frame, settings_of
 from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 
 def check_every_version(
@@ -140,8 +137,7 @@ def name_of(layout: Layout) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("layout", "life"),
-    [pytest.param(*each, id=f"{name_of(each[0])}-{each[1]}") for each in LIVES],
+    ("layout", "life"), [pytest.param(*each, id=f"{name_of(each[0])}-{each[1]}") for each in LIVES]
 )
 def test_the_life_of_a_table(
     spark: SparkSession, tmp_path: Path, layout: Layout, life: str

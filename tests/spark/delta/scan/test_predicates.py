@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import delvec.delta.table as delta
 from delvec.errors import InvalidArgumentError
@@ -28,13 +31,7 @@ from tests.spark.delta.scan.spark_conditions import (
 )
 from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(2)]
 
 SLOW_EXAMPLES = min(300, int(os.environ.get("DELVEC_SLOW_EXAMPLES", "300")))
 VECTOR_MEMORY = "spark.delvec.scan.vectorMemory"
@@ -82,12 +79,7 @@ def tables(
     sql(
         spark, folder / "parts", "DELETE FROM {T} WHERE id % 7 = 3 AND (pi IS NULL OR pi IN (0, 1))"
     )
-    create(
-        spark,
-        folder / "ranges",
-        COLUMNS,
-        properties=ntz | {"delta.columnMapping.mode": "id"},
-    )
+    create(spark, folder / "ranges", COLUMNS, properties=ntz | {"delta.columnMapping.mode": "id"})
     ranges = rows.repartitionByRange(8, "id").sortWithinPartitions("id")
     ranges.write.format("delta").mode("append").save(str(folder / "ranges"))
     sql(
@@ -244,6 +236,7 @@ def test_conditions_with_subqueries(
     assert judged.table.count("id IN (SELECT id FROM other WHERE i > 50)") == len(answers[0][0])
 
 
+@pytest.mark.more
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "where",

@@ -5,29 +5,26 @@ from __future__ import annotations
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import delvec
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
-from delvec.spark.delta.scan.partition_filters import distinct_rows
-from delvec.spark.delta.scan.vector_form import VECTOR_MEMORY
+from delvec.spark.delta.scan.pushdown import distinct_rows
+from delvec.spark.delta.scan.vectors import VECTOR_MEMORY
 from tests.delta.builder import TableBuilder
 from tests.spark.delta.readers import settings_of
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(2)]
 
 DELETED = {*range(4), 15, 19}
 
@@ -182,6 +179,7 @@ def _rows() -> pa.Table:
     return pa.table({"id": ids, "amount": [i / 2 for i in LIVE], "day": day, "note": notes})
 
 
+@pytest.mark.more
 def test_sql_over_a_view_joins_and_threads(spark: SparkSession, orders: Path) -> None:
     df = DeltaTable.for_path(spark, orders).to_df()
     df.createOrReplaceTempView("delvec_orders")
@@ -221,10 +219,7 @@ def test_columns_are_found_by_their_ids(spark: SparkSession, tmp_path: Path) -> 
     """In mapping mode `id` the names in the files mean nothing."""
     builder = TableBuilder(tmp_path / "t", properties={"delta.columnMapping.mode": "id"})
     builder.protocol["readerFeatures"] = ["deletionVectors", "columnMapping"]
-    nested = {
-        "type": "struct",
-        "fields": [_field("x", "long", 3), _field("y", "string", 4)],
-    }
+    nested = {"type": "struct", "fields": [_field("x", "long", 3), _field("y", "string", 4)]}
     fields = [_field("id", "long", 1), _field("s", nested, 2)]
     metadata = builder.metadata() | {
         "schemaString": json.dumps({"type": "struct", "fields": fields})
@@ -282,6 +277,7 @@ def test_texts_of_fixed_width_are_filled_up(spark: SparkSession, tmp_path: Path)
         table.to_arrow()
 
 
+@pytest.mark.more
 def test_conditions_on_the_name_of_the_file(spark: SparkSession, orders: Path) -> None:
     table = DeltaTable.for_path(spark, orders)
     for form in ("constant", "join"):
@@ -355,6 +351,15 @@ def test_mapped_columns_of_files_without_ids(spark: SparkSession, tmp_path: Path
             assert df.selectExpr("sum(new) s").first().s == 45  # type: ignore[union-attr]
 
 
+def test_large_tasks_carry_no_more_vectors_than_there_are(
+    spark: SparkSession, orders: Path
+) -> None:
+    with settings_of(spark, {"spark.sql.files.maxPartitionBytes": "1000t"}):
+        df = DeltaTable.for_path(spark, orders).to_df()
+        assert "constant of its file" in str(delvec.explain(df))
+        assert ids_of(df) == LIVE
+
+
 def test_a_vector_of_a_file_of_unknown_rows_stays_off_the_driver(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -388,6 +393,7 @@ def test_columns_with_dots_in_their_names(spark: SparkSession, tmp_path: Path) -
     assert table.to_df(where="id = 2", columns=["a.b"]).collect() == [(1,)]
 
 
+@pytest.mark.more
 def test_tables_by_name(spark: SparkSession, orders: Path, tmp_path: Path) -> None:
     assert DeltaTable.for_name(spark, f"delta.`{orders}`").count() == len(LIVE)
     spark.sql(f"CREATE TABLE delvec_named USING delta LOCATION '{orders}'")

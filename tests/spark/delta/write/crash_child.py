@@ -18,27 +18,23 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, wraps
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
-from delvec.delta.schema.parse import parse_schema
-from delvec.delta.write.base import Base
+from delvec.delta.schema.types import parse_schema
+from delvec.delta.write.change import Base
 from delvec.delta.write.commit import commit
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import small_table
 from tests.delta.write.write_checks import deletion, ids, positions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-__all__ = ["OPERATIONS", "SPARK_OPERATIONS", "Operation", "session", "spark_table"]
 
 _CHANGING = ("write", "write_if_absent", "delete", "delete_folder")
 ID = parse_schema(

@@ -5,44 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 from zlib import crc32
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql.types import ArrayType, MapType, StructType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from delvec import DeltaTable
+from delvec.delta.table.writes import MergeBuilder
 from delvec.errors import DelvecError
 from delvec.spark.delta.write.clauses import Clause
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import INTERPRETED, settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
-
-    from delvec.delta.table.merge import MergeBuilder
-
-__all__ = [
-    "DELETE",
-    "INSERT_ALL",
-    "UPDATE_ALL",
-    "Append",
-    "Case",
-    "Merge",
-    "Outcome",
-    "Rows",
-    "Update",
-    "by_source_update",
-    "insert",
-    "outcomes",
-    "update",
-]
 
 Values: TypeAlias = "Mapping[str, Any]"
 

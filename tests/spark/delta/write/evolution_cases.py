@@ -23,8 +23,6 @@ from tests.spark.delta.write.evolution import (
     update,
 )
 
-__all__ = ["CASES", "DIFFERENCES"]
-
 
 def _pairs(old: list[Any], new: list[Any]) -> tuple[list[Any], list[Any]]:
     """Let every old value of `v` meet every new one, and insert every new one."""
@@ -240,10 +238,7 @@ _CLAUSES: Final[dict[str, tuple[Rows, tuple[Any, ...]]]] = {
         _SOURCE,
         (insert({"k": "s.k"}), by_source_update({"v": "t.v + 1"})),
     ),
-    "a new column updated without a match": (
-        _SOURCE,
-        (INSERT_ALL, by_source_update({"e": "'x'"})),
-    ),
+    "a new column updated without a match": (_SOURCE, (INSERT_ALL, by_source_update({"e": "'x'"}))),
     "the alias before an old column": (_SOURCE, (update({"t.v": "s.v"}),)),
     "the alias before a new column": (_SOURCE, (update({"t.e": "s.e"}),)),
     "a column twice": (_SOURCE, (update({"v": "1", "V": "2"}),)),

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
 
+from delvec import DeltaTable
 from delvec.errors import ConflictError
-
-if TYPE_CHECKING:
-    from delvec import DeltaTable
-
-__all__ = ["increment"]
 
 
 def increment(table: DeltaTable, write: str) -> bool:

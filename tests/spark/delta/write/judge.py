@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
+from delvec.delta.write.report import WriteReport
 from delvec.errors import DelvecError
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.delta.write.report import WriteReport
-
-    Rows = Counter[str]
-    Act = Callable[[DeltaTable], WriteReport]
-
-__all__ = ["Judged", "Lazily", "bag", "copy_of", "feed", "folder", "judged", "metrics", "rows_of"]
+Rows = Counter[str]
+Act = Callable[[DeltaTable], WriteReport]
 
 
 class Lazily(dict[str, "Path"]):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from delvec import DeltaTable
-from delvec.delta.write.base import Base
+from delvec.delta.write.change import Base
 from delvec.delta.write.commit import commit
 from delvec.errors import ConflictError
 from delvec.storage.uncommitted import UncommittedFiles
@@ -65,11 +65,7 @@ def with_spark(path: Path, wanted: set[int]) -> dict[str, Any]:
     listed = ", ".join(map(str, sorted(wanted)))
     report = DeltaTable.for_path(spark, path).delete(f"id IN ({listed})", max_retries=30)
     spark.stop()
-    return {
-        "rows": report.rows_deleted,
-        "reconciled": report.reconciled,
-        "scans": report.scans,
-    }
+    return {"rows": report.rows_deleted, "reconciled": report.reconciled, "scans": report.scans}
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delvec.spark.delta.write.clauses import Clause
 from tests.spark.delta.write.evolution import (
@@ -19,11 +20,6 @@ from tests.spark.delta.write.evolution import (
     insert,
     update,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["random_case"]
 
 # A type is the name of a primitive one, or a tuple: ("struct", fields), ("array", element) or
 # ("map", value), the keys of which are strings. Fields are pairs of a name and a type.

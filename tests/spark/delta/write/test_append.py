@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from delvec import DeltaTable
+from delvec.delta.write.report import WriteReport
 from delvec.errors import (
     ConstraintError,
     DelvecError,
@@ -19,14 +21,6 @@ from tests.delta import log_files
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import Lazily, bag, folder, judged, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.delta.write.report import WriteReport
 
 pytestmark = pytest.mark.spark
 
@@ -169,10 +163,7 @@ def as_delta_spark_does(df: DataFrame, where: str | None) -> Callable[[Path], No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    slow_but(FAST, OVERWRITES),
-)
+@pytest.mark.parametrize("name", slow_but(FAST, OVERWRITES))
 def test_rows_come_in_place_of_others(
     spark: SparkSession, tables: dict[str, Path], name: str
 ) -> None:
@@ -272,7 +263,7 @@ def test_tables_of_others_have_columns_without_a_type(
     table = DeltaTable.create(spark, tmp_path / "t", "k int")
     with monkeypatch.context() as patched:
         patched.setattr("delvec.delta.alter.columns.require_valid_schema", lambda _: None)
-        patched.setattr("delvec.delta.alter.columns.nullable", lambda kind: kind)
+        patched.setattr("delvec.delta.schema.traversal.nullable", lambda kind: kind)
         query = "SELECT 1 k, array() a, array(NULL) n, named_struct('b', array()) s, map() m"
         table.append(spark.sql(query), merge_schema=True)
     assert table.to_arrow(columns=["a", "n", "s"]).to_pylist() == [

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import SparkSession, functions
 
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
 from tests.delta.write.write_checks import before_commit
 from tests.spark.delta.write.judge import folder
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 
 @pytest.fixture
@@ -89,11 +85,7 @@ def test_columns_of_other_dataframes_are_refused(spark: SparkSession, table: Del
     df = table.to_df()
     before = folder(Path(table.storage.root))
     same = DeltaTable.for_path(spark, table.storage.root).to_df()
-    for alien in (
-        spark.range(3)["id"],
-        df.withColumn("v2", functions.col("v"))["v2"],
-        same["id"],
-    ):
+    for alien in (spark.range(3)["id"], df.withColumn("v2", functions.col("v"))["v2"], same["id"]):
         with pytest.raises(InvalidArgumentError, match=r"functions\.col"):
             table.delete(alien == 1)
         with pytest.raises(InvalidArgumentError, match="bound to a DataFrame"):

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import judged
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 COLUMNS = "id INT, v INT DEFAULT 7, n STRING, t STRUCT<v: INT, only: INT>, q STRUCT<a: INT>"
 DEFAULTS = {"delta.feature.allowColumnDefaults": "supported"}

@@ -6,20 +6,22 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Barrier, local
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import delvec.delta.write.transaction as running
 from delvec import DeltaTable
-from delvec.delta.pruning.predicate import Always
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change, ReadSet
+from delvec.delta.skipping.predicate import Always
+from delvec.delta.write.change import Base, Change, Operation, ReadSet
 from delvec.delta.write.commit import commit
+from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError
 from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import TableBuilder
@@ -35,13 +37,6 @@ from tests.delta.write.write_checks import (
 )
 from tests.repository import ROOT
 from tests.spark.delta.spark_tables import as_delta_spark_reads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from delvec.delta.write.report import WriteReport
 
 WRITERS = 8
 Row = tuple[int, int]
@@ -234,7 +229,7 @@ def put(path: Path, change: Callable[[Any], Change]) -> None:
 def appending(*rows: Row) -> Winner:
     def act(_: SparkSession, path: Path) -> None:
         entry = add_rows(TableBuilder(path), f"new-{rows[0][0]}", list(rows))
-        put(path, lambda _: Change("WRITE", added=(entry,)))
+        put(path, lambda _: Change(Operation("WRITE"), added=(entry,)))
 
     return Winner(act, lambda before: [*before, *rows])
 
@@ -252,14 +247,15 @@ def updating(id_: int, n: int) -> Winner:
     def act(_: SparkSession, path: Path) -> None:
         entry = add_rows(TableBuilder(path), f"updated-{id_}", [(id_, n)])
         rows = positions(path, [id_])
-        put(path, lambda it: deletion(it, rows, operation="UPDATE", added=(entry,)))
+        put(path, lambda it: deletion(it, rows, Operation("UPDATE"), added=(entry,)))
 
     return Winner(act, lambda before: [row for row in before if row[0] != id_] + [(id_, n)])
 
 
 def removing(name: str, gone: range) -> Winner:
     def change(snapshot: Any) -> Change:  # noqa: ANN401
-        return Change("DELETE", reads=ReadSet(Always()), removed=(live(snapshot)[name],))
+        operation = Operation("DELETE", reads=ReadSet(Always()))
+        return Change(operation, removed=(live(snapshot)[name],))
 
     return Winner(
         lambda _, path: put(path, change),

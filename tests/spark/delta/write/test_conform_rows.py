@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType as SparkStruct
 
 from delvec.delta.schema.metadata import Metadata
@@ -19,14 +21,8 @@ from delvec.errors import (
     InvalidArgumentError,
     StorageError,
 )
-from delvec.spark.delta.write.conform_rows import checked, conform, with_generated
-from delvec.spark.failures import explained
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
+from delvec.spark.delta.write.conform_rows import add_generated_columns, check_constraints, conform
+from delvec.spark.failures import translate_errors
 
 pytestmark = pytest.mark.spark
 
@@ -34,9 +30,7 @@ VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def table(
-    ddl: str,
-    properties: Mapping[str, str] | None = None,
-    **metadata: Mapping[str, Any],
+    ddl: str, properties: Mapping[str, str] | None = None, **metadata: Mapping[str, Any]
 ) -> Metadata:
     """Give the metadata of a table; keywords are what its columns carry."""
     schema = json.loads(SparkStruct.fromDDL(ddl).json())
@@ -46,7 +40,7 @@ def table(
 
 
 def rows(df: DataFrame) -> list[tuple[Any, ...]]:
-    with explained("t"):
+    with translate_errors("t"):
         return [tuple(row) for row in df.collect()]
 
 
@@ -114,18 +108,14 @@ class TestConformed:
             word={"CURRENT_DEFAULT": "'w' || 1"},
         )
         df = session.range(2).selectExpr("cast(id as int) id")
-        out = with_generated(session, "t", meta.schema, conform(session, "t", meta, df), df.columns)
+        out = add_generated_columns(
+            session, "t", meta.schema, conform(session, "t", meta, df), df.columns
+        )
         assert rows(out) == [(0, 0, "w1", None), (1, 2, "w1", None)]
-        with pytest.raises(InvalidArgumentError, match="lack twice, word, none"):
-            conform(session, "t", meta, df, missing="refuse")
 
     def test_rows_that_fit_already_stay_as_they_are(self, spark: SparkSession) -> None:
         meta, df = table("id bigint"), spark.range(3)
         assert conform(spark, "t", meta, df) is df
-        extra = df.withColumn("_row", functions.lit(1))
-        assert conform(spark, "t", meta, extra, keep=["_row"]) is extra
-        wider = conform(spark, "t", table("id bigint, n int"), extra, keep=["_row"])
-        assert wider.columns == ["id", "n", "_row"]
 
     @pytest.mark.parametrize(
         ("have", "wanted"),
@@ -233,12 +223,12 @@ class TestChecked:
         of, bad, good = RULES[name]
         meta = of()
         both = session.sql(f"select {good} union all select {bad}")
-        with pytest.raises(ConstraintError) as failure, explained("lake/t"):
-            checked(session, "lake/t", meta, both).collect()
+        with pytest.raises(ConstraintError) as failure, translate_errors("lake/t"):
+            check_constraints(session, "lake/t", meta, both).collect()
         assert (failure.value.constraint, failure.value.table) == (name, "lake/t")
         assert "found a row with " in str(failure.value)
         fine = session.sql(f"select {good}")
-        assert rows(checked(session, "t", meta, fine)) == rows(fine)
+        assert rows(check_constraints(session, "t", meta, fine)) == rows(fine)
 
     def test_items_of_arrays_and_maps_are_checked_as_the_schema_says(
         self, spark: SparkSession
@@ -272,20 +262,20 @@ class TestChecked:
                 conform(spark, "t", meta, spark.sql(f"select {each} as v")) for each in (bad, good)
             ]
             with pytest.raises(ConstraintError, match="column v takes no NULL"):
-                rows(checked(spark, "t", meta, frames[0]))
-            assert len(rows(checked(spark, "t", meta, frames[1]))) == 1
+                rows(check_constraints(spark, "t", meta, frames[0]))
+            assert len(rows(check_constraints(spark, "t", meta, frames[1]))) == 1
 
     def test_a_job_that_writes_fails_as_well(self, spark: SparkSession, tmp_path: Path) -> None:
-        rows = checked(
+        rows = check_constraints(
             spark, "t", table("id bigint", {"delta.constraints.c": "id < 2"}), spark.range(3)
         )
         text = "constraint c demands id < 2, found a row with id = 2; nothing was written to t"
-        with pytest.raises(ConstraintError, match=text), explained("t"):
+        with pytest.raises(ConstraintError, match=text), translate_errors("t"):
             rows.write.parquet(str(tmp_path / "out"))
 
     def test_a_table_without_rules_costs_nothing(self, spark: SparkSession) -> None:
         df = spark.range(1)
-        assert checked(spark, "t", table("id bigint"), df) is df
+        assert check_constraints(spark, "t", table("id bigint"), df) is df
 
     @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize("mode", ["stages", "no stages", "interpreted"])
@@ -302,18 +292,18 @@ class TestChecked:
         factory = "NO_CODEGEN" if mode == "interpreted" else "FALLBACK"
         with settings(spark, stages=stages, factory=factory):
             joined = left.join(right, "k").where("b > 0").select("a", "b")
-            assert rows(checked(spark, "t", meta, joined)) == [(2, 1)]
+            assert rows(check_constraints(spark, "t", meta, joined)) == [(2, 1)]
             # The filter is NULL for the rows that break the rule.
             filtered = left.where("k > 3 or k < 0").selectExpr("a", "1L as b")
-            assert sorted(rows(checked(spark, "t", meta, filtered))) == [(1, 1), (2, 1)]
+            assert sorted(rows(check_constraints(spark, "t", meta, filtered))) == [(1, 1), (2, 1)]
             outer = right.join(left, "k", "left").where("b > 0").select("a", "b")
             with pytest.raises(ConstraintError, match="found a row with a = NULL, b ="):
-                rows(checked(spark, "t", meta, outer))
+                rows(check_constraints(spark, "t", meta, outer))
 
     def test_a_rule_on_a_column_that_is_gone_is_told(self, spark: SparkSession) -> None:
         meta = table("a int", {"delta.constraints.c": "gone > 0"})
         with pytest.raises(InvalidArgumentError, match="gone"):
-            checked(spark, "t", meta, spark.sql("select 1 as a"))
+            check_constraints(spark, "t", meta, spark.sql("select 1 as a"))
 
 
 class TestExplained:
@@ -333,7 +323,7 @@ class TestExplained:
         self, spark: SparkSession, query: str, kind: type[DelvecError], text: str
     ) -> None:
         expected = pytest.raises(kind, match=text)
-        with settings(spark, ansi="true"), expected as failure, explained("t"):
+        with settings(spark, ansi="true"), expected as failure, translate_errors("t"):
             spark.sql(query).collect()
         assert "\n" not in failure.value.message
         assert "SQLSTATE" not in failure.value.message
@@ -346,11 +336,11 @@ class TestExplained:
         df = spark.read.parquet(str(tmp_path / "t"))
         for file in (tmp_path / "t").glob("*.parquet"):
             file.unlink()
-        with pytest.raises(StorageError, match=r"\.parquet") as failure, explained("t"):
+        with pytest.raises(StorageError, match=r"\.parquet") as failure, translate_errors("t"):
             df.collect()
         assert "vacuumed" in str(failure.value.hint)
         (tmp_path / "file").touch()
-        with pytest.raises(StorageError, match="not a directory"), explained("t"):
+        with pytest.raises(StorageError, match="not a directory"), translate_errors("t"):
             spark.range(3).write.parquet(str(tmp_path / "file" / "t"))
 
     def test_errors_of_users_code_name_their_own_message(self, spark: SparkSession) -> None:
@@ -359,11 +349,11 @@ class TestExplained:
             raise ValueError(f"no good: {value}")
 
         df = spark.range(1).select(broken("id"))
-        with pytest.raises(EngineError, match="ValueError: no good: 0"), explained("t"):
+        with pytest.raises(EngineError, match="ValueError: no good: 0"), translate_errors("t"):
             df.collect()
 
     def test_other_errors_pass_as_they_are(self) -> None:
         for error in (KeyError("x"), InvalidArgumentError("mine")):
-            with pytest.raises(type(error)) as failure, explained("t"):
+            with pytest.raises(type(error)) as failure, translate_errors("t"):
                 raise error
             assert failure.value is error

@@ -11,13 +11,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from signal import SIGKILL
-from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable as RustTable
 from deltalake import QueryBuilder
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import TableNotFoundError
@@ -26,11 +28,7 @@ from tests.repository import ROOT
 from tests.spark.delta.spark_tables import as_delta_spark_reads
 from tests.spark.delta.write.crash_child import OPERATIONS, SPARK_OPERATIONS, spark_table
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
+pytestmark = pytest.mark.more
 
 CHILD = [sys.executable, "-m", "tests.spark.delta.write.crash_child"]
 # A put that was cut short leaves a hidden file; a delete of rows that was, a file of vectors.

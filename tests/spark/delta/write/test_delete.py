@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import SparkSession, functions
 
 from delvec import DeltaTable
 from delvec.errors import DelvecError, InvalidArgumentError
@@ -17,12 +19,6 @@ from tests.delta.builder import TableBuilder
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import Lazily, copy_of, folder, judged, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -149,10 +145,7 @@ def big(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "tasks",
-    [(), ("write", "scan"), ("write",), ("scan",)],
-)
+@pytest.mark.parametrize("tasks", [(), ("write", "scan"), ("write",), ("scan",)])
 def test_all_forms_do_the_same_in_files_without_statistics(
     spark: SparkSession, tmp_path: Path, forms: Callable[..., None], tasks: tuple[str, ...]
 ) -> None:

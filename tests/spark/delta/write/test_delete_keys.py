@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
 from shutil import copytree
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import ConflictError, InvalidArgumentError
@@ -16,13 +21,7 @@ from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 
@@ -73,6 +72,28 @@ CASES: dict[str, tuple[Callable[[SparkSession], Any], str | list[str], set[int]]
         lambda _: pa.table({"more": [0, 0], "v": ["v1", "v3"], "id": [5, 7]}),
         ["id", "v"],
         {5, 7},
+    ),
+    "an array of two columns": (
+        lambda _: np.array([[6, "v2"], [7, "v1"]], object),
+        ["id", "v"],
+        {6},
+    ),
+    "numbers of several kinds": (lambda _: [4, np.int8(5), Decimal(6), 7.0], "id", {4, 5, 6, 7}),
+    "dates of several kinds": (
+        lambda _: [date(2026, 1, 3), np.datetime64("2026-01-05")],
+        "d",
+        {2, 4},
+    ),
+    "rows of Spark": (lambda _: [Row(v="v2", id=6), (7, "v3")], ["id", "v"], {6, 7}),
+    "runs and dictionaries of Arrow": (
+        lambda _: pa.table(
+            {
+                "ID": pc.run_end_encode(pa.array([5, 5, 6])),
+                "v": pa.array(["v1", "v1", "v2"]).dictionary_encode(),
+            }
+        ),
+        ["id", "v"],
+        {5, 6},
     ),
     "a DataFrame": (lambda spark: spark.range(8, 12), ["id"], {8, 9, 10, 11}),
     "none": (lambda _: [], "id", set()),
@@ -157,10 +178,10 @@ def test_keys_of_other_types_are_refused(table: DeltaTable) -> None:
         (["2026-01-01"], "d", "column d is date, and the keys are string"),
         ([datetime(2026, 1, 1)], "d", "column d is date, and the keys are timestamp_ntz"),  # noqa: DTZ001
         ([True], "id", "column id is bigint, and the keys are boolean"),
-        ([1, "a"], "id", "keys of column id have numbers and strings"),
+        ([1, "a"], "id", "'a' is not a value of column id, which is bigint"),
         ("a", "v", "keys come in a collection"),
         ([(1, 2)], "id", "is not a key of the columns id"),
-        (pa.array([1]), ["id", "v"], "one column is not a key of id, v"),
+        (pa.array([1]), ["id", "v"], "the keys have 1 column, expected id, v"),
         (range(10**10), "id", "10,000,000,000 keys are too many"),
         (np.array([2**24 + 2], np.float32), "id", "a key is not a value of column id"),
     ):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, UnsupportedFeatureError
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import copy_of, feed, folder, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

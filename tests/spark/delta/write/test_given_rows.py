@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
-from delvec.spark.given_rows import rows_of_arrow
+from delvec.spark.input.rows import rows_of_arrow
 from tests.marks import slow_but
 from tests.spark.delta.readers import settings_of
 from tests.spark.delta.spark_tables import as_delta_spark_reads, collected
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(2)]
 
 ROWS = pa.table({"id": [1, 2], "v": ["a", None]})
 # A local time that Berlin skips, and an instant.
@@ -201,9 +198,10 @@ def test_times_with_and_without_a_zone_are_stored_as_they_are(
 
 
 def test_missing_values_of_pandas_are_null_and_those_of_others_are_what_they_are(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession,
+    tmp_path: Path,
+    pd: Any,  # noqa: ANN401
 ) -> None:
-    pd = pytest.importorskip("pandas")
     table = DeltaTable.create(spark, tmp_path / "t", "x double, t timestamp_ntz, s string")
     missing = {"x": [float("nan"), 1.0], "t": [pd.NaT, SKIPPED], "s": [None, "a"]}
     table.append(pd.DataFrame(missing))
@@ -214,8 +212,7 @@ def test_missing_values_of_pandas_are_null_and_those_of_others_are_what_they_are
     assert table.count([("s", "=", None)]) == table.count([("t", "=", None)]) == 4
 
 
-def test_pandas_columns_of_mixed_values_are_refused_by_name(table: DeltaTable) -> None:
-    pd = pytest.importorskip("pandas")
+def test_pandas_columns_of_mixed_values_are_refused_by_name(table: DeltaTable, pd: Any) -> None:  # noqa: ANN401
     with pytest.raises(InvalidArgumentError, match="column id has numbers and strings") as caught:
         table.append(pd.DataFrame({"id": [1, "a"]}))
     assert "astype" in str(caught.value.hint)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import DelvecError, InvalidArgumentError
@@ -13,12 +16,6 @@ from tests.delta import log_files
 from tests.delta.write.write_checks import before_commit
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import folder, judged, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -49,10 +46,7 @@ def ids(table: DeltaTable) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("definition", "step"),
-    [
-        ("ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY -3)", -3),
-        ("BY DEFAULT AS IDENTITY", 1),
-    ],
+    [("ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY -3)", -3), ("BY DEFAULT AS IDENTITY", 1)],
 )
 def test_delvec_and_delta_spark_take_turns(
     spark: SparkSession, tmp_path: Path, definition: str, step: int

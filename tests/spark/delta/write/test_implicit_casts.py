@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import SparkSession, functions
 
 from delvec.delta.schema.types import PrimitiveType
 from delvec.errors import InvalidArgumentError
 from delvec.spark.delta.write.conform_rows import Conversion
-from delvec.spark.failures import explained
+from delvec.spark.failures import translate_errors
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
 from tests.spark.delta.write.judge import Judged, judged
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 # Each column's type, what is stored in it, and what is refused.
 CASES = {
@@ -119,7 +114,7 @@ def test_a_value_that_does_not_fit_is_named_with_its_column(spark: SparkSession,
             value = conversion.value(
                 rows["v"], rows.schema["v"].dataType, PrimitiveType(kind), "s.v"
             )
-            with pytest.raises(InvalidArgumentError, match=r"s\.v = bad"), explained("t"):
+            with pytest.raises(InvalidArgumentError, match=r"s\.v = bad"), translate_errors("t"):
                 rows.select(value).collect()
 
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from delvec import DeltaTable
+from delvec.delta.table.writes import MergeBuilder
 from delvec.errors import ConstraintError, InvalidArgumentError
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import Lazily, feed, folder, judged, rows_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.delta.table.merge import MergeBuilder
-
-    Clauses = Callable[[MergeBuilder], MergeBuilder]
+Clauses = Callable[[MergeBuilder], MergeBuilder]
 
 pytestmark = pytest.mark.spark
 
@@ -476,10 +470,7 @@ def test_names_aliases_and_a_source_that_is_the_table_itself(
     assert folder(tmp_path / "t") == before
     assert plan.execute().rows_updated == 2
     rows = sorted(map(repr, table.to_df().collect()))
-    assert rows == [
-        "Row(id=1, a.b=12, s=Row(x=1, y=2))",
-        "Row(id=2, a.b=12, s=Row(x=2, y=4))",
-    ]
+    assert rows == ["Row(id=1, a.b=12, s=Row(x=1, y=2))", "Row(id=2, a.b=12, s=Row(x=2, y=4))"]
     with pytest.raises(InvalidArgumentError, match="whole columns"):
         table.merge(own, "id = k").when_not_matched_insert({"id": "k", "s.x": 1}).execute()
     with pytest.raises(InvalidArgumentError, match="at least one clause"):

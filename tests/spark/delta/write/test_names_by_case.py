@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
@@ -12,12 +13,7 @@ from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
 from tests.spark.delta.write.judge import folder, judged
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 SENSITIVE = {"spark.sql.caseSensitive": "true"}
 ROWS = "SELECT 2 AS C2, named_struct('Ab', 4) AS S, 'y' AS p"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from delvec import DeltaTable
 from delvec.delta.schema.metadata import Metadata
-from delvec.delta.write.partitions import Partitions
+from delvec.delta.write.targets import Partitions
 from delvec.errors import ConstraintError, InvalidArgumentError
 from tests.delta import log_files
 from tests.delta.write.write_checks import before_commit
@@ -19,12 +20,7 @@ from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import READERS, read
 from tests.spark.delta.write.judge import copy_of, folder, judged
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 FEED = {"delta.enableChangeDataFeed": "true"}

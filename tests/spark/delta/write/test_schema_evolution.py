@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
@@ -13,11 +14,6 @@ from tests.marks import slow_but
 from tests.spark.delta.write.evolution import outcomes
 from tests.spark.delta.write.evolution_cases import CASES, DIFFERENCES
 from tests.spark.delta.write.random_evolution import random_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -87,10 +83,7 @@ def test_conditions_depend_on_one_row(spark: SparkSession, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "first",
-    [0, *range(2, RANDOM, BLOCK)],
-)
+@pytest.mark.parametrize("first", [0, *range(2, RANDOM, BLOCK)])
 def test_random_statements_do_what_delta_spark_does(
     spark: SparkSession, folder: Path, first: int
 ) -> None:

@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
-from delvec.delta.write.base import Base
-from delvec.delta.write.change import Change
+from delvec.delta.write.change import Base, Change, Operation
 from delvec.delta.write.commit import commit
+from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError
 from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import TableBuilder
@@ -31,15 +33,7 @@ from tests.repository import ROOT
 from tests.spark.delta.spark_tables import sql
 from tests.spark.delta.write.incrementing import increment
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.delta.write.report import WriteReport
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 
 def counter(builder: TableBuilder, name: str, n: int) -> dict[str, Any]:
@@ -67,7 +61,7 @@ def replace(path: Path, name: str, n: int) -> None:
     entry = counter(TableBuilder(path), name, n)
     put(
         path,
-        lambda it: Change("UPDATE", removed=tuple(it.files.entries()), added=(entry,)),
+        lambda it: Change(Operation("UPDATE"), removed=tuple(it.files.entries()), added=(entry,)),
     )
 
 
@@ -126,7 +120,7 @@ def by_tasks(spark: SparkSession, path: Path) -> DataFrame:
     builder = TableBuilder(path)
     entry = builder.write_file("third", {"id": [1, 2], "n": [1, 1]})
     stats = {"stats": json.dumps({"numRecords": 2})}
-    put(path, lambda _: Change("WRITE", added=({**entry, **stats},)))
+    put(path, lambda _: Change(Operation("WRITE"), added=({**entry, **stats},)))
     put(path, lambda it: deletion(it, {"third": [1]}))
     spark.conf.set("spark.delvec.scan.vectorMemory", "0")
     try:
@@ -292,7 +286,9 @@ def test_plain_reads_of_removed_files_and_of_deleted_rows_are_refused(
     make(path)
     table = DeltaTable.for_path(spark_, path)
     entry = TableBuilder(path).write_file("two", {"id": [1, 2], "n": [1, 1]})
-    put(path, lambda _: Change("WRITE", added=({**entry, "stats": '{"numRecords": 2}'},)))
+    put(
+        path, lambda _: Change(Operation("WRITE"), added=({**entry, "stats": '{"numRecords": 2}'},))
+    )
     source = spark_.read.parquet(str(path))
     before_commit(monkeypatch, lambda: put(path, lambda it: deletion(it, {"two": [1]})))
     for message in (r"version 3 .* had read version 2", "it reads deleted rows of files .*two"):
@@ -390,7 +386,9 @@ def test_a_source_of_a_named_version_is_taken_as_it_is(
     source = NAMED[name](spark_, path)
     add_one(path)
     third = counter(TableBuilder(path), "third", 7)
-    before_commit(monkeypatch, lambda: put(path, lambda _: Change("WRITE", added=(third,))))
+    before_commit(
+        monkeypatch, lambda: put(path, lambda _: Change(Operation("WRITE"), added=(third,)))
+    )
     DeltaTable.for_path(spark_, path).overwrite(source)
     assert read_counter(path) == [1]
 
@@ -416,14 +414,14 @@ def test_commits_of_rows_that_the_source_does_not_use_are_no_conflict(
     path = tmp_path / "t"
     make(path)
     third = counter(TableBuilder(path), "third", 7)
-    put(path, lambda _: Change("WRITE", added=(third,)))
+    put(path, lambda _: Change(Operation("WRITE"), added=(third,)))
     table = DeltaTable.for_path(spark_, path)
     source = table.to_df().select("id", "n")
     source = source.where("n < 7") if narrowed else source
 
     def another(old: str, name: str, n: int) -> None:
         entry = counter(TableBuilder(path), name, n)
-        put(path, lambda it: Change("UPDATE", removed=(live(it)[old],), added=(entry,)))
+        put(path, lambda it: Change(Operation("UPDATE"), removed=(live(it)[old],), added=(entry,)))
 
     another("third", "fourth", 8)
     before_commit(monkeypatch, lambda: another("fourth", "fifth", 9))
@@ -484,7 +482,7 @@ def test_a_condition_that_reads_the_table_depends_on_its_rows(
     path = tmp_path / "t"
     make(path)
     third = counter(TableBuilder(path), "third", 7)
-    put(path, lambda _: Change("WRITE", added=(third,)))
+    put(path, lambda _: Change(Operation("WRITE"), added=(third,)))
     table = DeltaTable.for_path(spark_, path)
     named(spark_, path)
     one = spark_.createDataFrame([(1, 7)], "id long, n long")
@@ -499,7 +497,7 @@ def test_a_condition_that_reads_the_table_depends_on_its_rows(
         return found.when_matched_update({"n": "t.n + 1"}).execute()
 
     def without_first(snapshot: Any) -> Change:  # noqa: ANN401
-        return Change("DELETE", removed=(live(snapshot)["first"],))
+        return Change(Operation("DELETE"), removed=(live(snapshot)["first"],))
 
     # The file that goes is none that we change, but the condition has read it.
     before_commit(monkeypatch, lambda: put(path, without_first))
@@ -508,7 +506,7 @@ def test_a_condition_that_reads_the_table_depends_on_its_rows(
     temp_view(spark_, path)
     newest = read_counter(path)
     fourth = counter(TableBuilder(path), "fourth", 9)
-    put(path, lambda _: Change("WRITE", added=(fourth,)))
+    put(path, lambda _: Change(Operation("WRITE"), added=(fourth,)))
     with pytest.raises(ConflictError, match="had read version 4"):
         act("self_scan")
     assert read_counter(path) == [*newest, 9]

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 import pytest
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import types as spark_types
 
-from delvec.delta.schema.allowed_functions import ALLOWED_FUNCTIONS, allowed_functions
-from delvec.delta.schema.expressions import Kind, StoredExpression
+from delvec.delta.schema.expressions import (
+    ALLOWED_FUNCTIONS,
+    Kind,
+    StoredExpression,
+    allowed_functions,
+)
+from delvec.delta.schema.types import StructType
 from delvec.errors import DelvecError, InvalidArgumentError, UnsupportedFeatureError
-from delvec.spark.delta.rules.stored_expressions import stored_column
+from delvec.spark.delta.write.stored_expressions import stored_column
 from delvec.spark.types import schema_of, table_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import Column, SparkSession
-
-    from delvec.delta.schema.types import StructType
 
 pytestmark = pytest.mark.spark
 
@@ -148,6 +148,7 @@ def refused(session: SparkSession, kind: Kind, text: str) -> DelvecError | None:
     return None
 
 
+@pytest.mark.more
 def test_honest_expressions_mean_what_they_mean_to_spark(spark: SparkSession) -> None:
     rows = spark.createDataFrame([], table_schema(schema().fields))
     texts = listed(HONEST)
@@ -194,6 +195,7 @@ def test_a_function_of_the_session_does_not_take_the_place_of_sparks_own(
     column(spark, "constraint", "upper(name) = 'X'")
 
 
+@pytest.mark.more
 def test_the_owner_of_a_session_may_add_functions(hostile: SparkSession) -> None:
     rows = hostile.createDataFrame([(1,)], "n int")
     hostile.conf.set(ALLOWED_FUNCTIONS, "Mine, uuid ,current_user")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
@@ -13,12 +15,7 @@ from tests.delta import log_files
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import Judged, copy_of, folder, judged
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 ON = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}
 # Each column's type, and a value of a wider type.

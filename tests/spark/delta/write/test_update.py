@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import SparkSession, functions
 
 from delvec import DeltaTable
 from delvec.errors import ConstraintError, InvalidArgumentError
@@ -16,11 +17,6 @@ from tests.delta import log_files
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.write.judge import Lazily, folder, judged, rows_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -108,12 +104,7 @@ CASES: dict[str, Case] = {
     "no such column": ("feed", "SET nope = 1", {"nope": 1}, None),
     "no such field": ("feed", "SET s.nope = 1", {"s.nope": 1}, None),
     "no such name in the condition": ("feed", "SET a = 1 WHERE no = 1", {"a": 1}, "no = 1"),
-    "a field and its struct": (
-        "feed",
-        "SET s = NULL, s.x = 1",
-        {"s": None, "s.x": 1},
-        None,
-    ),
+    "a field and its struct": ("feed", "SET s = NULL, s.x = 1", {"s": None, "s.x": 1}, None),
     "a struct with other fields": (
         "feed",
         "SET s = named_struct('y', named_struct('z', 'q'), 'x', 3) WHERE id = 1",

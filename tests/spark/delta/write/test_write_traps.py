@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
-from delvec.delta.log.segment import commit_key
+from delvec.delta.log.paths import commit_key
 from delvec.delta.write import transaction
 from delvec.delta.write.commit import commit
 from delvec.errors import ConflictError, FormatError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 
 @pytest.fixture

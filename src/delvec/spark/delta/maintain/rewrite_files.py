@@ -2,35 +2,52 @@
 
 Jobs have some dozens of tasks each. The driver keeps the entries of all files that are rewritten
 until they are committed, and during a job the vectors of its files.
+
+If others delete rows meanwhile, the same scan, asked again for file and position only, numbers the
+rows in the order in which the task wrote them. Spark does not promise to read in the same order
+twice, so deleted rows are compared with those at their new places: if they differ, nobody knows
+where they went.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delvec.delta.alter.table_state import TableState
-from delvec.delta.parquet.row_counts import row_counts
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.types import DataType, StructType, VariantType
+
+from delvec.delta.log.actions import JsonActions
+from delvec.delta.log.commits import read_added_files
+from delvec.delta.read.footer_statistics import row_counts
 from delvec.delta.write.change import Rewrite
-from delvec.errors import EngineError
-from delvec.report.wordings import call, worded
-from delvec.spark.delta.maintain.moved_rows import MovedRows
-from delvec.spark.delta.write.data_files import write_each
-from delvec.spark.delta.write.rewrite import placed_rows
-from delvec.spark.delta.write.row_tracking import with_ids
-from delvec.spark.positions import NUMBER, POSITION
+from delvec.delta.write.commit_actions import encode_lines
+from delvec.errors import DelvecError, EngineError
+from delvec.report.format import escape_controls
+from delvec.report.hints import call, format_hint
+from delvec.spark import jvm
+from delvec.spark.delta.write import rewrite
+from delvec.spark.delta.write.data_files import ONE_FILE, write_each
+from delvec.spark.expressions import row_sums
+from delvec.spark.positions import NUMBER, POSITION, find_rows
+from delvec.spark.types import table_schema
+from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
 
-    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.log.file_set import FileEntry, FileSet
+    from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.write.transaction import Attempt
 
-__all__ = ["live_counts", "live_rows", "rewrite_files"]
-
+_LOG: Final = logging.getLogger("delvec")
+_PLACE: Final = "__delvec_place"
 _FILES_OF_A_JOB: Final = 32
 
 
@@ -38,18 +55,11 @@ def rewrite_files(attempt: Attempt, bins: Sequence[NDArray[np.int64]]) -> tuple[
     """Write the live rows of each group of files to one new file.
 
     New files are deleted again if the operation fails.
-
-    Args:
-        attempt: The operation.
-        bins: The numbers of files that become one; all of a group are of one partition.
-
-    Raises:
-        EngineError: A file has not got as many rows as those that it replaces.
     """
     groups = [attempt.snapshot.files.select(each) for each in bins]
     with attempt.phase("plan"):
         # Files without live rows by the log are read as well: some writers count wrong.
-        rows = [sum(live_counts(attempt, files)) for files in groups]
+        rows = [live_count(attempt, files) for files in groups]
     step = max(_FILES_OF_A_JOB, 4 * attempt.spark.sparkContext.defaultParallelism)
     rewrites: list[Rewrite] = []
     for start in range(0, len(groups), step):
@@ -59,36 +69,85 @@ def rewrite_files(attempt: Attempt, bins: Sequence[NDArray[np.int64]]) -> tuple[
     return tuple(rewrites)
 
 
-def live_rows(attempt: Attempt, files: FileSet) -> DataFrame:
-    """Return the live rows of files, with their row ids if these are tracked; lazy."""
-    spark, snapshot = attempt.spark, attempt.snapshot
-    placed = placed_rows(spark, snapshot, files)
-    return with_ids(spark, snapshot.metadata, files, placed, changed=False).drop(NUMBER, POSITION)
-
-
-def live_counts(attempt: Attempt, files: FileSet) -> list[int]:
-    """Return the number of live rows of each file, by the log, or by footers where it has none.
-
-    Raises:
-        FormatError: A vector marks more rows than its file has.
-    """
+def live_count(attempt: Attempt, files: FileSet) -> int:
+    """Return the number of live rows, by the log, or by footers where it has none."""
     _ = files.live_rows
     counts = row_counts(attempt.storage, files, range(len(files)))
-    return [rows - int(gone) for rows, gone in zip(counts, files.deleted_rows, strict=True)]
+    return sum(counts) - sum(map(int, files.deleted_rows))
+
+
+@dataclass(frozen=True)
+class MovedRows:
+    """The rows of some files of a version that one task wrote to one new file."""
+
+    spark: SparkSession
+    snapshot: Snapshot
+    files: FileSet
+    added: FileEntry
+
+    def moved(self, path: str, positions: Bitmap) -> Bitmap | None:
+        """Return the positions of rows in the new file; None if they cannot be told for sure."""
+        if not positions.cardinality:
+            return Bitmap()
+        schema = table_schema(self.snapshot.metadata.schema.fields)
+        if _has_variant(schema):  # cannot be compared
+            return None
+        try:
+            return self._compared(path, positions, schema)
+        except (DelvecError, PySparkException, Py4JError) as error:
+            # Then the old files stay as they are; what is rewritten beside them is committed.
+            _LOG.warning(
+                "rows of %s could not be followed to a new file: %s", escape_controls(path), error
+            )
+            return None
+
+    def _compared(self, path: str, positions: Bitmap, schema: StructType) -> Bitmap | None:
+        number = self.files.paths.to_pylist().index(path)
+        places = self._places(number, positions)
+        if places.cardinality != positions.cardinality:
+            return None
+        body = encode_lines([{"add": dict(self.added.add)}])
+        root, metadata = self.snapshot.table, self.snapshot.metadata
+        target = read_added_files(metadata, root, JsonActions(root, body))
+        kinds = StructType([*schema.fields, *rewrite.id_columns(metadata)])
+        before, after = (
+            row_sums(self._chosen(files, rows), kinds)
+            for files, rows in ((self.files, {number: positions}), (target, {0: places}))
+        )
+        return places if before == after else None
+
+    def _chosen(self, files: FileSet, rows: Mapping[int, Bitmap]) -> DataFrame:
+        spark, snapshot = self.spark, self.snapshot
+        chosen = rewrite.read_rows_with_positions(spark, snapshot, files, rows, "selected")
+        return rewrite.add_row_ids(spark, snapshot.metadata, files, chosen, changed=False)
+
+    def _places(self, number: int, positions: Bitmap) -> Bitmap:
+        rows = rewrite.read_rows_with_positions(self.spark, self.snapshot, self.files)
+        rows = rows.select(NUMBER, POSITION).coalesce(1)
+        numbered = rows.withColumn(_PLACE, functions.monotonically_increasing_id())
+        table = pa.table({POSITION: pa.array(positions.to_numpy().astype("int64"))})
+        wanted = functions.broadcast(self.spark.createDataFrame(table))
+        found = numbered.where(functions.col(NUMBER) == number).join(wanted, POSITION, "left_semi")
+        placed = found.selectExpr(f"0L AS {NUMBER}", f"{_PLACE} AS {POSITION}")
+        placed = jvm.in_copied_session(self.spark, placed, ONE_FILE)
+        return find_rows(placed).bitmaps.get(0, Bitmap())
+
+
+def _has_variant(kind: DataType) -> bool:
+    if isinstance(kind, VariantType):
+        return True
+    inner = [getattr(kind, name, None) for name in ("elementType", "keyType", "valueType")]
+    inner += [field.dataType for field in getattr(kind, "fields", ())]
+    return any(_has_variant(each) for each in inner if each is not None)
 
 
 def _written(attempt: Attempt, groups: Sequence[FileSet], rows: Sequence[int]) -> list[Rewrite]:
     spark, snapshot = attempt.spark, attempt.snapshot
-    state = TableState.of(snapshot)
-    parts = [live_rows(attempt, files) for files in groups]
+    tight = snapshot.protocol.has_vectors
+    parts = [rewrite.read_live_rows(spark, snapshot, files) for files in groups]
     values = [files.data_files([0])[0].partition_values for files in groups]
     folder, written = write_each(
-        spark,
-        attempt.storage,
-        state.metadata,
-        parts,
-        values,
-        tight_bounds=state.protocol.has_vectors,
+        spark, attempt.storage, snapshot.metadata, parts, values, tight_bounds=tight
     )
     attempt.uncommitted.add_folder(folder)
     # One by one too: those that are given up are deleted although the others are committed.
@@ -100,15 +159,12 @@ def _written(attempt: Attempt, groups: Sequence[FileSet], rows: Sequence[int]) -
             raise EngineError(
                 f"Spark wrote {found:,} rows in place of the {expected:,} live rows of"
                 f" {files.paths[0].as_py()} and {len(files) - 1} more files of {snapshot.table}",
-                hint=worded(
+                hint=format_hint(
                     "nothing was changed; does {} find a wrong numRecords, and repair it?",
                     call("check"),
                 ),
             )
-        entries = tuple(files.entries())
-        if made is None:
-            rewrites.append(Rewrite(entries, None, 0))
-        else:
-            places = MovedRows(spark, snapshot, files, made[0])
-            rewrites.append(Rewrite(entries, made[0], expected, places))
+        added = None if made is None else made[0]
+        places = None if added is None else MovedRows(spark, snapshot, files, added)
+        rewrites.append(Rewrite(tuple(files.entries()), added, found, places))
     return rewrites

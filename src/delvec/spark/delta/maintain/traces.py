@@ -6,33 +6,28 @@ One job reads the columns of the condition in all files; the driver gets at most
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions
+from pyspark.sql import Column, SparkSession, functions
 
-from delvec.delta.maintain.traces.plain_files import plain_files
-from delvec.delta.maintain.traces.rows import Reading
-from delvec.delta.pruning.predicate import columns_of
-from delvec.delta.schema.walk import resolve
-from delvec.spark.delta.scan.conditions import aliased, no_rows, predicate_of, sql_of
-from delvec.spark.delta.scan.scan import scan
-from delvec.spark.failures import explained
-from delvec.spark.jvm import items
+from delvec.delta.schema.traversal import resolve
+from delvec.delta.skipping.predicate import columns_of
+from delvec.delta.traces.files import plain_files
+from delvec.delta.traces.rows import Reading
+from delvec.spark.delta.scan.conditions import aliased, no_rows, to_predicate, to_sql
+from delvec.spark.delta.scan.scan import PLACE, scan
+from delvec.spark.failures import translate_errors
+from delvec.spark.jobs import describe_jobs
+from delvec.spark.jvm import class_name, items
 from delvec.spark.positions import NUMBER, POSITION, find_rows
-from delvec.spark.progress import described
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pyspark.sql import Column, SparkSession
-
     from delvec.delta.log.file_set import DataFile
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
     from delvec.vector import Bitmap
-
-__all__ = ["SqlCondition"]
 
 
 @dataclass(frozen=True)
@@ -48,25 +43,24 @@ class SqlCondition:
     @property
     def text(self) -> str:
         """The condition as the table's history would show it."""
-        return sql_of(self.where)
+        return to_sql(self.where)
 
     def reading(self, metadata: Metadata) -> Reading:
         """Resolve the condition by the columns of a definition of the table; runs no job."""
         schema = metadata.schema
-        with explained(self.table):
+        with translate_errors(self.table):
             names = self._references(metadata)
-            predicate = predicate_of(self.spark, schema, self.where)
+            predicate = to_predicate(self.spark, schema, self.where)
         nested = columns_of(predicate)
         paths = sorted({*nested, *((name,) for name in names)})
         return Reading(metadata, predicate, tuple(resolve(schema, path) for path in paths))
 
     def _references(self, metadata: Metadata) -> list[str]:
-        """Return the columns that the condition refers to."""
         condition = functions.expr(self.where) if isinstance(self.where, str) else self.where
         rows = no_rows(self.spark, metadata.schema).where(condition)
         plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
         known = set(metadata.schema.names)
-        if plan.getClass().getSimpleName() != "Filter":
+        if class_name(plan) != "Filter":
             return sorted(known)
         found = {each.name() for each in items(plan.condition().references().toSeq())}
         return sorted(found & known)
@@ -77,14 +71,11 @@ class SqlCondition:
         """Find the matching rows of all files by one job."""
         as_of = replace(snapshot, metadata=reading.metadata)
         chosen = plain_files(reading.metadata, snapshot.table, files)
-        with explained(snapshot.table), described(self.spark, f"searching {snapshot.table}"):
-            rows = scan(
-                self.spark,
-                as_of,
-                None,
-                chosen,
-                added={NUMBER: "number", POSITION: "position"},
-            )
+        with (
+            translate_errors(snapshot.table),
+            describe_jobs(self.spark, f"searching {snapshot.table}"),
+        ):
+            rows = scan(self.spark, as_of, None, chosen, added=PLACE)
             rows = aliased(rows, reading.metadata.schema)
             found = find_rows(rows.where(self.where).select(NUMBER, POSITION))
         yield from found.bitmaps.items()

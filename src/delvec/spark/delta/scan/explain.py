@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from delvec.calls import shown
+from delvec.calls import describe_value
 from delvec.errors import InvalidArgumentError
-from delvec.report.figures import size
-from delvec.report.rendered import Rendered
+from delvec.report.format import format_size
+from delvec.report.rendering import Line, Rendered, documented, required
 from delvec.spark import jvm
-from delvec.spark.delta.scan.file_index import find_index
+from delvec.spark.delta.scan.file_index import Listing, find_index
 from delvec.spark.jvm import items
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from delvec.report.rendered import Line
-    from delvec.spark.delta.scan.file_index import Listing
-
-__all__ = ["ReadPart", "ReadReport", "explain"]
 
 _FORMS: Final = {
     "vector": "each row's bit is tested in generated code; the vector is a constant of its file",
     "number": "each row's bit is tested in generated code; the vectors come by a broadcast join,"
     " since Spark reads this by rows",
     "tasks": "Python tasks read these files and their vectors, since all vectors together may"
-    " take more than spark.delvec.scan.vectorMemory",
+    " take more than spark.delvec.scan.vectorMemory, or those of one task more than 64 MiB",
     "clean": "read as plain Parquet, rows are not tested",
 }
 
 
-@dataclass(frozen=True)
+@documented()
 class ReadPart(Rendered):
     """One scan of a query: the files of a table with vectors, or those without."""
 
-    table: str
-    version: int | None
-    form: str
-    listing: Listing | None
+    table: str = required("The table.")
+    version: int | None = required("Its version; None if the data source reads it.")
+    form: str = required("How vectors reach rows: `vector`, `number`, `tasks`; `clean` without.")
+    listing: Listing | None = required("The files that are read; None if tasks list them.")
 
     @property
     def title(self) -> str:
@@ -54,22 +46,22 @@ class ReadPart(Rendered):
         if found is None:
             yield f"files {kind}: {_FORMS[self.form]}", ""
             return
-        read = f"{size(found.bytes_read)} of {size(found.bytes_total)}"
+        read = f"{format_size(found.bytes_read)} of {format_size(found.bytes_total)}"
         yield f"files {kind}: {found.read:,} of {found.total:,} are read, {read}", ""
         if found.by_partition or found.by_statistics:
             reasons = f"{found.by_partition:,} by partition values, {found.by_statistics:,} by"
             yield f"  pruned: {reasons} statistics", ""
         if found.vectors:
-            yield f"  vectors: {found.vectors:,}, {size(found.vector_bytes)} as bits", ""
+            yield f"  vectors: {found.vectors:,}, {format_size(found.vector_bytes)} as bits", ""
         if found.read:
             yield f"  {_FORMS[self.form]}", "dim"
 
 
-@dataclass(frozen=True)
+@documented()
 class ReadReport(Rendered):
     """What a query reads; prints as text, and renders on terminals and in notebooks."""
 
-    parts: tuple[ReadPart, ...]
+    parts: tuple[ReadPart, ...] = required("The scans, in the order of the query's plan.")
 
     def _lines(self) -> Iterator[Line]:
         for title, parts in groupby(self.parts, key=lambda part: part.title):
@@ -77,10 +69,6 @@ class ReadReport(Rendered):
             for part in parts:
                 for line, style in part._lines():  # noqa: SLF001
                     yield f"  {line}", style
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as a JSON document."""
-        return {"parts": [asdict(part) for part in self.parts]}
 
 
 def explain(df: DataFrame) -> ReadReport:
@@ -96,7 +84,7 @@ def explain(df: DataFrame) -> ReadReport:
     """
     if not isinstance(df, DataFrame):
         raise InvalidArgumentError(
-            f"explain() takes a DataFrame of Spark, not {shown(df)}",
+            f"explain() takes a Spark DataFrame, not {describe_value(df)}",
             hint="call explain(table.to_df().where(...))",
         )
     jvm.view_of(df.sparkSession)
@@ -112,7 +100,7 @@ def explain(df: DataFrame) -> ReadReport:
 
 def _leaves(plan: Any) -> Iterator[Any]:  # noqa: ANN401
     """Yield all scans of a plan, those inside adaptive stages and subqueries too."""
-    kind = plan.getClass().getSimpleName()
+    kind = jvm.class_name(plan)
     inner = {"AdaptiveSparkPlanExec": "inputPlan", "ReusedExchangeExec": "child"}.get(kind)
     if kind.endswith("QueryStageExec"):
         inner = "plan"
@@ -129,7 +117,7 @@ def _leaves(plan: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _parts(leaf: Any) -> Iterator[ReadPart]:  # noqa: ANN401
-    kind = leaf.getClass().getSimpleName()
+    kind = jvm.class_name(leaf)
     if kind == "BatchScanExec" and leaf.table().name() == "delvec":
         yield ReadPart("delvec data source", None, "tasks", None)
     if kind != "FileSourceScanExec":

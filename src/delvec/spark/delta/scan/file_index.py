@@ -1,13 +1,14 @@
 """Files of a Delta table for Spark's own Parquet reader, chosen when a query is planned.
 
-Spark passes the filters of the query, so that a plain `.where(...)` prunes files by the log.
-Partition filters are enforced here exactly; data filters prune files whose statistics rule out a
-match, and Spark applies them to the rows again.
+`FileLister.java` is the FileIndex that Spark asks, and asks Python. It gets the filters of the
+query, so that a plain `.where(...)` prunes files by the log. Partition filters are enforced here
+exactly; data filters only rule files out by statistics, and Spark applies them to the rows again.
 """
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -15,60 +16,27 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from delvec.delta.pruning.predicate import And
-from delvec.delta.read.load_vectors import admit_files
-from delvec.delta.schema.walk import find
-from delvec.errors import FormatError
+from delvec.delta.read.vectors import admit_files
+from delvec.delta.schema.traversal import find
+from delvec.delta.skipping.predicate import And, Predicate
+from delvec.errors import DelvecError, FormatError
 from delvec.spark import jvm
-from delvec.spark.delta.scan.file_lister import make_lister
-from delvec.spark.delta.scan.partition_filters import PartitionFilters
-from delvec.spark.delta.scan.pushdown import translate
-from delvec.spark.delta.scan.vector_bits import ScanPart, load_bits
+from delvec.spark.delta.scan.pushdown import PartitionFilters, translate
+from delvec.spark.delta.scan.vectors import ScanPart, load_bits
 from delvec.storage.listed_files import full_name, open_listed_file, spark_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
     from delvec.delta.log.snapshot import Snapshot
-    from delvec.delta.pruning.predicate import Predicate
     from delvec.storage import Storage
-
-__all__ = ["FileIndex", "Hidden", "Listing", "find_index"]
 
 # The hidden constant columns of a file: its vector as bits, its number, its full name.
 Hidden = Literal["vector", "number", "file"]
-
 _LARGE: Final = 16 << 30  # the bytes from which on the size of a file is looked up
 _NUMBERS: Final = count(1)
 _BY_NAME: Final[WeakValueDictionary[str, FileIndex]] = WeakValueDictionary()
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """How files were pruned when a query was planned.
-
-    Attributes:
-        total: Files of the version, or of this part of it.
-        bytes_total: Their size.
-        by_partition: Files pruned by their partition values.
-        by_statistics: Files pruned by their statistics.
-        read: Files that Spark has to read.
-        bytes_read: Their size.
-        vectors: How many of them have a vector, which was loaded.
-        vector_bytes: The bytes of these vectors on their way to the tasks.
-    """
-
-    total: int = 0
-    bytes_total: int = 0
-    by_partition: int = 0
-    by_statistics: int = 0
-    read: int = 0
-    bytes_read: int = 0
-    vectors: int = 0
-    vector_bytes: int = 0
 
 
 class FileIndex:
@@ -89,20 +57,6 @@ class FileIndex:
         *,
         follows: bool = False,
     ) -> None:
-        """Prepare the files of a scan.
-
-        Args:
-            spark: A classic session.
-            snapshot: The version that they are of.
-            part: Which of its files.
-            hidden: The constant columns of each file, after its partition values.
-            time_zone: Of the session, for partition values that are timestamps without a zone.
-            hidden_name: Returns the name of a hidden column.
-            follows: Whether the version was read for being the newest.
-
-        Raises:
-            FormatError: The table must not lead to one of the files, see `Storage.admit`.
-        """
         admit_files(snapshot.storage, part.files)
         self._spark, self.snapshot = spark, snapshot
         self._part, self._files = part, part.files
@@ -117,30 +71,39 @@ class FileIndex:
         sizes = self._files.sizes
         for row in np.flatnonzero(sizes > _LARGE).tolist():
             _require_size(self.snapshot.storage, self._files.paths[row].as_py(), int(sizes[row]))
-        path = jvm.java_class(self._spark, "org.apache.hadoop.fs.Path")
-        self._lister = make_lister(
-            self._spark,
-            path(spark_path(self.snapshot.table, "")),
-            schema,
-            int(sizes.sum()),
-            self.name,
-            self.list_files,
-        )
+        spark = self._spark
+        path = jvm.java_class(spark, "org.apache.hadoop.fs.Path")
+        arguments = path(spark_path(self.snapshot.table, "")), schema, int(sizes.sum()), self.name
+        jvm.allow_calls_back(spark)
+        self._lister = jvm.load_java(spark, "delvec.spark", "FileLister", *arguments)
+        self._lister.ask(self)
+        names = self._hidden_name("file"), self._hidden_name("number")
         self._partitions = PartitionFilters(
-            self._spark,
-            self.snapshot,
-            self._part,
-            self._lister,
-            self._time_zone,
-            (self._hidden_name("file"), self._hidden_name("number")),
+            spark, self.snapshot, self._part, self._lister, self._time_zone, names
         )
         return self._lister
+
+    class Java:
+        """The Java interface that this implements, as Py4J wants it declared."""
+
+        implements: Final = ["java.util.function.BiFunction"]
+
+    def apply(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: ANN401
+        """Answer the JVM; by an error's message, since Py4J would bury it in a traceback."""
+        try:
+            return self.list_files(partition_filters, data_filters)
+        except DelvecError as error:
+            return str(error)
 
     def list_files(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: ANN401
         """Return the files that a query has to read, as Spark's own objects."""
         partition, data = list(jvm.items(partition_filters)), list(jvm.items(data_filters))
         chosen, listing = self._pruned(partition, data)
-        vectors = self._vectors(chosen)
+        vectors: list[bytes] = []
+        if "vector" in self.hidden:
+            files, numbers = self._files.select(chosen), self._part.numbers[chosen]
+            part = ScanPart(files, numbers, self._part.vectors)
+            vectors = load_bits(self.snapshot.storage, part)
         size = sum(map(len, vectors))
         self.last = replace(listing, vectors=len(vectors), vector_bytes=size)
         groups = self._grouped(chosen, vectors)
@@ -169,18 +132,12 @@ class FileIndex:
 
     def understood(self, expression: Any) -> Predicate:  # noqa: ANN401
         """Return what is understood of a condition of Spark on columns of this scan."""
-        return translate(expression, self._logical, self._lister.pickled)
 
-    def _logical(self, physical: tuple[str, ...]) -> tuple[str, ...] | None:
-        """Return the table's name of a column of the scan, which has its physical name."""
-        found = find(self.snapshot.metadata.schema, physical, physical=True)
-        return None if found is None else tuple(each.name for each in found)
+        def logical(physical: tuple[str, ...]) -> tuple[str, ...] | None:
+            found = find(self.snapshot.metadata.schema, physical, physical=True)
+            return None if found is None else tuple(each.name for each in found)
 
-    def _vectors(self, chosen: NDArray[np.int64]) -> list[bytes]:
-        if "vector" not in self.hidden:
-            return []
-        files, numbers = self._files.select(chosen), self._part.numbers[chosen]
-        return load_bits(self.snapshot.storage, ScanPart(files, numbers, self._part.vectors))
+        return translate(self._spark, expression, logical)
 
     def _grouped(self, chosen: NDArray[np.int64], vectors: Sequence[bytes]) -> list[Any]:
         """Return (partition values, hidden values, files) for files that share their constants."""
@@ -197,14 +154,8 @@ class FileIndex:
             )
         if self.snapshot.storage.fence is not None:
             admit_files(self.snapshot.storage, files)  # again: where links lead may have changed
-        entries = list(
-            zip(
-                [spark_path(root, path) for path in paths],
-                files.sizes.tolist(),
-                files.modification_times.tolist(),
-                strict=True,
-            )
-        )
+        sizes, times = files.sizes.tolist(), files.modification_times.tolist()
+        entries = list(zip([spark_path(root, path) for path in paths], sizes, times, strict=True))
         groups = self._partitions.groups[chosen].tolist()
         if not self.hidden:
             shared: dict[int, list[Any]] = {}
@@ -223,6 +174,36 @@ class FileIndex:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """How files were pruned when a query was planned.
+
+    Attributes:
+        total: Files of the version, or of this part of it.
+        bytes_total: Their size.
+        by_partition: Files pruned by their partition values.
+        by_statistics: Files pruned by their statistics.
+        read: Files that Spark has to read.
+        bytes_read: Their size.
+        vectors: How many of them have a vector, which was loaded.
+        vector_bytes: The bytes of these vectors on their way to the tasks.
+    """
+
+    total: int = 0
+    bytes_total: int = 0
+    by_partition: int = 0
+    by_statistics: int = 0
+    read: int = 0
+    bytes_read: int = 0
+    vectors: int = 0
+    vector_bytes: int = 0
+
+
+def find_index(name: str) -> FileIndex | None:
+    """Return the index that a plan shows under a name; None if there is none of this process."""
+    return _BY_NAME.get(name)
+
+
 def _require_size(storage: Storage, path: str, size: int) -> None:
     """Refuse a file that has other bytes than the log says: Spark cuts it into splits by them."""
     place, key = open_listed_file(storage, path)
@@ -235,8 +216,3 @@ def _require_size(storage: Storage, path: str, size: int) -> None:
             found=found,
             hint="`delvec check` names all such files; to_arrow() reads them",
         )
-
-
-def find_index(name: str) -> FileIndex | None:
-    """Return the index that a plan shows under a name; None if there is none of this process."""
-    return _BY_NAME.get(name)

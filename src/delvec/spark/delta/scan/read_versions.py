@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -20,25 +21,20 @@ from py4j.protocol import Py4JError
 
 from delvec.datasource import DelvecDataSource
 from delvec.datasource.options import FOLLOWS
-from delvec.delta.pruning.predicate import Always, Or
+from delvec.delta.skipping.predicate import Always, Or, Predicate
 from delvec.delta.write.change import PlainListing, SourceRead
 from delvec.errors import InvalidArgumentError
 from delvec.spark import jvm
-from delvec.spark.conf import time_zone
-from delvec.spark.delta.scan.file_index import find_index
+from delvec.spark.delta.scan.file_index import FileIndex, find_index
+from delvec.spark.engine import time_zone
+from delvec.storage.backend import locate
 from delvec.storage.listed_files import local_path, store_of
-from delvec.storage.location import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyspark.sql import DataFrame, SparkSession
 
-    from delvec.delta.pruning.predicate import Predicate
     from delvec.delta.write.transaction import Attempt
-    from delvec.spark.delta.scan.file_index import FileIndex
 
-__all__ = ["depend_on_source", "reads_of"]
 
 _LISTER: Final = "delvec.FileLister"
 # How old a version delta-spark may read for the newest; not at all by default.
@@ -46,24 +42,13 @@ _STALENESS: Final = "spark.databricks.delta.stalenessLimit"
 
 
 def depend_on_source(attempt: Attempt, rows: DataFrame) -> None:
-    """Note what rows to be written have read of the very table, if they have.
-
-    Raises:
-        ConflictError: Rows that they have read have changed since.
-    """
+    """Note what rows to be written have read of the very table, if they have."""
     snapshot = attempt.snapshot
     attempt.depend_on(reads_of(rows, snapshot.table, lambda: snapshot.version))
 
 
 def reads_of(df: DataFrame, table: str, newest: Callable[[], int]) -> tuple[SourceRead, ...]:
-    """Return what a DataFrame reads of a table.
-
-    Args:
-        df: The DataFrame.
-        table: The root of the table.
-        newest: Returns the newest version. Reads that take the newest version when they run, and
-            reads of plain files, whose version nothing tells, count as this.
-    """
+    """Return what a DataFrame reads of a table."""
     plan: Any = df._jdf.queryExecution().normalized()  # noqa: SLF001
     # The caches of now: `withCachedData()` has those of the time when the DataFrame was first run.
     caches = jvm.session_of(df.sparkSession).sharedState().cacheManager()
@@ -80,14 +65,12 @@ def _through(caches: Any, plan: Any) -> Any:  # noqa: ANN401
 
 
 class _PlanReads:
-    """The reads of one table in a plan."""
-
     def __init__(self, df: DataFrame, table: str, newest: Callable[[], int]) -> None:
         self._df, self._spark, self._table, self._newest = df, df.sparkSession, table, newest
 
     def reads(self, plan: Any, *, cached: bool = False) -> Iterator[SourceRead]:  # noqa: ANN401
         for leaf in _leaves(plan):
-            kind = leaf.getClass().getSimpleName()
+            kind = jvm.class_name(leaf)
             if kind == "InMemoryRelation":
                 builder = leaf.cacheBuilder()
                 yield from self.reads(builder.logicalPlan(), cached=True)
@@ -141,7 +124,7 @@ class _PlanReads:
         return SourceRead(snapshot.version, snapshot.files, predicate, time_zone(self._spark))
 
     def _of_delta_spark(self, index: Any, *, cached: bool) -> Iterator[SourceRead]:  # noqa: ANN401
-        if index.getClass().getSimpleName() != "TahoeLogFileIndex":
+        if jvm.class_name(index) != "TahoeLogFileIndex":
             yield SourceRead(int(index.version()))  # chosen files of a version
         elif not index.isTimeTravelQuery():
             # The newest version when the query is planned; a cache was planned earlier.
@@ -151,7 +134,7 @@ class _PlanReads:
 
     def _of_connector(self, relation: Any) -> Iterator[SourceRead]:  # noqa: ANN401
         table, options = relation.table(), relation.options()
-        kind = table.getClass().getSimpleName()
+        kind = jvm.class_name(table)
         if kind == "PythonTable" and table.name() == DelvecDataSource.name():
             if _normal(locate(str(options.get("path"))).root) == self._table:
                 yield from map(SourceRead, _versions_of_source(self._spark, table, options))
@@ -168,20 +151,15 @@ def _rows_used(df: DataFrame, index: FileIndex) -> Predicate:
     ]
     while waiting:
         node, condition = waiting.pop()
-        kind = node.getClass().getSimpleName()
+        kind = jvm.class_name(node)
         if kind == "LogicalRelation":
-            location = node.relation().location() if _is_scan(node.relation()) else None
-            if location is not None and str(location.toString()) == index.name:
+            relation = node.relation()
+            is_files = _is_a(relation, "HadoopFsRelation")
+            if is_files and str(relation.location().toString()) == index.name:
                 found.append(Always() if condition is None else index.understood(condition))
         below = node.condition() if kind == "Filter" else None
         waiting += [(child, below) for child in jvm.items(node.children())]
     return Or(tuple(found)) if found else Always()
-
-
-def _is_scan(relation: Any) -> bool:  # noqa: ANN401
-    return (
-        _is_a(relation, "HadoopFsRelation") and relation.location().getClass().getName() == _LISTER
-    )
 
 
 def _leaves(plan: Any) -> Iterator[Any]:  # noqa: ANN401

@@ -1,49 +1,62 @@
-"""A version of a Delta table as a DataFrame: Spark's Parquet reader, and a filter for the vectors.
+"""A version of a Delta table, or its change feed, as a DataFrame on Spark's Parquet reader.
 
 Files without a vector are one scan that knows nothing of vectors. Files with one are another, whose
-filter tests the bit of each row's position in generated code; see `vector_form` for how the vectors
-reach that filter.
+filter tests the bit of each row's position in generated code; see `vectors` for how it gets them.
+
+Three scans read all rows of a change feed, however many versions there are: one of whole files, one
+of the rows where the two vectors of a file differ, one of change data files. What is constant in a
+file (type of change, commit version, commit timestamp) is joined by the number of the file: Spark
+would take minutes to plan a union of one scan for each of a thousand versions.
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from delvec.errors import FormatError, UnsupportedFeatureError
+from delvec.delta.log.history import find_version_at, version_from
+from delvec.delta.read.change_feed import CHANGE_TYPE, FEED_COLUMNS, FeedPart, change_feed
+from delvec.errors import FormatError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote, require_no_own_names
-from delvec.spark import jvm, sql_text
-from delvec.spark.conf import time_zone
-from delvec.spark.delta.scan.file_index import FileIndex
-from delvec.spark.delta.scan.python_scan import by_tasks
-from delvec.spark.delta.scan.relation import parquet_relation
-from delvec.spark.delta.scan.vector_bits import ScanPart, load_bits
-from delvec.spark.delta.scan.vector_filter import ROW_INDEX, row_filter
-from delvec.spark.delta.scan.vector_form import VECTOR_MEMORY, choose_form
+from delvec.spark import expressions, jvm
+from delvec.spark.delta.scan.file_index import FileIndex, Hidden
+from delvec.spark.delta.scan.vectors import (
+    ROW_INDEX,
+    VECTOR_MEMORY,
+    Added,
+    Keep,
+    ScanPart,
+    choose_form,
+    load_bits,
+    row_filter,
+    scan_in_tasks,
+)
+from delvec.spark.engine import time_zone
+from delvec.spark.positions import NUMBER, POSITION
 from delvec.spark.types import file_schema, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import Column, SparkSession
+    from datetime import datetime
 
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.types import Field
-    from delvec.spark.delta.scan.file_index import Hidden
-    from delvec.spark.delta.scan.python_scan import Added
-    from delvec.spark.delta.scan.vector_filter import Keep
+    from delvec.storage import Storage
     from delvec.vector import Bitmap
-
-__all__ = ["scan"]
 
 _ADDED: Final[dict[str, Added]] = {"_file": "file", "_pos": "position"}
 _TYPES: Final = {"vector": BinaryType(), "number": LongType(), "file": StringType()}
+PLACE: Final[Mapping[str, Added]] = {NUMBER: "number", POSITION: "position"}
+"""What is added to rows to tell where they are."""
+_READ_IDS: Final = "spark.sql.parquet.fieldId.read.enabled"
+_NUMBER: Final = "__delvec_change"
+_KEY: Final = "__delvec_change_of"
 
 
 def scan(  # noqa: PLR0913
@@ -58,22 +71,7 @@ def scan(  # noqa: PLR0913
     stored: Sequence[StructField] = (),
     follows: bool = False,
 ) -> DataFrame:
-    """Return the rows of a version; lazy.
-
-    Args:
-        spark: A classic session.
-        snapshot: The version.
-        columns: The columns to read, by default all of the table; `_file` and `_pos` are the full
-            name of a row's file and its position there.
-        files: The files to read, by default all of the version.
-        added: More columns, after the others: names for the number of a row's file in `files`, its
-            position there, the full name of the file.
-        vectors: Vectors in memory, by the number of the file, instead of those that the log names.
-        keep: `live` keeps rows that no vector has; `selected` only rows that `vectors` has.
-        stored: Columns that the files store and the table does not have, read last.
-        follows: Whether the caller asked for the newest version, and not for this one by name or
-            for an operation of its own. Rows that were read so are out of date after a commit.
-    """
+    """Return the rows of a version; lazy."""
     if not jvm.is_classic(spark):
         raise UnsupportedFeatureError(
             "to_df() needs a classic Spark session; a Spark Connect client has no JVM of its own",
@@ -94,6 +92,31 @@ def scan(  # noqa: PLR0913
         require_no_own_names(snapshot.metadata.schema.names, snapshot.table)
     builder = _ScanBuilder(spark, snapshot, columns, added or {}, keep, stored, follows=follows)
     return builder.build(snapshot.files if files is None else files, vectors or {})
+
+
+def parquet_relation(
+    spark: SparkSession, index: FileIndex, data: StructType, constants: StructType, *, by_id: bool
+) -> DataFrame:
+    """Return the rows of Parquet files; lazy."""
+    sources = "org.apache.spark.sql.execution.datasources"
+    schema, session = jvm.java_type(spark, constants), jvm.session_of(spark)
+    reader = session
+    if by_id and spark.conf.get(_READ_IDS) != "true":
+        # In a copy, so that the user's session keeps its own setting, which is off by default.
+        reader = jvm.copied_session(spark, {_READ_IDS: "true"})
+    relation = jvm.java_class(spark, f"{sources}.HadoopFsRelation")(
+        index.java(schema),
+        schema,
+        jvm.java_type(spark, data),
+        jvm.java_class(spark, "scala.Option").empty(),
+        jvm.java_class(spark, f"{sources}.parquet.ParquetFileFormat")(),
+        # A file that is gone or damaged is an error, whatever the session says of other files.
+        jvm.java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(
+            {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+        ),
+        reader,
+    )
+    return DataFrame(session.baseRelationToDataFrame(relation), spark)
 
 
 def _require_distinct(spark: SparkSession, snapshot: Snapshot) -> None:
@@ -125,17 +148,14 @@ class _ScanBuilder:
         self._spark, self._snapshot, self._keep = spark, snapshot, keep
         self._follows = follows
         self._schema, self._stored = snapshot.metadata.schema, stored
-        names = [field.name for field in self._schema.fields] if columns is None else list(columns)
-        self._added = {name: _ADDED[name] for name in names if self._is_added(name)} | dict(added)
-        self._fields = [self._schema.field(name) for name in names if not self._is_added(name)]
-        self._order = [
-            name if self._is_added(name) else self._schema.field(name).name for name in names
-        ]
+        names = list(self._schema.names if columns is None else columns)
+        virtual = {name: kind for name, kind in _ADDED.items() if name not in self._schema.names}
+        self._added = {name: virtual[name] for name in names if name in virtual} | dict(added)
+        found = {name: self._schema.field(name) for name in names if name not in virtual}
+        self._fields = [found[name] for name in names if name in found]
+        self._order = [found[name].name if name in found else name for name in names]
         self._order += added
         self._time_zone = time_zone(spark)
-
-    def _is_added(self, name: str) -> bool:
-        return name in _ADDED and not any(field.name == name for field in self._schema.fields)
 
     def build(self, files: FileSet, vectors: Mapping[int, Bitmap]) -> DataFrame:
         in_memory = np.zeros(len(files), dtype=np.bool_)
@@ -155,15 +175,24 @@ class _ScanBuilder:
         return reduce(DataFrame.unionAll, parts)
 
     def _through_vectors(self, part: ScanPart) -> DataFrame:
-        form = choose_form(self._spark, part, self._fields, len(self._added))
+        spark, snapshot = self._spark, self._snapshot
+        form = choose_form(spark, part, self._fields, len(self._added))
         if form == "tasks":
-            return self._by_tasks(part)
+            if self._stored:
+                raise UnsupportedFeatureError(
+                    f"the vectors of {snapshot.table} take more memory than allowed to read"
+                    f" {', '.join(field.name for field in self._stored)} through them",
+                    feature="rowTracking",
+                    needed_by=snapshot.table,
+                    hint=f"raise {VECTOR_MEMORY}, or narrow the condition",
+                )
+            order, added = self._order, self._added
+            return scan_in_tasks(spark, snapshot, order, added, part, follows=self._follows)
         rows = self._relation(part, ("vector" if form == "constant" else "number",))
         if form == "join":
             rows = self._with_vectors(rows, part)
-        return self._finished(
-            rows.where(row_filter(self._spark, self._hidden("vector"), self._keep))
-        )
+        condition = row_filter(spark, self._hidden("vector"), self._keep)
+        return self._finished(rows.where(condition))
 
     def _relation(self, part: ScanPart, hidden: tuple[Hidden, ...]) -> DataFrame:
         """Return the columns under their physical names, and the hidden constants after them."""
@@ -203,26 +232,23 @@ class _ScanBuilder:
 
     def _finished(self, rows: DataFrame) -> DataFrame:
         """Return the columns that were asked for, under their names in the table."""
-        hidden: dict[str, str] = {
-            "position": ROW_INDEX,
-            "file": self._hidden("file"),
-            "number": self._hidden("number"),
+        hidden = {
+            name: ROW_INDEX if kind == "position" else self._hidden(kind)
+            for name, kind in self._added.items()
         }
         fields = iter(self._fields)
         columns = [
-            f"{quote(hidden[self._added[name]])} AS {quote(name)}"
-            if name in self._added
-            else _renamed(next(fields))
+            f"{quote(hidden[name])} AS {quote(name)}" if name in hidden else _renamed(next(fields))
             for name in self._order
         ]
         columns += [quote(field.name) for field in self._stored]
         # SQL goes to the JVM in one call, Columns by several calls each.
         sql = [column for column in columns if isinstance(column, str)]
         if len(sql) == len(columns):
-            return sql_text.project(rows, *sql)
+            return expressions.project(rows, *sql)
         return rows.select(
             *(
-                sql_text.column(self._spark, each) if isinstance(each, str) else each
+                expressions.column(self._spark, each) if isinstance(each, str) else each
                 for each in columns
             )
         )
@@ -237,19 +263,6 @@ class _ScanBuilder:
             functions.broadcast(vectors), functions.col(number) == vectors[f"{number}_of"], "left"
         )
 
-    def _by_tasks(self, part: ScanPart) -> DataFrame:
-        if self._stored:
-            raise UnsupportedFeatureError(
-                f"the vectors of {self._snapshot.table} take more memory than allowed to read"
-                f" {', '.join(field.name for field in self._stored)} through them",
-                feature="rowTracking",
-                needed_by=self._snapshot.table,
-                hint=f"raise {VECTOR_MEMORY}, or narrow the condition",
-            )
-        return by_tasks(
-            self._spark, self._snapshot, self._order, self._added, part, follows=self._follows
-        )
-
 
 def _renamed(field: Field) -> str | Column:
     """Return a column of the files under its name in the table; as SQL where that is possible."""
@@ -259,3 +272,67 @@ def _renamed(field: Field) -> str | Column:
         # A cast renames the fields of a struct, by position.
         return functions.col(column).cast(named).alias(field.name)
     return column if field.physical_name == field.name else f"{column} AS {quote(field.name)}"
+
+
+def changes(
+    spark: SparkSession,
+    storage: Storage,
+    start_version: int | None = None,
+    end_version: int | None = None,
+    *,
+    start_timestamp: datetime | str | None = None,
+    end_timestamp: datetime | str | None = None,
+) -> DataFrame:
+    """Return the rows that versions of a table inserted, updated and deleted; lazy.
+
+    The columns are those of the table at the last version, then `_change_type` (`insert`, `delete`,
+    `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`. The commits
+    of the range are read by this call, data files by the job.
+    """
+    if (start_version is None) == (start_timestamp is None):
+        raise InvalidArgumentError("changes start at a version or at a time: give one of the two")
+    if end_version is not None and end_timestamp is not None:
+        raise InvalidArgumentError("changes end at a version or at a time: give one of the two")
+    zone = time_zone(spark)
+    if start_timestamp is not None:
+        start_version = version_from(storage, start_timestamp, zone)
+    if end_timestamp is not None:
+        end_version = find_version_at(storage, end_timestamp, zone)
+    feed = change_feed(storage, start_version or 0, end_version)
+    rows = partial(_rows, spark, feed.snapshot, follows=end_version is None)
+    found = rows(feed.whole)
+    if len(feed.partial.files):
+        found = found.unionAll(rows(feed.partial, keep="selected"))
+    if len(feed.recorded.files):
+        found = found.unionAll(rows(feed.recorded, recorded=True))
+    return found
+
+
+def _rows(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    part: FeedPart,
+    *,
+    follows: bool,
+    keep: Keep = "live",
+    recorded: bool = False,
+) -> DataFrame:
+    rows = scan(
+        spark,
+        snapshot,
+        files=part.files,
+        added={_NUMBER: "number"},
+        vectors=part.marks,
+        keep=keep,
+        stored=[StructField(CHANGE_TYPE, StringType())] if recorded else (),
+        follows=follows,
+    )
+    names = FEED_COLUMNS.names[1:] if recorded else FEED_COLUMNS.names
+    table = part.constants.select(names).append_column(
+        _NUMBER, [list(range(part.constants.num_rows))]
+    )
+    constants = functions.broadcast(spark.createDataFrame(table).withColumnRenamed(_NUMBER, _KEY))
+    # Spark would push a condition on the bare column down as a partition filter.
+    number = functions.coalesce(rows[_NUMBER], functions.lit(-1).cast("long"))
+    own = [functions.col(quote(name)) for name in snapshot.metadata.schema.names]
+    return rows.join(constants, number == constants[_KEY]).select(*own, *FEED_COLUMNS.names)

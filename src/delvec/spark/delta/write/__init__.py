@@ -1,3 +1,1 @@
 """DELETE, UPDATE, MERGE and WRITE of Delta tables: rows found by one scan, written by Spark."""
-
-from __future__ import annotations

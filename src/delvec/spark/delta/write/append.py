@@ -2,61 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pyspark.sql import functions
+from pyspark.sql import Column, DataFrame, functions
 
 from delvec.delta.alter.columns import evolve_schema
-from delvec.delta.alter.replace import replace_definition
+from delvec.delta.alter.definition import replace_definition
 from delvec.delta.alter.table_state import TableState
-from delvec.delta.pruning.predicate import Always
-from delvec.delta.read.change_feed_schema import CHANGE_TYPE
+from delvec.delta.read.change_feed import CHANGE_TYPE
 from delvec.delta.schema.expressions import GENERATION
-from delvec.delta.schema.parse import parse_schema
-from delvec.delta.schema.walk import nullable
-from delvec.delta.write.change import Change, ReadSet
-from delvec.delta.write.partitions import Partitions
-from delvec.delta.write.transaction import Outcome
+from delvec.delta.schema.traversal import nullable
+from delvec.delta.schema.types import parse_schema
+from delvec.delta.skipping.predicate import Always
+from delvec.delta.write.change import Change, Operation, ReadSet
+from delvec.delta.write.targets import Partitions
+from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
 from delvec.errors import InvalidArgumentError
-from delvec.spark.conf import time_zone
-from delvec.spark.delta.rules.rules import Rule
-from delvec.spark.delta.rules.stored_expressions import require_allowed
-from delvec.spark.delta.scan.conditions import aliased, predicate_of, sql_of
+from delvec.report.hints import argument, format_hint
+from delvec.spark.delta.scan.conditions import aliased, to_predicate, to_sql
 from delvec.spark.delta.scan.read_versions import depend_on_source
-from delvec.spark.delta.write.change_files import store_change_rows
-from delvec.spark.delta.write.conform_rows import checked, conform, guarded, with_generated
+from delvec.spark.delta.write import conform_rows
+from delvec.spark.delta.write.clauses import expression
+from delvec.spark.delta.write.constraints import Rule
+from delvec.spark.delta.write.data_files import WrittenFiles, partition_string, store_change_rows
 from delvec.spark.delta.write.delete import prepare_delete
-from delvec.spark.delta.write.identity_values import (
-    missing_identities,
-    require_insertable,
-    with_identity_values,
-    with_next_value,
-)
-from delvec.spark.delta.write.physical_columns import partition_string
 from delvec.spark.delta.write.rewrite import store_rows
+from delvec.spark.delta.write.stored_expressions import require_allowed
+from delvec.spark.engine import time_zone
 from delvec.spark.failures import violation
-from delvec.spark.staging import staged
+from delvec.spark.jobs import stage_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Literal
-
-    from pyspark.sql import Column, DataFrame
-
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.schema.metadata import Metadata
-    from delvec.delta.write.transaction import Attempt
-    from delvec.spark.delta.write.conform_rows import Lacking
-    from delvec.spark.delta.write.data_files import WrittenFiles
 
     Evolution = Literal["none", "merge", "replace"]
 
-__all__ = ["append", "overwrite"]
 
 _COUNT: Final = "__delvec_count"
+_NOTHING: Final = ReadSet()
 
 
 def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
@@ -71,7 +59,7 @@ def append(df: DataFrame, evolution: Evolution) -> Callable[[Attempt], Outcome]:
                 state = _state(attempt, df, evolution)
                 rows, state = _rows(attempt, state, df, evolution, stack)
             if attempt.options.dry_run:
-                return Outcome(Change("WRITE"), {"rows_inserted": rows.count()})
+                return Outcome(Change(Operation("WRITE")), {"rows_inserted": rows.count()})
             written = store_rows(attempt, state, rows)
         change = _change(attempt, state, written, "Append", {})
         is_nothing = not written.adds and change.metadata is None
@@ -91,7 +79,9 @@ def overwrite(
     if evolution == "replace" and (where is not None or by_partition):
         raise InvalidArgumentError(
             "the schema can be replaced only where all rows are",
-            hint="replace all rows, or let new columns come by merge_schema=True",
+            hint=format_hint(
+                "replace all rows, or let new columns come by {}", argument(merge_schema=True)
+            ),
         )
 
     def prepare(attempt: Attempt) -> Outcome:
@@ -118,13 +108,10 @@ def _replace_all(attempt: Attempt, state: TableState, rows: DataFrame) -> Outcom
         gone, notes = _live_rows(snapshot.files)
     if attempt.options.dry_run:
         figures = {"rows_inserted": rows.count(), "rows_deleted": gone}
-        return Outcome(Change("WRITE", removed=removed), figures, notes)
+        return Outcome(Change(Operation("WRITE"), removed=removed), figures, notes)
     written = store_rows(attempt, state, rows)
-    change = replace(
-        _change(attempt, state, written, "Overwrite", {}),
-        removed=removed,
-        reads=ReadSet(Always()),
-    )
+    change = _change(attempt, state, written, "Overwrite", {}, ReadSet(Always()))
+    change = replace(change, removed=removed)
     return Outcome(change, {"rows_inserted": written.rows, "rows_deleted": gone}, notes)
 
 
@@ -138,26 +125,22 @@ def _replace_partitions(attempt: Attempt, state: TableState, rows: DataFrame) ->
         found = rows.groupBy(*values).agg(counted).collect()
         inserted = sum(row[_COUNT] for row in found)
         entries = [row.asDict() for row in found]
-        change = Change("WRITE")
+        change = Change(Operation("WRITE"))
     else:
         written = store_rows(attempt, state, rows)
         inserted = written.rows
         entries = [add["partitionValues"] for add in written.adds]
-        change = _change(
-            attempt, state, written, "Overwrite", {"isDynamicPartitionOverwrite": True}
-        )
+        how = {"isDynamicPartitionOverwrite": True}
+        change = _change(attempt, state, written, "Overwrite", how)
     partitions = Partitions.of(state.metadata, zone, entries)
     replaced = partitions.files(files)
     gone, notes = _live_rows(files.select(replaced))
     figures = {"rows_inserted": inserted, "rows_deleted": gone}
     if not inserted and change.metadata is None:
         return Outcome(None, figures)
-    change = replace(
-        change,
-        removed=tuple(files.entries(replaced)),
-        reads=ReadSet(partitions.predicate, time_zone=zone),
-    )
-    return Outcome(change, figures, notes)
+    reads = ReadSet(partitions.predicate, time_zone=zone)
+    operation, removed = replace(change.operation, reads=reads), tuple(files.entries(replaced))
+    return Outcome(replace(change, operation=operation, removed=removed), figures, notes)
 
 
 def _require_partition_columns(metadata: Metadata, df: DataFrame) -> None:
@@ -178,43 +161,39 @@ def _require_partition_columns(metadata: Metadata, df: DataFrame) -> None:
 def _live_rows(files: FileSet) -> tuple[int, tuple[str, ...]]:
     """Return the live rows of files that are removed, and what the log does not tell of them."""
     left = files.live_rows
-    notes = (
-        (f"{left.null_count} removed files do not say how many rows they have",)
-        if left.null_count
-        else ()
-    )
-    return int(left.fill_null(0).to_numpy().sum()), notes
+    note = f"{left.null_count} removed files do not say how many rows they have"
+    return int(left.fill_null(0).to_numpy().sum()), (note,) if left.null_count else ()
 
 
 def _replace_where(
     attempt: Attempt, state: TableState, rows: DataFrame, where: str | Column
 ) -> Outcome:
-    text = sql_of(where)
+    text = to_sql(where)
     with ExitStack() as stack:
         rule = Rule(
-            functions.coalesce(_condition(where), functions.lit(False)),
+            functions.coalesce(expression(where), functions.lit(False)),
             violation("replace where", f"a row to write does not satisfy {text}", {}),
         )
-        rows = guarded(aliased(rows, state.schema), [rule])
+        rows = conform_rows.fail_on_violation(aliased(rows, state.schema), [rule])
         deleted = prepare_delete(attempt, where, None)
-        gone = deleted.change or Change("DELETE", reads=_reads(attempt, where))
+        gone = deleted.change or Change(Operation("DELETE", reads=_reads(attempt, where)))
         if attempt.options.dry_run:
             figures = {**deleted.figures, "rows_inserted": rows.count()}
             return Outcome(gone, figures, deleted.notes)
         if gone.change_files:
             # The table and its change feed must get the same rows.
-            rows = stack.enter_context(staged(rows))
+            rows = stack.enter_context(stage_rows(rows))
         written = store_rows(attempt, state, rows)
         feed = gone.change_files
         if feed and written.adds:
             kind = functions.lit("insert").alias(CHANGE_TYPE)
             feed += store_change_rows(attempt, rows.select("*", kind), state.metadata)
-    change = _change(attempt, state, written, "Overwrite", {"predicate": text})
+    reads = gone.operation.reads
+    change = _change(attempt, state, written, "Overwrite", {"predicate": text}, reads)
     if deleted.change is None and not written.adds and change.metadata is None:
         return Outcome(None, deleted.figures)
     change = replace(
         change,
-        reads=gone.reads,
         vector_updates=gone.vector_updates,
         vector_files=gone.vector_files,
         removed=gone.removed,
@@ -226,12 +205,8 @@ def _replace_where(
 
 def _reads(attempt: Attempt, where: str | Column) -> ReadSet:
     """Depend on the rows that match a condition, even if there are none yet."""
-    predicate = predicate_of(attempt.spark, attempt.snapshot.metadata.schema, where)
+    predicate = to_predicate(attempt.spark, attempt.snapshot.metadata.schema, where)
     return ReadSet(predicate, time_zone=time_zone(attempt.spark))
-
-
-def _condition(where: str | Column) -> Column:
-    return functions.expr(where) if isinstance(where, str) else where
 
 
 def _state(attempt: Attempt, df: DataFrame, evolution: Evolution) -> TableState:
@@ -254,36 +229,35 @@ def _rows(
 
     These ids are in the state of the table that is returned.
     """
-    require_insertable(state.schema, df.columns)
-    lacking: Lacking = "refuse" if evolution == "none" else "null"
+    conform_rows.require_insertable(state.schema, df.columns)
+    lacking: conform_rows.Lacking = "refuse" if evolution == "none" else "null"
     spark, table = attempt.spark, attempt.storage.root
-    rows = conform(spark, table, state.metadata, df, lacking=lacking)
-    missing = missing_identities(state.schema, df.columns)
+    rows = conform_rows.conform(spark, table, state.metadata, df, lacking=lacking)
+    missing = conform_rows.missing_identities(state.schema, df.columns)
     if missing and attempt.options.dry_run:
-        rows = with_next_value(state.schema, rows, missing)
+        rows = conform_rows.with_next_value(state.schema, rows, missing)
     elif missing:
-        rows = stack.enter_context(staged(rows))
-        rows, state = with_identity_values(state, rows, dict.fromkeys(missing))
+        rows = stack.enter_context(stage_rows(rows))
+        rows, state = conform_rows.with_identity_values(state, rows, dict.fromkeys(missing))
     # A generated column may be computed from an identity column.
-    rows = with_generated(spark, table, state.schema, rows, df.columns)
-    return checked(spark, table, state.metadata, rows), state
+    rows = conform_rows.add_generated_columns(spark, table, state.schema, rows, df.columns)
+    return conform_rows.check_constraints(spark, table, state.metadata, rows), state
 
 
 def _change(
-    attempt: Attempt, state: TableState, written: WrittenFiles, mode: str, more: dict[str, Any]
+    attempt: Attempt,
+    state: TableState,
+    written: WrittenFiles,
+    mode: str,
+    more: dict[str, Any],
+    reads: ReadSet = _NOTHING,
 ) -> Change:
     snapshot = attempt.snapshot
+    columns = list(snapshot.metadata.partition_columns)
+    parameters = {"mode": mode, "partitionBy": columns, **more}
     return Change(
-        "WRITE",
-        parameters={
-            "mode": mode,
-            "partitionBy": list(snapshot.metadata.partition_columns),
-            **more,
-        },
-        metrics={"numOutputRows": written.rows},
+        Operation("WRITE", parameters, {"numOutputRows": written.rows}, reads),
         added=written.adds,
         protocol=state.protocol if state.protocol != snapshot.protocol else None,
         metadata=state.metadata if state.metadata != snapshot.metadata else None,
-        transaction=attempt.options.transaction,
-        user_metadata=attempt.options.commit_metadata,
     )

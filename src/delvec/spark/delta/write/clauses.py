@@ -1,50 +1,36 @@
-"""The clauses of UPDATE and MERGE, and what a MERGE was asked for."""
+"""The clauses of UPDATE and MERGE: what they assign, and the columns that a MERGE adds by them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql import types as spark_types
 
+from delvec.delta.schema.column_metadata import identity_fields
 from delvec.delta.schema.expressions import GENERATION
-from delvec.delta.schema.identity import identity_fields
-from delvec.delta.schema.types import StructType
-from delvec.delta.schema.walk import resolve
+from delvec.delta.schema.traversal import resolve
+from delvec.delta.schema.types import DataType, StructType
 from delvec.errors import InvalidArgumentError
 from delvec.identifiers import split_path
 from delvec.spark import jvm
-from delvec.spark.delta.scan.conditions import sql_of
+from delvec.spark.catalyst import column_of
+from delvec.spark.delta.scan.conditions import to_sql
 from delvec.spark.delta.write.conform_rows import default_column
 from delvec.spark.delta.write.file_outcomes import require_ratio
 from delvec.spark.jvm import items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.delta.schema.types import DataType
     from delvec.delta.write.change import SourceRead
 
-__all__ = [
-    "SOURCE_ROW",
-    "Assigned",
-    "Clause",
-    "MergeRequest",
-    "When",
-    "assigned",
-    "bound",
-    "expression",
-    "numbered",
-    "path_of",
-    "require_row_wise",
-]
+    Path = tuple[str, ...]
 
 SOURCE_ROW: Final = "__delvec_source_row"
 """The column that numbers the rows of a source."""
-
 When: TypeAlias = Literal["matched", "not_matched", "not_matched_by_source"]
 Value: TypeAlias = "str | Column | Any"
 
@@ -53,12 +39,8 @@ Value: TypeAlias = "str | Column | Any"
 class Clause:
     """One clause of a MERGE, or the whole of an UPDATE.
 
-    Attributes:
-        when: Which rows it is for.
-        action: What it does to them.
-        condition: Which of them; all by default.
-        values: New values by column; None for all columns of the source under their names. A
-            column of the table is named by itself or behind the table's alias.
+    Its values are by column, named by itself or behind the table's alias; None for all columns of
+    the source under their names.
     """
 
     when: When
@@ -69,14 +51,9 @@ class Clause:
 
 @dataclass(frozen=True)
 class Assigned:
-    """A clause with its number and its expressions, by the name of the table's column.
+    """A clause with its number, from 1, and its new values by the name of the table's column.
 
-    Attributes:
-        number: Its place among the clauses, from 1.
-        clause: The clause.
-        values: The new values.
-        keeps_fields: Whether fields that a new struct lacks keep their old values, instead of
-            becoming NULL.
+    Fields that a new struct lacks become NULL, unless the clause `keeps_fields` of the old one.
     """
 
     number: int
@@ -91,9 +68,7 @@ class MergeRequest:
 
     Attributes:
         source: The rows to merge, each with its number in `SOURCE_ROW`; the same for every job.
-        on: When a row of the source matches one of the target.
         aliases: What conditions and values call the target and the source.
-        clauses: What to do, in order.
         merge_schema: Whether columns that only the source has become columns of the table.
         rewrite_ratio: Rewrite a file when this share of its rows is deleted.
         reads: What the source has read of the target.
@@ -112,11 +87,7 @@ class MergeRequest:
         return [clause for clause in self.clauses if clause.when == when]
 
     def require_valid(self) -> None:
-        """Refuse clauses that could never apply.
-
-        Raises:
-            InvalidArgumentError: There is no clause, or one follows another without a condition.
-        """
+        """Refuse clauses that could never apply."""
         require_ratio(self.rewrite_ratio)
         if not self.clauses:
             raise InvalidArgumentError(
@@ -137,12 +108,12 @@ class MergeRequest:
         def shown(when: When) -> list[dict[str, str]]:
             return [
                 {"actionType": clause.action}
-                | ({} if clause.condition is None else {"predicate": sql_of(clause.condition)})
+                | ({} if clause.condition is None else {"predicate": to_sql(clause.condition)})
                 for clause in self.of(when)
             ]
 
         return {
-            "predicate": [sql_of(self.on)],
+            "predicate": [to_sql(self.on)],
             "matchedPredicates": shown("matched"),
             "notMatchedPredicates": shown("not_matched"),
             "notMatchedBySourcePredicates": shown("not_matched_by_source"),
@@ -162,18 +133,12 @@ def expression(value: Value) -> Column:
 
 
 def bound(spark: SparkSession, each: Assigned, rows: DataFrame) -> Assigned:
-    """Resolve the names in a clause against some rows, whatever these are joined with later.
-
-    Raises:
-        AnalysisException: They have no such column.
-        InvalidArgumentError: A value or the condition depends on other rows.
-    """
-    column_of = jvm.view_of(spark).org.apache.spark.sql.classic.ExpressionUtils.column
+    """Resolve the names in a clause against some rows, whatever these are joined with later."""
 
     def resolved(value: Column) -> Column:
         [found] = items(_row_wise(rows, [value]).projectList())
-        is_named = found.getClass().getSimpleName() == "Alias"
-        return type(value)(column_of(found.child() if is_named else found))
+        is_named = jvm.class_name(found) == "Alias"
+        return column_of(spark, found.child() if is_named else found)
 
     condition = each.clause.condition
     if condition is not None:
@@ -186,44 +151,15 @@ def require_row_wise(rows: DataFrame, clauses: Sequence[Assigned]) -> None:
     """Refuse values and conditions that depend on other rows than their own.
 
     Spark would compute windows over the rows of all clauses.
-
-    Raises:
-        AnalysisException: The rows have no such column.
-        InvalidArgumentError: There is a window, an aggregate or a generator.
     """
     columns = [value for each in clauses for value in each.values.values()]
-    columns += [
-        expression(each.clause.condition) for each in clauses if each.clause.condition is not None
-    ]
+    conditions = [each.clause.condition for each in clauses]
+    columns += [expression(each) for each in conditions if each is not None]
     if columns:
         _row_wise(rows, columns)
 
 
-def _row_wise(rows: DataFrame, columns: Sequence[Column]) -> Any:  # noqa: ANN401
-    """Return the analysed projection; Spark adds other operators to it for more than that."""
-    own: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
-    try:
-        plan: Any = rows.select(*columns)._jdf.queryExecution().analyzed()  # noqa: SLF001
-    except AnalysisException:
-        if len(columns) == 1:
-            raise
-        plan = None  # an aggregate beside other columns, or a name that is wrong
-    if plan is not None and _is_projection(plan, own):
-        return plan
-    if len(columns) > 1:
-        for column in columns:
-            _row_wise(rows, [column])
-    raise InvalidArgumentError(
-        f"values and conditions are computed from one row, and {sql_of(columns[0])} is not",
-        hint="window functions, aggregates and generators can be columns of a merge's source",
-    )
-
-
-def _is_projection(plan: Any, rows: Any) -> bool:  # noqa: ANN401
-    return plan.getClass().getSimpleName() == "Project" and bool(plan.child().fastEquals(rows))
-
-
-def assigned(
+def parse_assignments(
     spark: SparkSession,
     table: str,
     clause: Clause,
@@ -238,19 +174,6 @@ def assigned(
 
     The value `DEFAULT` is the column's default, NULL without one; values of generated columns, and
     of identity columns of new rows, are generated.
-
-    Args:
-        spark: A classic session.
-        table: Where the table is, for errors.
-        clause: The clause.
-        number: Its number.
-        schema: The columns of the table.
-        old: Returns the value that a column has so far; None where rows are new.
-        alias: What names of assigned columns may call the table.
-        named: The columns that values may refer to: one called `default` is not the keyword.
-
-    Raises:
-        InvalidArgumentError: There is no such column, or it is given two values.
     """
     given = {name: tuple(path_of(schema, name, alias)) for name in clause.values or ()}
     _refuse_contradictions(given)
@@ -258,7 +181,8 @@ def assigned(
     has_default = "default" in (each.lower() for each in named)
     for name, value in (clause.values or {}).items():
         path, column = given[name], expression(value)
-        if not has_default and _is_default(value):
+        is_default = isinstance(value, str) and value.strip().lower() == "default"
+        if is_default and not has_default:
             if len(path) > 1:
                 raise InvalidArgumentError(
                     f"{name} has no default of its own", hint=f"give {path[0]} the value DEFAULT"
@@ -277,6 +201,61 @@ def assigned(
             column = _with_field(base, schema.field(path[0]).type, path[1:], column)
         values[path[0]] = column
     return Assigned(number, clause, values)
+
+
+def path_of(schema: StructType, name: str, alias: str | None = None) -> list[str]:
+    """Return the path of a column in the table's spelling; a column with dots in its name wins.
+
+    As in Spark, `t.v` is the column `v` of the table `t` rather than a field of a column `t`.
+    """
+    names = {field.name.lower() for field in schema.fields}
+    if name.lower() in names:
+        return [schema.field(name).name]
+    path = split_path(name)
+    if alias is not None and len(path) > 1 and path[0].lower() == alias.lower():
+        is_column = path[0].lower() in names and path[1].lower() not in names
+        path = path if is_column else path[1:]
+    return [each.name for each in resolve(schema, path, structs_only=True)]
+
+
+def assigned_fields(
+    source: spark_types.StructType, target: StructType, request: MergeRequest
+) -> spark_types.StructType:
+    """Return the part of a source's schema that a table may take over.
+
+    That is all of it if a clause assigns all columns; else the columns and fields of which the
+    clauses name a path. Deletes assign nothing, and clauses for rows without a match in the source
+    have nothing of it. The source may have types that Delta lacks.
+    """
+    setting = [
+        each
+        for each in request.clauses
+        if each.action != "delete" and each.when != "not_matched_by_source"
+    ]
+    if any(each.values is None for each in setting):
+        return source
+    names = {name for each in setting for name in each.values or ()}
+    return _along(source, (), {_path(name, target, source, request.aliases[0]) for name in names})
+
+
+def _row_wise(rows: DataFrame, columns: Sequence[Column]) -> Any:  # noqa: ANN401
+    """Return the analysed projection; Spark adds other operators to it for more than that."""
+    own: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    try:
+        plan: Any = rows.select(*columns)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    except AnalysisException:
+        if len(columns) == 1:
+            raise
+        plan = None  # an aggregate beside other columns, or a name that is wrong
+    if plan is not None and jvm.class_name(plan) == "Project" and plan.child().fastEquals(own):
+        return plan
+    if len(columns) > 1:
+        for column in columns:
+            _row_wise(rows, [column])
+    raise InvalidArgumentError(
+        f"values and conditions are computed from one row, and {to_sql(columns[0])} is not",
+        hint="window functions, aggregates and generators can be columns of a merge's source",
+    )
 
 
 def _refuse_contradictions(given: Mapping[str, tuple[str, ...]]) -> None:
@@ -304,33 +283,40 @@ def _with_field(base: Column, kind: DataType, path: Sequence[str], value: Column
     """
     if not path:
         return value
-    fields = kind.fields if isinstance(kind, StructType) else ()
-    return functions.struct(
-        *(
-            (
-                _with_field(base.getField(field.name), field.type, path[1:], value)
-                if field.name == path[0]
-                else base.getField(field.name)
-            ).alias(field.name)
-            for field in fields
-        )
-    )
+    columns = []
+    for field in kind.fields if isinstance(kind, StructType) else ():
+        column = base.getField(field.name)
+        if field.name == path[0]:
+            column = _with_field(column, field.type, path[1:], value)
+        columns.append(column.alias(field.name))
+    return functions.struct(*columns)
 
 
-def _is_default(value: Value) -> bool:
-    return isinstance(value, str) and value.strip().lower() == "default"
+def _path(name: str, target: StructType, source: spark_types.StructType, alias: str) -> Path:
+    """Return the path that a clause assigns, in lower case: one of the table, else of the source.
 
-
-def path_of(schema: StructType, name: str, alias: str | None = None) -> list[str]:
-    """Return the path of a column in the table's spelling; a column with dots in its name wins.
-
-    As in Spark, `t.v` is the column `v` of the table `t` rather than a field of a column `t`.
+    A name that nobody knows is refused where the clause is resolved.
     """
-    names = {field.name.lower() for field in schema.fields}
-    if name.lower() in names:
-        return [schema.field(name).name]
-    path = split_path(name)
-    if alias is not None and len(path) > 1 and path[0].lower() == alias.lower():
-        is_column = path[0].lower() in names and path[1].lower() not in names
-        path = path if is_column else path[1:]
-    return [each.name for each in resolve(schema, path, structs_only=True)]
+    path: Sequence[str] = [name]
+    with suppress(InvalidArgumentError):
+        if name.lower() not in (each.lower() for each in source.names):
+            path = split_path(name)
+        path = path_of(target, name, alias)
+    return tuple(each.lower() for each in path)
+
+
+def _along(
+    struct: spark_types.StructType, prefix: Path, paths: Collection[Path]
+) -> spark_types.StructType:
+    """Return the fields of a struct, and of those inside of it, that are on a path."""
+    kept = []
+    for field in struct.fields:
+        path, kind = (*prefix, field.name.lower()), field.dataType
+        if path in paths:
+            kept.append(field)
+        elif isinstance(kind, spark_types.StructType) and any(
+            each[: len(path)] == path for each in paths
+        ):
+            inner = _along(kind, path, paths)
+            kept.append(spark_types.StructField(field.name, inner, field.nullable, field.metadata))
+    return spark_types.StructType(kept)

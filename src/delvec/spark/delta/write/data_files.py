@@ -1,13 +1,14 @@
 """Rows of a DataFrame as new data files of a Delta table, by Spark's own Parquet writer.
 
-Files go to a new folder below the table; only a commit makes them part of it. One Spark job writes
-them. Then the driver lists that folder once and reads the footer of each file, 16 at a time: one
-GET per file in an object store.
+Files go to a new folder below the table, change files to that of the change data feed; only a
+commit makes them part of it. One Spark job writes them. Then the driver lists that folder once and
+reads the footer of each file, 16 at a time: one GET per file in an object store.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -16,43 +17,44 @@ from urllib.parse import quote as url_quote
 from urllib.parse import unquote as url_unquote
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from delvec.delta.log.file_set import FileEntry
-from delvec.delta.parquet.footer_statistics import (
-    file_statistics,
-    read_parquet_footer,
-    statistics_json,
-)
-from delvec.delta.read.change_feed_schema import CHANGE_TYPE
+from delvec.delta.log.paths import random_prefix
+from delvec.delta.read.change_feed import CHANGE_TYPE
+from delvec.delta.read.footer_statistics import file_statistics, read_parquet_footer
+from delvec.delta.schema.metadata import Property
 from delvec.delta.schema.partition_values import HIVE_NULL
-from delvec.delta.schema.properties import COMPRESSION_CODEC
-from delvec.delta.schema.types import PrimitiveType
-from delvec.delta.write.store_vectors import random_prefix
+from delvec.delta.schema.types import Field, PrimitiveType
+from delvec.delta.skipping.statistics import statistics_json
 from delvec.errors import EngineError, InvalidArgumentError, PlanError
 from delvec.identifiers import quote
-from delvec.spark import jvm
-from delvec.spark.delta.write.physical_columns import file_column, partition_string
+from delvec.spark import expressions, jvm
+from delvec.spark.types import file_schema, spark_type
 from delvec.storage.listed_files import spark_path
 from delvec.storage.parallel import gather
 from delvec.storage.uncommitted import UncommittedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pyarrow.parquet as pq
-    from pyspark.sql import Column, SparkSession
 
     from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.write.transaction import Attempt
     from delvec.storage import Storage
-    from delvec.storage.counts import FileInfo
+    from delvec.storage.backend import FileInfo
 
-__all__ = ["ONE_FILE", "WrittenFiles", "write_change_rows", "write_each", "write_rows"]
-
+# Independent of the session's time zone, and of hours that its clocks show twice.
+_UTC_CLOCK: Final = (
+    "CAST(TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+    " + unix_micros({column}) * INTERVAL '0.000001' SECOND AS STRING)"
+)
+_UTC_STRING: Final = (
+    "concat(replace(split_part({clock}, '.', 1), ' ', 'T'), '.',"
+    " rpad(split_part({clock}, '.', 2), 6, '0'), 'Z')"
+)
 # What Java's URIs leave as it is in a path, besides letters, digits and what is not ASCII.
 _UNESCAPED: Final = "/=-_.!~*'():@&+$,;"
 _ESCAPED: Final = ("Cc", "Zs", "Zl", "Zp")  # of the latter, control characters and all spaces
-
 _CHANGES: Final = "_change_data"
 _PART: Final = re.compile(r"part-([0-9]+)-")
 # The format of the files depends on the table, not on the user's session.
@@ -79,6 +81,9 @@ _OPTIONS: Final = {
     "parquet.summary.metadata.level": "NONE",
     "parquet.statistics.truncate.length": "2147483647",
 }
+OLD: Final = "__delvec_old"
+"""The column with the values of a row before an update or a delete."""
+_Written = list[tuple["FileInfo", dict[str, str | None], "pq.FileMetaData"]]
 
 
 @dataclass(frozen=True)
@@ -89,13 +94,11 @@ class WrittenFiles:
         adds: Bodies of `add` actions, or of `cdc` ones for change files.
         folder: The folder that holds them, relative to the table.
         rows: How many rows they have.
-        bytes: How many bytes they have.
     """
 
     adds: tuple[dict[str, Any], ...]
     folder: str
     rows: int
-    bytes: int
 
 
 def write_rows(
@@ -107,35 +110,11 @@ def write_rows(
     tight_bounds: bool,
     files: int | None = None,
 ) -> WrittenFiles:
-    """Write rows as data files, with their statistics.
-
-    Args:
-        spark: A classic session.
-        storage: The table.
-        metadata: Of the version that the files are for.
-        rows: The table's columns under their logical names, in order and exact types; then columns
-            that only the files have, under their physical names.
-        tight_bounds: Write `tightBounds` into the statistics, as tables with vectors need it.
-        files: How many tasks may write, at most.
-    """
+    """Write rows as data files, with their statistics."""
     folder = _fresh_folder(metadata)
     written = _write(spark, storage, metadata, rows, folder=folder, files=files)
-    adds = []
-    for info, values, footer in written:
-        statistics = file_statistics(metadata, footer, tight_bounds=tight_bounds)
-        adds.append(_add(info, values, statistics_json(statistics)))
-    return _total(adds, folder, written)
-
-
-def _add(info: FileInfo, values: Mapping[str, str | None], stats: str) -> dict[str, Any]:
-    return {
-        "path": _encoded(info.key),
-        "partitionValues": dict(values),
-        "size": info.size,
-        "modificationTime": info.modified_ms,
-        "dataChange": True,
-        "stats": stats,
-    }
+    adds = [_add(metadata, *each, tight_bounds=tight_bounds) for each in written]
+    return WrittenFiles(tuple(adds), folder, _rows_of(written))
 
 
 def write_each(
@@ -149,16 +128,7 @@ def write_each(
 ) -> tuple[str, list[tuple[FileEntry, int] | None]]:
     """Write each of some DataFrames to one file, in its order, by one task; all by one job.
 
-    Args:
-        spark: A classic session.
-        storage: The table.
-        metadata: Its newest.
-        parts: The rows of each file, as `write_rows` takes them.
-        values: The partition values of each file, which all its rows share.
-        tight_bounds: See `write_rows`.
-
-    Returns:
-        The folder of the files; and each with the number of its rows, None for one without any.
+    Return the folder, and each file with the number of its rows; None for one without any.
     """
     folder = _fresh_folder(metadata)
     fields = len(metadata.partition_fields)
@@ -169,18 +139,104 @@ def write_each(
     ]
     with UncommittedFiles(storage) as uncommitted:
         uncommitted.add_folder(folder)
-        rows = jvm.in_copied_session(
-            spark, reduce(DataFrame.unionAll, chosen), {**_FORMAT, **ONE_FILE}
-        )
+        rows = reduce(DataFrame.unionAll, chosen)
+        rows = jvm.in_copied_session(spark, rows, {**_FORMAT, **ONE_FILE})
         rows.write.options(**_options(metadata)).mode("error").parquet(_target(storage, folder))
         found = _by_part(storage, folder, len(parts))
         written: list[tuple[FileEntry, int] | None] = [None] * len(parts)
         for at, (info, footer) in found.items():
-            statistics = file_statistics(metadata, footer, tight_bounds=tight_bounds)
-            body = _add(info, values[at], statistics_json(statistics))
+            body = _add(metadata, info, values[at], footer, tight_bounds=tight_bounds)
             written[at] = FileEntry(info.key, body), footer.num_rows
         uncommitted.keep()
     return folder, written
+
+
+def write_change_rows(
+    spark: SparkSession, storage: Storage, metadata: Metadata, rows: DataFrame
+) -> WrittenFiles:
+    """Write rows of the change data feed: those of `write_rows`, then a column `_change_type`."""
+    if rows.columns[-1] != CHANGE_TYPE:
+        raise PlanError(f"change rows end in a column {CHANGE_TYPE}, not in {rows.columns[-1]}")
+    folder = f"{_CHANGES}/{uuid4()}"
+    written = _write(spark, storage, metadata, rows, folder=folder)
+    adds = [_file(info, values) | {"dataChange": False} for info, values, _ in written]
+    return WrittenFiles(tuple(adds), folder, _rows_of(written))
+
+
+def has_change_feed(metadata: Metadata) -> bool:
+    """Return whether a table has the change data feed enabled."""
+    return metadata.is_on(Property.ENABLE_CHANGE_DATA_FEED)
+
+
+def store_change_rows(
+    attempt: Attempt, rows: DataFrame, metadata: Metadata | None = None
+) -> tuple[Mapping[str, Any], ...]:
+    """Write change files, unless this is a dry run; `rows` end in `CHANGE_TYPE`."""
+    if attempt.options.dry_run:
+        return ()
+    with attempt.phase("write"):
+        written = write_change_rows(
+            attempt.spark, attempt.storage, metadata or attempt.snapshot.metadata, rows
+        )
+        attempt.uncommitted.add_folder(written.folder)
+    return written.adds
+
+
+def old_and_new(rows: DataFrame, names: tuple[str, ...], *kinds: str) -> DataFrame:
+    """Return staged rows for the change feed: as they were, as they are, or both."""
+    parts = []
+    for kind in kinds:
+        before = f"{OLD}." if kind in ("update_preimage", "delete") else ""
+        columns = [f"{before}{quote(name)}" for name in names]
+        parts.append(rows.select(*columns, functions.lit(kind).alias(CHANGE_TYPE)))
+    return reduce(DataFrame.unionAll, parts)
+
+
+def file_column(field: Field, *, with_ids: bool) -> Column:
+    """Return a column under its physical name, with physical names and ids of nested fields."""
+    in_file = file_schema([field], by_id=with_ids).fields[0]
+    column = functions.col(quote(field.name))
+    if not isinstance(field.type, PrimitiveType) and in_file.dataType != spark_type(field.type):
+        column = column.cast(in_file.dataType)  # nested names are matched by position
+    return column.alias(field.physical_name, metadata=in_file.metadata)
+
+
+def partition_string(spark: SparkSession, field: Field) -> Column:
+    """Return a partition column as the string that the log keeps for each value.
+
+    An empty string and Hive's name for null are null, as for delta-spark. Timestamps are in UTC;
+    bytes must be UTF-8.
+    """
+    column, name = quote(field.name), str(field.type)
+    if name == "timestamp":
+        text = _UTC_STRING.format(clock=_UTC_CLOCK.format(column=column))
+    elif name in ("string", "binary"):
+        plain = column if name == "string" else f"validate_utf8(CAST({column} AS STRING))"
+        text = f"CASE WHEN {plain} NOT IN ('', '{HIVE_NULL}') THEN {plain} END"
+    else:
+        text = f"CAST({column} AS STRING)"
+    return expressions.column(spark, text).alias(field.physical_name)
+
+
+def _file(info: FileInfo, values: Mapping[str, str | None]) -> dict[str, Any]:
+    return {"path": _encoded(info.key), "partitionValues": dict(values), "size": info.size}
+
+
+def _add(
+    metadata: Metadata,
+    info: FileInfo,
+    values: Mapping[str, str | None],
+    footer: pq.FileMetaData,
+    *,
+    tight_bounds: bool,
+) -> dict[str, Any]:
+    stats = statistics_json(file_statistics(metadata, footer, tight_bounds=tight_bounds))
+    more = {"modificationTime": info.modified_ms, "dataChange": True, "stats": stats}
+    return _file(info, values) | more
+
+
+def _rows_of(written: _Written) -> int:
+    return sum(footer.num_rows for _, _, footer in written)
 
 
 def _by_part(
@@ -201,34 +257,6 @@ def _by_part(
     return found
 
 
-def write_change_rows(
-    spark: SparkSession, storage: Storage, metadata: Metadata, rows: DataFrame
-) -> WrittenFiles:
-    """Write rows of the change data feed: those of `write_rows`, then a column `_change_type`."""
-    if rows.columns[-1] != CHANGE_TYPE:
-        raise PlanError(f"change rows end in a column {CHANGE_TYPE}, not in {rows.columns[-1]}")
-    folder = f"{_CHANGES}/{uuid4()}"
-    written = _write(spark, storage, metadata, rows, folder=folder)
-    adds = [
-        {
-            "path": _encoded(info.key),
-            "partitionValues": values,
-            "size": info.size,
-            "dataChange": False,
-        }
-        for info, values, _ in written
-    ]
-    return _total(adds, folder, written)
-
-
-_Written = list[tuple["FileInfo", dict[str, str | None], "pq.FileMetaData"]]
-
-
-def _total(adds: list[dict[str, Any]], folder: str, written: _Written) -> WrittenFiles:
-    rows = sum(footer.num_rows for _, _, footer in written)
-    return WrittenFiles(tuple(adds), folder, rows, sum(info.size for info, _, _ in written))
-
-
 def _write(
     spark: SparkSession,
     storage: Storage,
@@ -239,9 +267,8 @@ def _write(
     files: int | None = None,
 ) -> _Written:
     """Write rows; return each file that has any, with its partition values and footer."""
-    columns = _columns(metadata, rows)
+    columns, target = _columns(metadata, rows), _target(storage, folder)
     partitions = [field.physical_name for field in metadata.partition_fields]
-    target = _target(storage, folder)
     with UncommittedFiles(storage) as uncommitted:
         uncommitted.add_folder(folder)
         selected = jvm.in_copied_session(spark, rows, _FORMAT).select(*columns)
@@ -249,7 +276,10 @@ def _write(
             selected = selected.coalesce(max(1, files))
         writer = selected.write.options(**_options(metadata)).mode("error")
         (writer.partitionBy(*partitions) if partitions else writer).parquet(target)
-        written = _listed(storage, metadata, folder)
+        written = [
+            (info, _partition_values(metadata, info.key, folder), footer)
+            for info, footer in _data_files(storage, folder)
+        ]
         if written:
             uncommitted.keep()
     return written
@@ -264,7 +294,7 @@ def _target(storage: Storage, folder: str) -> str:
 
 
 def _options(metadata: Metadata) -> dict[str, str]:
-    codec = metadata.configuration.get(COMPRESSION_CODEC)
+    codec = metadata.configuration.get(Property.COMPRESSION_CODEC)
     return {**_OPTIONS, "compression": codec.lower()} if codec else dict(_OPTIONS)
 
 
@@ -286,17 +316,10 @@ def _columns(metadata: Metadata, rows: DataFrame) -> list[Column]:
     if not stored:
         raise InvalidArgumentError(
             "the table has partition columns only, and a Parquet file needs at least one other",
-            hint="add a column that is no partition column",
+            hint="add a column that is not a partition column",
         )
     spark, partitioned = rows.sparkSession, metadata.partition_fields
     return [*stored, *(partition_string(spark, field) for field in partitioned)]
-
-
-def _listed(storage: Storage, metadata: Metadata, folder: str) -> _Written:
-    return [
-        (info, _partition_values(metadata, info.key, folder), footer)
-        for info, footer in _data_files(storage, folder)
-    ]
 
 
 def _data_files(storage: Storage, folder: str) -> list[tuple[FileInfo, pq.FileMetaData]]:

@@ -5,48 +5,38 @@ Rows are chosen by a condition, or by their keys: those that a semi-join with th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from pyspark.sql import functions
+from pyspark.sql import Column, DataFrame, functions
 
 from delvec.delta.alter.table_state import TableState
-from delvec.delta.parquet.row_counts import row_counts
-from delvec.delta.read.change_feed_schema import CHANGE_TYPE
-from delvec.delta.write.change import Change, ReadSet
-from delvec.delta.write.targets import Targets, targets_of
-from delvec.delta.write.transaction import Outcome
+from delvec.delta.read.change_feed import CHANGE_TYPE
+from delvec.delta.write.change import Change, Operation, ReadSet, SourceRead
+from delvec.delta.write.targets import Targets, find_targets
+from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable, writes_vectors
 from delvec.identifiers import quote, quote_if_needed
-from delvec.spark.conf import time_zone
-from delvec.spark.delta.scan.conditions import aliased, plan_targets, sql_of
+from delvec.spark.delta.scan.conditions import aliased, plan_targets, to_sql
 from delvec.spark.delta.scan.read_versions import depend_on_source
-from delvec.spark.delta.scan.scan import scan
-from delvec.spark.delta.write.change_files import has_change_feed, store_change_rows
+from delvec.spark.delta.scan.scan import PLACE, scan
+from delvec.spark.delta.write.data_files import has_change_feed, store_change_rows
 from delvec.spark.delta.write.file_outcomes import Found, find_outcomes, require_ratio
-from delvec.spark.delta.write.join_keys import JoinKey, is_broadcast, key_ranges
-from delvec.spark.delta.write.rewrite import count_kept, kept_rows, store_rows
-from delvec.spark.given_keys import padded
-from delvec.spark.positions import NUMBER, POSITION
-from delvec.spark.task_groups import shuffles
+from delvec.spark.delta.write.join_keys import JoinKey, KeyRanges, is_broadcast, key_ranges
+from delvec.spark.delta.write.rewrite import count_kept, count_live, read_kept_rows, store_rows
+from delvec.spark.engine import time_zone
+from delvec.spark.input.keys import padded
+from delvec.spark.positions import NUMBER, POSITION, shuffles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import Column, DataFrame
-
     from delvec.delta.log.file_set import FileSet
     from delvec.delta.schema.types import StructType
-    from delvec.delta.write.change import SourceRead
-    from delvec.delta.write.transaction import Attempt
-    from delvec.spark.delta.write.file_outcomes import FileOutcomes
-    from delvec.spark.delta.write.join_keys import KeyRanges
     from delvec.vector import Bitmap
 
-__all__ = ["ByKeys", "delete", "delete_keys", "prepare_delete"]
 
 _KEY: Final = "__delvec_key_"
 
@@ -55,10 +45,6 @@ def delete(where: str | Column | None, ratio: float | None) -> Callable[[Attempt
     """Prepare a delete of the rows that match a condition, or of all.
 
     One scan of the files that pruning cannot decide, with the columns of the condition only.
-
-    Args:
-        where: The condition; rows for which it is null are kept.
-        ratio: Rewrite a file when at least this share of its rows is deleted.
     """
     require_ratio(ratio)
     return lambda attempt: prepare_delete(attempt, where, ratio)
@@ -79,34 +65,11 @@ def prepare_delete(attempt: Attempt, where: str | Column | None, ratio: float | 
 
 
 @dataclass(frozen=True)
-class _ByCondition:
-    """The rows that match a condition; all without one."""
-
-    where: str | Column | None
-
-    def targets(self, attempt: Attempt) -> Targets:
-        return plan_targets(attempt.spark, attempt.snapshot, self.where)
-
-    def chosen(self, rows: DataFrame, schema: StructType) -> DataFrame:
-        return aliased(rows, schema).where(self.where)  # type: ignore[arg-type]
-
-    def in_order(self, _hits: DataFrame) -> bool:
-        return True
-
-    @property
-    def predicate(self) -> list[str]:
-        return [] if self.where is None else [sql_of(self.where)]
-
-
-@dataclass(frozen=True)
 class ByKeys:
     """The rows that have one of some keys; a null equals none.
 
-    Attributes:
-        keys: With a column for each name, whose values fit into the table's, those of `char(n)`
-            padded; staged by the caller.
-        names: The key columns.
-        reads: What the keys have read of the table.
+    The keys have a column for each name, whose values fit into the table's, those of `char(n)`
+    padded; staged by the caller. `reads` are what they have read of the table.
     """
 
     keys: DataFrame
@@ -123,7 +86,7 @@ class ByKeys:
         """Return the files that may have rows in the range of the keys."""
         attempt.depend_on(self.reads)
         predicate = self.ranges.predicate
-        found = targets_of(attempt.snapshot, predicate, time_zone(attempt.spark))
+        found = find_targets(attempt.snapshot, predicate, time_zone(attempt.spark))
         # Rows in the range need not have one of the keys.
         either = np.union1d(found.whole, found.open).astype(np.int64)
         return Targets(predicate, np.empty(0, np.int64), either, found.total)
@@ -157,6 +120,26 @@ class ByKeys:
         return [f"{listed} IN ({self.ranges.rows} keys)"]
 
 
+@dataclass(frozen=True)
+class _ByCondition:
+    """The rows that match a condition; all without one."""
+
+    where: str | Column | None
+
+    def targets(self, attempt: Attempt) -> Targets:
+        return plan_targets(attempt.spark, attempt.snapshot, self.where)
+
+    def chosen(self, rows: DataFrame, schema: StructType) -> DataFrame:
+        return aliased(rows, schema).where(self.where)  # type: ignore[arg-type]
+
+    def in_order(self, _hits: DataFrame) -> bool:
+        return True
+
+    @property
+    def predicate(self) -> list[str]:
+        return [] if self.where is None else [to_sql(self.where)]
+
+
 class _Delete:
     def __init__(
         self, attempt: Attempt, chosen: _ByCondition | ByKeys, ratio: float | None
@@ -172,66 +155,51 @@ class _Delete:
             # Whole files are removed without a vector, even where the table takes none.
             vectors = bool(len(targets.open)) and writes_vectors(snapshot)
             whole = snapshot.files.entries(targets.whole)
-            gone = self._live_rows(targets)
+            gone = count_live(snapshot, targets.whole)
         files = snapshot.files.select(targets.open)
         found = Found()
         if len(files):
             with attempt.phase("find"):
                 hits = self._hits(files)
+                in_order = self._chosen.in_order(hits)
                 found = find_outcomes(
-                    attempt,
-                    files,
-                    hits,
-                    vectors=vectors,
-                    ratio=self._ratio,
-                    in_order=self._chosen.in_order(hits),
+                    attempt, files, hits, vectors=vectors, ratio=self._ratio, in_order=in_order
                 )
-        outcomes, rows = found.outcomes, gone + found.rows
+        rows = gone + found.rows
         figures = {**targets.figures, "rows_deleted": rows}
-        removed = (*whole, *outcomes.removed)
-        if not removed and not outcomes.vector_updates:
+        removed = (*whole, *found.removed)
+        if not removed and not found.vector_updates:
             return Outcome(None, figures)
-        added, copied = self._copied(files, outcomes)
+        added, copied = self._copied(files, found.rewritten)
+        parameters = {"predicate": self._chosen.predicate}
+        metrics = {"numDeletedRows": rows, "numCopiedRows": copied}
+        reads = ReadSet(targets.predicate, time_zone=time_zone(self._spark))
         change = Change(
-            "DELETE",
-            parameters={"predicate": self._chosen.predicate},
-            metrics={"numDeletedRows": rows, "numCopiedRows": copied},
-            reads=ReadSet(targets.predicate, time_zone=time_zone(self._spark)),
-            vector_updates=outcomes.vector_updates,
+            Operation("DELETE", parameters, metrics, reads),
+            vector_updates=found.vector_updates,
             vector_files=found.vector_files,
             removed=removed,
             added=added,
             change_files=self._change_files(targets, files, found.hits) if added else (),
-            transaction=attempt.options.transaction,
-            user_metadata=attempt.options.commit_metadata,
         )
         return Outcome(change, {**figures, "rows_copied": copied})
 
-    def _live_rows(self, targets: Targets) -> int:
-        """Count the live rows of files that are removed as a whole."""
-        files = self._snapshot.files
-        physical = sum(row_counts(self._snapshot.storage, files, targets.whole))
-        return physical - int(files.deleted_rows[targets.whole].sum())
-
     def _hits(self, files: FileSet) -> DataFrame:
-        added = {NUMBER: "number", POSITION: "position"}
-        rows = scan(self._spark, self._snapshot, None, files, added=added)  # type: ignore[arg-type]
+        rows = scan(self._spark, self._snapshot, None, files, added=PLACE)
         schema = self._snapshot.metadata.schema
         hits = self._chosen.chosen(rows, schema).select(NUMBER, POSITION)
         depend_on_source(self._attempt, hits)  # a subquery may read the table
         return hits
 
     def _copied(
-        self, files: FileSet, outcomes: FileOutcomes
+        self, files: FileSet, rewritten: Mapping[int, Bitmap]
     ) -> tuple[tuple[Mapping[str, object], ...], int]:
         """Write the live rows of files that are rewritten."""
         attempt, snapshot = self._attempt, self._snapshot
-        if not outcomes.rewritten:
-            return (), 0
-        left = count_kept(snapshot, files, outcomes.rewritten)
-        if attempt.options.dry_run:
+        left = count_kept(snapshot, files, rewritten)
+        if not rewritten or attempt.options.dry_run:
             return (), left
-        rows = kept_rows(self._spark, snapshot, files, outcomes.rewritten)
+        rows = read_kept_rows(self._spark, snapshot, files, rewritten)
         return store_rows(attempt, TableState.of(snapshot), rows, left).adds, left
 
     def _change_files(
@@ -246,11 +214,10 @@ class _Delete:
         snapshot = self._snapshot
         if not has_change_feed(snapshot.metadata):
             return ()
-        parts = [scan(self._spark, snapshot, None, files, vectors=hits, keep="selected")]
+        rows = scan(self._spark, snapshot, None, files, vectors=hits, keep="selected")
         if len(targets.whole):
             whole = snapshot.files.select(targets.whole)
-            parts.append(scan(self._spark, snapshot, None, whole))
-        rows = parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+            rows = rows.unionAll(scan(self._spark, snapshot, None, whole))
         return store_change_rows(
             self._attempt, rows.withColumn(CHANGE_TYPE, functions.lit("delete"))
         )

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pyspark.sql import Column, functions, types
+from pyspark.sql import Column, DataFrame, SparkSession, functions, types
 
-from delvec.delta.pruning.predicate import Always, And, Comparison, Never
+from delvec.delta.skipping.predicate import Always, And, Comparison, Never, Predicate
 from delvec.identifiers import quote
 from delvec.spark import jvm
-from delvec.spark.conf import bytes_setting
+from delvec.spark.catalyst import column_of
+from delvec.spark.engine import bytes_setting
 from delvec.spark.jvm import items
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delvec.delta.pruning.predicate import Predicate
-
-__all__ = ["BROADCAST_LIMIT", "JoinKey", "KeyRanges", "is_broadcast", "join_keys", "key_ranges"]
 
 BROADCAST_LIMIT: Final = "spark.delvec.merge.broadcastLimit"
 _WIDTHS: Final = {"string": 40, "binary": 100}
@@ -72,24 +65,19 @@ class KeyRanges:
 def join_keys(
     spark: SparkSession, target: DataFrame, source: DataFrame, on: Column
 ) -> list[JoinKey]:
-    """Find the equalities in a condition; both sides carry the names that it uses.
-
-    Raises:
-        AnalysisException: The condition is wrong.
-    """
+    """Find the equalities in a condition; both sides carry the names that it uses."""
     join: Any = target.join(source, on)._jdf.queryExecution().analyzed()  # noqa: SLF001
-    if join.getClass().getSimpleName() != "Join" or join.condition().isEmpty():
+    if jvm.class_name(join) != "Join" or join.condition().isEmpty():
         return []
     ours = {each.exprId().toString() for each in items(join.left().output())}
     theirs = {each.exprId().toString() for each in items(join.right().output())}
-    utils = jvm.view_of(spark).org.apache.spark.sql.classic.ExpressionUtils
     keys = []
     for equal in _equalities(join.condition().get()):
         for side, other in ((equal.left(), equal.right()), (equal.right(), equal.left())):
             used = {each.exprId().toString() for each in items(other.references())}
-            is_column = side.getClass().getSimpleName() == "AttributeReference"
+            is_column = jvm.class_name(side) == "AttributeReference"
             if is_column and side.exprId().toString() in ours and used and used <= theirs:
-                keys.append(JoinKey(side.name(), type(on)(utils.column(other))))
+                keys.append(JoinKey(side.name(), column_of(spark, other)))
                 break
     return keys
 
@@ -137,7 +125,7 @@ def _range(kind: types.DataType, low: Any, high: Any) -> tuple[Any, Any]:  # noq
 
 
 def _equalities(condition: Any) -> Iterator[Any]:  # noqa: ANN401
-    name = condition.getClass().getSimpleName()
+    name = jvm.class_name(condition)
     if name == "And":
         yield from _equalities(condition.left())
         yield from _equalities(condition.right())

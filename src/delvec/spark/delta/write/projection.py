@@ -6,29 +6,18 @@ column `CLAUSE`, 0 for none. No expression of a clause is evaluated for the rows
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from pyspark.sql import functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from delvec.delta.schema.expressions import GENERATION
-from delvec.delta.schema.types import StructType
+from delvec.delta.schema.types import Field, StructType
 from delvec.identifiers import quote
-from delvec.spark import sql_text
-from delvec.spark.delta.write.clauses import expression
-from delvec.spark.delta.write.conform_rows import Conversion, default_column, generated_columns
+from delvec.spark import expressions
+from delvec.spark.delta.write import conform_rows
+from delvec.spark.delta.write.clauses import Assigned, expression
 from delvec.spark.types import spark_type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from delvec.delta.schema.types import Field
-    from delvec.spark.delta.write.clauses import Assigned
-    from delvec.spark.delta.write.conform_rows import Lacking
-
-__all__ = ["CLAUSE", "clause_number", "new_values"]
 
 CLAUSE: Final = "__delvec_clause"
 """The column with the number of the clause that handles a row."""
@@ -56,20 +45,9 @@ def new_values(
     clauses: Sequence[Assigned],
     old: Callable[[str], Column] | None,
     kept: Mapping[str, Column],
-    lacking: Lacking = "refuse",
+    lacking: conform_rows.Lacking = "refuse",
 ) -> DataFrame:
-    """Evaluate clauses: the table's columns with their new values, then those that are kept.
-
-    Args:
-        spark: The session.
-        table: Where the table is, for errors.
-        schema: The columns of the table.
-        rows: With `CLAUSE`, and all that the expressions name.
-        clauses: Those that may handle a row.
-        old: Returns the value that a column has so far; None where rows are new.
-        kept: Columns to carry along, by name; `CLAUSE` is always carried.
-        lacking: What to do about fields that the struct of a new value lacks.
-    """
+    """Evaluate clauses: the table's columns with their new values, then those that are kept."""
     changing = [each for each in clauses if each.clause.action != "delete"]
     values = {
         _value_name(each, index): functions.when(
@@ -79,19 +57,15 @@ def new_values(
         for index, field in enumerate(schema.fields)
         if field.name in each.values
     }
-    olds = (
-        {}
-        if old is None
-        else {
-            _old_name(index): old(field.name)
-            for index, field in enumerate(schema.fields)
-            if any(_needs_old(field, each) for each in changing)
-        }
-    )
+    olds = {
+        _old_name(index): old(field.name)
+        for index, field in enumerate(schema.fields)
+        if old is not None and any(_needs_old(field, each) for each in changing)
+    }
     columns = {**kept, CLAUSE: functions.col(CLAUSE), **values, **olds}
     evaluated = rows.select(*(column.alias(name) for name, column in columns.items()))
     have = {field.name: field for field in evaluated.schema.fields}
-    conversion = Conversion(spark, lacking)
+    conversion = conform_rows.Conversion(spark, lacking)
 
     def branch(each: Assigned, index: int, field: Field) -> Column | None:
         if field.name in each.values:
@@ -101,19 +75,19 @@ def new_values(
             return None  # comes from the other columns, below
         if each.clause.action == "update":
             return functions.col(_old_name(index))
-        return default_column(spark, table, field)
+        return conform_rows.default_column(spark, table, field)
 
     def new_value(index: int, field: Field) -> Column:
         kind = spark_type(field.type).simpleString()
         if (
             changing
-            and all(_is_carried_over(field, each) for each in changing)
+            and all(field.name not in each.values and _needs_old(field, each) for each in changing)
             and have[_old_name(index)].dataType.simpleString() == kind
         ):
             # By functions the same takes some fifty calls into the JVM.
             numbers = ", ".join(str(each.number) for each in changing)
             value = f"CASE WHEN {CLAUSE} IN ({numbers}) THEN {_old_name(index)} END"
-            return sql_text.column(spark, f"{value} AS {quote(field.name)}")
+            return expressions.column(spark, f"{value} AS {quote(field.name)}")
         branches = [(each.number, branch(each, index, field)) for each in changing]
         return _chosen(field, branches).alias(field.name)
 
@@ -139,23 +113,14 @@ def _needs_old(field: Field, each: Assigned) -> bool:
     return GENERATION not in field.metadata
 
 
-def _is_carried_over(field: Field, each: Assigned) -> bool:
-    """Return whether the new value of a column is its old one."""
-    return field.name not in each.values and _needs_old(field, each)
-
-
 def _chosen(field: Field, branches: Sequence[tuple[int, Column | None]]) -> Column:
     """Return the value of the clause that handles a row, null for the rows of no clause."""
-    there = [(number, value) for number, value in branches if value is not None]
-    if not there:
-        return functions.lit(None).cast(spark_type(field.type))
-    first = functions.when(functions.col(CLAUSE) == there[0][0], there[0][1])
-    chosen = reduce(
-        lambda so_far, each: so_far.when(functions.col(CLAUSE) == each[0], each[1]),
-        there[1:],
-        first,
-    )
-    return chosen.cast(spark_type(field.type))
+    chosen: Column | None = None
+    for number, value in branches:
+        if value is not None:
+            is_its = functions.col(CLAUSE) == number
+            chosen = functions.when(is_its, value) if chosen is None else chosen.when(is_its, value)
+    return (functions.lit(None) if chosen is None else chosen).cast(spark_type(field.type))
 
 
 def _generated(
@@ -172,10 +137,8 @@ def _generated(
         if GENERATION in field.metadata
     }
     fields = [schema.field(name) for name, numbers in missing.items() if numbers]
-    filled = {
-        name: functions.when(functions.col(CLAUSE).isin(missing[name]), value).otherwise(
-            functions.col(quote(name))
-        )
-        for name, value in generated_columns(spark, table, schema, fields).items()
-    }
+    filled = conform_rows.generated_columns(spark, table, schema, fields)
+    for name, value in filled.items():
+        is_missing = functions.col(CLAUSE).isin(missing[name])
+        filled[name] = functions.when(is_missing, value).otherwise(functions.col(quote(name)))
     return rows.withColumns(filled) if filled else rows

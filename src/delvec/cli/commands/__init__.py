@@ -1,0 +1,1 @@
+"""One module for each theme of `delvec --help`, imported when it is called."""

@@ -1,0 +1,1 @@
+"""A table compared with its log, and repaired."""

@@ -1,0 +1,189 @@
+"""Checking the newest version of a table: its log, data files, vectors and statistics.
+
+Costs a listing of the table's folder, a GET for the footer of each data file, one for vectors that
+lie close together, and the rows of some files. Memory grows with the log and the names in the
+folder, some hundred bytes for each file; vectors and rows stream by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from delvec.delta.check import log_files
+from delvec.delta.check.data_files import check_data_files, check_orphans, list_folder
+from delvec.delta.check.entries import check_entries, find_duplicates
+from delvec.delta.check.protocol import check_protocol, check_row_ids
+from delvec.delta.check.repair import OPERATION, plan_repairs, repairs
+from delvec.delta.check.report import LOG_DAMAGE, CheckReport, Repair, log_damage
+from delvec.delta.check.statistics import check_statistics
+from delvec.delta.check.vectors import check_vector_entries, check_vectors
+from delvec.delta.log.checkpoint_writer import write_hint
+from delvec.errors import InvalidArgumentError
+from delvec.report.findings import Finding, Findings
+from delvec.report.rendering import Stopwatch
+
+if TYPE_CHECKING:
+    from delvec.delta.log.file_set import FileSet
+    from delvec.delta.log.snapshot import Snapshot
+    from delvec.delta.write.report import WriteReport
+    from delvec.delta.write.transaction import Attempt, Outcome
+    from delvec.storage import Storage
+
+_OUTSIDE: Final = 3  # paths that a report names
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check, the files whose statistics are wrong, and whether the hint has to be written."""
+
+    report: CheckReport
+    stale: tuple[str, ...] = ()
+    hint: bool = False
+
+
+def check(
+    storage: Storage,
+    run: Callable[[str, Callable[[Attempt], Outcome]], WriteReport],
+    *,
+    repair: bool,
+    sample: int,
+    on_progress: Callable[[str, int, int], None] | None = None,
+) -> CheckReport:
+    """Check a table and repair what is certain; the findings are those that are left."""
+    if type(sample) is not int or sample < 0:
+        raise InvalidArgumentError(f"sample is a number of files, 0 or more, got {sample!r}")
+    found = check_table(storage, sample, on_progress)
+    planned = found.report.repairs
+    if not repair or not planned:
+        return found.report
+    version = None
+    if any(each.kind != "write-hint" for each in planned):
+        version = run(OPERATION, repairs(found.stale)).version
+    if found.hint:
+        checkpoints = log_files.list_log_files(storage).listing.checkpoints
+        write_hint(storage, max(checkpoints, key=lambda each: each.version))
+    again = check_table(storage, sample, on_progress).report
+    return replace(again, repairs=planned, is_repaired=True, repaired_version=version)
+
+
+def check_table(
+    storage: Storage, sample: int, on_progress: Callable[[str, int, int], None] | None = None
+) -> Checked:
+    """Check the newest version of a table; nothing is changed. See `check`."""
+    findings = Findings()
+    steps = _Steps(findings, on_progress or (lambda *_: None))
+    stale: list[str] = []
+    planned: tuple[Repair, ...] = ()
+    counts: dict[str, Any] = {}
+    hint = False
+    with steps.watch.phase("log"):
+        log = log_files.list_log_files(storage)
+        snapshot = log_files.open_newest(storage, log, findings)
+        log_files.check_log_files(storage, log, findings)
+        files = None if snapshot is None else check_entries(snapshot, findings)
+    if snapshot is not None:
+        parts = snapshot.segment.checkpoint.keys if snapshot.segment.checkpoint else ()
+        counts["version"] = snapshot.version
+        counts["log_files"] = len(snapshot.segment.files) + len(parts)
+    if snapshot is not None and files is not None:
+        counts["checkpoints"] = _check_log(snapshot, files, log, steps)
+        stale, more = _check_files(snapshot, files, sample, steps)
+        counts |= more
+        with steps.step("plan"):
+            listing = log.listing
+            hint = bool(listing.checkpoints) and log_files.wrong_hint(storage, listing) is not None
+            planned = plan_repairs(snapshot, stale).repairs
+    if hint:
+        text = "the hint at the newest checkpoint is missing or wrong: it is written"
+        planned = (*planned, Repair("write-hint", text))
+    fields = {**findings.fields, "findings": _relative(storage.root, findings)}
+    phases = steps.watch.seconds
+    report = CheckReport(storage.root, phases=phases, repairs=planned, **counts, **fields)
+    return Checked(report, tuple(stale), hint)
+
+
+class _Steps:
+    """The steps of a check: each is timed, and what it finds damaged in the log is a finding.
+
+    Most of a log is read when it is needed, so that any step may come upon damage.
+    """
+
+    def __init__(self, findings: Findings, progress: Callable[[str, int, int], None]) -> None:
+        self.findings, self.progress, self.watch = findings, progress, Stopwatch()
+        self._told: set[Finding] = set()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time the block, and end it early where the log is damaged."""
+        with self.watch.phase(name):
+            try:
+                yield
+            except LOG_DAMAGE as error:
+                found = log_damage(error)
+                if found not in self._told:
+                    self._told.add(found)
+                    self.findings.add(found)
+
+
+def _relative(root: str, findings: Findings) -> tuple[Finding, ...]:
+    """Return the findings with names relative to the table."""
+    inside = f"{root.rstrip('/')}/"
+    return tuple(
+        replace(each, path="" if each.path == root else each.path.removeprefix(inside))
+        for each in findings.kept
+    )
+
+
+def _check_log(snapshot: Snapshot, files: FileSet, log: log_files.LogFiles, steps: _Steps) -> int:
+    """Check what the log alone tells; return how many checkpoints were compared."""
+    findings, compared = steps.findings, 0
+    with steps.step("protocol"):
+        check_protocol(snapshot, files, findings)
+    with steps.step("protocol"):
+        check_vector_entries(snapshot, files, findings)
+    with steps.step("checkpoint"):
+        compared = log_files.check_checkpoint(snapshot, log, findings)
+    if not find_duplicates(files):
+        with steps.step("protocol"):
+            check_row_ids(snapshot, files, findings)
+            log_files.check_checksum(snapshot, files, findings)
+    return compared
+
+
+def _check_files(
+    snapshot: Snapshot, files: FileSet, sample: int, steps: _Steps
+) -> tuple[list[str], dict[str, Any]]:
+    """Check the files of a version; return those with wrong statistics, and the counts."""
+    storage, findings = snapshot.storage, steps.findings
+    sampled, wrong = 0, list[str]()
+    orphans = orphan_bytes = 0
+    with steps.watch.phase("listing"):
+        folder = list_folder(storage, findings)
+    with steps.watch.phase("data files"):
+        found, miscounted = check_data_files(storage, files, folder, findings, steps.progress)
+    with steps.watch.phase("vectors"):
+        rows = np.where(found >= 0, found, files.row_counts.fill_null(-1).to_numpy())
+        vectors = check_vectors(storage, files, rows, folder, findings, steps.progress)
+    with steps.step("statistics"):
+        usable = found >= 0
+        usable[sorted(vectors.damaged)] = False
+        sampled, wrong = check_statistics(snapshot, files, usable, sample, findings)
+    with steps.step("orphans"):
+        orphans, orphan_bytes = check_orphans(snapshot, files, folder, findings)
+    counts = {
+        "data_files": len(files),
+        "vectors": vectors.count,
+        "vector_files": vectors.files,
+        "sampled_files": sampled,
+        "listed_files": len(folder.keys),
+        "orphan_files": orphans,
+        "orphan_bytes": orphan_bytes,
+        "outside_files": len(files.outside),
+        "outside": tuple(files.outside[:_OUTSIDE]),
+    }
+    return sorted({*wrong, *miscounted}), counts

@@ -1,3 +1,0 @@
-"""Checking a Delta table against its log, and repairing what cannot lose a row."""
-
-from __future__ import annotations

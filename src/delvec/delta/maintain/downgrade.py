@@ -1,0 +1,369 @@
+"""Downgrade: a table with deletion vectors becomes one that readers without them open.
+
+    switch off   the property, so that no writer adds a vector; those who read before conflict
+    purge        files with vectors are rewritten
+    tombstones   files of vectors that older versions need get removes of their own: a VACUUM that
+                 does not know vectors would delete them
+    barrier      three checkpoints after the last version that needs vectors, as delta-spark does:
+                 a reader that fails at a checkpoint tries older ones, three in all; without
+                 tombstones of live files, which readers that compare paths alone would lose
+    protocol     without the feature, and with checkpointProtection, so that the barrier stays
+
+To truncate the history, the log before the barrier is deleted instead, once it is old enough, and
+nothing needs protection. Each step is a commit that leaves all rows as they are; a call that finds
+a step done goes on with the next, so a call that died is continued by another.
+
+Specification: https://github.com/delta-io/delta/blob/master/protocol_rfcs/checkpoint-protection.md
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import quote
+
+from delvec.delta.alter.definition import unset_properties
+from delvec.delta.alter.operations import alter
+from delvec.delta.log.checkpoint_writer import write_checkpoint
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
+from delvec.delta.maintain import vector_versions
+from delvec.delta.maintain.vector_versions import FEATURE, PROTECTION, uses_vectors
+from delvec.delta.schema.metadata import Property
+from delvec.delta.skipping.predicate import Always, Never
+from delvec.delta.vacuum.log_cleanup import clean_log
+from delvec.delta.vacuum.retention import property_ms
+from delvec.delta.write.change import Change, Operation, ReadSet
+from delvec.delta.write.transaction import Attempt, CheckedOptions, Outcome, WriteOptions
+from delvec.delta.write.writable import require_writable
+from delvec.errors import ConflictError, FormatError, InvalidArgumentError, UnsupportedFeatureError
+from delvec.inspection.figures import moment
+from delvec.report.format import format_count, format_size, nonzero
+from delvec.report.rendering import Line, Rendered, doc, documented, required, summary
+
+if TYPE_CHECKING:
+    from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.schema.protocol import Protocol
+    from delvec.delta.write.report import WriteReport
+
+    Prepare: TypeAlias = Callable[[Attempt], Outcome]
+    Run: TypeAlias = Callable[[str, Prepare, WriteOptions], WriteReport]
+
+_BARRIER: Final = 3
+
+
+def drop_vectors(
+    opened: Callable[[], Snapshot],
+    run: Run,
+    purge: Prepare | None,
+    options: WriteOptions,
+    *,
+    truncate_history: bool,
+) -> DowngradeReport:
+    """Drop the table feature of deletion vectors."""
+    checked, snapshot = CheckedOptions.of(**options), opened()
+    require_writable(snapshot, "alter")
+    downgrade = _Downgrade(opened, run, purge, options, truncate_history=truncate_history)
+    has_protection = PROTECTION in snapshot.protocol.features
+    if FEATURE not in snapshot.protocol.features and not (truncate_history and has_protection):
+        return downgrade.report(snapshot, snapshot.protocol)
+    if checked.dry_run:
+        return downgrade.plan(snapshot)
+    if purge is None and snapshot.files.has_vector.any():
+        files = format_count(int(snapshot.files.has_vector.sum()), "file")
+        raise InvalidArgumentError(
+            f"{snapshot.table} has {files} with deletion vectors, which only Spark rewrites, and"
+            " was opened without a session",
+            hint="pass a session to for_path",
+        )
+    for _ in range(checked.max_retries):
+        with suppress(_VectorsAgainError):
+            return downgrade.execute(snapshot)
+    return downgrade.execute(snapshot)
+
+
+@documented()
+class DowngradeReport(Rendered):
+    """What a downgrade did, or would do.
+
+    >>> print(DowngradeReport("/lake/t", 9, "reader 3, writer 7", "reader 1, writer 2"))
+    DOWNGRADE of /lake/t: version 9, reader 1, writer 2
+      before  reader 3, writer 7
+    """
+
+    table: str = required("Where the table is.")
+    version: int | None = required("The version that has the new protocol; None if there is none.")
+    before: str = required("The protocol before.")
+    after: str = required("The protocol after.")
+    dry_run: bool = doc("Whether it was only planned.", False)
+    files_with_vectors: int = doc("Files that had a vector and were rewritten.", 0)
+    bytes_rewritten: int = doc("Their size.", 0)
+    vector_files: int = doc(
+        "Files of vectors that older versions need; tombstones of their own keep them from the"
+        " VACUUM of engines that do not know vectors.",
+        0,
+    )
+    checkpoints: int = doc("Checkpoints that were written.", 0)
+    log_files_deleted: int = doc("Files of the log that were deleted.", 0)
+    commits: tuple[tuple[int, str], ...] = doc("The committed versions and their operations.", ())
+    notes: tuple[str, ...] = doc("What users should know, in sentences.", ())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a document for programs."""
+        commits = [{"version": version, "operation": name} for version, name in self.commits]
+        return {**super().to_json(), "commits": commits}
+
+    def _lines(self) -> Iterator[Line]:
+        if self.dry_run:
+            told = f"dry run: nothing was written, would be {self.after}"
+        elif self.version is None:
+            told = "nothing to do, nothing was written"
+        else:
+            told = f"version {self.version:,}, {self.after}"
+        files = nonzero(self.files_with_vectors, "file")
+        vectors = nonzero(self.vector_files, "vector file")
+        rewritten = f"{files} with vectors ({format_size(self.bytes_rewritten)})"
+        facts = {
+            "before": self.before if self.before != self.after else "",
+            "rewritten": rewritten if files else "",
+            "kept": f"{vectors} for older versions" if vectors else "",
+            "written": nonzero(self.checkpoints, "checkpoint"),
+            "deleted": nonzero(self.log_files_deleted, "file of the log"),
+            "commits": ", ".join(f"{version} {name}" for version, name in self.commits),
+        }
+        return summary(f"DOWNGRADE of {self.table}: {told}", facts, notes=self.notes)
+
+
+def shown_protocol(protocol: Protocol) -> str:
+    """Return a protocol in words.
+
+    >>> from delvec.delta.schema.protocol import Protocol
+    >>> shown_protocol(Protocol(1, 7, frozenset(), frozenset({"rowTracking", "appendOnly"})))
+    'reader 1, writer 7 with appendOnly, rowTracking'
+    """
+    versions = f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}"
+    features = ", ".join(sorted(protocol.features))
+    return f"{versions} with {features}" if features else versions
+
+
+class _VectorsAgainError(ConflictError):
+    """A concurrent commit has brought vectors back."""
+
+
+@dataclass
+class _Downgrade:
+    """The steps of a downgrade, and what they did."""
+
+    opened: Callable[[], Snapshot]
+    run: Run
+    purge: Prepare | None
+    options: WriteOptions
+    truncate_history: bool = field(kw_only=True)
+    _commits: list[tuple[int, str]] = field(default_factory=list)
+    _files: int = 0
+    _bytes: int = 0
+    _vector_files: int = 0
+    _checkpoints: int = 0
+    _deleted: int = 0
+
+    def execute(self, start: Snapshot) -> DowngradeReport:
+        """Take all steps that are left."""
+        if FEATURE in start.protocol.features:
+            self._switch_off()
+            self._purge()
+            self._add_tombstones()
+        if self.truncate_history:
+            self._truncate()
+        else:
+            self._raise_barrier()
+        report = self._commit("DROP FEATURE", self._final, is_last=True)
+        if report.version is not None:
+            self._checkpoint(report.version)
+        return self.report(start, self.opened().protocol)
+
+    def report(self, start: Snapshot, after: Protocol, *, dry_run: bool = False) -> DowngradeReport:
+        """Return what was done."""
+        return DowngradeReport(
+            start.table,
+            self._commits[-1][0] if self._commits else None,
+            shown_protocol(start.protocol),
+            shown_protocol(after),
+            dry_run=dry_run,
+            files_with_vectors=self._files,
+            bytes_rewritten=self._bytes,
+            vector_files=self._vector_files,
+            checkpoints=self._checkpoints,
+            log_files_deleted=self._deleted,
+            commits=tuple(self._commits),
+        )
+
+    def plan(self, snapshot: Snapshot) -> DowngradeReport:
+        """Return what the call would do, as far as it is known before."""
+        files = snapshot.files
+        self._files = int(files.has_vector.sum())
+        self._bytes = int(files.sizes[files.has_vector].sum())
+        last = vector_versions.last_with_vectors(snapshot)
+        report = self.report(snapshot, self._protocol(snapshot, last), dry_run=True)
+        if self.truncate_history and last is not None:
+            known = (
+                None if uses_vectors(snapshot) else vector_versions.old_enough_at(snapshot, last)
+            )
+            when = "a day after the files are rewritten" if known is None else moment(known)
+            note = f"the history that needs vectors can be deleted {when}, not before"
+            if known is None or known > _now():
+                report = replace(report, notes=(note,))
+        return report
+
+    def _switch_off(self) -> None:
+        if not self.opened().metadata.is_on(Property.ENABLE_DELETION_VECTORS):
+            return
+        names, operation = [Property.ENABLE_DELETION_VECTORS], "UNSET TBLPROPERTIES"
+        shown = {"properties": json.dumps(names), "ifExists": "true"}
+        prepare = alter(
+            operation, shown, lambda _, state: unset_properties(state, names, if_exists=True)
+        )
+        self._commit(operation, prepare)
+
+    def _purge(self) -> None:
+        """Rewrite files with vectors; those that others write meanwhile are of the next attempt."""
+        if self.purge is None or not self.opened().files.has_vector.any():
+            return
+        report = self._commit("REORG", self.purge)
+        self._files += report.vectors_removed
+        self._bytes += report.bytes_removed
+
+    def _add_tombstones(self) -> None:
+        name = "Deletion Vector Tombstones"
+        bodies: tuple[dict[str, Any], ...] = ()
+
+        def prepare(attempt: Attempt) -> Outcome:
+            nonlocal bodies
+            now = _now()
+            bodies = tuple(
+                {"path": quote(key), "deletionTimestamp": now, "dataChange": False}
+                for key in vector_versions.vector_files(attempt.snapshot)
+            )
+            if not bodies:
+                return Outcome(None)
+            operation = Operation(name, reads=ReadSet(Never()))
+            return Outcome(Change(operation, tombstones=bodies, data_change=False))
+
+        self._commit(name, prepare)
+        self._vector_files += len(bodies)
+
+    def _raise_barrier(self) -> None:
+        snapshot = self.opened()
+        last = vector_versions.last_with_vectors(snapshot)
+        if last is not None:
+            for _ in range(_BARRIER - len(vector_versions.checkpoints_after(snapshot, last))):
+                self._empty_commit()
+
+    def _truncate(self) -> None:
+        """Delete the versions that need vectors, or refuse."""
+        snapshot = self.opened()
+        last = vector_versions.last_to_delete(snapshot)
+        if last is None:
+            return
+        if not vector_versions.checkpoints_after(snapshot, last):
+            self._empty_commit()
+            snapshot = self.opened()
+        allowed = vector_versions.old_enough_at(snapshot, last)
+        if allowed is not None and allowed <= _now():
+            before = _now() - property_ms(snapshot, Property.TRUNCATED_HISTORY_RETENTION)
+            deleted = clean_log(snapshot, before_ms=before)
+            self._deleted += sum(deleted.files.values())
+            last = vector_versions.last_to_delete(self.opened())
+            if last is None:
+                return
+        when = "later" if allowed is None else f"after {moment(allowed)}"
+        raise UnsupportedFeatureError(
+            f"the protocol of {snapshot.table} cannot be lowered yet: versions up to {last} in its"
+            f" history need deletion vectors, and may be deleted {when}"
+            f" ({Property.TRUNCATED_HISTORY_RETENTION}). The newest version has no vectors any"
+            " more",
+            feature=FEATURE,
+            needed_by=snapshot.table,
+            hint=f"run it again {when}, or without truncate_history, which keeps the history",
+        )
+
+    def _final(self, attempt: Attempt) -> Outcome:
+        """Prepare the commit of the new protocol; refuse it if there are vectors again."""
+        snapshot = attempt.snapshot
+        last = vector_versions.last_with_vectors(snapshot)
+        if FEATURE in snapshot.protocol.features:
+            lacks_barrier = last is not None and (
+                len(vector_versions.checkpoints_after(snapshot, last)) < _BARRIER
+                or self.truncate_history
+            )
+            if uses_vectors(snapshot) or lacks_barrier:
+                raise _VectorsAgainError(
+                    f"other writers have brought deletion vectors back to {snapshot.table}",
+                    version=snapshot.version,
+                    retryable=False,
+                    hint="files without vectors stay as they are; run it again, or stop the writers"
+                    f" that set {Property.ENABLE_DELETION_VECTORS}",
+                )
+        elif not self.truncate_history:
+            return Outcome(None)  # somebody else was faster
+        protocol = self._protocol(snapshot, last)
+        dropped = FEATURE if FEATURE in snapshot.protocol.features else PROTECTION
+        parameters = {"featureName": dropped, "truncateHistory": self.truncate_history}
+        # The metadata names the version; whatever others commit meanwhile is looked at again.
+        reads = ReadSet(Always(), version=True)
+        operation = Operation("DROP FEATURE", parameters, reads=reads)
+        metadata = _metadata(snapshot, protocol, is_new=not self.truncate_history)
+        return Outcome(Change(operation, protocol=protocol, metadata=metadata))
+
+    def _protocol(self, snapshot: Snapshot, last: int | None) -> Protocol:
+        features = set(snapshot.protocol.supported) - {FEATURE}
+        if self.truncate_history:
+            features -= set() if vector_versions.is_protected(snapshot) else {PROTECTION}
+        elif last is not None or uses_vectors(snapshot):
+            features.add(PROTECTION)
+        return vector_versions.lowest_protocol(features)
+
+    def _empty_commit(self) -> None:
+        change = Change(Operation("Empty Commit"))
+        report = self._commit("Empty Commit", lambda _: Outcome(change))
+        if report.version is None:
+            raise AssertionError("a change was committed")
+        self._checkpoint(report.version)
+
+    def _checkpoint(self, version: int) -> None:
+        """Write a checkpoint and look whether it is there: all depends on it."""
+        snapshot = open_snapshot(self.opened().storage, version)
+        write_checkpoint(snapshot, one_entry_each=True)
+        if version not in vector_versions.checkpoints_after(snapshot, version - 1):
+            raise FormatError("a checkpoint did not arrive", path=snapshot.table, expected=version)
+        self._checkpoints += 1
+
+    def _commit(self, operation: str, prepare: Prepare, *, is_last: bool = False) -> WriteReport:
+        """Run one step; the transaction identifier of the caller is that of the last alone."""
+        options: WriteOptions = {**self.options}
+        if not is_last:
+            options.pop("txn_app_id", None)
+            options.pop("txn_version", None)
+        if operation == "Empty Commit":
+            options.pop("commit_metadata", None)
+        report = self.run(operation, prepare, options)
+        if report.version is not None:
+            self._commits.append((report.version, operation))
+        return report
+
+
+def _metadata(snapshot: Snapshot, protocol: Protocol, *, is_new: bool) -> Metadata:
+    """Return the metadata that goes with a new protocol."""
+    configuration = dict(snapshot.metadata.configuration)
+    configuration.pop(Property.ENABLE_DELETION_VECTORS, None)
+    if PROTECTION not in protocol.features:
+        configuration.pop(Property.CHECKPOINT_PROTECTION_BEFORE, None)
+    elif is_new:
+        configuration[Property.CHECKPOINT_PROTECTION_BEFORE] = str(snapshot.version + 1)
+    return replace(snapshot.metadata, configuration=configuration)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

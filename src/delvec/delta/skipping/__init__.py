@@ -1,0 +1,1 @@
+"""Predicates, statistics, and which files they rule out."""

@@ -1,0 +1,1 @@
+"""What may be deleted: references, retention, VACUUM, clean-up of the log."""

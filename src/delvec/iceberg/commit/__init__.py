@@ -1,0 +1,1 @@
+"""How every Iceberg change is committed."""

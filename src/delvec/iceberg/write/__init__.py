@@ -1,0 +1,1 @@
+"""Appends, upserts and deletes of an Iceberg table."""

@@ -1,0 +1,1 @@
+"""Rows and keys that callers bring, exactly or refused."""

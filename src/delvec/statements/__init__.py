@@ -1,0 +1,1 @@
+"""`delvec.sql`: statements that Spark would refuse, carried out."""

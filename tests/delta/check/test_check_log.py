@@ -1,0 +1,396 @@
+"""Logs that contradict themselves: holes, entries, checkpoints, checksum files, protocols."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delvec import DeltaTable
+from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta.check.checks import checked, found, table_with
+from tests.delta.log.damages import rewritten
+
+LOG = "_delta_log"
+HINT = f"{LOG}/_last_checkpoint"
+PART = "part-0.parquet"
+
+
+def commit_name(version: int) -> str:
+    return f"{LOG}/{version:020d}.json"
+
+
+def checkpointed(root: Path, **changes: Any) -> tuple[TableBuilder, list[dict[str, Any]]]:  # noqa: ANN401
+    """Make the small table with a checkpoint of its newest version, whose adds can be changed."""
+    table, adds = small_table(root)
+    table.checkpoint([{**add, **changes} for add in adds])
+    table.write_hint()
+    return table, adds
+
+
+# Files of the log
+
+
+def test_commits_that_are_missing_before_the_checkpoint(tmp_path: Path) -> None:
+    table, _ = checkpointed(tmp_path)
+    table.drop_commits(1)
+    assert found(checked(tmp_path)) == [("warning", "missing-commit", commit_name(1))]
+    table.drop_commits(0)  # as a clean-up of the log leaves it
+    assert checked(tmp_path).findings == ()
+
+
+def test_all_commits_that_are_damaged_are_named(tmp_path: Path) -> None:
+    table, _ = small_table(tmp_path)
+    table.commit_path(1).write_text("{")
+    table.commit_path(2).write_text("")
+    report = checked(tmp_path)
+    assert [each.path for each in report.findings] == [commit_name(2), commit_name(1)]
+    assert (report.ok, report.version, report.repairs) == (False, None, ())
+
+
+def test_parts_of_checkpoints_that_are_left_over(tmp_path: Path) -> None:
+    table, adds = checkpointed(tmp_path)
+    table.commit()
+    _, second = table.checkpoint(adds, parts=2)
+    second.unlink()
+    empty = table.log / f"{1:020d}.checkpoint.parquet"
+    empty.write_bytes(b"")
+    kinds = found(checked(tmp_path))
+    assert [(severity, kind) for severity, kind, _ in kinds] == [
+        ("warning", "incomplete-checkpoint")
+    ] * 2
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 7}', '{"version": true}'])
+def test_a_hint_that_is_wrong(tmp_path: Path, text: str) -> None:
+    table, _ = checkpointed(tmp_path)
+    table.write_hint(text)
+    assert found(checked(tmp_path)) == [("warning", "wrong-hint", HINT)]
+    report = checked(tmp_path, repair=True)
+    assert ([each.kind for each in report.repairs], report.findings) == (["write-hint"], ())
+    assert (report.is_repaired, report.repaired_version, report.version) == (True, None, 2)
+    assert json.loads((tmp_path / HINT).read_text()) == {"version": 2, "size": 4}
+
+
+@pytest.mark.parametrize("kind", ["parts", "json", "parquet"])
+def test_a_hint_that_is_missing(tmp_path: Path, kind: str) -> None:
+    table, adds = small_table(tmp_path)
+    assert checked(tmp_path).findings == ()  # without a checkpoint there is no hint
+    if kind == "parts":
+        table.checkpoint(adds, parts=3)
+    else:
+        table.protocol = {
+            name: [*value, "v2Checkpoint"] if isinstance(value, list) else value
+            for name, value in table.protocol.items()
+        }
+        table.commit({"protocol": table.protocol})
+        table.checkpoint_with_sidecars(adds, as_json=kind == "json")
+    report = checked(tmp_path)
+    assert found(report) == [("info", "missing-hint", HINT)]
+    assert checked(tmp_path, repair=True).findings == ()
+    hint = json.loads((tmp_path / HINT).read_text())
+    expected = (
+        {"version": 2, "size": 4, "parts": 3} if kind == "parts" else {"version": 3, "size": 7}
+    )
+    assert hint == expected
+    assert DeltaTable.for_path(None, tmp_path).count() == 16
+
+
+# Entries
+
+
+def test_a_file_that_is_live_twice_tells_by_which_commits(tmp_path: Path) -> None:
+    table, adds = small_table(tmp_path)
+    [again] = table.write_vectors([0, 1, 9], prefix="ab")
+    plain = {name: value for name, value in adds[0].items() if name != "deletionVector"}
+    table.commit({"remove": removed(plain)}, {"add": adds[0] | {"deletionVector": again}})
+    report = checked(tmp_path, repair=True)
+    [finding] = report.findings
+    assert (finding.severity, finding.kind, finding.path) == ("error", "live-twice", PART)
+    for words in ("a vector of 3 rows by 00000000000000000003.json", "a vector of 2 rows"):
+        assert words in finding.message
+    # Which of the rows are meant to be deleted is not certain.
+    assert (report.repairs, report.version) == ((), 3)
+
+
+def test_a_remove_that_does_not_name_the_vector(tmp_path: Path) -> None:
+    table, adds = small_table(tmp_path)
+    table.commit({"remove": {"path": "part-1.parquet", "dataChange": True}})
+    [finding] = checked(tmp_path).findings
+    assert (finding.kind, finding.path) == ("remove-without-vector", "part-1.parquet")
+    assert commit_name(3) in finding.message
+    table.commit({"remove": removed(adds[1])})
+    assert checked(tmp_path).findings == ()
+
+
+def test_a_file_that_one_commit_adds_and_removes(tmp_path: Path) -> None:
+    table, adds = small_table(tmp_path)
+    table.commit(*({"add": add} for add in adds), {"remove": removed(adds[0])})
+    assert found(checked(tmp_path)) == [("error", "added-and-removed", PART)]
+
+
+# What is derived from commits
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (slice(1), "lacks 1 live entry"),
+        (slice(None), "its schema, partition columns or properties differ"),
+    ],
+)
+def test_a_checkpoint_that_lost_something(tmp_path: Path, kept: slice, words: str) -> None:
+    table, adds = small_table(tmp_path)
+    if kept.stop is None:
+        table.properties = {"delta.logRetentionDuration": "interval 1 day"}
+    table.checkpoint(adds[kept])
+    table.write_hint()
+    report = checked(tmp_path)
+    assert found(report) == [("error", "wrong-checkpoint", f"{LOG}/{2:020d}.checkpoint.parquet")]
+    assert words in report.findings[0].message
+
+
+def test_a_checkpoint_with_a_file_that_was_removed(tmp_path: Path) -> None:
+    """As by a writer that knows files by their paths alone: deleted rows are back."""
+    table, adds = small_table(tmp_path)
+    plain = {name: value for name, value in adds[0].items() if name != "deletionVector"}
+    table.checkpoint([plain, adds[1]])
+    table.write_hint()
+    report = checked(tmp_path)
+    assert [each.kind for each in report.findings] == ["wrong-checkpoint"] * 2
+    assert report.checkpoints == 1
+
+
+def test_a_checkpoint_is_compared_from_the_one_before(tmp_path: Path) -> None:
+    table, adds = checkpointed(tmp_path)
+    table.drop_commits(0, 1)
+    more = table.write_file("more.parquet", {"id": [1]})
+    table.commit({"add": more})
+    table.checkpoint(adds)
+    table.write_hint()
+    assert next(each.kind for each in checked(tmp_path).findings) == "wrong-checkpoint"
+    table.checkpoint([*adds, more])
+    report = checked(tmp_path)
+    assert (report.findings, report.checkpoints) == ((), 1)
+
+
+def test_history_that_is_damaged_before_the_checkpoint(tmp_path: Path) -> None:
+    table, _ = checkpointed(tmp_path)
+    table.commit_path(1).write_text("{")
+    assert found(checked(tmp_path)) == [("warning", "damaged-history", commit_name(1))]
+
+
+def crc(table: TableBuilder, adds: list[dict[str, Any]], **changes: Any) -> None:  # noqa: ANN401
+    value = {
+        "tableSizeBytes": sum(add["size"] for add in adds),
+        "numFiles": 2,
+        "numDeletedRecordsOpt": 4,
+        "numDeletionVectorsOpt": 2,
+        "numMetadata": 1,
+        "numProtocol": 1,
+        "metadata": table.metadata(),
+        "protocol": table.protocol,
+        "allFiles": adds,
+    }
+    path = table.log / f"{table.version:020d}.crc"
+    path.write_text(json.dumps({**value, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"numFiles": 3}, "numFiles is 3, expected 2"),
+        ({"tableSizeBytes": 1}, "tableSizeBytes is 1"),
+        ({"numDeletedRecordsOpt": 5}, "numDeletedRecordsOpt is 5, expected 4"),
+        ({"numDeletionVectorsOpt": 1}, "numDeletionVectorsOpt is 1"),
+        ({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, "another protocol"),
+        ({"metadata": {"schemaString": '{"type":"struct","fields":[]}'}}, "another schema"),
+        ({"allFiles": []}, "lists other files"),
+        ({"protocol": 7}, "cannot be read"),
+    ],
+)
+def test_a_checksum_file_that_is_wrong(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    table, adds = small_table(tmp_path)
+    crc(table, adds)
+    assert checked(tmp_path).findings == ()
+    crc(table, adds, **changes)
+    [finding] = checked(tmp_path).findings
+    assert (finding.severity, finding.kind) == ("error", "wrong-checksum")
+    assert words in finding.message
+    (table.log / f"{table.version:020d}.crc").write_text("{")
+    assert checked(tmp_path).findings == ()  # readers ignore it
+
+
+# The protocol against the content
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        {"minReaderVersion": 1, "minWriterVersion": 2},
+        {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["deletionVectors"]},
+    ],
+)
+def test_vectors_that_readers_may_ignore(tmp_path: Path, protocol: dict[str, Any]) -> None:
+    table = TableBuilder(tmp_path, protocol=protocol)
+    table_with(tmp_path, [3], table=table)
+    report = checked(tmp_path)
+    assert found(report) == [("error", "vectors-without-feature", "")]
+    assert [each.kind for each in report.repairs] == ["add-feature"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "properties", "severity", "feature"),
+    [
+        ({"id": "timestamp_ntz"}, {}, "error", "timestampNtz"),
+        ({"id": "variant"}, {}, "error", "variantType"),
+        ({"id": "long"}, {"delta.enableRowTracking": "true"}, "warning", "rowTracking"),
+        ({"id": "long"}, {"delta.enableDeletionVectors": "true"}, "warning", "deletionVectors"),
+        ({"id": "long"}, {"delta.constraints.c": "id > 0"}, "warning", "checkConstraints"),
+        ({"id": "long"}, {"delta.checkpointPolicy": "v2"}, "warning", "v2Checkpoint"),
+    ],
+)
+def test_features_in_use_that_the_protocol_lacks(
+    tmp_path: Path, fields: dict[str, str], properties: dict[str, str], severity: str, feature: str
+) -> None:
+    table = TableBuilder(
+        tmp_path,
+        protocol={"minReaderVersion": 1, "minWriterVersion": 2},
+        fields=fields,
+        properties=properties,
+    )
+    table.create()
+    findings = checked(tmp_path).findings
+    assert {each.kind for each in findings} == {"missing-feature"}
+    [named] = [each for each in findings if f"uses {feature}," in each.message]
+    assert named.severity == severity
+
+
+def test_column_mapping_without_the_feature_and_with_mistakes(tmp_path: Path) -> None:
+    def field(name: str, kind: Any, number: int) -> dict[str, Any]:  # noqa: ANN401
+        metadata = {
+            "delta.columnMapping.id": number,
+            "delta.columnMapping.physicalName": f"col-{name}",
+        }
+        return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+    def create(root: Path, inner: int) -> None:
+        properties = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+        protocol = {"minReaderVersion": 1, "minWriterVersion": 5}
+        table = TableBuilder(root, protocol=protocol, properties=properties)
+        struct = {"type": "struct", "fields": [field("b", "long", inner)]}
+        schema = {"type": "struct", "fields": [field("a", struct, 1), field("c", "long", 2)]}
+        metadata = table.metadata() | {"schemaString": json.dumps(schema)}
+        table.commit({"protocol": protocol}, {"metaData": metadata})
+
+    missing = ("error", "missing-feature", "")
+    for inner in (1, 3):
+        create(tmp_path / str(inner), inner)
+        mistake = ("warning", "column-mapping", "")
+        assert found(checked(tmp_path / str(inner))) == [missing, mistake]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        (
+            {
+                "minReaderVersion": 1,
+                "minWriterVersion": 7,
+                "readerFeatures": ["timestampNtz"],
+                "writerFeatures": ["timestampNtz"],
+            },
+            "lists reader features",
+        ),
+        (
+            {"minReaderVersion": 1, "minWriterVersion": 3, "writerFeatures": ["appendOnly"]},
+            "lists writer features",
+        ),
+        (
+            {"minReaderVersion": 3, "minWriterVersion": 5, "readerFeatures": []},
+            "needs minWriterVersion 7",
+        ),
+        (
+            {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": ["timestampNtz"],
+                "writerFeatures": [],
+            },
+            "listed for readers and not for writers",
+        ),
+    ],
+)
+def test_protocols_that_contradict_themselves(
+    tmp_path: Path, protocol: dict[str, Any], words: str
+) -> None:
+    TableBuilder(tmp_path, protocol=protocol, properties={}).create()
+    [finding] = checked(tmp_path).findings
+    assert (finding.severity, finding.kind) == ("warning", "protocol-lists")
+    assert words in finding.message
+
+
+def test_vectors_beside_what_does_not_know_them(tmp_path: Path) -> None:
+    properties = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    table_with(tmp_path, [3], table=TableBuilder(tmp_path, properties=properties))
+    assert found(checked(tmp_path)) == [("warning", "vectors-not-allowed", "")]
+
+
+# Row tracking
+
+
+def tracked(root: Path, *ids: int | None, mark: int = 19) -> None:
+    features = ["rowTracking", "domainMetadata"]
+    table = TableBuilder(
+        root,
+        protocol={"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features},
+        properties={"delta.enableRowTracking": "true"},
+    )
+    table.create()
+    adds = []
+    for number, base in enumerate(ids):
+        add = table.write_file(f"{number}.parquet", {"id": list(range(10))})
+        adds.append({"add": add | ({} if base is None else {"baseRowId": base})})
+    configuration = json.dumps({"rowIdHighWaterMark": mark})
+    domain = {"domain": "delta.rowTracking", "configuration": configuration, "removed": False}
+    table.commit(*adds, {"domainMetadata": domain})
+
+
+def test_row_ids_that_are_as_they_should_be(tmp_path: Path) -> None:
+    tracked(tmp_path, 0, 10)
+    assert checked(tmp_path).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("ids", "mark", "words"),
+    [
+        ((0, None), 19, "no base row id"),
+        ((0, 9), 19, "the same row ids as rows of 1.parquet"),
+        ((0, 10), 18, "the id 19, and the high-water mark is 18"),
+        ((0, 10), -7, "high-water mark"),
+    ],
+)
+def test_row_ids_that_are_wrong(
+    tmp_path: Path, ids: tuple[int | None, ...], mark: int, words: str
+) -> None:
+    tracked(tmp_path, *ids, mark=mark)
+    [finding] = checked(tmp_path).findings
+    assert (finding.severity, finding.kind) == ("error", "row-ids")
+    assert words in finding.message
+
+
+def test_a_schema_that_cannot_be_read(tmp_path: Path) -> None:
+    table, _ = small_table(tmp_path)
+    rewritten(
+        table.commit_path(0),
+        lambda action: (
+            {"metaData": action["metaData"] | {"schemaString": "{"}}
+            if "metaData" in action
+            else action
+        ),
+    )
+    assert [(each.severity, each.kind) for each in checked(tmp_path).findings] == [
+        ("error", "damaged-log")
+    ]

@@ -1,0 +1,317 @@
+"""Repairs: no row is lost, no deleted row comes back, and what is not certain is left alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+
+from delvec import DeltaTable
+from delvec.errors import UnsupportedFeatureError
+from delvec.vector import Descriptor
+from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta.check.checks import INLINE, PADDED, checked, found, table_with
+from tests.delta.log.damages import rewritten
+from tests.delta.log_files import commits
+from tests.delta.write.write_checks import before_commit, ids
+
+PART = "part-0.parquet"
+
+
+def actions(root: Path, kind: str) -> list[dict[str, Any]]:
+    """The actions of one kind in the newest commit."""
+    return [action[kind] for action in commits(root)[-1] if kind in action]
+
+
+def odd(root: Path, form: str) -> None:
+    """Make a table whose file has a vector for row 3 in a form that other engines trip over."""
+    table = TableBuilder(root)
+    if form in ("inline", "padded"):
+        table_with(root, INLINE if form == "inline" else PADDED, table=table)
+        return
+    [vector] = table.write_vectors([3])
+    if form == "absolute":
+        vector |= {"storageType": "p", "pathOrInlineDv": table.vector_path().as_uri()}
+    else:
+        del vector["offset"]
+    table_with(root, vector, table=table)
+
+
+@pytest.mark.parametrize("form", ["inline", "padded", "absolute", "no offset"])
+def test_a_vector_of_an_odd_form_is_stored_anew(tmp_path: Path, form: str) -> None:
+    odd(tmp_path, form)
+    before = ids(tmp_path)
+    planned = checked(tmp_path, repair=True, dry_run=True)
+    assert (planned.is_repaired, planned.warnings) == (False, 1)
+    assert DeltaTable.for_path(None, tmp_path).version == 2
+    report = checked(tmp_path, repair=True)
+    assert (report.is_repaired, report.repaired_version, report.version) == (True, 3, 3)
+    assert [(each.kind, each.files, each.path) for each in report.repairs] == [
+        ("rewrite-vector", 1, PART)
+    ]
+    assert [each.kind for each in report.findings if each.severity != "info"] == []
+    assert ids(tmp_path) == before == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    [add], [remove], [info] = (actions(tmp_path, kind) for kind in ("add", "remove", "commitInfo"))
+    assert (add["dataChange"], remove["dataChange"]) == (False, False)
+    # An unexpired tombstone of a vector in the log would break VACUUM of delta-spark.
+    assert (remove["deletionTimestamp"] == 0) == (form in ("inline", "padded"))
+    descriptor = Descriptor.from_json(add["deletionVector"])
+    assert (descriptor.storage_type, descriptor.offset, descriptor.cardinality) == ("u", 1, 1)
+    assert info["operation"] == "FSCK REPAIR"
+    assert json.loads(info["operationParameters"]["repairs"]) == {"rewrite-vector": 1}
+    assert "Version 3 was committed" in str(report)
+    query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(tmp_path)))
+    rows = query.execute("SELECT id FROM t ORDER BY id").read_all()
+    assert rows["id"].to_pylist() == before
+    history = DeltaTable.for_path(None, tmp_path).arrow_history(1).to_pylist()
+    assert history[0]["operation"] == "FSCK REPAIR"
+
+
+def test_nothing_to_repair_commits_nothing(tmp_path: Path) -> None:
+    small_table(tmp_path)
+    report = checked(tmp_path, repair=True)
+    assert (report.is_repaired, report.repairs, report.version) == (False, (), 2)
+
+
+def test_a_missing_row_count_comes_from_the_footer(tmp_path: Path) -> None:
+    stats = {"minValues": {"id": 0}, "maxValues": {"id": 9}, "nullCount": {"id": 0}}
+    table_with(tmp_path, [3], stats=stats)
+    assert "missing-row-count" in {each.kind for each in checked(tmp_path).findings}
+    report = checked(tmp_path, repair=True)
+    assert ([each.kind for each in report.repairs], report.findings) == (["add-row-count"], ())
+    [add] = actions(tmp_path, "add")
+    assert json.loads(add["stats"]) == {**stats, "numRecords": 10, "tightBounds": False}
+    assert (actions(tmp_path, "remove"), add["dataChange"]) == ([], False)
+    assert ids(tmp_path) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+def test_an_inline_vector_without_a_row_count_gets_both(tmp_path: Path) -> None:
+    table_with(tmp_path, INLINE, stats={})
+    report = checked(tmp_path, repair=True)
+    assert sorted(each.kind for each in report.repairs) == ["add-row-count", "rewrite-vector"]
+    assert (report.findings, ids(tmp_path)) == ((), [0, 1, 2, 4, 5, 6, 7, 8, 9])
+    [add] = actions(tmp_path, "add")
+    assert json.loads(add["stats"]) == {"numRecords": 10, "tightBounds": False}
+
+
+def test_a_wrong_row_count_is_corrected(tmp_path: Path) -> None:
+    """As of a writer that counts live rows: delvec refuses to read such a file."""
+    table_with(tmp_path, [3, 4], stats={"numRecords": 8, "tightBounds": False})
+    report = checked(tmp_path, repair=True)
+    assert [each.kind for each in report.repairs] == ["replace-statistics"]
+    assert [each for each in report.findings if each.severity == "error"] == []
+    assert ids(tmp_path) == [0, 1, 2, 5, 6, 7, 8, 9]
+    [add] = actions(tmp_path, "add")
+    expected = {"numRecords": 10, "minValues": {"id": 0}, "maxValues": {"id": 9}}
+    assert json.loads(add["stats"]).items() >= expected.items()
+
+
+def test_rows_that_wrong_bounds_hid_are_found_again(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    table.create()
+    add = table.write_file("a.parquet", {"id": [1, 2, 3]})
+    stats = {"numRecords": 3, "minValues": {"id": 2}, "maxValues": {"id": 2}}
+    table.commit({"add": add | {"stats": json.dumps(stats), "tags": {"k": "v"}}})
+    opened = DeltaTable.for_path(None, tmp_path)
+    assert opened.count([("id", "=", 3)]) == 0
+    assert checked(tmp_path, repair=True).findings == ()
+    assert opened.count([("id", "=", 3)]) == 1
+    [entered] = actions(tmp_path, "add")
+    assert (entered["tags"], entered["dataChange"]) == ({"k": "v"}, False)
+    assert actions(tmp_path, "remove") == []
+
+
+def test_the_table_feature_is_added(tmp_path: Path) -> None:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    table_with(tmp_path, [3], table=TableBuilder(tmp_path, protocol=protocol))
+    before = ids(tmp_path)
+    report = checked(tmp_path, repair=True)
+    assert (report.findings, [each.kind for each in report.repairs]) == ((), ["add-feature"])
+    [now] = actions(tmp_path, "protocol")
+    assert (now["minReaderVersion"], now["minWriterVersion"]) == (3, 7)
+    assert now["readerFeatures"] == ["deletionVectors"]
+    assert {"appendOnly", "invariants", "deletionVectors"} <= set(now["writerFeatures"])
+    assert ids(tmp_path) == before
+
+
+def test_one_of_two_entries_that_delete_the_same_rows_is_removed(tmp_path: Path) -> None:
+    table, adds = small_table(tmp_path)
+    [again] = table.write_vectors([0, 9], prefix="ab")
+    table.commit({"add": adds[0] | {"deletionVector": again}})
+    absolute = (tmp_path / "part-1.parquet").as_uri()
+    table.commit({"add": adds[1] | {"path": absolute}})
+    report = checked(tmp_path)
+    assert sorted(found(report)) == [
+        ("error", "live-twice", PART),
+        ("error", "live-twice", "part-1.parquet"),
+    ]
+    repaired = checked(tmp_path, repair=True)
+    assert [(each.kind, each.files) for each in repaired.repairs] == [("remove-duplicate", 2)]
+    assert [each for each in repaired.findings if each.severity == "error"] == []
+    assert ids(tmp_path) == [*range(1, 9), *range(10, 13), *range(15, 20)]
+    [first, second] = actions(tmp_path, "remove")
+    assert {first["path"], second["path"]} == {PART, absolute}  # the plain spelling stays
+
+
+@pytest.mark.parametrize(
+    "other", [{"partitionValues": {"p": "2"}}, {"baseRowId": 7}, {"defaultRowCommitVersion": 0}]
+)
+def test_one_of_two_entries_that_tell_different_things_is_left_alone(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    table = TableBuilder(tmp_path, fields={"id": "long", "p": "long"}, partition_columns=["p"])
+    table.create()
+    add = table.write_file(PART, {"id": [1, 2]}, {"p": "1"})
+    table.commit({"add": add})
+    uri = (tmp_path / PART).as_uri()
+    table.commit({"add": add | {"path": uri} | other})
+    report = checked(tmp_path, repair=True)
+    assert report.repairs == ()
+    assert ("error", "live-twice", PART) in found(report)
+
+
+def test_one_of_two_entries_with_different_rows_is_left_alone(tmp_path: Path) -> None:
+    table, adds = small_table(tmp_path)
+    [more] = table.write_vectors([0, 1, 9], prefix="ab")
+    table.commit({"add": adds[0] | {"deletionVector": more}})
+    report = checked(tmp_path, repair=True)
+    assert (report.repairs, report.version, report.errors) == ((), 3, 1)
+
+
+def test_what_is_gone_is_never_dropped(tmp_path: Path) -> None:
+    table_with(tmp_path, [3])
+    [vectors] = tmp_path.glob("*.bin")
+    vectors.unlink()
+    report = checked(tmp_path, repair=True)
+    assert (report.repairs, report.version) == ((), 2)
+    assert found(report) == [("error", "missing-vector", PART)]
+
+
+def test_an_absolute_vector_that_is_damaged_is_not_stored_anew(tmp_path: Path) -> None:
+    odd(tmp_path, "absolute")
+    [vectors] = tmp_path.glob("*.bin")
+    data = bytearray(vectors.read_bytes())
+    data[-1] ^= 1
+    vectors.write_bytes(data)
+    report = checked(tmp_path, repair=True)
+    assert (report.repairs, report.version, report.errors) == ((), 2, 1)
+
+
+def test_a_vector_of_all_rows_is_not_stored_anew(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    [vector] = table.write_vectors(range(10))
+    vector |= {"storageType": "p", "pathOrInlineDv": table.vector_path().as_uri()}
+    table_with(tmp_path, vector, table=table)
+    report = checked(tmp_path, repair=True)
+    assert (report.repairs, report.version) == ((), 2)
+
+
+def test_rows_that_are_deleted_meanwhile_stay_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd(tmp_path, "inline")
+
+    def delete() -> None:
+        table = TableBuilder(tmp_path, version=2)
+        [live] = [json.loads(line)["add"] for line in lines(table, 2) if '"add"' in line]
+        table.delete(live, table.write_vectors([3, 4])[0])
+
+    before_commit(monkeypatch, delete)
+    report = checked(tmp_path, repair=True)
+    assert (report.repaired_version, report.findings) == (4, ())
+    assert ids(tmp_path) == [0, 1, 2, 5, 6, 7, 8, 9]
+
+
+def lines(table: TableBuilder, version: int) -> list[str]:
+    return table.commit_path(version).read_text().splitlines()
+
+
+def test_statistics_of_a_file_that_changed_meanwhile_are_planned_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stats = {"numRecords": 10, "minValues": {"id": 5}, "tightBounds": False}
+    table_with(tmp_path, [3], stats=stats)
+
+    def delete() -> None:
+        table = TableBuilder(tmp_path, version=2)
+        [live] = [json.loads(line)["add"] for line in lines(table, 2) if '"add"' in line]
+        table.delete(live, table.write_vectors([3, 4], prefix="ab")[0])
+
+    tried = before_commit(monkeypatch, delete)
+    report = checked(tmp_path, repair=True)
+    assert (len(tried), report.errors, report.repaired_version) == (2, 0, 4)
+    assert ids(tmp_path) == [0, 1, 2, 5, 6, 7, 8, 9]
+
+
+def test_a_table_that_delvec_does_not_write_is_not_repaired(tmp_path: Path) -> None:
+    odd(tmp_path, "inline")
+    table = TableBuilder(tmp_path, version=2)
+    features = ["deletionVectors"]
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": features,
+        "writerFeatures": [*features, "futureFeature"],
+    }
+    table.commit({"protocol": protocol})
+    assert [each.kind for each in checked(tmp_path).repairs] == ["rewrite-vector"]
+    with pytest.raises(UnsupportedFeatureError, match="futureFeature"):
+        checked(tmp_path, repair=True)
+    assert DeltaTable.for_path(None, tmp_path).version == 3
+
+
+def test_repairs_work_from_a_checkpoint_and_keep_row_ids(tmp_path: Path) -> None:
+    features = ["deletionVectors", "rowTracking", "domainMetadata"]
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["deletionVectors"],
+        "writerFeatures": features,
+    }
+    properties = {
+        "delta.enableRowTracking": "true",
+        "delta.rowTracking.materializedRowIdColumnName": "_id",
+        "delta.rowTracking.materializedRowCommitVersionColumnName": "_version",
+    }
+    table = TableBuilder(tmp_path, protocol=protocol, properties=properties)
+    table_with(tmp_path, INLINE, table=table)
+    domain = {
+        "domain": "delta.rowTracking",
+        "configuration": json.dumps({"rowIdHighWaterMark": 9}),
+        "removed": False,
+    }
+    table.commit({"domainMetadata": domain})
+
+    def numbered(action: dict[str, Any]) -> dict[str, Any]:
+        if "add" in action:
+            action["add"] |= {"baseRowId": 0, "defaultRowCommitVersion": 1}
+        return action
+
+    for version in (1, 2):
+        rewritten(table.commit_path(version), numbered)
+    DeltaTable.for_path(None, tmp_path).checkpoint()
+    table.drop_commits(0, 1, 2)
+    report = checked(tmp_path, repair=True)
+    assert ([each.kind for each in report.repairs], report.errors) == (["rewrite-vector"], 0)
+    [add] = actions(tmp_path, "add")
+    assert (add["baseRowId"], add["defaultRowCommitVersion"]) == (0, 1)
+    assert ids(tmp_path) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+def test_many_vectors_are_stored_in_few_files(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    table.create()
+    adds = []
+    for number in range(50):
+        add = table.write_file(f"{number}.parquet", {"id": list(range(10))})
+        stats = json.dumps({"numRecords": 10, "tightBounds": False})
+        adds.append(add | {"deletionVector": INLINE, "stats": stats})
+    table.commit(*({"add": add} for add in adds))
+    report = checked(tmp_path, repair=True)
+    assert [(each.kind, each.files) for each in report.repairs] == [("rewrite-vector", 50)]
+    assert (report.findings, report.vector_files) == ((), 1)
+    assert len(ids(tmp_path)) == 450
+    assert removed(adds[0])["deletionVector"] == INLINE

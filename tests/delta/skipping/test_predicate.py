@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delvec.delta.schema.types import ArrayType, Field, PrimitiveType, StructType
+from delvec.delta.skipping.filters import parse_filters
+from delvec.delta.skipping.predicate import (
+    Always,
+    And,
+    ColumnPath,
+    Comparison,
+    In,
+    IsNull,
+    Never,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+    Unknown,
+    columns_of,
+    push_down_not,
+    to_arrow,
+)
+from delvec.errors import InvalidArgumentError
+from tests.delta.skipping.predicate_model import (
+    EMPTY,
+    KINDS,
+    NAN,
+    SCHEMA,
+    UTC,
+    VALUES,
+    Row,
+    leaves,
+    predicates,
+    rows,
+    some_columns,
+    table_of,
+    truth,
+)
+
+NOON = dt.datetime(2024, 2, 29, 12, 0, 0, 500_000)  # noqa: DTZ001
+
+
+def kept(predicate: Predicate, table: pa.Table) -> list[int]:
+    numbered = table.append_column("number", pa.array(range(len(table)), pa.int64()))
+    found: list[int] = numbered.filter(to_arrow(predicate, SCHEMA))["number"].to_pylist()
+    return found
+
+
+def wanted(predicate: Predicate, some: list[Row]) -> list[int]:
+    return [number for number, row in enumerate(some) if truth(predicate, row) is True]
+
+
+@pytest.mark.parametrize("column", KINDS, ids=".".join)
+def test_every_condition_keeps_the_rows_for_which_sql_says_true(column: ColumnPath) -> None:
+    some = [EMPTY | {column: value} for value in [None, *VALUES[KINDS[column]], None]]
+    table = table_of(some)
+    for predicate in leaves(column):
+        assert kept(predicate, table) == wanted(predicate, some), predicate
+
+
+@given(st.data(), some_columns)
+def test_every_filter_keeps_the_rows_for_which_sql_says_true(
+    data: st.DataObject, columns: list[ColumnPath]
+) -> None:
+    some = data.draw(st.lists(rows(columns), max_size=8))
+    table = table_of(some)
+    for predicate in data.draw(st.lists(predicates(columns), min_size=1, max_size=8)):
+        assert kept(predicate, table) == wanted(predicate, some), predicate
+
+
+@given(st.data(), some_columns)
+def test_pushing_not_down_changes_no_row(data: st.DataObject, columns: list[ColumnPath]) -> None:
+    predicate = data.draw(predicates(columns, others=(Always(), Unknown())))
+    pushed = push_down_not(predicate)
+    for child in nodes(pushed):
+        assert not isinstance(child, Comparison) or child.op != "<=>"
+        assert not isinstance(child, Not) or isinstance(child.child, (In, IsNull, StartsWith))
+    assert columns_of(pushed) <= columns_of(predicate)
+    if Unknown() not in nodes(predicate):
+        some = data.draw(st.lists(rows(columns), max_size=8))
+        assert wanted(pushed, some) == wanted(predicate, some)
+
+
+def nodes(predicate: Predicate) -> Iterator[Predicate]:
+    yield predicate
+    match predicate:
+        case And(children) | Or(children):
+            for child in children:
+                yield from nodes(child)
+        case Not(child):
+            yield from nodes(child)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        Unknown(),
+        Not(Unknown()),
+        Not(Never()),
+        Or((Always(), And((Unknown(),)))),
+        Comparison(("long",), "=", "1"),
+        Comparison(("long",), "=", 1.5),
+        Comparison(("long",), "<", 2**63),
+        Comparison(("decimal(5,2)",), "=", Decimal("0.001")),
+        Comparison(("timestamp",), "=", NOON),
+        Comparison(("date",), "=", NOON),
+        Comparison(("s",), "=", 1),
+        In(("long",), (1, "a")),
+        Not(In(("long",), (1, "a"))),
+        StartsWith(("binary",), "a"),
+    ],
+    ids=str,
+)
+def test_what_is_not_understood_has_no_filter(predicate: Predicate) -> None:
+    assert to_arrow(predicate, SCHEMA) is None
+
+
+def test_filters_know_columns_by_the_spelling_of_the_schema() -> None:
+    table = pa.table({"Id": [1, 2]})
+    schema = StructType((Field("Id", PrimitiveType("long")),))
+    assert table.filter(to_arrow(Comparison(("ID",), ">", 1), schema)).num_rows == 1
+    with pytest.raises(InvalidArgumentError, match="there is no column 'Ib'"):
+        to_arrow(IsNull(("Ib",)), schema)
+
+
+@pytest.mark.more
+def test_thousands_of_conditions_make_a_filter() -> None:
+    many = Or(tuple(Comparison(("long",), "=", number) for number in range(5_001)))
+    table = pa.table({"long": [1, 5_000, 5_001]})
+    assert table.filter(to_arrow(many, SCHEMA)).num_rows == 2
+
+
+def test_predicates_pickle_and_compare() -> None:
+    one = And((Not(In(("a", "b"), (1, 2))), Or((Always(), Never(), StartsWith(("a",), "x")))))
+    assert pickle.loads(pickle.dumps(one)) == one  # noqa: S301
+    assert columns_of(one) == {("a", "b"), ("a",)}
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([], Always()),
+        ([("long", "=", 1)], Comparison(("long",), "=", 1)),
+        ([("long", "==", 1)], Comparison(("long",), "=", 1)),
+        ([("LONG", "<", 1)], Comparison(("long",), "<", 1)),
+        (
+            [("long", ">", 1), ("byte", "<=", 300)],
+            And((Comparison(("long",), ">", 1), Comparison(("byte",), "<=", 300))),
+        ),
+        (
+            [[("long", ">", 1), ("long", "<", 5)], [("long", "=", None)]],
+            Or(
+                (
+                    And((Comparison(("long",), ">", 1), Comparison(("long",), "<", 5))),
+                    IsNull(("long",)),
+                )
+            ),
+        ),
+        ([[("long", "!=", None)]], Not(IsNull(("long",)))),
+        ([("long", "in", [1, 2])], In(("long",), (1, 2))),
+        ([("long", "not in", (1, 2.0))], Not(In(("long",), (1, 2)))),
+        ([("long", "in", {1})], In(("long",), (1,))),
+        ([("long", "=", np.int32(5))], Comparison(("long",), "=", 5)),
+        ([("long", "=", 5.0)], Comparison(("long",), "=", 5)),
+        ([("double", "=", 5)], Comparison(("double",), "=", 5.0)),
+        ([("float", "<", 0.1)], Comparison(("float",), "<", 0.1)),
+        ([("decimal(5,2)", "=", 5)], Comparison(("decimal(5,2)",), "=", Decimal(5))),
+        ([("date", "=", "2024-02-29")], Comparison(("date",), "=", dt.date(2024, 2, 29))),
+        (
+            [("timestamp_ntz", "=", "2024-02-29 12:00:00.5")],
+            Comparison(("timestamp_ntz",), "=", NOON),
+        ),
+        (
+            [("timestamp_ntz", "=", dt.date(2024, 2, 29))],
+            Comparison(("timestamp_ntz",), "=", dt.datetime(2024, 2, 29)),  # noqa: DTZ001
+        ),
+        (
+            [("timestamp", ">=", "2024-02-29T12:00:00.500Z")],
+            Comparison(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
+        ),
+        (
+            [("timestamp", ">=", "2024-02-29T14:00:00.5+02:00")],
+            Comparison(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
+        ),
+        ([("s.x", "=", 1)], Comparison(("s", "x"), "=", 1)),
+        ([(("S", "X"), "=", 1)], Comparison(("s", "x"), "=", 1)),
+        ([("s", "=", None)], IsNull(("s",))),
+    ],
+    ids=str,
+)
+def test_filters_are_read(filters: list[Any], expected: Predicate) -> None:
+    parsed = parse_filters(filters, SCHEMA)
+    assert parsed == expected
+    if isinstance(parsed, Comparison) and isinstance(expected, Comparison):
+        assert type(parsed.value) is type(expected.value)
+
+
+def test_a_dot_in_a_name_is_no_path() -> None:
+    schema = StructType((Field("s.x", PrimitiveType("long")),))
+    assert parse_filters([("s.x", "=", 1)], schema) == Comparison(("s.x",), "=", 1)
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        ([("lonk", "=", 1)], "no column 'lonk'.*\nHint: did you mean long"),
+        ([("s.y", "=", 1)], "no column 'y'"),
+        ([("long.x", "=", 1)], "column long is of type long: there is no 'x' in it"),
+        ([("long", "=>", 1)], "no operator '=>'.*\nHint: did you mean [=>]+"),
+        ([("long", "<=>", 1)], "no operator '<=>'"),
+        ([("long", ["="], 1)], "no operator"),
+        ([("long", "=", "1")], "column long of type int64 cannot be compared with '1'"),
+        ([("long", "=", 1.5)], "cannot be compared with 1.5"),
+        ([("long", "=", 2**63)], "cannot be compared"),
+        ([("long", "=", True)], "cannot be compared with True"),
+        ([("boolean", "=", 1)], "cannot be compared with 1"),
+        ([("double", "=", 2**53 + 1)], "cannot be compared"),
+        ([("decimal(5,2)", "=", 1.5)], "Hint: give a decimal.Decimal that fits"),
+        ([("decimal(5,2)", "=", Decimal("1.005"))], "cannot be compared"),
+        ([("date", "=", "2024-02-30")], "cannot be compared with '2024-02-30'"),
+        ([("date", "=", "2024-02-29T00:00")], "cannot be compared"),
+        ([("date", "=", "yesterday")], "cannot be compared"),
+        ([("timestamp", "=", "2024-02-29T12:00:00")], "Hint: give the time zone"),
+        ([("timestamp", "=", dt.date(2024, 2, 29))], "Hint: give the time zone"),
+        ([("timestamp", "=", "2024-02-29T12:00:00.1234567Z")], "cannot be compared"),
+        ([("timestamp_ntz", "=", "2024-02-29T12:00Z")], "Hint: the column has no time zone"),
+        ([("s", "=", 1)], "cannot be compared with 1"),
+        ([("long", "<", None)], "cannot be compared with None\nHint: ask for nulls by"),
+        ([("long", "in", [1, None])], 'Hint: ask for nulls by \\("long", "=", None\\)'),
+        ([("long", "in", 1)], "`in` on column long needs a list of values, got 1"),
+        ([("string", "in", "abc")], "needs a list of values"),
+        (("long", "=", 1), "malformed"),
+        ([("long", "=")], "malformed"),
+        ([[]], "malformed"),
+        ([[("long", "=", 1)], ("long", "=", 1)], "malformed"),
+        ("long = 1", "malformed"),
+        ([(5, "=", 1)], "malformed"),
+        ([("string", "=", b"x" * 500)], r"b'x{70,}\.\.\.$"),
+    ],
+    ids=str,
+)
+def test_wrong_filters_are_refused(filters: Any, message: str) -> None:  # noqa: ANN401
+    with pytest.raises(InvalidArgumentError, match=message):
+        parse_filters(filters, SCHEMA)
+
+
+def test_lists_can_be_asked_for_nulls_only() -> None:
+    schema = StructType((Field("tags", ArrayType(PrimitiveType("string"))),))
+    table = pa.table({"tags": [["a"], None, []]})
+    assert (
+        table.filter(to_arrow(parse_filters([("tags", "!=", None)], schema), schema)).num_rows == 2
+    )
+    assert to_arrow(Comparison(("tags",), "=", "a"), schema) is None
+
+
+def test_nan_is_a_number_larger_than_all() -> None:
+    table = pa.table({"double": [1.0, NAN, None]})
+    for op, kept in {"=": 1, "!=": 1, "<": 1, "<=": 2, ">": 0, ">=": 1, "<=>": 1}.items():
+        predicate = Comparison(("double",), op, NAN)  # type: ignore[arg-type]
+        assert table.filter(to_arrow(predicate, SCHEMA)).num_rows == kept, op
+    assert table.filter(to_arrow(Comparison(("double",), ">", 5.0), SCHEMA)).num_rows == 1

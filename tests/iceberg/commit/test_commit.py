@@ -1,0 +1,182 @@
+"""The commit engine: what all changes of an Iceberg table have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql.catalog import Catalog
+
+from delvec.errors import ConflictError
+from delvec.iceberg.client.catalog import LoadedTable, load_table
+from delvec.iceberg.client.failures import CommitStateUnknownError
+from delvec.iceberg.client.metadata import IcebergSnapshot, Ref, TableMetadata
+from delvec.iceberg.commit.branch_commit import (
+    commit_change,
+    require_branch,
+    with_unpartitioned_spec,
+)
+from delvec.iceberg.commit.commit import is_applied
+from delvec.iceberg.commit.lock import hold_lock
+from delvec.iceberg.commit.publish import (
+    NewSnapshot,
+    Staged,
+    abandon,
+    begin,
+    publish,
+    set_properties,
+    stage,
+)
+from delvec.iceberg.commit.refs import create_branch, create_tag, drop_branch, remove
+from delvec.iceberg.commit.row_delta import RowChange
+from tests.conversion.targets import before, numbered
+from tests.iceberg.client.test_catalog import lost, never
+from tests.iceberg.deletes.tables import loaded, new_table
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(spark: SparkSession) -> LoadedTable:
+    """A partitioned table of two commits."""
+    name = new_table(spark, "id BIGINT", "PARTITIONED BY (bucket(2, id))")
+    for number in (1, 2):
+        spark.sql(f"INSERT INTO {name} VALUES ({number})")
+    return loaded(spark, name)
+
+
+def newest(table: LoadedTable) -> LoadedTable:
+    return load_table(table.spark, table.name)
+
+
+def staged(table: LoadedTable, *, snapshots: int = 1) -> Staged:
+    found = begin(table.spark, table.name, newest(table))
+    new = [NewSnapshot(RowChange())] * snapshots
+    return stage(found, f"b_{uuid4().hex}", new, {"own": "1"}, found.metadata.spec["spec-id"])
+
+
+def test_a_commit_is_done_whether_spark_forgets_the_table_or_not(
+    table: LoadedTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    oldest = next(reversed(list(table.metadata.ancestors()))).id
+
+    def refuse(_: Catalog, name: str) -> None:
+        raise AnalysisException(f"no {name}")
+
+    monkeypatch.setattr(Catalog, "refreshTable", refuse)
+    acts: tuple[Callable[[], object], ...] = (
+        lambda: commit_change(table, "main", RowChange()),
+        lambda: with_unpartitioned_spec(newest(table)),
+        lambda: create_branch(table, "b"),
+        lambda: drop_branch(table, "b"),
+        lambda: set_properties(newest(table), {"x": "1"}),
+        lambda: publish(staged(table), {"y": "1"}),
+        lambda: abandon(staged(table)),
+        lambda: remove(newest(table), [oldest], []),
+    )
+    commits = (1, 1, 1, 1, 1, 2, 2, 1)
+    for act, count in zip(acts, commits, strict=True):
+        caplog.clear()
+        with numbered() as calls:
+            act()
+        assert calls.names == ["commit"] * count
+        warned = [each.levelname for each in caplog.records if "Spark cannot load" in each.message]
+        assert warned == ["WARNING"] * count
+    caplog.clear()
+    with hold_lock(newest(table), "RESOLVE") as held:
+        held.check(newest(table).metadata)
+    assert caplog.text.count("Spark cannot load") == 2
+    found = newest(table).metadata
+    assert set(found.refs) == {"main"}
+    assert found.properties["x"] == found.properties["y"] == "1"
+    assert oldest not in found.snapshots
+
+
+def test_each_kind_of_commit_is_looked_for_if_the_catalog_does_not_answer(
+    table: LoadedTable,
+) -> None:
+    oldest = next(reversed(list(table.metadata.ancestors()))).id
+    acts: tuple[Callable[[], object], ...] = (
+        lambda: commit_change(newest(table), "main", RowChange()),
+        lambda: with_unpartitioned_spec(newest(table)),
+        lambda: create_tag(table, "t"),
+        lambda: set_properties(newest(table), {"x": "1"}),
+        lambda: remove(newest(table), [oldest], ["t"]),
+    )
+    for act in acts:
+        metadata = newest(table).current.metadataFileLocation()
+        with numbered({0: never}), pytest.raises((CommitStateUnknownError, RuntimeError)):
+            act()
+        assert newest(table).current.metadataFileLocation() == metadata
+        with numbered({0: lost}) as calls:
+            act()
+        assert calls.names == ["commit"]
+        assert newest(table).current.metadataFileLocation() != metadata
+    waiting = staged(table)
+    with numbered({0: lost}):
+        abandon(waiting)
+    assert set(newest(table).metadata.refs) == {"main"}
+
+
+def test_a_lost_race_leaves_no_manifest(table: LoadedTable) -> None:
+    def insert() -> None:
+        table.spark.sql(f"INSERT INTO {table.name} VALUES (3)")
+
+    with numbered({0: before(insert)}), pytest.raises(ConflictError):
+        staged(table, snapshots=2)
+    with numbered({0: before(insert)}):
+        commit_change(newest(table), "main", RowChange())
+    folder = Path(table.metadata.location.removeprefix("file:")) / "metadata"
+    lists = {file.name for file in folder.glob("snap-*.avro")}
+    found = newest(table).metadata
+    assert lists == {name for name in found.file_names if name.startswith("snap-")}
+    assert len(lists) == 5
+    assert set(found.refs) == {"main"}
+
+
+def test_an_argument_that_was_right_until_others_committed_is_a_conflict(
+    table: LoadedTable,
+) -> None:
+    def tag() -> None:
+        table.spark.sql(f"ALTER TABLE {table.name} CREATE TAG b")
+
+    require_branch(table.metadata, "b", str(table.name))
+    with numbered({0: before(tag)}), pytest.raises(ConflictError, match="b is a tag") as refused:
+        commit_change(table, "b", RowChange())
+    assert (refused.value.attempts, refused.value.retryable) == (2, False)
+
+
+def test_what_a_commit_changes_tells_whether_it_was_applied() -> None:
+    snapshots = {number: IcebergSnapshot(number, None, number, {}, 0) for number in (1, 2, 3)}
+    old = TableMetadata(
+        uuid="u",
+        location="l",
+        format_version=3,
+        properties={"a": "1", "theirs": "1"},
+        schema={},
+        schemas={},
+        last_column_id=1,
+        spec={},
+        specs={0: {}},
+        snapshots={1: snapshots[1], 2: snapshots[2]},
+        refs={"main": Ref(2, is_branch=True), "t": Ref(1, is_branch=False)},
+    )
+    wanted = (
+        replace(old, snapshots=snapshots),
+        replace(old, snapshots={2: snapshots[2]}),
+        replace(old, refs={**old.refs, "b": Ref(1, is_branch=True)}),
+        replace(old, refs={"main": old.refs["main"]}),
+        replace(old, properties={"theirs": "1"}),
+        replace(old, properties={**old.properties, "a": "2"}),
+        replace(old, specs={0: {}, 1: {}}),
+    )
+    for wish in wanted:
+        later = replace(wish, properties={**wish.properties, "theirs": "2"})
+        assert is_applied(old, wish, wish)
+        assert is_applied(old, wish, later)
+        assert not is_applied(old, wish, old)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+import delvec
+from delvec.report.hints import call
+from delvec.report.rendering import (
+    OperationReport,
+    Rendered,
+    doc,
+    document,
+    documented,
+    required,
+    summary,
+)
+from delvec.storage import RequestCounts
+
+
+@documented()
+class Count(OperationReport):
+    """What a count found."""
+
+    table: str = required("The table.")
+    rows: int = doc(f"Rows {'a' * 80} counted.", 0)
+    places: tuple[RequestCounts, ...] = doc("Where.", ())
+
+    def _headline(self) -> str:
+        return f"COUNT of {self.table}"
+
+    def _facts(self) -> dict[str, str]:
+        return {"rows": f"{self.rows}", "none": ""}
+
+
+def test_all_parts_of_a_summary_have_their_lines_and_styles() -> None:
+    lines = summary(
+        "plan of t",
+        {"add": "3", "keep": "", "remove": "12"},
+        {"stage": 1.0, "publish": 0.5},
+        details=("2 vectors",),
+        notes=("a note",),
+    )
+    assert list(lines) == [
+        ("plan of t", "bold"),
+        ("  add      3", ""),
+        ("  remove   12", ""),
+        ("  stage       1.00 s", "dim"),
+        ("  publish     0.50 s", "dim"),
+        ("  2 vectors", "dim"),
+        ("Note: a note", "yellow"),
+    ]
+
+
+def test_a_summary_may_be_its_headline_alone() -> None:
+    assert list(summary("done", {})) == [("done", "bold")]
+
+
+def test_no_line_of_a_report_has_control_characters_and_notes_keep_both_spellings() -> None:
+    report = Count("a\x1bb", notes=("a\nb", call("purge")))
+    lines: list[Any] = [text for text, _ in report.styled_lines()]
+    assert lines == [r"COUNT of a\x1bb", "  rows  0", r"Note: a\nb", "Note: purge()"]
+    assert lines[-1].command == "Note: `delvec purge`"
+
+
+def test_the_docstring_lists_each_field_with_those_that_are_inherited_last() -> None:
+    assert inspect.getdoc(Count) == (
+        "What a count found.\n\nAttributes:\n"
+        "    table: The table.\n"
+        f"    rows: Rows {'a' * 80}\n        counted.\n"
+        "    places: Where.\n"
+        "    phases: Seconds by phase, in order.\n"
+        "    notes: What users should know, in sentences."
+    )
+
+
+def test_json_has_what_is_particular_to_a_report_first_and_no_tuple() -> None:
+    found = Count("t", places=(RequestCounts(gets=2),)).to_json()
+    assert list(found) == ["table", "rows", "places", "phases", "notes"]
+    assert found["places"][0]["gets"] == 2
+    assert found["notes"] == []
+
+
+def test_a_report_is_frozen_compared_by_its_fields_and_has_a_short_repr() -> None:
+    assert Count("t") == Count("t") != Count("t", 1)
+    assert repr(Count("t")) == "Count(COUNT of t)"
+    with pytest.raises(AttributeError):
+        Count("t").rows = 2  # type: ignore[misc]
+    with pytest.raises(TypeError, match="table"):
+        Count()  # type: ignore[call-arg]
+
+
+def test_every_report_documents_every_field() -> None:
+    for module in pkgutil.walk_packages(delvec.__path__, "delvec."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    reports = [each for each in below(Rendered) if each.__module__.startswith("delvec.")]
+    assert len(reports) > 20
+    for report in reports:
+        text = inspect.getdoc(report) or ""
+        names = [name for name in getattr(report, "__dataclass_fields__", ()) if name[0] != "_"]
+        assert [name for name in names if f"    {name}: " not in text] == [], report
+
+
+def below(cls: type[Any]) -> Iterator[type[Any]]:
+    for each in type.__subclasses__(cls):
+        yield each
+        yield from below(each)
+
+
+def test_a_document_holds_plain_data() -> None:
+    @dataclass(frozen=True)
+    class Report:
+        table: str
+        requests: RequestCounts
+        phases: Mapping[str, float] = field(default_factory=dict)
+        notes: tuple[str, ...] = ()
+
+    found = document(Report("t", RequestCounts(gets=1), MappingProxyType({"plan": 1.0}), ("x",)))
+    assert found["requests"]["gets"] == 1
+    assert (found["table"], found["phases"], found["notes"]) == ("t", {"plan": 1.0}, ["x"])
+    assert type(found["phases"]) is dict
