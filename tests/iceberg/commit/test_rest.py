@@ -43,11 +43,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.more]
 COLUMNS = "id bigint"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # as long as Spark, which keeps a catalog that it has used
 def server(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
-    """A server that the catalog `rest` is of."""
+    """The server of the catalog `rest`."""
     with running_server(tmp_path_factory.mktemp("rest")) as running:
-        # A catalog is known by its name once a session has used it.
         catalog = "spark.sql.catalog.rest"
         spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
         spark.conf.set(f"{catalog}.type", "rest")

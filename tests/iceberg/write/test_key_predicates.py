@@ -161,7 +161,7 @@ NAMES = [f"{condition} by {key}" for condition, key, _ in CASES]
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession) -> LoadedTable:
-    spark.sql(f"CREATE TABLE lake.predicates.t ({COLUMNS}) USING iceberg")
+    spark.sql(f"CREATE TABLE IF NOT EXISTS lake.predicates.t ({COLUMNS}) USING iceberg")
     return load_table(spark, table_name(spark, "lake.predicates.t"))
 
 
