@@ -140,6 +140,14 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Name what failed in the last lines: the messages above are as long as Java likes."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    for kind in ("failed", "error") if reporter else ():
+        for report in reporter.stats.get(kind, ()):
+            reporter.write_line(f"{kind}: {report.nodeid} ({report.when})")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Prepare once what all JVMs need, those that tests start as well."""
     if item.get_closest_marker("spark"):
