@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -17,12 +17,16 @@ from deltalake import QueryBuilder
 from py4j.java_gateway import JavaMember
 from pyspark.sql import SparkSession
 
-from delvec.iceberg.client.catalog import find_table, table_name
+import delvec
+from delvec.conversion.clean_target import CleanReport
+from delvec.conversion.plan import ConversionPlan
+from delvec.conversion.report import ConversionReport
+from delvec.iceberg.client.catalog import LoadedTable, find_table, table_name
+from delvec.iceberg.client.metadata import TableMetadata
 from delvec.storage import Storage
+from tests.delta.builder import TableBuilder
 
 Act = Callable[[Callable[[], Any]], Any]
-
-
 State = tuple[int | None, tuple[int, ...]] | None
 
 
@@ -40,36 +44,82 @@ def ids_in_delta(path: Path, version: int) -> list[int]:
     return sorted(pa.table(rows.read_all())["id"].to_pylist())
 
 
-def state(spark: SparkSession, name: str) -> State:
-    """Tell what readers see: the snapshot of `main` and the rows; None if there is no table."""
-    table = find_table(spark, table_name(spark, name))
-    if table is None:
-        return None
-    head = table.metadata.head()
-    return (head.id if head else None), tuple(ids(spark, name))
-
-
 def branches(spark: SparkSession, name: str) -> set[str]:
     """Name the branches and tags of a table."""
     return {row[0] for row in spark.sql(f"SELECT name FROM {name}.refs").collect()}
 
 
-def delete_paths(spark: SparkSession, name: str) -> list[str]:
-    """Name the delete files that the newest snapshot lists."""
-    spark.catalog.refreshTable(name)
-    return [row[0] for row in spark.sql(f"SELECT file_path FROM {name}.delete_files").collect()]
+@dataclass(frozen=True)
+class Pair:
+    """A source, its live files, and the target that follows it."""
 
+    spark: SparkSession
+    source: TableBuilder
+    live: list[dict[str, Any]]
+    target: str
 
-def files_below(spark: SparkSession, name: str) -> set[str]:
-    """Name the files in a table's location that are not Iceberg's own metadata."""
-    table = find_table(spark, table_name(spark, name))
-    assert table is not None
-    storage = Storage.open(table.metadata.location)
-    return {
-        file.key
-        for file in storage.list(recursive=True)
-        if not file.key.startswith("metadata/") and not file.key.endswith(".crc")
-    }
+    def convert(self, **choices: Any) -> ConversionReport:  # noqa: ANN401
+        return delvec.convert(self.spark, self.source.root, self.target, **choices)
+
+    def plan(self, **choices: Any) -> ConversionPlan:  # noqa: ANN401
+        return delvec.plan_conversion(self.spark, self.source.root, self.target, **choices)
+
+    def clean(self, **choices: Any) -> CleanReport:  # noqa: ANN401
+        return delvec.clean_target(self.spark, self.target, **choices)
+
+    def delete(self, number: int, positions: Iterable[int]) -> None:
+        """Commit a vector of a live file to the source."""
+        [vector] = self.source.write_vectors(positions)
+        self.live[number] = self.source.delete(self.live[number], vector)
+
+    def sql(self, *statements: str) -> None:
+        """Let others change the target {t}, which procedures call {n}."""
+        name = self.target.partition(".")[2]
+        for each in statements:
+            self.spark.sql(each.replace("{t}", self.target).replace("{n}", name)).collect()
+
+    def ids(self, at: str = "") -> list[int]:
+        return ids(self.spark, self.target, at)
+
+    def in_delta(self, version: int | None = None) -> list[int]:
+        newest = self.source.version if version is None else version
+        return ids_in_delta(self.source.root, newest)
+
+    def refs(self) -> set[str]:
+        return branches(self.spark, self.target)
+
+    def table(self) -> LoadedTable | None:
+        return find_table(self.spark, table_name(self.spark, self.target))
+
+    def loaded(self) -> LoadedTable:
+        table = self.table()
+        assert table is not None
+        return table
+
+    def metadata(self) -> TableMetadata:
+        return self.loaded().metadata
+
+    def state(self) -> State:
+        """Tell what readers see: the snapshot of `main` and the rows; None if there is no table."""
+        table = self.table()
+        if table is None:
+            return None
+        head = table.metadata.head()
+        return (head.id if head else None), tuple(self.ids())
+
+    def delete_paths(self, column: str = "file_path") -> list[str]:
+        """Name the delete files that the newest snapshot lists, or the data file of each."""
+        self.spark.catalog.refreshTable(self.target)
+        found = self.spark.sql(f"SELECT {column} FROM {self.target}.delete_files").collect()
+        return [row[0] for row in found]
+
+    def files(self) -> set[str]:
+        """Name the files in the target's location that are not Iceberg's own metadata."""
+        return {
+            file.key
+            for file in Storage.open(self.metadata().location).list(recursive=True)
+            if not file.key.startswith("metadata/") and not file.key.endswith(".crc")
+        }
 
 
 class Killed(BaseException):

@@ -32,45 +32,17 @@ from delvec.errors import (
     VerificationError,
 )
 from delvec.iceberg.client import content_files as file_json
-from delvec.iceberg.client.catalog import find_table, load_table, table_name
+from delvec.iceberg.client.catalog import find_table, table_name
 from delvec.iceberg.commit import publish as commit
-from tests.conversion.targets import (
-    Killed,
-    before,
-    branches,
-    delete_paths,
-    files_below,
-    ids,
-    numbered,
-    state,
-)
-from tests.delta.builder import TableBuilder, removed, small_table
+from tests.conversion.targets import Killed, Pair, before, ids, numbered
+from tests.delta.builder import TableBuilder, removed
 from tests.marks import slow_but
 from tests.repository import ROOT
-
-Action = dict[str, Any]
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 LIVE = [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 15, 16, 17, 18, 19]
 BOTH = [3, pytest.param(2, marks=pytest.mark.slow)]
-
-
-@pytest.fixture
-def target() -> str:
-    return f"lake.faults.t_{uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> TableBuilder:
-    """A table of three versions, see `small_table`."""
-    return small_table(tmp_path / "source")[0]
-
-
-def live_of(table: TableBuilder) -> list[Action]:
-    """Give the adds of the newest commit."""
-    lines = table.commit_path(table.version).read_text().splitlines()
-    return [each["add"] for each in map(json.loads, lines) if "add" in each]
 
 
 def nothing_of(spark: SparkSession, target: str) -> bool:
@@ -81,6 +53,14 @@ def nothing_of(spark: SparkSession, target: str) -> bool:
     return find_table(spark, name) is None and left == []
 
 
+def is_refused_as_before(pair: Pair, error: type[DelvecError], match: str | None = None) -> None:
+    """Convert, which has to fail and to leave neither rows nor files nor branches."""
+    old, files = pair.state(), pair.files()
+    with pytest.raises(error, match=match):
+        pair.convert()
+    assert (pair.state(), pair.files(), pair.refs()) == (old, files, {"main"})
+
+
 # Killed. Before a call all is as after the one before it, so one of the two does each time.
 WHEN = ["after", pytest.param("before", marks=pytest.mark.slow)]
 
@@ -88,119 +68,102 @@ WHEN = ["after", pytest.param("before", marks=pytest.mark.slow)]
 @pytest.mark.parametrize("format_version", BOTH)
 @pytest.mark.parametrize("when", WHEN)
 def test_a_first_conversion_that_is_killed_anywhere_is_made_good_by_the_next(
-    spark: SparkSession, source: TableBuilder, target: str, format_version: int, when: str
+    pair: Pair, format_version: int, when: str
 ) -> None:
-    choices: dict[str, Any] = {"format_version": format_version}
     with numbered() as calls:
-        delvec.convert(spark, source.root, target, **choices)
+        pair.convert(format_version=format_version)
     assert calls.names == ["write"] * (4 - format_version) + ["commit", "commit"]
     first = calls.names.index("commit")
     for number in range(len(calls.names)):
-        spark.sql(f"DROP TABLE {target}")
+        pair.sql("DROP TABLE {t}")
         with numbered(kill=(number, when)), pytest.raises(Killed):
-            delvec.convert(spark, source.root, target, **choices)
-        found = state(spark, target)
+            pair.convert(format_version=format_version)
+        found = pair.state()
         is_last = (number, when) == (len(calls.names) - 1, "after")
         assert (found is not None and found[1] == tuple(LIVE)) == is_last
         is_early = number < first or (number, when) == (first, "before")
         assert (found is None) == is_early
-        report = delvec.convert(spark, source.root, target, **choices)
+        report = pair.convert(format_version=format_version)
         assert report.mode == ("none" if is_last else "full")
-        assert ids(spark, target) == LIVE
-        assert len(delete_paths(spark, target)) == 2
+        assert pair.ids() == LIVE
+        assert len(pair.delete_paths()) == 2
 
 
 @pytest.mark.parametrize("format_version", BOTH)
 @pytest.mark.parametrize("when", WHEN)
 def test_an_increment_that_is_killed_anywhere_is_made_good_by_the_next(
-    spark: SparkSession, source: TableBuilder, target: str, format_version: int, when: str
+    pair: Pair, format_version: int, when: str
 ) -> None:
-    delvec.convert(spark, source.root, target, format_version=format_version)
-    live, gone = live_of(source)[1], 5
+    pair.convert(format_version=format_version)
     names = ["write", "commit", "commit"]
     for number in range(len(names)):
-        [vector] = source.write_vectors(range(3, gone))
-        live, gone = source.delete(live, vector), gone + 1
-        old = state(spark, target)
+        pair.delete(1, range(3, 5 + number))
+        old = pair.state()
         with numbered(kill=(number, when)) as dying, pytest.raises(Killed):
-            delvec.convert(spark, source.root, target)
+            pair.convert()
         assert dying.names == names[: number + 1]
-        expected = sorted({*range(1, 9), *range(10, 20)} - set(range(13, 10 + gone - 1)))
-        found = state(spark, target)
+        expected = sorted({*range(1, 9), *range(10, 20)} - set(range(13, 15 + number)))
+        found = pair.state()
         assert found is not None
         is_last = (number, when) == (2, "after")
         assert (found[1] == tuple(expected)) if is_last else (found == old)
-        delvec.convert(spark, source.root, target)
-        assert ids(spark, target) == expected
-        assert len(delete_paths(spark, target)) == 2
+        pair.convert()
+        assert pair.ids() == expected
+        assert len(pair.delete_paths()) == 2
     # Branches of the dead stay for a day, in which nobody reads them.
-    kept = [name for name in branches(spark, target) if name.startswith("delvec-convert-")]
-    assert len(kept) == 1
+    assert len([name for name in pair.refs() if name.startswith("delvec-convert-")]) == 1
 
 
 @pytest.mark.more
 def test_branches_of_the_dead_are_removed_after_a_day(
-    spark: SparkSession, source: TableBuilder, target: str, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delvec.convert(spark, source.root, target, version=1)
+    pair.convert(version=1)
     with numbered(kill=(2, "before")), pytest.raises(Killed):
-        delvec.convert(spark, source.root, target)
-    [dead] = branches(spark, target) - {"main"}
+        pair.convert()
+    [dead] = pair.refs() - {"main"}
     real = commit.stage
 
     def staged_late(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
         staged = real(*arguments, **named)
         metadata = staged.table.metadata
-        late = {
-            key: replace(each, timestamp_ms=each.timestamp_ms + 25 * 3600 * 1000)
-            if key == staged.snapshot_id
-            else each
-            for key, each in metadata.snapshots.items()
-        }
-        return replace(
-            staged, table=replace(staged.table, metadata=replace(metadata, snapshots=late))
-        )
+        own = metadata.snapshots[staged.snapshot_id]
+        late = replace(own, timestamp_ms=own.timestamp_ms + 25 * 3600 * 1000)
+        metadata = replace(metadata, snapshots={**metadata.snapshots, own.id: late})
+        return replace(staged, table=replace(staged.table, metadata=metadata))
 
     monkeypatch.setattr(apply, "stage", staged_late)
-    delvec.convert(spark, source.root, target)
-    assert dead not in branches(spark, target)
-    assert ids(spark, target) == LIVE
+    pair.convert()
+    assert dead not in pair.refs()
+    assert pair.ids() == LIVE
 
 
 @pytest.mark.more
 @pytest.mark.parametrize("history", ["latest", pytest.param("per-version", marks=pytest.mark.slow)])
-def test_an_interrupt_tidies_up_what_no_commit_refers_to(
-    spark: SparkSession,
-    source: TableBuilder,
-    target: str,
-    history: Any,  # noqa: ANN401
-) -> None:
+def test_an_interrupt_tidies_up_what_no_commit_refers_to(pair: Pair, history: str) -> None:
     def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def after_interrupt(call: Callable[[], Any]) -> None:
+        call()
         raise KeyboardInterrupt
 
     for act in (before(interrupt), after_interrupt):
         with numbered({0: act}), pytest.raises(KeyboardInterrupt):
-            delvec.convert(spark, source.root, target, history=history)
-        assert nothing_of(spark, target) or history == "per-version"
-        assert find_table(spark, table_name(spark, target)) is None
-    delvec.convert(spark, source.root, target, history=history)
-    assert ids(spark, target) == LIVE
-
-
-def after_interrupt(call: Callable[[], Any]) -> None:
-    call()
-    raise KeyboardInterrupt
+            pair.convert(history=history)
+        assert nothing_of(pair.spark, pair.target) or history == "per-version"
+        assert pair.table() is None
+    pair.convert(history=history)
+    assert pair.ids() == LIVE
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [0, 1, 2])
-def test_a_process_that_is_killed_leaves_a_target_to_go_on_from(
-    spark: SparkSession, source: TableBuilder, target: str, call: int
-) -> None:
-    delvec.convert(spark, source.root, target, version=1)
-    old = state(spark, target)
-    warehouse = spark.conf.get("spark.sql.catalog.lake.warehouse") or ""
-    arguments = [str(source.root), target, warehouse, str(call)]
+def test_a_process_that_is_killed_leaves_a_target_to_go_on_from(pair: Pair, call: int) -> None:
+    pair.convert(version=1)
+    old = pair.state()
+    warehouse = pair.spark.conf.get("spark.sql.catalog.lake.warehouse") or ""
+    arguments = [str(pair.source.root), pair.target, warehouse, str(call)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.conversion.test_faults", *arguments],
         cwd=ROOT,
@@ -209,23 +172,17 @@ def test_a_process_that_is_killed_leaves_a_target_to_go_on_from(
         start_new_session=True,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    found = state(spark, target)
+    found = pair.state()
     assert found is not None
-    if call == 2:
-        assert found[1] == tuple(LIVE)
-    else:
-        assert found == old
-    delvec.convert(spark, source.root, target, verify="rows")
-    assert ids(spark, target) == LIVE
+    assert (found[1] == tuple(LIVE)) if call == 2 else (found == old)
+    pair.convert(verify="rows")
+    assert pair.ids() == LIVE
 
 
 def _die_in(path: str, target: str, warehouse: str, call: str) -> None:
     """Convert, and die after a call."""
-    spark = delvec.session(
-        warehouse,
-        master="local[1]",
-        conf={"spark.driver.memory": "512m", "spark.ui.enabled": "false"},
-    )
+    conf = {"spark.driver.memory": "512m", "spark.ui.enabled": "false"}
+    spark = delvec.session(warehouse, master="local[1]", conf=conf)
 
     def die(real: Callable[[], Any]) -> None:
         real()
@@ -239,211 +196,167 @@ def _die_in(path: str, target: str, warehouse: str, call: str) -> None:
 @pytest.mark.more
 @pytest.mark.parametrize("format_version", [2, 3])
 def test_a_vector_that_vacuum_removes_meanwhile_is_named_and_the_target_is_as_before(
-    spark: SparkSession, source: TableBuilder, target: str, format_version: int
+    pair: Pair, format_version: int
 ) -> None:
-    plan = delvec.plan_conversion(spark, source.root, target, format_version=format_version)
-    vectors = source.vector_path()
+    plan = pair.plan(format_version=format_version)
+    vectors = pair.source.vector_path()
     kept = vectors.read_bytes()
     vectors.unlink()
     with pytest.raises(ObjectNotFoundError) as missing:
         plan.apply()
     for part in ("part-0.parquet", vectors.name):
         assert part in str(missing.value)
-    assert nothing_of(spark, target)
+    assert nothing_of(pair.spark, pair.target)
 
-    delvec.convert(spark, source.root, target, version=1, format_version=format_version)
-    plan = delvec.plan_conversion(spark, source.root, target)
-    old, files = state(spark, target), files_below(spark, target)
+    pair.convert(version=1, format_version=format_version)
+    plan = pair.plan()
+    old, files = pair.state(), pair.files()
     with pytest.raises(ObjectNotFoundError, match=vectors.name):
         plan.apply()
-    assert state(spark, target) == old
-    assert files_below(spark, target) == files
-    assert branches(spark, target) == {"main"}
+    assert (pair.state(), pair.files(), pair.refs()) == (old, files, {"main"})
     vectors.write_bytes(kept)
     assert plan.apply().version == 2
-    assert ids(spark, target) == LIVE
+    assert pair.ids() == LIVE
 
 
 @pytest.mark.slow
 def test_a_data_file_that_vacuum_removes_meanwhile_is_found_when_rows_are_verified(
-    spark: SparkSession, source: TableBuilder, target: str
+    pair: Pair,
 ) -> None:
-    plan = delvec.plan_conversion(spark, source.root, target)
-    data = source.root / "part-1.parquet"
+    data = pair.source.root / "part-1.parquet"
     kept = data.read_bytes()
-    data.unlink()
-    with pytest.raises(StorageError, match=r"part-1\.parquet"):
-        plan.apply(verify="rows")
-    assert state(spark, target) == (None, ())
-    data.write_bytes(kept)
-    delvec.convert(spark, source.root, target, version=1)
-    old = state(spark, target)
-    plan = delvec.plan_conversion(spark, source.root, target)
-    data.unlink()
-    with pytest.raises(StorageError, match=r"part-1\.parquet"):
-        plan.apply(verify="rows")
-    data.write_bytes(kept)
-    assert state(spark, target) == old
-    assert branches(spark, target) == {"main"}
+    for is_new in (True, False):
+        if not is_new:
+            pair.convert(version=1)
+        old = (None, ()) if is_new else pair.state()
+        plan = pair.plan()
+        data.unlink()
+        with pytest.raises(StorageError, match=r"part-1\.parquet"):
+            plan.apply(verify="rows")
+        data.write_bytes(kept)
+        assert pair.state() == old
+    assert pair.refs() == {"main"}
     assert plan.apply(verify="rows").verified == "rows"
-    assert ids(spark, target) == LIVE
+    assert pair.ids() == LIVE
 
 
-def test_a_plan_is_carried_out_as_it_was_made_and_once(
-    spark: SparkSession, source: TableBuilder, target: str
-) -> None:
-    first = delvec.plan_conversion(spark, source.root, target)
-    [live, other] = live_of(source)
-    [vector] = source.write_vectors(range(10))
-    source.commit({"remove": removed(live)})
-    source.delete(other, vector)
+def test_a_plan_is_carried_out_as_it_was_made_and_once(pair: Pair) -> None:
+    first, live = pair.plan(), pair.live[0]
+    pair.source.commit({"remove": removed(live)})
+    pair.delete(1, range(10))
     assert first.apply().version == 2
-    assert ids(spark, target) == LIVE
+    assert pair.ids() == LIVE
     with pytest.raises((ConflictError, PlanError)):
         first.apply()
-    assert ids(spark, target) == LIVE
-    second = delvec.plan_conversion(spark, source.root, target, version=3)
-    source.commit({"add": live})
+    assert pair.ids() == LIVE
+    second = pair.plan(version=3)
+    pair.source.commit({"add": live})
     assert second.apply().version == 3
-    old = state(spark, target)
+    old = pair.state()
     with pytest.raises((ConflictError, PlanError)):
         second.apply()
-    assert state(spark, target) == old
-    assert old is not None
-    assert old[1] == (10, 11, 12, 15, 16, 17, 18, 19)
-    assert branches(spark, target) == {"main"}
+    assert pair.state() == old
+    assert pair.ids() == [10, 11, 12, 15, 16, 17, 18, 19]
+    assert pair.refs() == {"main"}
 
 
 # Others change the target.
 @pytest.mark.parametrize("format_version", BOTH)
 def test_rows_that_others_changed_are_refused_and_taken_back_on_request(
-    spark: SparkSession, source: TableBuilder, target: str, format_version: int
+    pair: Pair, format_version: int
 ) -> None:
-    delvec.convert(spark, source.root, target, format_version=format_version)
-    spark.sql(f"ALTER TABLE {target} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
-    for statement in (
-        f"INSERT INTO {target} VALUES (1000)",
-        f"DELETE FROM {target} WHERE id IN (1, 10)",
-    ):
-        spark.sql(statement)
-        changed = state(spark, target)
+    pair.convert(format_version=format_version)
+    pair.sql("ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
+    for statement in ("INSERT INTO {t} VALUES (1000)", "DELETE FROM {t} WHERE id IN (1, 10)"):
+        pair.sql(statement)
+        changed = pair.state()
         with pytest.raises(PlanError, match="others have changed files") as refused:
-            delvec.convert(spark, source.root, target)
+            pair.convert()
         assert "foreign='overwrite'" in str(refused.value.hint)
-        assert state(spark, target) == changed
-        report = delvec.convert(spark, source.root, target, foreign="overwrite")
+        assert pair.state() == changed
+        report = pair.convert(foreign="overwrite")
         assert report.mode == "full"
         assert "taken back" in report.notes[0]
-        assert ids(spark, target) == LIVE
-        assert len(delete_paths(spark, target)) == 2
-    assert delvec.convert(spark, source.root, target).mode == "none"
+        assert pair.ids() == LIVE
+        assert len(pair.delete_paths()) == 2
+    assert pair.convert().mode == "none"
 
 
 @pytest.mark.slow
-def test_commits_of_others_that_leave_the_rows_alone_are_in_nobodys_way(
-    spark: SparkSession, source: TableBuilder, target: str
-) -> None:
-    delvec.convert(spark, source.root, target, version=1)
-    name = target.removeprefix("lake.")
-    live = None
-    for number, statement in enumerate(
-        (
-            f"CALL lake.system.rewrite_manifests('{name}')",
-            f"ALTER TABLE {target} CREATE TAG theirs",
-            f"ALTER TABLE {target} SET TBLPROPERTIES ('theirs' = '1')",
-            f"ALTER TABLE {target} CREATE BRANCH aside",
-        )
-    ):
-        spark.sql(statement)
-        if live is None:
-            delvec_report = delvec.convert(spark, source.root, target)
-            live = live_of(source)[0]
-        else:
-            [vector] = source.write_vectors([0, *range(9 - number, 10)])
-            live = source.delete(live, vector)
-            delvec_report = delvec.convert(spark, source.root, target)
-        assert (delvec_report.mode, delvec_report.notes) == ("incremental", ())
-    assert ids(spark, target) == [1, 2, 3, 4, 5, *LIVE[8:]]
-    assert {"theirs", "aside"} <= branches(spark, target)
-    properties = load_table(spark, table_name(spark, target)).metadata.properties
-    assert properties["theirs"] == "1"
+def test_commits_of_others_that_leave_the_rows_alone_are_in_nobodys_way(pair: Pair) -> None:
+    pair.convert(version=1)
+    statements = (
+        "CALL lake.system.rewrite_manifests('{n}')",
+        "ALTER TABLE {t} CREATE TAG theirs",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('theirs' = '1')",
+        "ALTER TABLE {t} CREATE BRANCH aside",
+    )
+    for number, statement in enumerate(statements):
+        pair.sql(statement)
+        if number:
+            pair.delete(0, [0, *range(9 - number, 10)])
+        report = pair.convert()
+        assert (report.mode, report.notes) == ("incremental", ())
+    assert pair.ids() == [1, 2, 3, 4, 5, *LIVE[8:]]
+    assert {"theirs", "aside"} <= pair.refs()
+    assert pair.metadata().properties["theirs"] == "1"
 
 
 @pytest.mark.slow
-def test_a_target_that_was_rolled_back_is_noticed_and_goes_on_from_there(
-    spark: SparkSession, source: TableBuilder, target: str
-) -> None:
-    name = target.removeprefix("lake.")
-    old = delvec.convert(spark, source.root, target, version=1).snapshot_id
-    delvec.convert(spark, source.root, target)
-    spark.sql(f"CALL lake.system.rollback_to_snapshot('{name}', {old})")
-    assert len(ids(spark, target)) == 20
-    plan = delvec.plan_conversion(spark, source.root, target)
+def test_a_target_that_was_rolled_back_is_noticed_and_goes_on_from_there(pair: Pair) -> None:
+    old = pair.convert(version=1).snapshot_id
+    pair.convert()
+    pair.sql(f"CALL lake.system.rollback_to_snapshot('{{n}}', {old})")
+    assert len(pair.ids()) == 20
+    plan = pair.plan()
     assert plan.start_version == 1
     assert any("rolled back from version 2 to 1" in note for note in plan.notes)
     assert plan.apply("rows").mode == "incremental"
-    assert ids(spark, target) == LIVE
-    assert delvec.convert(spark, source.root, target).notes == ()
+    assert pair.ids() == LIVE
+    assert pair.convert().notes == ()
     # Back to an older version of the source on purpose is no rollback.
-    assert delvec.convert(spark, source.root, target, version=1).version == 1
-    assert len(ids(spark, target)) == 20
-    report = delvec.convert(spark, source.root, target)
-    assert report.notes == ()
-    assert ids(spark, target) == LIVE
+    assert pair.convert(version=1).version == 1
+    assert len(pair.ids()) == 20
+    assert pair.convert().notes == ()
+    assert pair.ids() == LIVE
 
 
-def test_a_commit_of_somebody_elses_in_the_middle_is_not_lost(
-    spark: SparkSession, source: TableBuilder, target: str
-) -> None:
-    delvec.convert(spark, source.root, target, version=1)
-    insert = before(lambda: spark.sql(f"INSERT INTO {target} VALUES (1000)"))
+def test_a_commit_of_somebody_elses_in_the_middle_is_not_lost(pair: Pair) -> None:
+    pair.convert(version=1)
+    insert = before(lambda: pair.sql("INSERT INTO {t} VALUES (1000)"))
     with numbered({2: insert}), pytest.raises(PlanError, match="others have changed"):
-        delvec.convert(spark, source.root, target)
-    assert ids(spark, target) == [*range(20), 1000]
-    assert branches(spark, target) == {"main"}
-    delvec.convert(spark, source.root, target, version=1, foreign="overwrite")
+        pair.convert()
+    assert pair.ids() == [*range(20), 1000]
+    assert pair.refs() == {"main"}
+    pair.convert(version=1, foreign="overwrite")
     # One that changes no rows makes it begin again.
-    name = target.removeprefix("lake.")
-    tag = before(lambda: spark.sql(f"CALL lake.system.rewrite_manifests('{name}')"))
-    with numbered({1: tag}):
-        report = delvec.convert(spark, source.root, target)
-    assert report.version == 2
-    assert ids(spark, target) == LIVE
-    assert branches(spark, target) == {"main"}
+    with numbered({1: before(lambda: pair.sql("CALL lake.system.rewrite_manifests('{n}')"))}):
+        assert pair.convert().version == 2
+    assert pair.ids() == LIVE
+    assert pair.refs() == {"main"}
 
 
-def test_two_first_conversions_at_once_leave_one_whole_table(
-    spark: SparkSession, source: TableBuilder, target: str
-) -> None:
-    other = before(lambda: delvec.convert(spark, source.root, target))
-    for number in (1, 2):  # while the first stages, and before it publishes
-        with numbered({number: other}):
-            report = delvec.convert(spark, source.root, target)
-        assert report.version == 2
-        assert ids(spark, target) == LIVE
-        assert branches(spark, target) == {"main"}
-        spark.sql(f"DROP TABLE {target}")
+@pytest.mark.parametrize("at", [1, 2, pytest.param(6, marks=pytest.mark.more)])
+def test_two_first_conversions_at_once_leave_one_whole_table(pair: Pair, at: int) -> None:
+    """The first stages by its second commit and publishes by the third.
 
-
-@pytest.mark.more
-def test_a_lost_race_for_a_new_target_leaves_no_branch_while_others_go_on_committing(
-    spark: SparkSession, source: TableBuilder, target: str
-) -> None:
-    """The third commit is to publish; by the seventh the loser removes its branch."""
-    other = before(lambda: delvec.convert(spark, source.root, target))
-    properties = f"ALTER TABLE {target} SET TBLPROPERTIES ('theirs' = '1')"
-    more = before(lambda: spark.sql(properties))
-    with numbered({2: other, 6: more}) as calls:
-        report = delvec.convert(spark, source.root, target)
-    assert calls.names[6:8] == ["commit", "commit"]
-    assert report.version == 2
-    assert ids(spark, target) == LIVE
-    assert branches(spark, target) == {"main"}
+    By the seventh the loser removes its branch, and others may go on committing.
+    """
+    acts = {min(at, 2): before(pair.convert)}
+    if at == 6:
+        properties = "ALTER TABLE {t} SET TBLPROPERTIES ('theirs' = '1')"
+        acts[6] = before(lambda: pair.sql(properties))
+    with numbered(acts) as calls:
+        assert pair.convert().version == 2
+    if at == 6:
+        assert calls.names[6:8] == ["commit", "commit"]
+    assert pair.ids() == LIVE
+    assert pair.refs() == {"main"}
 
 
 @pytest.mark.more
 def test_a_new_target_that_another_conversion_publishes_is_kept_by_one_that_fails(
-    spark: SparkSession, source: TableBuilder, target: str, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = apply.verify_counts
 
@@ -452,58 +365,45 @@ def test_a_new_target_that_another_conversion_publishes_is_kept_by_one_that_fail
         raise VerificationError("some difference")
 
     monkeypatch.setattr(apply, "verify_counts", fail)
-    other = before(lambda: delvec.convert(spark, source.root, target))
-    with numbered({2: other}) as calls, pytest.raises(VerificationError):
-        delvec.convert(spark, source.root, target)
+    with numbered({2: before(pair.convert)}) as calls, pytest.raises(VerificationError):
+        pair.convert()
     assert "dropTable" not in calls.names
-    assert ids(spark, target) == LIVE
-    assert branches(spark, target) == {"main"}
+    assert pair.ids() == LIVE
+    assert pair.refs() == {"main"}
 
 
 @pytest.mark.more
-def test_targets_that_do_not_fit_are_refused_as_they_are(
-    spark: SparkSession, source: TableBuilder, target: str
-) -> None:
-    spark.sql(f"CREATE TABLE {target} (id BIGINT) USING iceberg")
+def test_targets_that_do_not_fit_are_refused_as_they_are(pair: Pair) -> None:
+    pair.sql("CREATE TABLE {t} (id BIGINT) USING iceberg")
     for _ in range(2):  # empty, and with rows
         with pytest.raises(PlanError, match="was not made by a conversion") as refused:
-            delvec.convert(spark, source.root, target, foreign="overwrite")
+            pair.convert(foreign="overwrite")
         assert refused.value.hint
-        spark.sql(f"INSERT INTO {target} VALUES (1)")
-    assert ids(spark, target) == [1, 1]
-    spark.sql(f"DROP TABLE {target}")
-    delvec.convert(spark, source.root, target, format_version=2)
+        pair.sql("INSERT INTO {t} VALUES (1)")
+    assert pair.ids() == [1, 1]
+    pair.sql("DROP TABLE {t}")
+    pair.convert(format_version=2)
     with pytest.raises(PlanError, match="has format 2, not 3"):
-        delvec.convert(spark, source.root, target, format_version=3)
-    assert delvec.convert(spark, source.root, target).format_version == 2
+        pair.convert(format_version=3)
+    assert pair.convert().format_version == 2
 
 
 @pytest.mark.more
-def test_a_target_in_its_source_or_around_it_is_refused(
-    spark: SparkSession, source: TableBuilder
-) -> None:
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS sqlite.faults")
-    name = f"sqlite.faults.t_{uuid4().hex[:8]}"
-    root = source.root
+def test_a_target_in_its_source_or_around_it_is_refused(pair: Pair) -> None:
+    pair.spark.sql("CREATE NAMESPACE IF NOT EXISTS sqlite.faults")
+    pair = replace(pair, target=f"sqlite.faults.t_{uuid4().hex[:8]}")
+    root = pair.source.root
     files = set(root.rglob("*"))
     for location in (root, root / "inside", f"file:{root}/inside", root.parent, f"file://{root}"):
         with pytest.raises(PlanError, match="overlaps with the source"):
-            delvec.convert(spark, root, name, location=str(location))
-        assert find_table(spark, table_name(spark, name)) is None
+            pair.convert(location=str(location))
+        assert pair.table() is None
     assert set(root.rglob("*")) == files
-    delvec.convert(spark, root, name, location=f"{root}-beside")
-    assert ids(spark, name) == LIVE
+    pair.convert(location=f"{root}-beside")
+    assert pair.ids() == LIVE
 
 
 # Damage.
-def flipped(data: bytes) -> bytes:
-    return data[:20] + bytes([data[20] ^ 1]) + data[21:]
-
-
-def cut(data: bytes) -> bytes:
-    return data[:-5]
-
-
 def with_native_magic(data: bytes) -> bytes:
     """Say that the first vector is in Delta's native layout, checksum and all."""
     size = int.from_bytes(data[1:5], "big")
@@ -512,8 +412,8 @@ def with_native_magic(data: bytes) -> bytes:
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "flipped": flipped,
-    "cut": cut,
+    "flipped": lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:],
+    "cut": lambda data: data[:-5],
     "native": with_native_magic,
 }
 FORGED: dict[str, dict[str, Any]] = {
@@ -532,85 +432,67 @@ FORGED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("format_version", BOTH)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_vector_is_named_and_the_target_is_as_before(
-    spark: SparkSession, source: TableBuilder, target: str, format_version: int, damage: str
+    pair: Pair, format_version: int, damage: str
 ) -> None:
-    vectors = source.vector_path()
+    vectors = pair.source.vector_path()
     vectors.write_bytes(DAMAGES[damage](vectors.read_bytes()))
     with pytest.raises(FormatError) as wrong:
-        delvec.convert(spark, source.root, target, format_version=format_version)
+        pair.convert(format_version=format_version)
     assert vectors.name in str(wrong.value)
     assert ("part-1" if damage == "cut" else "part-0") in str(wrong.value)
-    assert nothing_of(spark, target)
-    delvec.convert(spark, source.root, target, version=1, format_version=format_version)
-    old, files = state(spark, target), files_below(spark, target)
-    with pytest.raises(FormatError):
-        delvec.convert(spark, source.root, target)
-    assert (state(spark, target), files_below(spark, target)) == (old, files)
-    assert branches(spark, target) == {"main"}
+    assert nothing_of(pair.spark, pair.target)
+    pair.convert(version=1, format_version=format_version)
+    is_refused_as_before(pair, FormatError)
 
 
 @pytest.mark.parametrize("format_version", BOTH)
 @pytest.mark.parametrize("forged", slow_but({"long", "many rows", "one row more"}, FORGED))
 def test_a_forged_descriptor_is_refused_before_anything_is_published(
-    spark: SparkSession, source: TableBuilder, target: str, format_version: int, forged: str
+    pair: Pair, format_version: int, forged: str
 ) -> None:
-    delvec.convert(spark, source.root, target, version=1, format_version=format_version)
-    old, files = state(spark, target), files_below(spark, target)
-    path = source.commit_path(2)
+    pair.convert(version=1, format_version=format_version)
+    path = pair.source.commit_path(2)
     actions = [json.loads(line) for line in path.read_text().splitlines()]
     for action in actions:
         if action.get("add", {}).get("path") == "part-0.parquet":
             action["add"]["deletionVector"] |= FORGED[forged]
     path.write_text("".join(json.dumps(action) + "\n" for action in actions))
-    with pytest.raises(DelvecError, match=r"part-0\.parquet"):
-        delvec.convert(spark, source.root, target)
-    assert (state(spark, target), files_below(spark, target)) == (old, files)
-    assert branches(spark, target) == {"main"}
+    is_refused_as_before(pair, DelvecError, r"part-0\.parquet")
 
 
 # What the last check is for.
+def forgetful(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
+    """Describe all delete files but the first."""
+    return file_json.delete_file_json(*arguments, **keywords)[1:]
+
+
 @pytest.mark.parametrize("format_version", BOTH)
 def test_a_vector_that_gets_lost_on_the_way_is_missed(
-    spark: SparkSession,
-    source: TableBuilder,
-    target: str,
-    format_version: int,
-    monkeypatch: pytest.MonkeyPatch,
+    pair: Pair, format_version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = file_json.delete_file_json
-
-    def forgetful(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
-        return real(*arguments, **keywords)[1:]
-
-    def never(*_: Any) -> None:  # noqa: ANN401
-        """Trust the counts."""
-
-    choices: dict[str, Any] = {"format_version": format_version}
-    delvec.convert(spark, source.root, target, version=1, **choices)
-    old = state(spark, target)
+    pair.convert(version=1, format_version=format_version)
+    old, new = pair.state(), replace(pair, target=f"{pair.target}_new")
     with monkeypatch.context() as patch:
         patch.setattr(step_writer, "delete_file_json", forgetful)
         with pytest.raises(VerificationError) as missed:
-            delvec.convert(spark, source.root, target)
+            pair.convert()
         assert [file.rpartition("/")[2] for file in missed.value.files] == ["part-0.parquet"]
         assert "part-0.parquet" in str(missed.value)
-        patch.setattr(apply, "verify_counts", never)
+        patch.setattr(apply, "verify_counts", lambda *_: None)
         with pytest.raises(VerificationError, match=r"part-0\.parquet") as missed:
-            delvec.convert(spark, source.root, target, verify="rows")
+            pair.convert(verify="rows")
         assert len(missed.value.files) == 1
         assert "18 rows" in str(missed.value.found)
-        assert state(spark, target) == old
-        assert branches(spark, target) == {"main"}
+        assert (pair.state(), pair.refs()) == (old, {"main"})
         with pytest.raises(VerificationError):
-            delvec.convert(spark, source.root, f"{target}_new", verify="rows", **choices)
-        assert state(spark, f"{target}_new") == (None, ())
-        assert branches(spark, f"{target}_new") == set()
-    delvec.convert(spark, source.root, target, verify="rows")
-    assert ids(spark, target) == LIVE
+            new.convert(verify="rows", format_version=format_version)
+        assert (new.state(), new.refs()) == ((None, ()), set())
+    pair.convert(verify="rows")
+    assert pair.ids() == LIVE
 
 
 def test_vectors_that_change_places_are_found_by_their_rows(
-    spark: SparkSession, source: TableBuilder, target: str, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = repack.repack
 
@@ -620,17 +502,14 @@ def test_vectors_that_change_places_are_found_by_their_rows(
         assert stored.lengths is not None
         return replace(stored, offsets=stored.offsets[::-1], lengths=stored.lengths[::-1])
 
-    delvec.convert(spark, source.root, target, version=1)
-    old = state(spark, target)
+    pair.convert(version=1)
+    old = pair.state()
     monkeypatch.setattr(step_writer, "repack", confused)
     with pytest.raises(VerificationError) as wrong:
-        delvec.convert(spark, source.root, target, verify="rows")
-    assert sorted(file.rpartition("/")[2] for file in wrong.value.files) == [
-        "part-0.parquet",
-        "part-1.parquet",
-    ]
-    assert state(spark, target) == old
-    assert branches(spark, target) == {"main"}
+        pair.convert(verify="rows")
+    names = sorted(file.rpartition("/")[2] for file in wrong.value.files)
+    assert names == ["part-0.parquet", "part-1.parquet"]
+    assert (pair.state(), pair.refs()) == (old, {"main"})
 
 
 @pytest.mark.more
@@ -659,52 +538,40 @@ def test_columns_that_change_places_are_found_by_their_nulls(
 
 @pytest.mark.more
 def test_tags_move_with_what_is_published_and_not_before(
-    spark: SparkSession, source: TableBuilder, target: str, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = target.removeprefix("lake.")
-    start = delvec.convert(spark, source.root, target, version=1, history="per-version")
-    delvec.convert(spark, source.root, target, history="per-version")
-    tagged = {f"delta-version-{version}" for version in range(3)}
-    assert branches(spark, target) == {"main", *tagged}
-    spark.sql(f"CALL lake.system.rollback_to_snapshot('{name}', {start.snapshot_id})")
-    real = file_json.delete_file_json
-
-    def forgetful(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
-        return real(*arguments, **keywords)[1:]
-
-    def looked() -> None:
-        seen.append(ids(spark, target, "'delta-version-2'"))
-
+    start = pair.convert(version=1, history="per-version")
+    pair.convert(history="per-version")
+    refs = {"main", *(f"delta-version-{version}" for version in range(3))}
+    assert pair.refs() == refs
+    pair.sql(f"CALL lake.system.rollback_to_snapshot('{{n}}', {start.snapshot_id})")
     seen: list[list[int]] = []
+    looked = before(lambda: seen.append(pair.ids("'delta-version-2'")))
     with monkeypatch.context() as patch:
         patch.setattr(step_writer, "delete_file_json", forgetful)
-        with numbered({2: before(looked)}), pytest.raises(VerificationError):
-            delvec.convert(spark, source.root, target, history="per-version")
-    assert seen == [LIVE]
-    assert branches(spark, target) == {"main", *tagged}
-    assert ids(spark, target, "'delta-version-2'") == LIVE
+        with numbered({2: looked}), pytest.raises(VerificationError):
+            pair.convert(history="per-version")
+    assert [*seen, pair.ids("'delta-version-2'")] == [LIVE, LIVE]
+    assert pair.refs() == refs
 
 
 # What cannot be converted.
 @pytest.mark.more
-def test_new_partition_columns_are_refused_and_the_target_is_as_before(
-    spark: SparkSession, source: TableBuilder, target: str
-) -> None:
-    delvec.convert(spark, source.root, target)
-    old = state(spark, target)
-    live = live_of(source)
+def test_new_partition_columns_are_refused_and_the_target_is_as_before(pair: Pair) -> None:
+    pair.convert()
+    old, source = pair.state(), pair.source
     source.fields = {"id": "long", "p": "string"}
     source.partition_columns = ["p"]
     add = source.write_file("p=a/part-9.parquet", {"id": [1]}, {"p": "a"})
-    gone = [{"remove": removed(each)} for each in live]
+    gone = [{"remove": removed(each)} for each in pair.live]
     source.commit({"metaData": source.metadata()}, *gone, {"add": add})
     for foreign in ("refuse", "overwrite"):
         with pytest.raises((PlanError, UnsupportedFeatureError), match="partition") as refused:
-            delvec.convert(spark, source.root, target, foreign=foreign)
+            pair.convert(foreign=foreign)
         assert refused.value.hint
-    assert state(spark, target) == old
-    delvec.convert(spark, source.root, f"{target}_new", verify="rows")
-    assert ids(spark, f"{target}_new") == [1]
+    assert pair.state() == old
+    delvec.convert(pair.spark, source.root, f"{pair.target}_new", verify="rows")
+    assert ids(pair.spark, f"{pair.target}_new") == [1]
 
 
 @pytest.mark.parametrize("kind", ["void", "interval day", "variant"])

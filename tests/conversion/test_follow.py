@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -38,26 +39,12 @@ from delvec.errors import (
     TableNotFoundError,
 )
 from delvec.storage.uncommitted import UncommittedFiles
-from tests.delta.write.write_checks import deletion, ids, live
+from tests.conversion.targets import ids, ids_in_delta
+from tests.delta.write.write_checks import deletion, live
+from tests.iceberg.resolve.test_follow import Rounds
 
 DAY = "2026-02-01"
 APPENDED = 50
-
-
-class Rounds(Event):
-    """Is set after so many waits, and waits for none of them."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.left = count
-        self.waits: list[float | None] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.waits.append(timeout)
-        self.left -= 1
-        if self.left <= 0:
-            self.set()
-        return self.is_set()
 
 
 def append(path: Path, first: int) -> None:
@@ -100,11 +87,6 @@ def change(path: Path, number: int, chance: random.Random) -> None:
         append(path, 1_000_000 + number * APPENDED)
 
 
-def in_iceberg(spark: SparkSession, name: str) -> list[int]:
-    spark.catalog.refreshTable(name)
-    return sorted(row[0] for row in spark.table(name).select("id").collect())
-
-
 @pytest.fixture
 def orders(tmp_path: Path) -> Path:
     """A table of 30,000 rows at version 2, in which every seventh of two files is deleted."""
@@ -120,7 +102,7 @@ def test_each_version_of_the_source_arrives_and_is_told(spark: SparkSession, ord
 
     def on_report(report: ConversionReport) -> None:
         told.append(report)
-        assert in_iceberg(spark, name) == ids(orders, report.version)
+        assert ids(spark, name) == ids_in_delta(orders, report.version)
         if len(told) == 5:
             stop.set()
         else:
@@ -151,7 +133,7 @@ def test_a_look_that_finds_nothing_new_costs_one_listing_and_no_job(
     assert [report.mode for report in told] == ["full", "none"]  # only the first of three is told
     assert last is not None
     assert last.version == 2
-    assert all(0 < float(wait or 0) <= 7 for wait in stop.waits)
+    assert all(0 < wait <= 7 for wait in stop.waits)
 
 
 @pytest.mark.spark
@@ -168,15 +150,20 @@ def test_a_stop_in_the_middle_lets_the_conversion_end(
     name = "lake.follow.stopped"
     last = follow(spark, orders, name, stop=stop, on_report=told.append)
     assert [last] == told
-    assert in_iceberg(spark, name) == ids(orders, 2)
+    assert ids(spark, name) == ids_in_delta(orders, 2)
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, *errors: Exception | None) -> list[Any]:
+def failing(
+    monkeypatch: pytest.MonkeyPatch,
+    *errors: Exception | None,
+    at_once: Callable[[], object] = lambda: None,
+) -> list[Any]:
     """Let conversions fail one after the other, and give what they were called with."""
     left, calls = list(errors), list[Any]()
 
     def convert(*arguments: Any, **_: Any) -> ConversionReport:  # noqa: ANN401
         calls.append(arguments)
+        at_once()
         if error := left.pop(0):
             raise error
         return ConversionReport("s", "t", 1, 2, 7)
@@ -199,31 +186,34 @@ def run(orders: Path, stop: Event, **more: Any) -> tuple[list[str], list[float]]
     return told, waited
 
 
-def test_a_lost_race_is_told_and_tried_at_the_next_look(
-    orders: Path, monkeypatch: pytest.MonkeyPatch
+# What conversions fail with, and the waits that are told.
+GONE, DEAD = StorageError("gone"), EngineError("dead")
+RETRIED: dict[str, tuple[list[Exception | None], float, list[float]]] = {
+    "a lost race is tried at the next look": ([ConflictError("lost")] * 9, 3.0, [3.0] * 9),
+    "a store that fails is waited for": ([GONE, DEAD, DEAD], 3.0, [3.0, 3.0, 4.0]),
+    "a conversion in between begins again": (
+        [*[GONE] * 5, None, *[GONE] * 5],
+        0.0,
+        [1.0, 2.0, 4.0, 8.0, 16.0] * 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RETRIED)
+def test_what_may_pass_by_itself_is_told_and_tried_again(
+    orders: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    errors = [ConflictError("lost") for _ in range(9)]
+    errors, interval, waited = RETRIED[case]
     calls = failing(monkeypatch, *errors, None)
-    assert run(orders, Rounds(10)) == (["lost"] * 9, [3.0] * 9)
-    assert len(calls) == 10
+    told = [str(error) for error in errors if error is not None]
+    assert run(orders, Rounds(len(errors) + 1), interval=interval) == (told, waited)
+    assert len(calls) == len(errors) + 1
 
 
-def test_a_store_that_fails_is_tried_again_after_longer_and_longer_waits(
-    orders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failing(monkeypatch, StorageError("gone"), EngineError("dead"), EngineError("dead"), None)
-    assert run(orders, Rounds(4)) == (["gone", "dead", "dead"], [3.0, 3.0, 4.0])
-    failing(monkeypatch, *[StorageError("gone")] * 5, None, *[StorageError("gone")] * 5, None)
-    _, waited = run(orders, Rounds(12), interval=0)
-    assert waited == [1.0, 2.0, 4.0, 8.0, 16.0] * 2  # a conversion in between begins again
-    failing(monkeypatch, *[StorageError("gone")] * 6)
+def test_what_does_not_pass_is_raised(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, *[GONE] * 6)
     with pytest.raises(StorageError, match="gone"):
         run(orders, Rounds(99))
-
-
-def test_what_does_not_pass_by_itself_is_raised_at_once(
-    orders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     failing(monkeypatch, TableNotFoundError("no catalog"))
     with pytest.raises(TableNotFoundError):
         run(orders, Rounds(9))
@@ -233,19 +223,9 @@ def test_what_does_not_pass_by_itself_is_raised_at_once(
     for interval in (-1, float("inf"), float("nan")):
         with pytest.raises(InvalidArgumentError, match="interval is a number of seconds, got"):
             run(orders, Rounds(9), interval=interval)
-
-
-def test_a_failure_after_the_stop_is_not_kept_quiet(
-    orders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     stop = Event()
-
-    def convert(*_: Any, **__: Any) -> ConversionReport:  # noqa: ANN401
-        stop.set()
-        raise EngineError("nobody knows")
-
-    monkeypatch.setattr(following, "convert", convert)
-    with pytest.raises(EngineError, match="nobody knows"):
+    failing(monkeypatch, DEAD, at_once=stop.set)
+    with pytest.raises(EngineError, match="dead"):  # after the stop, too
         run(orders, stop)
 
 
@@ -298,11 +278,11 @@ def test_a_target_follows_a_writer_that_commits_every_second(
     assert [report["mode"] for report in reports] == ["full"] + ["incremental"] * (len(reports) - 1)
     assert len(reports) > seconds / 6  # even where each takes some seconds
     assert version > 2 + seconds / 2
-    assert by_pyiceberg(warehouse) == ids(orders, version)
+    assert by_pyiceberg(warehouse) == ids_in_delta(orders, version)
 
     append(orders, 5_000_000)
     done = subprocess.run(command(orders, warehouse), capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)
     assert (report["start_version"], report["mode"]) == (version, "incremental")
-    assert by_pyiceberg(warehouse) == ids(orders, report["version"])
+    assert by_pyiceberg(warehouse) == ids_in_delta(orders, report["version"])
     assert 5_000_000 in by_pyiceberg(warehouse)

@@ -1,7 +1,9 @@
-"""Histories that change more than rows: schemas, partitions, ids, and what a failure leaves."""
+"""Histories that change more than rows, and what is said of conversions that follow them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import delvec
+from delvec import DeltaTable
 from delvec.conversion import apply as applying
 from delvec.conversion.apply import _require_apart
-from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError
+from delvec.errors import ConflictError, PlanError, UnsupportedFeatureError, VerificationError
+from tests.conversion.targets import Pair
 from tests.delta.builder import TableBuilder, removed
 from tests.spark.delta.spark_tables import as_delta_spark_reads, sql
 
@@ -147,3 +151,67 @@ def test_a_history_of_files_that_are_copied_and_marked_again(
     for version in (1, 2):
         tagged = spark.sql(f"SELECT id FROM {target} VERSION AS OF 'delta-version-{version}'")
         assert rows(tagged) == rows(as_delta_spark_reads(spark, path, version).select("id"))
+
+
+@pytest.mark.more
+@pytest.mark.spark
+def test_phases_are_reported_in_order_and_the_callers_job_description_is_restored(
+    pair: Pair,
+) -> None:
+    context: Any = pair.spark.sparkContext
+    context.setJobDescription("mine")
+    try:
+        report = pair.convert()
+        again = pair.convert()
+        assert context.getLocalProperty("spark.job.description") == "mine"
+    finally:
+        context.setJobDescription(None)
+    assert list(report.phases) == ["plan", "vectors", "stage", "verify", "publish"]
+    assert list(again.phases) == ["plan"]
+    assert (report.rows, report.deleted_rows) == (again.rows, again.deleted_rows) == (16, 4)
+    assert (report.vector_files, again.vector_files) == (1, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_files_with_the_same_rows_are_not_named_whatever_their_names(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = ["a b", "c%20d", "e%2520f", "ü&", "plain"]
+    rows = ", ".join(f"({number}, '{value}')" for number, value in enumerate(values))
+    sql(
+        spark,
+        tmp_path / "source",
+        "CREATE TABLE {T} (id LONG, p STRING) USING delta PARTITIONED BY (p)",
+        f"INSERT INTO {{T}} VALUES {rows}",
+    )
+    sums = count()
+    monkeypatch.setattr(applying, "row_sums", lambda *_: (next(sums), 0))
+    with pytest.raises(VerificationError) as different:
+        delvec.convert(spark, tmp_path / "source", "lake.apply.named", verify="rows")
+    assert not different.value.files
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("format_version", [3, 2])
+@pytest.mark.parametrize("history", ["latest", "per-version"])
+def test_maintenance_of_the_source_is_followed(
+    pair: Pair, format_version: int, history: str
+) -> None:
+    table = DeltaTable.for_path(pair.spark, pair.source.root)
+    steps: list[tuple[Callable[[], object], int]] = [
+        (lambda: None, 2),
+        (table.optimize, 0),
+        (lambda: table.delete("id IN (5, 15)"), 1),
+        (lambda: table.restore(2), 2),
+        (table.recompute_statistics, 2),
+        (table.purge, 0),
+        (lambda: table.vacuum(0, force=True, dry_run=True), 0),
+        (lambda: table.optimize(zorder_by=["id"]), 0),
+    ]
+    for act, vectors in steps:
+        act()
+        pair.convert(format_version=format_version, history=history, verify="rows")
+        assert pair.ids() == pair.in_delta(table.version)
+        assert len(pair.delete_paths()) == vectors

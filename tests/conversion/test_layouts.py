@@ -23,7 +23,6 @@ from tests.conversion.targets import ids
 from tests.delta import log_files
 from tests.delta.builder import TableBuilder, small_table
 from tests.interop.conversion_targets import TARGETS, check_equal
-from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import INTERPRETED, ZONE, settings_of
 
@@ -117,18 +116,6 @@ def arrays_of_structs(spark: SparkSession, path: Path) -> None:
     )
 
 
-def row_tracking(spark: SparkSession, path: Path) -> None:
-    """Let files have columns that keep ids of rows."""
-    properties = {"delta.enableRowTracking": "true"}
-    spark_tables.create(spark, path, "id BIGINT, n INT", properties=properties)
-    spark_tables.sql(
-        spark,
-        path,
-        "INSERT INTO {T} SELECT id, int(id) FROM range(20)",
-        "UPDATE {T} SET n = -1 WHERE id % 7 = 3",
-    )
-
-
 def several_in_one_file(spark: SparkSession, path: Path) -> None:
     """Make many vectors with one statement, and leave files without."""
     spark_tables.create(spark, path, "id BIGINT, p INT", partitioned_by=["p"])
@@ -143,27 +130,6 @@ def several_in_one_file(spark: SparkSession, path: Path) -> None:
     adds = [add for add in log_files.live_adds(path) if add.get("deletionVector")]
     assert len(adds) > len({add["deletionVector"]["pathOrInlineDv"] for add in adds})
     assert len(adds) < len(log_files.live_adds(path))
-
-
-def all_in_one(spark: SparkSession, path: Path) -> None:
-    """Partition by odd texts and times, with nested columns, and vectors on some files."""
-    spark_tables.create(
-        spark,
-        path,
-        "id BIGINT, s STRUCT<a: INT, l: ARRAY<STRING>>, m MAP<STRING, BIGINT>, p STRING, d DATE,"
-        " t TIMESTAMP",
-        partitioned_by=["p", "d", "t"],
-    )
-    odd = ", ".join(PARTITIONS["text STRING"])
-    spark_tables.sql(
-        spark,
-        path,
-        f"""INSERT INTO {{T}} SELECT id, if(id % 3 = 0, NULL, struct(int(id), array('x', NULL))),
-            map('k', id), element_at(array({odd}, NULL), int(id % 13) + 1),
-            if(id % 13 < 3, NULL, DATE'2024-02-29'),
-            if(id % 13 < 5, NULL, TIMESTAMP'1969-12-31 23:59:59.5 UTC') FROM range(0, 65, 1, 1)""",
-        "DELETE FROM {T} WHERE id % 4 = 1 AND id % 13 <> 2",
-    )
 
 
 def shallow_clone(spark: SparkSession, path: Path) -> None:
@@ -228,13 +194,11 @@ def inline_vectors(_: SparkSession | None, path: Path) -> None:
 
 
 LAYOUTS: dict[str, Callable[[Any, Path], None]] = {
-    "all in one": all_in_one,
     "partitions of all types": by_all_types,
     "nested": nested,
     "nested, mapped by name": partial(nested, mapping="name"),
     "nested, mapped by id": partial(nested, mapping="id"),
     "arrays of structs, mapped": arrays_of_structs,
-    "row tracking": row_tracking,
     "several vectors in a file": several_in_one_file,
     "shallow clone": shallow_clone,
     "generated partitions": generated,
@@ -267,7 +231,7 @@ def quick(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but(("all in one",), LAYOUTS))
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout_reads_the_same_in_iceberg(spark: SparkSession, tmp_path: Path, name: str) -> None:
     path = tmp_path / "a täble 100%25"
     LAYOUTS[name](spark, path)

@@ -155,18 +155,3 @@ def test_iceberg_takes_ids_of_column_mapping_and_our_own(spark: SparkSession) ->
     parsed = iceberg.SchemaParser.fromJson(json.dumps(schema.to_json()))
     assert parsed.highestFieldId() == schema.last_column_id
     assert schema.is_same_as(json.loads(iceberg.SchemaParser.toJson(parsed)))
-
-
-def test_formatted_dates_depend_on_the_clock_of_the_session(spark: SparkSession) -> None:
-    """Why DATE_FORMAT is no transform, and the others are."""
-    time = "timestamp_ntz'2024-03-31 02:30:00'"
-    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    try:
-        row = spark.sql(
-            f"select date_format({time}, 'yyyy-MM-dd-HH'), hour({time}), day({time}),"
-            f" month({time}), year({time}), string(cast({time} as date))"
-        ).first()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", zone)
-    assert tuple(row or ()) == ("2024-03-31-03", 2, 31, 3, 2024, "2024-03-31")

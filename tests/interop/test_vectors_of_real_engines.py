@@ -30,6 +30,7 @@ from delvec.vector import (
     puffin,
 )
 from delvec.vector.puffin import read_footer, reader_of
+from tests.delta import log_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
@@ -61,13 +62,7 @@ def positions_hit(name: str) -> Bitmap:
 
 
 def live_adds(table: Path) -> dict[str, dict[str, Any]]:
-    """The newest add of each path: enough of a log for tables without removes of whole files."""
-    adds = {}
-    for commit in sorted((table / "_delta_log").glob("*.json")):
-        for line in commit.read_text().splitlines():
-            if action := json.loads(line).get("add"):
-                adds[action["path"]] = action
-    return adds
+    return {add["path"]: add for add in log_files.live_adds(table)}
 
 
 def delta_vectors(table: Path) -> list[WrittenVector]:
@@ -139,22 +134,6 @@ def test_fresh_vectors_of_both_engines_are_our_bytes(
         assert decoded == expected
         assert encode_frame(decoded) == vector.frame
     assert delta.frame == iceberg.frame == encode_frame(expected)
-
-
-@pytest.mark.slow
-def test_merged_vectors_of_both_engines_are_our_values(spark: SparkSession, tmp_path: Path) -> None:
-    make_delta(spark, tmp_path / "t")
-    make_iceberg(spark, "lake.interop.merged")
-    for name in ("bitset", "mixed"):
-        predicate = DELETES[name][0]
-        spark.sql(f"DELETE FROM delta.`{tmp_path / 't'}` WHERE {predicate}")
-        spark.sql(f"DELETE FROM lake.interop.merged WHERE {predicate}")
-    expected = positions_hit("bitset") | positions_hit("mixed")
-    [delta] = delta_vectors(tmp_path / "t")
-    [iceberg] = iceberg_vectors(spark, "lake.interop.merged")
-    for vector in (delta, iceberg):
-        assert decode_frame(vector.frame, cardinality=vector.cardinality) == expected
-        assert len(encode_frame(expected)) <= len(vector.frame)
 
 
 @pytest.mark.slow

@@ -218,11 +218,6 @@ def test_a_table_that_is_not_there_is_none_and_then_is_there(
     drop(spark, name)
 
 
-def test_a_view_is_not_taken_for_a_table(spark: SparkSession) -> None:
-    spark.sql("CREATE OR REPLACE TEMPORARY VIEW doors_view AS SELECT 1 AS id")
-    assert find_table(spark, TableName("lake", ("doors",), "doors_view")) is None
-
-
 @pytest.mark.parametrize(
     "name", ["lake", pytest.param("sqlite", marks=pytest.mark.slow)], indirect=True
 )
@@ -469,46 +464,6 @@ def test_a_commit_without_an_answer_is_looked_for(
     assert table.metadata.properties["told"] == "1"
     assert ids(spark, str(name)) == [1]
     drop(spark, name)
-
-
-@pytest.mark.slow
-def test_a_conversion_goes_on_after_a_commit_without_an_answer(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    name = TableName("sqlite", ("doors",), "unanswered")
-    small_table(tmp_path / "source")
-    source, target = tmp_path / "source", str(name)
-    for number, act in ((2, never), (2, lost), (1, never), (1, lost)):
-        with numbered({number: act}) as calls:
-            if act is lost:
-                delvec.convert(spark, source, target)
-            else:
-                with pytest.raises((CommitStateUnknownError, RuntimeError)):
-                    delvec.convert(spark, source, target)
-            assert calls.names[: number + 1] == ["write", "commit", "commit"][: number + 1]
-        delvec.convert(spark, source, target)
-        assert len(ids(spark, target)) == 16
-        drop(spark, name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("format_version", [2, 3])
-def test_a_table_in_a_database_follows_its_source(
-    spark: SparkSession, tmp_path: Path, format_version: int
-) -> None:
-    table, live = small_table(tmp_path / "source")
-    target = f"sqlite.doors.follows{format_version}"
-    for version, expected in ((0, 0), (1, 20), (2, 16)):
-        report = delvec.convert(
-            spark, table.root, target, version=version, format_version=format_version
-        )
-        assert (report.version, len(ids(spark, target))) == (version, expected)
-    [vector] = table.write_vectors([0, 1, 2, 9])
-    live[0] = table.delete(live[0], vector)
-    report = delvec.convert(spark, table.root, target, verify="rows")
-    assert (report.mode, report.vectors_replaced) == ("incremental", 1)
-    assert ids(spark, target) == [3, 4, 5, 6, 7, 8, 10, 11, 12, 15, 16, 17, 18, 19]
-    assert branches(spark, target) == {"main"}
 
 
 def test_a_spark_connect_client_is_refused(tmp_path: Path) -> None:

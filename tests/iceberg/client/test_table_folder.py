@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -56,12 +57,16 @@ def made_catalog(spark: SparkSession, kind: str, folder: Path) -> str:
     }
     if kind == "bare":
         settings["fs.defaultFS"] = f"viewfs://{cluster}"
-    spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set(f"spark.sql.catalog.{name}.type", "hadoop")
-    spark.conf.set(f"spark.sql.catalog.{name}.warehouse", warehouse)
-    for key, value in settings.items():
-        spark.conf.set(f"spark.sql.catalog.{name}.hadoop.{key}", value)
+    hadoop = {f"hadoop.{key}": value for key, value in settings.items()}
+    configure(spark, name, {"type": "hadoop", "warehouse": warehouse, **hadoop})
     return name
+
+
+def configure(spark: SparkSession, catalog: str, settings: Mapping[str, str]) -> None:
+    prefix = f"spark.sql.catalog.{catalog}"
+    spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
+    for key, value in settings.items():
+        spark.conf.set(f"{prefix}.{key}", value)
 
 
 @pytest.fixture
@@ -150,9 +155,7 @@ def test_orphans_are_removed_where_only_the_file_io_can_look(
     for key in ("impl.disable.cache", "mounttable.orphans.link./lake"):
         value = "true" if key.startswith("impl") else f"file://{tmp_path}"
         spark.conf.set(f"fs.viewfs.{key}", value)
-    spark.conf.set("spark.sql.catalog.orphaned", "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set("spark.sql.catalog.orphaned.type", "hadoop")
-    spark.conf.set("spark.sql.catalog.orphaned.warehouse", "viewfs://orphans/lake")
+    configure(spark, "orphaned", {"type": "hadoop", "warehouse": "viewfs://orphans/lake"})
     table = made(spark, "orphaned.db.t")
     orphan = tmp_path / "db/t/data/old.parquet"
     orphan.write_bytes(b"x")
@@ -169,11 +172,8 @@ def test_orphans_are_removed_where_only_the_file_io_can_look(
 
 
 def test_a_file_io_that_cannot_list_is_refused(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.catalog.memory", "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set(
-        "spark.sql.catalog.memory.catalog-impl", "org.apache.iceberg.inmemory.InMemoryCatalog"
-    )
-    spark.conf.set("spark.sql.catalog.memory.warehouse", "memory://lake")
+    implementation = "org.apache.iceberg.inmemory.InMemoryCatalog"
+    configure(spark, "memory", {"catalog-impl": implementation, "warehouse": "memory://lake"})
     spark.sql("CREATE NAMESPACE memory.db")
     table = made(spark, "memory.db.t")
     for act in (table.expire_snapshots, table.remove_orphan_files):

@@ -51,16 +51,10 @@ def delete_by_java(
     partition: str | None = None,
     branch: str = "main",
 ) -> None:
-    """Commit a file of equality deletes.
+    """Commit a file of equality deletes, of a partition such as `part=a` if the table has some.
 
-    Args:
-        table: The table.
-        rows: The rows of the file, in the form of Iceberg's JSON for single values; columns that
-            are not key columns are written, and mean nothing.
-        keys: The key columns, with dots for fields of structs.
-        file_format: The format of the file.
-        partition: The partition, such as `part=a`, of a table that has some.
-        branch: The branch.
+    Rows are in the form of Iceberg's JSON for single values. Columns that are not key columns are
+    written, and mean nothing; names of key columns have dots for fields of structs.
     """
     spark, view = table.spark, iceberg_view(table.spark)
     handle = table._load().handle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from uuid import uuid4
 
 from pyiceberg.table import StaticTable
@@ -57,6 +58,30 @@ def by_pyiceberg(spark: SparkSession, name: str, column: str = "id") -> list[obj
     rows = StaticTable.from_metadata(location).scan(selected_fields=(column,)).to_arrow()
     found: list[object] = rows[column].to_pylist()
     return sorted(found, key=lambda each: (each is not None, each))
+
+
+def content_file(path: str, size: int, rows: int, content: str = "data") -> dict[str, Any]:
+    """The entry of a Parquet file of a table without partitions, in Iceberg's JSON form."""
+    return {
+        "spec-id": 0,
+        "content": content,
+        "file-path": path,
+        "file-format": "parquet",
+        "partition": [],
+        "file-size-in-bytes": size,
+        "record-count": rows,
+    }
+
+
+def rewrite_data_files(spark: SparkSession, name: str, where: str = "", *options: str) -> None:
+    """Rewrite all data files of a table by Iceberg's procedure, or those of a condition."""
+    catalog, _, rest = name.partition(".")
+    asked = ", ".join(f"'{each}', 'true'" for each in ("rewrite-all", *options))
+    spark.catalog.refreshTable(name)
+    spark.sql(
+        f"CALL {catalog}.system.rewrite_data_files(table => '{rest}',"
+        f"{where and f' where => {where!r},'} options => map({asked}))"
+    )
 
 
 def deletes_of(spark: SparkSession, name: str) -> list[tuple[int, str, int]]:

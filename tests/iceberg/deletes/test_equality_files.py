@@ -17,13 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from delvec.errors import UnsupportedFeatureError
-from delvec.iceberg.client.catalog import (
-    LoadedTable,
-    catalog_of,
-    iceberg_view,
-    load_table,
-    table_name,
-)
+from delvec.iceberg.client.catalog import LoadedTable, iceberg_view, load_table
 from delvec.iceberg.client.content_files import json_arrays
 from delvec.iceberg.commit.branch_commit import commit_change
 from delvec.iceberg.commit.row_delta import RowChange, row_changes
@@ -35,7 +29,10 @@ from delvec.spark.input.key_values import KeyColumn
 from delvec.spark.input.keys import Keys
 from delvec.storage.listed_files import local_path
 from delvec.storage.uncommitted import UncommittedFiles
+from tests.iceberg.deletes.foreign import column as field
+from tests.iceberg.deletes.foreign import table_of
 from tests.iceberg.deletes.key_tables import column
+from tests.iceberg.deletes.tables import content_file
 
 NOON = datetime(2024, 5, 6, 12, 30, 0, 7)  # noqa: DTZ001
 WITH_UUIDS = pytest.mark.skipif(
@@ -93,9 +90,20 @@ class TestBytes:
             assert "DELTA_BINARY_PACKED" in described.encodings
         assert b"ARROW:schema" not in (file.metadata.metadata or {})
 
-    def test_keys_are_sorted(self) -> None:
-        [file] = parts([3, -5, None, 3, 9], [column()])
-        assert file.read()["k"].to_pylist() == [None, -5, 3, 9]
+    @pytest.mark.parametrize(
+        ("keys", "required", "written"),
+        [
+            ([3, -5, None, 3, 9], False, [None, -5, 3, 9]),
+            ([None, 1], True, [1]),  # no row has null in a column that is required
+            ([None], True, None),
+            ([], False, None),
+        ],
+    )
+    def test_keys_are_sorted_and_no_keys_make_no_file(
+        self, keys: list[Any], written: list[Any] | None, *, required: bool
+    ) -> None:
+        files = parts(keys, [column(required=required)])
+        assert [file.read()["k"].to_pylist() for file in files] == ([written] if written else [])
 
     def test_many_keys_are_split_into_files(self) -> None:
         keys = np.arange(10_000) * 7
@@ -111,14 +119,6 @@ class TestBytes:
             "00" * 8,
             (27_993).to_bytes(8, "little").hex().upper(),
         )
-
-    def test_no_keys_make_no_file(self) -> None:
-        assert parts([], [column()]) == []
-
-    def test_null_keys_of_required_columns_are_omitted(self) -> None:
-        assert parts([None], [column(required=True)]) == []
-        [file] = parts([None, 1], [column(required=True)])
-        assert file.read()["k"].to_pylist() == [1]
 
     def test_keys_of_type_fixed_have_a_file_each(self) -> None:
         """Iceberg's readers take the last value of a file for all of them."""
@@ -157,13 +157,7 @@ class TestBytes:
 
     def test_a_file_of_executors_becomes_a_delete_file(self) -> None:
         described = {
-            "spec-id": 0,
-            "content": "data",
-            "file-path": "file:/x",
-            "file-format": "parquet",
-            "partition": [],
-            "file-size-in-bytes": 5,
-            "record-count": 2,
+            **content_file("file:/x", 5, 2),
             "null-value-counts": {"keys": [1, 7], "values": [0, 1]},
             "lower-bounds": {"keys": [1, 7], "values": ["00", "01"]},
             "first-row-id": 4,
@@ -178,21 +172,8 @@ class TestBytes:
         assert "first-row-id" not in found
 
 
-def field(number: int, name: str, kind: Any, *, required: bool = False) -> dict[str, Any]:  # noqa: ANN401
-    return {"id": number, "name": name, "required": required, "type": kind}
-
-
 def created(spark: SparkSession, fields: list[dict[str, Any]]) -> LoadedTable:
-    """A table of format version 3 with exactly these fields."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.eq")
-    name = table_name(spark, f"lake.eq.t_{uuid4().hex[:8]}")
-    catalog, identifier = catalog_of(spark, name)
-    view = iceberg_view(spark)
-    schema = view.SchemaParser.fromJson(
-        json.dumps({"type": "struct", "schema-id": 0, "fields": fields})
-    )
-    catalog.buildTable(identifier, schema).withProperty("format-version", "3").create()
-    return load_table(spark, name)
+    return table_of(spark, fields)._load()
 
 
 def after_delete(table: LoadedTable, names: list[str], keys: Any) -> str:  # noqa: ANN401
@@ -344,15 +325,7 @@ class TestStockIceberg:
         open_storage(spark, local_path(table.metadata.location)).write(
             "data/rows.parquet", sink.getvalue()
         )
-        entry = {
-            "spec-id": 0,
-            "content": "data",
-            "file-path": path,
-            "file-format": "parquet",
-            "partition": [],
-            "file-size-in-bytes": sink.tell(),
-            "record-count": 4,
-        }
+        entry = content_file(path, sink.tell(), 4)
         add_by_java(table, pa.array([json.dumps(entry)]), "main")
         assert left_by_java(table, after_delete(table, ["k"], [values[1]])) == [1, 3, 4]
         assert left_by_java(table, after_delete(table, ["k"], [None, values[0]])) == [2, 3]

@@ -7,10 +7,7 @@ import pytest
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.deletes.key_columns import FIELD_ID, arrow_schema, key_columns
 from delvec.spark.input.key_values import KeyColumn
-
-
-def field(number: int, name: str, kind: Any, *, required: bool = False) -> dict[str, Any]:  # noqa: ANN401
-    return {"id": number, "name": name, "required": required, "type": kind}
+from tests.iceberg.deletes.foreign import column as field
 
 
 def struct(*fields: dict[str, Any]) -> dict[str, Any]:
@@ -40,23 +37,6 @@ SCHEMA = struct(
     field(16, "DUP", "int"),
     field(17, "u", "unknown"),
 )
-KEY_TYPES = [
-    "boolean",
-    "int",
-    "long",
-    "date",
-    "time",
-    "timestamp",
-    "timestamptz",
-    "timestamp_ns",
-    "timestamptz_ns",
-    "string",
-    "uuid",
-    "fixed[3]",
-    "binary",
-    "decimal(9, 2)",
-    "decimal(38,0)",
-]
 
 
 def found(*names: str) -> tuple[KeyColumn, ...]:
@@ -101,13 +81,6 @@ def test_other_columns_are_refused(names: list[str], message: str) -> None:
     with pytest.raises(InvalidArgumentError) as error:
         key_columns(SCHEMA, names, "lake.db.t")
     assert message in str(error.value)
-
-
-@pytest.mark.parametrize("kind", KEY_TYPES)
-def test_every_type_that_iceberg_allows_has_an_arrow_type(kind: str) -> None:
-    [column] = key_columns(struct(field(1, "k", kind)), ["k"], "t")
-    schema = arrow_schema([column])
-    assert schema.field("k").metadata == {FIELD_ID.encode(): b"1"}
 
 
 def test_columns_of_files_are_nullable_where_the_tables_are() -> None:

@@ -29,7 +29,7 @@ from delvec.spark.input.keys import Keys
 from delvec.storage.listed_files import local_path
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
-from tests.iceberg.deletes.tables import open_new
+from tests.iceberg.deletes.tables import content_file, open_new
 from tests.iceberg.maintain.tables import ENABLED, deletes, insert, loaded, staging_table
 
 spark_test = pytest.mark.spark
@@ -95,15 +95,7 @@ def test_files_that_are_gone_or_changed(spark: SparkSession, version: int) -> No
     insert(table, "(5, 'e')")
     spark.sql(f"DELETE FROM {table.name} WHERE id = 2")
     table.delete_keys([3], "id")
-    away = {
-        "spec-id": 0,
-        "content": "data",
-        "file-path": "s3://elsewhere/x.parquet",
-        "file-format": "parquet",
-        "partition": [],
-        "file-size-in-bytes": 9,
-        "record-count": 1,
-    }
+    away = content_file("s3://elsewhere/x.parquet", 9, 1)
     commit_change(loaded(table), "main", RowChange(data_files=pa.array([json.dumps(away)])))
     assert kinds(table.check()) == [("warning", "other-store")]
     listed = spark.sql(f"SELECT content, file_path FROM {table.name}.files").collect()
@@ -163,17 +155,9 @@ def test_foreign_equality_delete_files(spark: SparkSession) -> None:
     def committed(rows: pa.Table, **changes: object) -> str:
         path = local(table.location) / "data" / f"{changes['equality_ids']}-{len(rows)}.parquet"
         pq.write_table(rows, path)
-        entry = {
-            "spec-id": 0,
-            "content": "equality-deletes",
-            "file-path": str(path),
-            "file-format": "parquet",
-            "partition": [],
-            "file-size-in-bytes": path.stat().st_size,
-            "record-count": len(rows),
-            "sort-order-id": 0,
-            **{name.replace("_", "-"): value for name, value in changes.items()},
-        }
+        entry = content_file(str(path), path.stat().st_size, len(rows), "equality-deletes")
+        entry["sort-order-id"] = 0
+        entry |= {name.replace("_", "-"): value for name, value in changes.items()}
         commit_change(loaded(table), "main", RowChange(delete_files=pa.array([json.dumps(entry)])))
         return str(path)
 

@@ -6,17 +6,30 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
 from delvec.errors import ConflictError, InvalidArgumentError
+from delvec.iceberg.client.catalog import iceberg_view
+from delvec.iceberg.client.file_scan import write_data_files
 from delvec.iceberg.commit import branch_commit
 from delvec.iceberg.maintain import consolidate, group_keys
+from delvec.spark import jvm
 from delvec.storage.listed_files import local_path
-from tests.iceberg.deletes.tables import open_new
-from tests.iceberg.maintain.tables import ENABLED, deletes, insert, own, staging_table, stock
+from tests.iceberg.deletes.foreign import column, delete_by_java, table_of
+from tests.iceberg.deletes.tables import open_new, rewrite_data_files
+from tests.iceberg.maintain.tables import (
+    ENABLED,
+    deletes,
+    insert,
+    loaded,
+    own,
+    staging_table,
+    stock,
+)
 from tests.spark.delta.readers import settings_of
 
 pytestmark = pytest.mark.spark
@@ -181,11 +194,7 @@ def test_deletes_that_compaction_applied_are_removed(spark: SparkSession) -> Non
     table.delete_keys([1], "id")
     table.delete_keys([2], "id", partition={"p": 1})
     table.delete_keys([3], "id", partition={"p": 2})
-    catalog, name = table.name.split(".", 1)
-    spark.sql(
-        f"CALL {catalog}.system.rewrite_data_files(table => '{name}', where => 'p = 1',"
-        " options => map('rewrite-all', 'true'))"
-    )
+    rewrite_data_files(spark, table.name, "p = 1")
     report = unchanged(table)
     # The global one applies to partition 2 as well.
     assert (report.dangling, report.files_after, report.merged) == (1, 2, 0)
@@ -240,12 +249,7 @@ def test_a_compaction_in_between_calls_for_another_plan(
     for key in (1, 2):
         table.delete_keys([key], "id")
     written = files_of(table)
-    catalog, name = table.name.split(".", 1)
-    compact = (
-        f"CALL {catalog}.system.rewrite_data_files(table => '{name}',"
-        " options => map('rewrite-all', 'true'))"
-    )
-    calls = concurrently(monkeypatch, lambda: spark.sql(compact))
+    calls = concurrently(monkeypatch, lambda: rewrite_data_files(spark, table.name))
     report = table.consolidate_deletes()
     # Iceberg itself removes deletes that are older than all data, when it rewrites a manifest.
     assert (report.conflicts, report.dangling, report.merged, calls) == (1, 1, 0, [1, 0])
@@ -303,7 +307,6 @@ def test_random_sequences_leave_the_rows_as_they_are(spark: SparkSession, seed: 
     )
     insert(table, "(0, 0)")
     live = {(0, 0)}
-    catalog, name = table.name.split(".", 1)
     for _ in range(14):
         step = chance.choice(
             ["insert", "delete", "delete", "scoped", "scoped", "upsert", "compact"]
@@ -327,13 +330,111 @@ def test_random_sequences_leave_the_rows_as_they_are(spark: SparkSession, seed: 
             )
             live = {row for row in live if row[0] not in keys} | {(key, part) for key in keys}
         else:
-            spark.sql(
-                f"CALL {catalog}.system.rewrite_data_files(table => '{name}',"
-                f" where => 'p = {part}', options => map('rewrite-all', 'true'))"
-            )
+            rewrite_data_files(spark, table.name, f"p = {part}")
         if chance.random() < 0.4:
             table.consolidate_deletes()
         assert stock(table) == own(table) == sorted(live, key=repr)
     table.consolidate_deletes()
     assert stock(table) == sorted(live, key=repr)
     assert table.consolidate_deletes().snapshot_id is None
+
+
+TYPES = {
+    "boolean": ("true", "false"),
+    "int": ("-1", "2147483647"),
+    "long": ("-1", "9223372036854775807"),
+    "date": ("DATE'1969-12-31'", "DATE'2024-02-29'"),
+    "timestamp": (
+        "TIMESTAMP_NTZ'1969-12-31 23:59:59.999999'",
+        "TIMESTAMP_NTZ'2024-02-29 12:00:00.000001'",
+    ),
+    "timestamptz": (
+        "TIMESTAMP'1969-12-31 23:59:59.999999Z'",
+        "TIMESTAMP'2024-02-29 12:00:00.000001+09:00'",
+    ),
+    "string": ("''", "'zoë'"),
+    "uuid": (f"'{UUID(int=1)}'", f"'{UUID(int=1 << 127)}'"),
+    "binary": ("X''", "X'FF00'"),
+    "decimal(9, 2)": ("-0.01BD", "1234567.89BD"),
+    "decimal(38, 10)": ("-1234567890123456789012345678.0000000001BD", "0.5BD"),
+}
+
+
+@pytest.mark.slow
+def test_keys_of_all_types_stay_exact(spark: SparkSession) -> None:
+    columns = [column(place + 1, f"c{place}", kind) for place, kind in enumerate(TYPES)]
+    table = table_of(spark, columns)
+    names = [each["name"] for each in columns]
+    first, second = (", ".join(values) for values in zip(*TYPES.values(), strict=True))
+    insert(table, f"({first}), ({second}), ({', '.join(['null'] * len(names))})")
+    insert(table, f"({first})")
+    keys = spark.table(table.name)
+    one = keys.where("c1 = -1").select(*names)
+    table.delete_keys(one, columns=names)
+    table.delete_keys(keys.where("c1 IS NULL").select(*names), columns=names)
+    table.delete_keys(one, columns=names)
+    before = stock(table)
+    assert len(before) == 1
+    report = table.consolidate_deletes()
+    assert (report.files_after, report.keys_after) == (1, 2)
+    assert stock(table) == own(table) == before
+    assert table.check().findings == ()
+
+
+@pytest.mark.slow
+def test_files_of_other_writers_and_formats_are_merged(spark: SparkSession) -> None:
+    columns = [column(1, "id", "long"), column(2, "s", "string"), column(3, "f", "fixed[2]")]
+    table = table_of(spark, columns)
+    insert(table, ", ".join(f"({each}, 's{each}', X'0{each}0{each}')" for each in range(1, 8)))
+    for key, kind in ((1, "PARQUET"), (2, "ORC"), (3, "AVRO")):
+        delete_by_java(table, [{"id": key, "s": "not a key"}], ["id"], file_format=kind)
+    delete_by_java(table, [{"id": None}], ["id"])
+    for key in (4, 5):
+        table.delete_keys([bytes([key, key])], "f")
+    before = stock(table)
+    assert [row[0] for row in before] == [6, 7]
+    kinds = sorted(each.file_format for each in deletes(table) if each.equality_ids == (1,))
+    assert kinds == ["avro", "orc", "parquet", "parquet"]
+    report = table.consolidate_deletes()
+    assert stock(table) == own(table) == before
+    assert (report.files_before, report.files_after) == (6, 3)
+    [apart] = report.unmerged
+    assert (apart.columns, apart.deletes) == (("f",), 2)
+    assert "fixed[2]" in apart.reason
+
+
+def data_file(table: IcebergTable, text: str) -> Any:  # noqa: ANN401
+    view = iceberg_view(table.spark)
+    node = view.util.JsonUtil.mapper().readTree(text)
+    return view.ContentFileParser.fromJson(node, loaded(table).handle.specs())
+
+
+@pytest.mark.slow
+def test_a_compaction_that_began_before_changes_no_row(spark: SparkSession) -> None:
+    table = open_new(spark)
+    insert(table, "(1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')")
+    # Iceberg loses equality deletes that come meanwhile if it replaces all data (its issue 10312).
+    insert(table, "(9, 'not compacted')")
+    table.delete_keys([1], "id")
+    table.delete_keys(["none"], "s")
+    # The compaction begins: it reads what is live, and keeps this snapshot's sequence number, 4.
+    start = loaded(table)
+    head = start.metadata.head()
+    assert head is not None
+    [*_, first] = jvm.items(iceberg_view(spark).util.SnapshotUtil.currentAncestors(start.handle))
+    [replaced] = jvm.items(first.addedDataFiles(start.handle.io()))
+    live = [row for row in stock(table) if row[0] != 9]
+    frame = spark.createDataFrame(live, "id long, s string").coalesce(1)
+    [made] = write_data_files(start, frame).to_pylist()
+    # Meanwhile: another delete, and a consolidation, which gives the first one a higher number.
+    table.delete_keys([2], "id")
+    assert table.consolidate_deletes().merged == 2
+    handle = loaded(table).handle
+    rewrite = handle.newRewrite().validateFromSnapshot(head.id).dataSequenceNumber(4)
+    rewrite.deleteFile(replaced)
+    rewrite.addFile(data_file(table, made))
+    rewrite.commit()
+    assert [row[0] for row in stock(table)] == [3, 4, 9]
+    assert stock(table) == own(table)
+    insert(table, "(1, 'new'), (2, 'new')")
+    assert [row[0] for row in stock(table)] == [1, 2, 3, 4, 9]

@@ -33,11 +33,6 @@ public class NoEarlierDeletes implements java.util.function.Function {
 _attempts = count(1)
 
 
-def upserts(*rows: Row) -> list[Change]:
-    """Return changes that insert or replace rows."""
-    return [("+", row) for row in rows]
-
-
 def commit_batch(
     table: IcebergTable,
     changes: Sequence[Change],
@@ -48,14 +43,10 @@ def commit_batch(
 ) -> int:
     """Commit a batch of changes; return the id of the snapshot.
 
-    Args:
-        table: The table.
-        changes: `+` and a row that is inserted or replaces that of its key; `-` and a row whose key
-            is deleted, with the columns of the partition at least. Values are in the form of
-            Iceberg's JSON for single values; of numbers, strings and booleans.
-        keys: The key columns.
-        branch: The branch; made from `main` if there is none.
-        changelog: As without `upsert-enabled`: a `+` deletes nothing, and deletes hold whole rows.
+    A change is `+` and a row that is inserted or replaces that of its key, or `-` and a row whose
+    key is deleted, with the columns of the partition at least. Values are in the form of Iceberg's
+    JSON for single values. A branch that is not there is made from `main`. A changelog is as
+    without `upsert-enabled`: a `+` deletes nothing, and deletes hold whole rows.
     """
     batch = _Batch(table, tuple(keys), changelog=changelog)
     for kind, row in changes:

@@ -16,7 +16,7 @@ from delvec import IcebergTable
 from delvec.errors import PlanError
 from delvec.iceberg.client.metadata import TableMetadata
 from delvec.iceberg.resolve.report import ResolveReport
-from tests.iceberg.deletes.tables import new_table
+from tests.iceberg.deletes.tables import new_table, rewrite_data_files
 
 STAGING = "changes"
 COLUMNS = "id bigint, part string, n bigint"
@@ -41,19 +41,12 @@ class KeyDelete:
 
 @dataclass(frozen=True)
 class Change:
-    """What a snapshot does to the rows before it: deletes first, its own rows after them.
+    """What a snapshot does to the rows before it: deletes first, its own rows after them."""
 
-    Attributes:
-        deletes: Deletes by key, which hold for rows of any branch.
-        gone: The numbers of rows that are deleted by position.
-        rows: Rows that are added.
-        kind: `rows`, or `files` if only files are others.
-    """
-
-    deletes: tuple[KeyDelete, ...] = ()
-    gone: frozenset[int] = frozenset()
+    deletes: tuple[KeyDelete, ...] = ()  # by key, for rows of any branch
+    gone: frozenset[int] = frozenset()  # the numbers of rows that are deleted by position
     rows: tuple[Row, ...] = ()
-    kind: str = "rows"
+    kind: str = "rows"  # or `files` if only files are others
 
     def applied(self, rows: Iterable[Row]) -> list[Row]:
         kept = [
@@ -204,11 +197,7 @@ class StagedModel:
         self._remember("main", Change(kind="files"))
 
     def rewrite(self) -> None:
-        self._refresh()
-        self.table.spark.sql(
-            f"CALL lake.system.rewrite_data_files(table => '{self.table.name}',"
-            " options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true'))"
-        )
+        rewrite_data_files(self.table.spark, self.table.name, "", "remove-dangling-deletes")
         self._remember("main", Change(kind="files"))
 
     def consolidate(self, branch: str) -> None:

@@ -111,68 +111,6 @@ def test_what_is_committed_while_it_waits_for_the_lock_is_resolved_too(
     assert rows(table) == sorted(AFTER.items())[2:]
 
 
-def appended(table: IcebergTable) -> None:
-    table.append(frame(table.spark, 7, 2, 40))
-
-
-def upserted(table: IcebergTable) -> None:
-    table.upsert(frame(table.spark, 7, 1, 5, 40), "id")
-
-
-def sql_deleted(table: IcebergTable) -> None:
-    table.spark.catalog.refreshTable(table.name)
-    table.spark.sql(f"DELETE FROM {table.name} WHERE id IN (5, 6)")
-
-
-def compacted(table: IcebergTable) -> None:
-    table.spark.catalog.refreshTable(table.name)
-    table.spark.sql(
-        f"CALL lake.system.rewrite_data_files(table => '{table.name}',"
-        " options => map('rewrite-all', 'true'))"
-    )
-
-
-# What others do, and the rows afterwards: in place theirs are the later ones, and staged changes
-# are later than all that the target has.
-OTHERS: dict[str, tuple[Callable[[IcebergTable], None], dict[str, dict[int, Any]]]] = {
-    "append": (appended, {"in place": {**AFTER, 2: 7, 40: 7}, "staged": {**AFTER, 40: 7}}),
-    "upsert": (
-        upserted,
-        {"in place": {**AFTER, 1: 7, 5: 7, 40: 7}, "staged": {**AFTER, 1: 7, 40: 7}},
-    ),
-    "delete": (
-        sql_deleted,
-        {
-            "in place": {key: n for key, n in AFTER.items() if key not in (5, 6)},
-            "staged": {key: n for key, n in AFTER.items() if key != 6},
-        },
-    ),
-    "compaction": (compacted, {"in place": AFTER, "staged": AFTER}),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("how", ["in place", "staged"])
-@pytest.mark.parametrize("other", OTHERS)
-def test_a_commit_of_others_between_plan_and_commit(
-    spark: SparkSession, other: str, how: str, version: int
-) -> None:
-    table = table_with_changes(spark, version, how)
-    act, expected = OTHERS[other]
-    with meanwhile(lambda: act(table)) as seen:
-        report = resolved(table, how)
-    assert report.commits == 1
-    assert rows(table) == sorted(expected[how].items())
-    assert len(seen) - 1 == report.conflicts
-    left = 1 if other == "upsert" else 0  # theirs, which came later than the plan
-    assert equality_deletes(table) == left
-    assert resolved(table, how).commits == left
-    assert rows(table) == sorted(expected[how].items())
-    assert equality_deletes(table) == 0
-    assert table.check().ok
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("how", ["in place", "staged"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -62,19 +60,3 @@ def test_staging(spark: SparkSession, version: int) -> None:
     report = table.resolve("id", staging="st")
     assert (report.staged_snapshots, report.keys, report.absent) == (1, 1, 0)
     assert by_spark(spark, name, "n") == [0] * 8 + [2, 2, 5]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("version", "how"), [(3, "index"), (2, "index"), (2, "join"), (3, "join")])
-def test_strategies(spark: SparkSession, version: int, how: Literal["join", "index"]) -> None:
-    name = new_table(spark, version=version)
-    table = IcebergTable.for_name(spark, name)
-    table.append(rows(spark, *range(10)))
-    table.upsert(rows(spark, 5, 100, n=1), "id", branch="st")
-    report = table.resolve("id", staging="st", index=how, verify="rows", restart_staging=True)
-    assert report.strategy == how
-    assert by_spark(spark, name) == [*range(10), 100]
-    table.upsert(rows(spark, 100, 1, n=7), "id", branch="st")
-    report = table.resolve("id", staging="st", index="auto", restart_staging=True)
-    assert (report.index_rows is None) == (how == "join")
-    assert by_spark(spark, name, "n") == [0] * 8 + [1, 7, 7]

@@ -12,11 +12,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from delvec.errors import EngineError, StorageError, VerificationError
-from tests.iceberg.resolve.cases import STAGING, Case, Form, forms, minus
+from tests.iceberg.deletes.tables import rewrite_data_files
+from tests.iceberg.resolve.cases import FORMS, STAGING, Case, Form, forms, minus
 
 pytestmark = pytest.mark.spark
 
 BY_G = "PARTITIONED BY (g)"
+
+
+@pytest.fixture(params=FORMS)
+def case(spark: SparkSession, request: pytest.FixtureRequest) -> Case:
+    """An empty table with the key `id`, in both forms."""
+    return Case.new(spark, request.param)
 
 
 @forms("v3 join")
@@ -31,16 +38,6 @@ def test_an_upsert(spark: SparkSession, form: Form) -> None:
 
 
 @forms()
-def test_an_empty_staging_branch(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
-    case.insert((1, "a", 1))
-    case.table.create_branch(STAGING)
-    before = case.table._load().metadata
-    assert case.resolve().snapshot_id is None
-    assert case.table._load().metadata.snapshots.keys() == before.snapshots.keys()
-
-
-@forms()
 def test_several_delete_files_in_a_snapshot(spark: SparkSession, form: Form) -> None:
     case = Case.new(spark, form, "id", "g", rest=BY_G)
     case.insert((1, "a", 1), (2, "a", 2), (1, "b", 3), (2, "b", 4))
@@ -50,9 +47,7 @@ def test_several_delete_files_in_a_snapshot(spark: SparkSession, form: Form) -> 
     assert report.delete_files == 2
 
 
-@forms()
-def test_a_key_in_several_files(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_a_key_in_several_files(case: Case) -> None:
     for number in range(3):
         case.insert((1, "a", number), (number + 5, "a", 0))
     case.batch(minus(1))
@@ -81,18 +76,6 @@ def test_each_snapshot_deletes_earlier_rows_only(
         assert case.rows(each.id) in staged
 
 
-@forms()
-def test_a_row_is_inserted_and_deleted_in_two_cycles(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
-    case.insert((1, "a", 1))
-    case.batch((2, "a", 2), (3, "a", 3))
-    assert case.take_over().staged_snapshots == 1
-    case.batch(minus(2), (3, "a", 30))
-    report = case.take_over()
-    assert case.rows() == [(1, "a", 1), (3, "a", 30)]
-    assert (report.staged_snapshots, report.rows_deleted) == (1, 2)
-
-
 @forms("v2 join")
 def test_a_chain_of_changes_of_one_key(spark: SparkSession, form: Form) -> None:
     case = Case.new(spark, form)
@@ -106,9 +89,7 @@ def test_a_chain_of_changes_of_one_key(spark: SparkSession, form: Form) -> None:
     assert case.rows() == [(1, "a", 8), (2, "b", 0)]
 
 
-@forms()
-def test_an_insert_beside_the_delete_of_its_key_survives(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_an_insert_beside_the_delete_of_its_key_survives(case: Case) -> None:
     case.insert((1, "a", 1), (2, "a", 2))
     case.batch((1, "a", 10), minus(2, "a", 2), changelog=True)
     case.batch(minus(1, "a", 10), (1, "a", 11), (2, "a", 20), changelog=True)
@@ -116,9 +97,7 @@ def test_an_insert_beside_the_delete_of_its_key_survives(spark: SparkSession, fo
     assert case.rows() == [(1, "a", 11), (2, "a", 20)]
 
 
-@forms()
-def test_two_cycles_delete_in_one_data_file(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_two_cycles_delete_in_one_data_file(case: Case) -> None:
     case.insert(*((number, "a", number) for number in range(5)))
     case.batch(minus(1))
     case.take_over()
@@ -128,21 +107,19 @@ def test_two_cycles_delete_in_one_data_file(spark: SparkSession, form: Form) -> 
     assert (report.vectors_added, report.vectors_replaced) == (1, 1)
 
 
-@forms()
-def test_the_target_is_compacted(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_the_target_is_compacted(case: Case) -> None:
     for number in range(3):
         case.insert((number, "a", number), (number + 10, "a", number))
     case.batch((1, "a", 100))
     case.take_over()
     case.batch(minus(1), (2, "a", 200))
-    compact(case)
+    rewrite_data_files(case.spark, case.name)
     case.take_over()
     case.batch((0, "a", 300), minus(12))
     case.take_over()
     expected = [(0, "a", 300), (2, "a", 200), (10, "a", 0), (11, "a", 1)]
     assert case.rows() == expected
-    compact(case)
+    rewrite_data_files(case.spark, case.name)
     assert case.resolve().snapshot_id is None
     assert case.rows() == expected
 
@@ -153,19 +130,11 @@ def test_a_delete_is_scoped_to_its_partition(spark: SparkSession, form: Form) ->
     # The partition column is no key column: Flink's converter refuses this.
     case = Case.new(spark, form, rest=BY_G)
     case.insert((1, "a", 1), (1, "b", 2), (2, "a", 3), (2, "b", 4))
-    case.batch((1, "a", 10), minus(2, "b"))
+    case.batch((1, "a", 10), minus(2, "b"), (2, "c", 4))
     report = case.take_over()
-    assert case.rows() == [(1, "a", 10), (1, "b", 2), (2, "a", 3)]
+    # A row that moves to another partition stays in its own, as all readers of the branch have it.
+    assert case.rows() == [(1, "a", 10), (1, "b", 2), (2, "a", 3), (2, "c", 4)]
     assert report.rows_deleted == 2
-
-
-@forms()
-def test_a_row_that_moves_to_another_partition(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form, rest=BY_G)
-    case.insert((1, "a", 1))
-    case.batch((1, "b", 2))
-    case.take_over()
-    assert case.rows() == [(1, "a", 1), (1, "b", 2)]  # as all readers of the branch have it
 
 
 @forms()
@@ -181,11 +150,7 @@ def test_a_delete_of_all_partitions(spark: SparkSession, form: Form) -> None:
     assert case.rows() == []
 
 
-@forms()
-def test_a_delete_of_a_partition_spares_files_of_another_spec(
-    spark: SparkSession, form: Form
-) -> None:
-    case = Case.new(spark, form)
+def test_a_delete_of_a_partition_spares_files_of_another_spec(case: Case) -> None:
     case.insert((1, "a", 1))
     case.table._load().handle.updateSpec().addField("g").commit()
     case.insert((1, "a", 2), (1, "b", 3))
@@ -203,6 +168,9 @@ def test_deletes_by_position_inside_a_batch_are_carried(spark: SparkSession, for
     case.batch((1, "a", 10), (5, "a", 50), (1, "a", 11), (5, "a", 51), (6, "a", 60))
     case.batch((6, "a", 61), (7, "a", 70), minus(7), (6, "a", 62))
     case.batch((8, "a", 80), (8, "a", 81))
+    found = case.sql("SELECT content, file_format FROM {t}.delete_files VERSION AS OF 'staging'")
+    by_position = (1, "PARQUET" if form[0] == 2 else "PUFFIN")  # as Flink's sink writes them
+    assert sorted(found) == [by_position] * 3 + [(2, "PARQUET")] * 3
     case.take_over()
     assert case.rows() == [(1, "a", 11), (2, "a", 2), (5, "a", 51), (6, "a", 62), (8, "a", 81)]
     case.batch(minus(5), minus(1))
@@ -211,9 +179,7 @@ def test_deletes_by_position_inside_a_batch_are_carried(spark: SparkSession, for
     assert report.absent == 0
 
 
-@forms()
-def test_staged_rows_without_deletes(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_staged_rows_without_deletes(case: Case) -> None:
     case.insert((1, "a", 1))
     case.table.create_branch(STAGING)
     case.insert((2, "a", 2), branch=STAGING)
@@ -223,9 +189,7 @@ def test_staged_rows_without_deletes(spark: SparkSession, form: Form) -> None:
     assert (report.keys, report.rows_added) == (0, 2)
 
 
-@forms()
-def test_rows_that_others_appended_to_the_target(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_rows_that_others_appended_to_the_target(case: Case) -> None:
     case.insert((1, "a", 1))
     case.batch((2, "a", 2))
     case.insert((8, "b", 8), (9, "b", 9))
@@ -251,9 +215,7 @@ def test_keys_of_a_file_that_is_gone_are_absent(spark: SparkSession, form: Form)
     assert (report.keys, report.absent) == (3, 2)
 
 
-@forms()
-def test_null_keys(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_null_keys(case: Case) -> None:
     case.insert((1, "a", 1), (None, "a", 2), (None, "b", 3))
     case.batch((None, "c", 4), (2, "a", 5))
     report = case.take_over()
@@ -292,10 +254,8 @@ def test_types_of_keys(
     assert sorted(value for _, value in case.rows()) == [1, 3]
 
 
-@forms()
-def test_deletes_of_two_sets_of_key_columns(spark: SparkSession, form: Form) -> None:
+def test_deletes_of_two_sets_of_key_columns(case: Case) -> None:
     # Flink's converter knows one set.
-    case = Case.new(spark, form)
     case.insert(*((number, "ab"[number % 2], number) for number in range(6)))
     case.by("g", "v").batch(minus(0, "b", 3), minus(0, "a", 5))
     case.batch((1, "b", 10))
@@ -305,9 +265,7 @@ def test_deletes_of_two_sets_of_key_columns(spark: SparkSession, form: Form) -> 
     assert (report.delete_files, report.rows_deleted) == (3, 3)
 
 
-@forms()
-def test_keys_that_the_index_was_not_built_for(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_keys_that_the_index_was_not_built_for(case: Case) -> None:
     case.insert((1, "a", 1), (1, "b", 2), (2, "a", 3))
     case.batch(minus(2))
     case.take_over()
@@ -336,9 +294,7 @@ def test_a_key_column_is_renamed_and_widened(spark: SparkSession, form: Form) ->
     assert case.rows() == [(1, "a", 10), (1 << 40, "a", 3)]
 
 
-@forms()
-def test_a_target_without_rows(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_a_target_without_rows(case: Case) -> None:
     case.batch((1, "a", 1), (2, "a", 2), (1, "a", 3))
     case.batch(minus(2))
     report = case.take_over()
@@ -346,10 +302,8 @@ def test_a_target_without_rows(spark: SparkSession, form: Form) -> None:
     assert (report.keys, report.commits) == (2, 1)
 
 
-@forms()
-def test_equality_deletes_of_both_branches(spark: SparkSession, form: Form) -> None:
+def test_equality_deletes_of_both_branches(case: Case) -> None:
     # Flink's own sink wrote to the target before: its converter refuses the target then.
-    case = Case.new(spark, form)
     case.batch((1, "a", 1), (2, "a", 2), (3, "a", 3), branch="main")
     case.batch((1, "a", 10), branch="main")
     case.batch((2, "a", 20), (1, "a", 11))
@@ -359,9 +313,7 @@ def test_equality_deletes_of_both_branches(spark: SparkSession, form: Form) -> N
     assert report.delete_files == 4
 
 
-@forms()
-def test_all_rows_are_deleted(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_all_rows_are_deleted(case: Case) -> None:
     case.insert((1, "a", 1), (2, "a", 2))
     case.batch((3, "a", 3), minus(1))
     case.batch(minus(2), minus(3))
@@ -372,16 +324,14 @@ def test_all_rows_are_deleted(spark: SparkSession, form: Form) -> None:
     assert case.rows() == [(1, "a", 4)]
 
 
-@forms()
-def test_vectors_that_share_a_puffin_file(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_vectors_that_share_a_puffin_file(case: Case) -> None:
     for number in range(3):
         case.insert(*((number * 10 + each, "a", each) for each in range(4)))
     case.sql("DELETE FROM {t} WHERE id IN (0, 10, 20)")
     [(files, paths)] = case.sql("SELECT count(*), count(DISTINCT file_path) FROM {t}.delete_files")
     # One file of each task that deletes: one or two.
     assert files == 3
-    assert (paths < 3) == (form[0] == 3)
+    assert (paths < 3) == (case.form[0] == 3)
     case.batch(minus(11), (21, "a", 100))
     report = case.resolve()
     kept = [1, 2, 3, 12, 13, 21, 22, 23]
@@ -411,9 +361,7 @@ def test_position_deletes_of_several_files(
     assert [row[0] for row in case.rows()] == [2, 3, 12, 13]
 
 
-@forms()
-def test_another_target(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_another_target(case: Case) -> None:
     case.insert((1, "a", 1), (2, "a", 2))
     case.table.create_branch("audit")
     case.batch((1, "a", 10), (3, "a", 3))
@@ -424,23 +372,21 @@ def test_another_target(spark: SparkSession, form: Form) -> None:
     case.take_over()
 
 
-@forms()
-def test_the_staging_branch_begins_anew(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_the_staging_branch_begins_anew(case: Case) -> None:
     case.insert((1, "a", 1))
     for number in range(3):
         case.batch((1, "a", number), (number + 10, "a", 0))
-        case.take_over(restart_staging=True)
+        report = case.take_over(restart_staging=True, **({"index": "auto"} if number == 2 else {}))
+        assert (report.index_rows is None) == (case.form[1] == "join")
+        assert report.strategy == case.form[1] or number == 2
     assert case.rows() == [(1, "a", 2), (10, "a", 0), (11, "a", 0), (12, "a", 0)]
 
 
-@forms()
-def test_a_refused_commit_loses_nothing(spark: SparkSession, form: Form) -> None:
+def test_a_refused_commit_loses_nothing(case: Case) -> None:
     # Flink's converter forgot the rows that it had found when their commit failed (#17630).
-    case = Case.new(spark, form)
     case.insert((1, "a", 1), (2, "a", 2), (2, "b", 3))
     case.batch((1, "a", 10), minus(9))
-    options: dict[str, Any] = {"staging": STAGING, "index": form[1]}
+    options: dict[str, Any] = {"staging": STAGING, "index": case.form[1]}
     before = files_of(case)
     assert case.table.resolve("id", dry_run=True, **options).rows_deleted == 1
     with pytest.raises(VerificationError):
@@ -452,30 +398,19 @@ def test_a_refused_commit_loses_nothing(spark: SparkSession, form: Form) -> None
     assert (report.rows_deleted, report.absent) == (1, 1)
 
 
-@forms()
-def test_a_data_file_that_cannot_be_read(spark: SparkSession, form: Form) -> None:
-    case = Case.new(spark, form)
+def test_a_data_file_that_cannot_be_read(case: Case) -> None:
     case.insert((1, "a", 1), (2, "a", 2))
     case.batch((1, "a", 10), (2, "a", 20))
     path, content = staged_file(case)
     before, head = files_of(case), case.table._load().metadata.head("main")
     path.unlink()
     with pytest.raises((EngineError, StorageError)):
-        case.table.resolve("id", staging=STAGING, index=form[1])
+        case.table.resolve("id", staging=STAGING, index=case.form[1])
     assert case.table._load().metadata.head("main") == head
     path.write_bytes(content)
     assert files_of(case) == before
     case.take_over()
     assert case.rows() == [(1, "a", 10), (2, "a", 20)]
-
-
-def compact(case: Case) -> None:
-    """Rewrite all data files by Iceberg's procedure."""
-    catalog, _, rest = case.name.partition(".")
-    case.sql(
-        f"CALL {catalog}.system.rewrite_data_files(table => '{rest}',"
-        " options => map('rewrite-all', 'true'))"
-    )
 
 
 def data_folder(case: Case) -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.iceberg.resolve.cases import STAGING, Case, Form, forms, minus
+from tests.iceberg.deletes.tables import rewrite_data_files
+from tests.iceberg.resolve.cases import FORMS, STAGING, Case, Form, forms, minus
 
 pytestmark = pytest.mark.spark
 
@@ -18,17 +19,18 @@ def changed(spark: SparkSession, form: Form) -> Case:
     return case
 
 
-@forms()
-def test_in_place(spark: SparkSession, form: Form) -> None:
-    case = changed(spark, form)
+@pytest.fixture(name="case", params=FORMS)
+def changed_table(spark: SparkSession, request: pytest.FixtureRequest) -> Case:
+    return changed(spark, request.param)
+
+
+def test_in_place(case: Case) -> None:
     report = case.resolve(None)
     assert [row[2] for row in case.rows()] == [0, 10, 2, 4, 5]
     assert (report.keys, report.absent, report.rows_deleted) == (3, 1, 2)
 
 
-@forms()
-def test_a_batch_with_duplicates(spark: SparkSession, form: Form) -> None:
-    case = changed(spark, form)
+def test_a_batch_with_duplicates(case: Case) -> None:
     case.batch((7, "a", 70), (1, "a", 11), (7, "a", 71), (1, "a", 12), branch="main")
     case.batch(minus(7), (8, "a", 80), branch="main")
     expected = case.rows()
@@ -37,10 +39,8 @@ def test_a_batch_with_duplicates(spark: SparkSession, form: Form) -> None:
     assert [row[2] for row in expected] == [0, 12, 2, 4, 5, 80]
 
 
-@forms()
-def test_snapshots_that_wrote_the_deletes_have_expired(spark: SparkSession, form: Form) -> None:
+def test_snapshots_that_wrote_the_deletes_have_expired(case: Case) -> None:
     # Flink's converter walks the history, and never finds these.
-    case = changed(spark, form)
     for number in range(3):
         case.batch((number, "a", number + 100), branch="main")
     case.insert((9, "a", 9))
@@ -79,7 +79,7 @@ def test_deletes_that_apply_to_nothing(spark: SparkSession, form: Form) -> None:
     assert case.rows() == [(1, "a", 1), (2, "a", 2)]
 
 
-@forms(versions=(3,))  # format 2 has no row ids
+@pytest.mark.parametrize("form", FORMS[:1])  # format 2 has no row ids
 def test_rows_keep_their_ids(spark: SparkSession, form: Form) -> None:
     case = changed(spark, form)
     columns = "SELECT id, _row_id, _last_updated_sequence_number FROM {t} ORDER BY id"
@@ -115,22 +115,16 @@ def deleted(case: Case) -> None:
 
 
 def compacted(case: Case) -> None:
-    catalog, _, rest = case.name.partition(".")
-    case.sql(
-        f"CALL {catalog}.system.rewrite_data_files(table => '{rest}',"
-        " options => map('rewrite-all', 'true'))"
-    )
+    rewrite_data_files(case.spark, case.name)
 
 
 ACTIONS = [appended, upserted, deleted, compacted]
 
 
-@forms()
 @pytest.mark.parametrize("action", ACTIONS)
-def test_others_commit_meanwhile(spark: SparkSession, form: Form, action: object) -> None:
+def test_others_commit_meanwhile(case: Case, action: object) -> None:
     # Each of these makes a cycle of Flink's converter fail.
     assert callable(action)
-    case = changed(spark, form)
     report = case.resolve_while(lambda: action(case), None)
     expected = {
         appended: [0, 10, 2, 30, 4, 5, 50],
@@ -143,15 +137,12 @@ def test_others_commit_meanwhile(spark: SparkSession, form: Form, action: object
         assert report.conflicts == 0
     case.resolve(None, verify="counts") if action is upserted else case.require_resolved(None)
     assert [row[2] for row in case.rows()] == expected
+    assert case.table.check().ok
 
 
-@forms()
 @pytest.mark.parametrize("action", ACTIONS)
-def test_others_commit_to_the_target_meanwhile(
-    spark: SparkSession, form: Form, action: object
-) -> None:
+def test_others_commit_to_the_target_meanwhile(case: Case, action: object) -> None:
     assert callable(action)
-    case = changed(spark, form)
     case.batch(minus(5), (2, "a", 20), (50, "c", 500))
     case.batch((60, "c", 60), (60, "c", 61))
     case.resolve_while(lambda: action(case))
@@ -165,6 +156,7 @@ def test_others_commit_to_the_target_meanwhile(
     assert [row[2] for row in case.rows()] == expected
     case.resolve()
     assert [row[2] for row in case.rows()] == expected
+    assert case.table.check().ok
 
 
 @pytest.mark.slow

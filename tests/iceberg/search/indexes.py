@@ -56,24 +56,15 @@ def found_by_both(search: Search, index: KeyIndex) -> int:
 
 @dataclass(frozen=True)
 class IndexDifference:
-    """What an index has of the data files of a snapshot.
+    """What an index has of the data files of a snapshot."""
 
-    Attributes:
-        files: Data files that it does not have; they are searched without it.
-        missing: Rows of others that it lacks: deletes of these would be lost.
-        wrong: Rows that it has of these files and that they do not have: looked at in vain.
-    """
-
-    files: int
-    missing: int
-    wrong: int
+    files: int  # data files that it does not have; they are searched without it
+    missing: int  # rows of others that it lacks: deletes of these would be lost
+    wrong: int  # rows that it has of these files and that they do not have: looked at in vain
 
 
 def compare_index(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> IndexDifference:
-    """Compare an index with a build of it; all their rows are shuffled.
-
-    The driver holds the paths of the snapshot's data files.
-    """
+    """Compare an index with a build of it."""
     columns = ["hash", "file", "pos"]
     _, schema = wanted_key(table, index.key.ids)
     with translate_errors(str(table.name)):

@@ -55,6 +55,14 @@ def difference(spark: SparkSession, name: str, branch: str = "main") -> IndexDif
     return compare_index(table, head_of(table, branch), index)
 
 
+@pytest.fixture
+def name(spark: SparkSession) -> str:
+    """A table with the ids 0 to 9."""
+    name = new_table(spark)
+    append(spark, name, 0, 10)
+    return name
+
+
 def test_new_files_are_added_and_nothing_else_is_read(spark: SparkSession) -> None:
     name = new_table(spark)
     append(spark, name, 0, 100)
@@ -84,9 +92,7 @@ def test_new_files_are_added_and_nothing_else_is_read(spark: SparkSession) -> No
 
 
 @pytest.mark.slow
-def test_a_difference_is_noticed(spark: SparkSession) -> None:
-    name = new_table(spark)
-    append(spark, name, 0, 10)
+def test_a_difference_is_noticed(spark: SparkSession, name: str) -> None:
     index = updated(spark, name).table.name
     spark.sql(f"DELETE FROM {index} WHERE pos = 3")
     spark.sql(f"UPDATE {index} SET hash = 5 WHERE pos = 4")
@@ -114,9 +120,7 @@ def test_rows_that_a_rollback_brings_back_are_indexed(spark: SparkSession, versi
 
 
 @pytest.mark.slow
-def test_an_index_of_files_that_are_gone_is_built_anew(spark: SparkSession) -> None:
-    name = new_table(spark)
-    append(spark, name, 0, 10)
+def test_an_index_of_files_that_are_gone_is_built_anew(spark: SparkSession, name: str) -> None:
     append(spark, name, 10, 20)
     updated(spark, name)
     catalog, _, rest = name.partition(".")
@@ -135,9 +139,7 @@ def test_an_index_of_files_that_are_gone_is_built_anew(spark: SparkSession) -> N
 
 
 @pytest.mark.slow
-def test_other_keys_types_and_tables_are_not_trusted(spark: SparkSession) -> None:
-    name = new_table(spark)
-    append(spark, name, 0, 10)
+def test_other_keys_types_and_tables_are_not_trusted(spark: SparkSession, name: str) -> None:
     updated(spark, name, [2])
     assert "other key columns" in (opened(spark, name, [1]).why_not or "")
     assert updated(spark, name, [2, 1]).action == "built"
@@ -160,9 +162,7 @@ def test_other_keys_types_and_tables_are_not_trusted(spark: SparkSession) -> Non
 
 
 @pytest.mark.slow
-def test_a_snapshot_that_expired_does_no_harm(spark: SparkSession) -> None:
-    name = new_table(spark)
-    append(spark, name, 0, 10)
+def test_a_snapshot_that_expired_does_no_harm(spark: SparkSession, name: str) -> None:
     reflected = updated(spark, name).snapshot_id
     append(spark, name, 10, 20)
     delvec.IcebergTable.for_name(spark, name).expire_snapshots("2100-01-01", retain_last=1)
@@ -178,9 +178,7 @@ def stale(table: LoadedTable, snapshot_id: int, index: KeyIndex) -> index_update
 
 
 @pytest.mark.slow
-def test_writers_at_once_never_make_it_wrong(spark: SparkSession) -> None:
-    name = new_table(spark)
-    append(spark, name, 0, 10)
+def test_writers_at_once_never_make_it_wrong(spark: SparkSession, name: str) -> None:
     old = updated(spark, name)
     append(spark, name, 10, 20)
     slow = stale(loaded(spark, name), head_of(loaded(spark, name)), old)
@@ -210,10 +208,8 @@ def test_writers_at_once_never_make_it_wrong(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_a_crash_after_the_write_loses_nothing(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = new_table(spark)
-    append(spark, name, 0, 10)
 
     def crash(_: object) -> KeyIndex:
         raise KeyboardInterrupt
@@ -290,9 +286,7 @@ def test_keys_without_an_index(spark: SparkSession) -> None:
         update_index(table, 1, [1])
 
 
-def test_a_table_that_has_the_name_by_chance_is_left_alone(spark: SparkSession) -> None:
-    name = new_table(spark)
-    append(spark, name, 0, 10)
+def test_a_table_that_has_the_name_by_chance_is_left_alone(spark: SparkSession, name: str) -> None:
     table = loaded(spark, name)
     spark.sql(f"CREATE TABLE {index_name(table.name)} (id INT) USING iceberg")
     for call in (lambda: open_index(table, [1]), lambda: drop_index(table)):
@@ -303,9 +297,7 @@ def test_a_table_that_has_the_name_by_chance_is_left_alone(spark: SparkSession) 
 
 
 @pytest.mark.slow
-def test_a_file_that_is_registered_twice(spark: SparkSession) -> None:
-    name = new_table(spark)
-    append(spark, name, 0, 10)
+def test_a_file_that_is_registered_twice(spark: SparkSession, name: str) -> None:
     handle = loaded(spark, name).handle
     [[path, size]] = (
         spark.table(f"{name}.files").select("file_path", "file_size_in_bytes").collect()

@@ -33,19 +33,12 @@ def stock(table: IcebergTable, ref: str | int | None = None) -> DataFrame:
 
 @dataclass
 class Mirror:
-    """A table and the rows of its branches; each change is made to both.
-
-    Attributes:
-        table: The table.
-        ddl: Its columns, in their order.
-        branches: The rows of each branch.
-        staging: The branches that stock Iceberg need not be able to read.
-    """
+    """A table and the rows of its branches; each change is made to both."""
 
     table: IcebergTable
     ddl: str
     branches: dict[str, Rows] = field(default_factory=lambda: {"main": []})
-    staging: set[str] = field(default_factory=set)
+    staging: set[str] = field(default_factory=set)  # what stock Iceberg need not be able to read
 
     @classmethod
     def new(

@@ -15,14 +15,12 @@ from tests.iceberg.table.mirror import ENABLED, Mirror, found, refuses, stock
 pytestmark = pytest.mark.spark
 
 COLUMNS = "id bigint, part string, n int"
-TABLES = {"partitioned": ("PARTITIONED BY (part)", True), "flat": ("", False)}
-CASES = ["partitioned", pytest.param("flat", marks=pytest.mark.slow)]
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=["PARTITIONED BY (part)", ""], ids=["partitioned", "flat"])
 def mirror(spark: SparkSession, request: pytest.FixtureRequest) -> Mirror:
     """A table with vectors on `own`, which apply to files that `main` has as well."""
-    rest, _ = TABLES[request.param]
+    rest = request.param
     mirror = Mirror.new(spark, COLUMNS, rest, properties=ENABLED)
     for start in (0, 10, 20):
         rows = [(number, "ab"[number % 2], start) for number in range(start, start + 10)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -154,21 +153,14 @@ def test_null_is_told_from_strings_in_partitions(spark: SparkSession) -> None:
     spark.sql(f"CREATE TABLE {name} (id BIGINT, day STRING) USING iceberg PARTITIONED BY (day)")
     spark.sql(f"INSERT INTO {name} VALUES (1, NULL), (2, 'null'), (3, 'NULL'), (4, ''), (5, 'x')")
     found = IcebergTable.for_name(spark, name).inspect().partitions.shown
-    assert {each.name for each in found} == {
-        "day=NULL",
-        "day='null'",
-        "day='NULL'",
-        "day=''",
-        "day=x",
-    }
+    shown = {"day=NULL", "day='null'", "day='NULL'", "day=''", "day=x"}
+    assert {each.name for each in found} == shown
     spark.sql(f"DROP TABLE {name} PURGE")
 
 
 def test_files_of_others_are_not_to_be_rewritten(spark: SparkSession, table: IcebergTable) -> None:
-    properties: dict[str, Any] = {"gc.enabled": "false"}
-    [(key, value)] = properties.items()
-    spark.sql(f"ALTER TABLE {NAME} SET TBLPROPERTIES ('{key}' = '{value}')")
+    spark.sql(f"ALTER TABLE {NAME} SET TBLPROPERTIES ('gc.enabled' = 'false')")
     report = table.inspect()
     assert not {"compact", "expire"} & {each.action for each in report.advice}
     assert "gc.enabled=false" in report.notes[0]
-    spark.sql(f"ALTER TABLE {NAME} UNSET TBLPROPERTIES ('{key}')")
+    spark.sql(f"ALTER TABLE {NAME} UNSET TBLPROPERTIES ('gc.enabled')")

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from tests.iceberg.deletes.tables import rewrite_data_files
 from tests.iceberg.table.mirror import ENABLED, Mirror, found
 
 pytestmark = pytest.mark.spark
@@ -116,25 +117,15 @@ class Machine:
 
     def delete_where(self, branch: str, n: int) -> None:
         """Delete by position."""
-        delete: Any = getattr(self.table, "delete", None)
-        if delete is None:
-            return
-        delete(f"n = {n} AND part = 'a'", branch=branch)
+        self.table.delete(f"n = {n} AND part = 'a'", branch=branch)
         self.mirror.drop(lambda row: row[1:] == ("a", n), branch)
 
     def consolidate_deletes(self, branch: str) -> None:
-        consolidate: Any = getattr(self.table, "consolidate_deletes", None)
-        if consolidate is not None:
-            consolidate(branch=branch)
+        self.table.consolidate_deletes(branch=branch)
 
     def rewrite_data_files(self, remove: bool) -> None:  # noqa: FBT001
-        options = "'rewrite-all', 'true'"
-        if remove:
-            options += ", 'remove-dangling-deletes', 'true'"
-        self.spark.sql(
-            f"CALL lake.system.rewrite_data_files(table => '{self.table.name}',"
-            f" options => map({options}))"
-        )
+        more = ["remove-dangling-deletes"] if remove else []
+        rewrite_data_files(self.spark, self.table.name, "", *more)
 
     def rollback(self, branch: str, back: int) -> None:
         metadata = self.table._load().metadata

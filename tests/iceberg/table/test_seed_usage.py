@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -17,29 +19,9 @@ NOT_ENABLED = "the table property write.delete.equality-vector.enabled is not tr
 
 # What is deleted, the columns, the vectors, the ordinary files, and what each sentence says.
 LINES: dict[str, tuple[list[Any], tuple[str, ...], int, int, tuple[str, ...]]] = {
-    "bigint, several": (
-        [100, 200, 300],
-        ("order_id",),
-        1,
-        1,
-        ("3 keys in an Equality Delete Vector of ",),
-    ),
-    "bigint, one": ([12345], ("order_id",), 1, 1, ("1 key in an Equality Delete Vector of ",)),
+    "bigint": ([100, 200, 300], ("order_id",), 1, 1, ("3 keys in an Equality Delete Vector of ",)),
     "int": ([5], ("customer_id",), 1, 1, ("1 key in an Equality Delete Vector of ",)),
-    "sparse": (
-        [1, 1_000_000_000, 2_000_000_000],
-        ("order_id",),
-        1,
-        1,
-        ("3 keys in an Equality Delete Vector of ",),
-    ),
-    "composite": (
-        [(5, 10)],
-        ("order_id", "customer_id"),
-        0,
-        1,
-        ("1 key in 1 Parquet file of .*: .*2 columns",),
-    ),
+    "composite": ([(5, 10)], ("order_id", "customer_id"), 0, 1, ("1 key in 1 .*: .*2 columns",)),
     "string": (["A", "B"], ("name",), 0, 1, ("2 keys in 1 Parquet file of .*: .*string",)),
     "negative": ([-100], ("order_id",), 0, 1, ("a vector holds no such keys: 1 negative",)),
     "null": ([None], ("order_id",), 0, 1, ("a vector holds no such keys: 1 null",)),
@@ -81,15 +63,14 @@ def orders(spark: SparkSession) -> Mirror:
 def matches(report: Any, *sentences: str) -> None:  # noqa: ANN401
     assert len(report.forms) == len(sentences), report.forms
     for said, expected in zip(report.forms, sentences, strict=True):
-        with pytest.raises(AssertionError, match=expected):
-            raise AssertionError(said)
+        assert re.search(expected, said), report.forms
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_on_a_branch_that_others_read(orders: Mirror, line: str) -> None:
     """The ordinary file is there in any case; a vector stands in the statistics file beside it."""
     keys, columns, vectors, files, sentences = LINES[line]
-    branch = f"b_{line.replace(', ', '_')}"
+    branch = f"b_{line}"
     orders.create_branch(branch)
     report = orders.delete_keys(keys, *columns, branch=branch)
     assert (report.keys, report.key_vectors, report.delete_files) == (len(keys), vectors, files)
@@ -102,9 +83,8 @@ def test_on_a_branch_that_others_read(orders: Mirror, line: str) -> None:
     assert snapshot.summary["delvec.equality-delete-keys"] == str(len(keys))
     assert snapshot.summary["added-equality-deletes"] == str(len(keys))
     assert orders.table.detail(branch=branch).equality_delete_vectors == 0
-    assert found(stock(orders.table, branch)) == found(orders.table.to_df(branch))
-    expected = orders.branches.pop(branch)
-    assert sorted(found(stock(orders.table, branch)), key=repr) == sorted(expected, key=repr)
+    expected = Counter(orders.branches.pop(branch))
+    assert found(stock(orders.table, branch)) == found(orders.table.to_df(branch)) == expected
     orders.table.drop_branch(branch)
 
 
@@ -115,14 +95,13 @@ def test_on_a_branch_that_others_read(orders: Mirror, line: str) -> None:
 def test_on_a_staging_branch(orders: Mirror, line: str) -> None:
     """A vector needs no ordinary file there, and stock Iceberg does not read it."""
     keys, columns, vectors, files, sentences = LINES[line]
-    branch = f"s_{line.replace(', ', '_')}"
+    branch = f"s_{line}"
     orders.create_branch(branch, staging=True)
     report = orders.delete_keys(keys, *columns, branch=branch)
     assert (report.key_vectors, report.delete_files) == (vectors, files - vectors)
     matches(report, *sentences)
     assert orders.table.detail(branch=branch).equality_delete_vectors == vectors
-    expected = orders.branches.pop(branch)
-    assert sorted(found(orders.table.to_df(branch)), key=repr) == sorted(expected, key=repr)
+    assert found(orders.table.to_df(branch)) == Counter(orders.branches.pop(branch))
     if vectors:
         assert "beside" not in report.forms[0]
         refuses(orders.table, branch)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +14,8 @@ from pyspark.sql import SparkSession
 import delvec
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from delvec.iceberg.client.catalog import load_table
-from tests.iceberg.deletes.tables import by_pyiceberg, open_new
+from delvec.iceberg.write.upsert import delete_keys
+from tests.iceberg.deletes.tables import by_pyiceberg, open_new, rewrite_data_files
 from tests.iceberg.table.mirror import ENABLED, Mirror, found, stock
 from tests.marks import slow_but
 
@@ -64,10 +62,7 @@ def test_every_layout_after_every_operation(spark: SparkSession, case: str) -> N
     mirror.check()
     mirror.delete_keys([6, 7], "id")
     mirror.append([row(6, 3)], "audit")
-    mirror.table.spark.sql(
-        f"CALL lake.system.rewrite_data_files(table => '{mirror.table.name}',"
-        " options => map('rewrite-all', 'true'))"
-    )
+    rewrite_data_files(spark, mirror.table.name)
     mirror.check()
 
 
@@ -197,12 +192,8 @@ def test_pyiceberg_reads_what_has_vectors_alone(spark: SparkSession) -> None:
     mirror = Mirror.new(spark, "id bigint, n int")
     mirror.append([(number, number % 3) for number in range(20)])
     mirror.append([(number, 7) for number in range(20, 30)])
-    delete: Any = getattr(mirror.table, "delete", None)
-    if delete is None:
-        mirror.sql_delete("n = 1 OR id = 25", lambda each: each[1] == 1 or each[0] == 25)
-    else:
-        delete("n = 1 OR id = 25")
-        mirror.drop(lambda each: each[1] == 1 or each[0] == 25)
+    mirror.table.delete("n = 1 OR id = 25")
+    mirror.drop(lambda each: each[1] == 1 or each[0] == 25)
     mirror.check()
     assert by_pyiceberg(spark, mirror.table.name) == sorted(
         each[0] for each in mirror.branches["main"]
@@ -294,40 +285,10 @@ class TestTraps:
         frame = table.to_df()  # planned now, and read later
         mirror.delete_keys([1], "id")
         mirror.append([(1, 3)])
-        from delvec.iceberg.write.upsert import delete_keys  # noqa: PLC0415
-
         delete_keys(stale, [2], ["id"], branch="main")
         mirror.drop(lambda each: each[0] == 2)
         mirror.check()
         assert set(found(frame)) == {(1, 1), (2, 2)}
-
-    @pytest.mark.slow
-    def test_another_process_commits_between(self, spark: SparkSession) -> None:
-        mirror = Mirror.new(spark, COLUMNS, "PARTITIONED BY (part)")
-        mirror.append([row(number) for number in range(6)])
-        warehouse = Path(_local(mirror.table.location)).parents[1]
-        code = f"""
-            import delvec
-            from tests.spark.jars import resolved_jars
-            spark = delvec.session({str(warehouse)!r}, master="local[1]", conf={{
-                "spark.jars": ",".join(resolved_jars()), "spark.ui.enabled": "false"}})
-            t = delvec.IcebergTable.for_name(spark, {mirror.table.name!r})
-            t.delete_keys([1], "id")
-            t.upsert(t.to_df(where="id = 2").selectExpr("id", "part", "at", "9 AS n"), "id")
-        """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        mirror.drop(lambda each: each[0] in (1, 2))
-        mirror.branches["main"].append(row(2, 9))
-        mirror.check()
-        mirror.delete_keys([3], "id")
-        mirror.upsert([row(1, 5)], "id")
-        mirror.check()
 
 
 def _local(path: str) -> str:

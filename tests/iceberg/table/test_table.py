@@ -210,25 +210,6 @@ def test_files_of_older_specs_show_their_own_partitions(spark: SparkSession) -> 
     assert (detail.position_delete_files, detail.rows) == (1, None)
 
 
-@pytest.mark.more
-def test_a_branch_is_made_moved_and_dropped(spark: SparkSession, table: IcebergTable) -> None:
-    head = table.create_branch("audit")
-    spark.sql(f"INSERT INTO {table.name}.branch_audit VALUES (6)")
-    assert table.detail(branch="audit").rows == 6
-    assert table.fast_forward("main", "audit") != head
-    assert rows(spark, table, "main") == [1, 2, 3, 4, 5, 6]
-    assert table.rollback(head) == head
-    assert rows(spark, table, "main") == [1, 2, 3, 4, 5]
-    assert table.create_tag("v1") == head
-    table.drop_branch("audit")
-    table.drop_tag("v1")
-    assert table.refs().toArrow()["name"].to_pylist() == ["main"]
-    with pytest.raises(InvalidArgumentError, match="staging of create_branch"):
-        table.create_branch("x", staging="yes")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="has no keyword 'snapshot'"):
-        table.create_tag("x", snapshot=1)  # type: ignore[call-arg]
-
-
 @pytest.mark.slow
 def test_expiry_keeps_what_branches_are(spark: SparkSession, table: IcebergTable) -> None:
     table.create_branch("own", staging=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import patch
@@ -19,7 +20,14 @@ from delvec.iceberg.write.delete_positions import delete_positions
 from delvec.iceberg.write.key_predicates import Condition
 from delvec.iceberg.write.report import PositionDeleteReport
 from delvec.storage.listed_files import local_path
-from tests.iceberg.deletes.tables import by_pyiceberg, by_spark, deletes_of, loaded, new_table
+from tests.iceberg.deletes.tables import (
+    by_pyiceberg,
+    by_spark,
+    deletes_of,
+    loaded,
+    new_table,
+    rewrite_data_files,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
@@ -298,14 +306,13 @@ def test_racing_deletes_of_one_file(spark: SparkSession) -> None:
 class Between:
     """Runs something between the plan and the commit of a delete, the first time."""
 
-    def __init__(self, spark: SparkSession, *statements: str) -> None:
-        self._spark, self._statements = spark, list(statements)
-        self._write = write_position_vectors
+    def __init__(self, *acts: Callable[[], object]) -> None:
+        self._acts = list(acts)
 
     def __call__(self, *args: object) -> object:
-        while self._statements:
-            self._spark.sql(self._statements.pop(0))
-        return self._write(*args)  # type: ignore[arg-type]
+        while self._acts:
+            self._acts.pop(0)()
+        return write_position_vectors(*args)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -314,9 +321,8 @@ def test_a_compaction_between_plan_and_commit(spark: SparkSession, version: int)
     name = new_table(spark, version=version)
     for start in range(0, 50, 10):
         numbered(spark, name, start, start + 10)
-    options = "map('rewrite-all', 'true')"
-    compact = f"CALL lake.system.rewrite_data_files(table => '{name}', options => {options})"
-    with patch.object(positions, "write_position_vectors", Between(spark, compact)):
+    between = Between(lambda: rewrite_data_files(spark, name))
+    with patch.object(positions, "write_position_vectors", between):
         report = delete(spark, name, "n < 3")
     assert report.attempts == 2
     check(spark, name, [each for each in range(50) if each % 10 >= 3])
@@ -326,14 +332,17 @@ def test_commits_between_plan_and_commit(spark: SparkSession) -> None:
     name = new_table(spark)
     numbered(spark, name, 0, 10)
     numbered(spark, name, 10, 20)
-    others = (f"DELETE FROM {name} WHERE id IN (3, 5)", f"INSERT INTO {name} VALUES (3, 3, 'new')")
-    with patch.object(positions, "write_position_vectors", Between(spark, *others)):
+    others = Between(
+        lambda: spark.sql(f"DELETE FROM {name} WHERE id IN (3, 5)"),
+        lambda: insert(spark, name, "(3, 3, 'new')"),
+    )
+    with patch.object(positions, "write_position_vectors", others):
         report = delete(spark, name, "id <= 3")
     assert report.attempts == 2
     check(spark, name, [4, *range(6, 20)])
     # An append alone is no conflict: its rows stay.
-    append = f"INSERT INTO {name} VALUES (4, 4, 'new')"
-    with patch.object(positions, "write_position_vectors", Between(spark, append)):
+    append = Between(lambda: insert(spark, name, "(4, 4, 'new')"))
+    with patch.object(positions, "write_position_vectors", append):
         report = delete(spark, name, "id = 4")
     assert report.attempts == 1
     check(spark, name, [4, *range(6, 20)])

@@ -18,8 +18,9 @@ from delvec.iceberg.deletes.write_keys import write_deletes
 from delvec.spark.input.keys import KEY_MEMORY, KeyFrame, Keys, read_keys
 from delvec.storage import Storage
 from delvec.storage.uncommitted import UncommittedFiles
+from tests.iceberg.deletes.foreign import column as field
 from tests.iceberg.deletes.key_tables import column, entries
-from tests.iceberg.deletes.test_equality_files import after_delete, created, field, left
+from tests.iceberg.deletes.test_equality_files import after_delete, created, left
 from tests.spark.delta.readers import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(3)]
