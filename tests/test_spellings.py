@@ -106,6 +106,23 @@ def test_deltalakes_optimize_is_explained(tmp_path: Path) -> None:
         table.optimize.z_order(["id"])
 
 
+@pytest.mark.parametrize(
+    ("report", "name", "told"),
+    [
+        (("OPTIMIZE", "/t", 3), "where", "OPTIMIZE on /t: version 3\nHint: the condition is an"),
+        (("OPTIMIZE", "/t", 3), "executeZOrderBy", "; restore(version=2) takes this one back"),
+        (("OPTIMIZE", "/t"), "executeCompaction", "nothing was written\nHint: optimize() compacts"),
+        (("DELETE", "/t", 3), "row_deleted", "no row_deleted\nHint: it is called rows_deleted"),
+    ],
+)
+def test_a_builders_method_on_a_report_says_what_has_run_and_how_to_take_it_back(
+    report: tuple[Any, ...], name: str, told: str
+) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        getattr(WriteReport(*report), name)
+    assert told in str(caught.value)
+
+
 def test_names_of_python_are_looked_up_as_ever(tmp_path: Path) -> None:
     small_table(tmp_path)
     for name in ("__array__", "_repr_png_", "_ipython_canary_method_should_not_exist_"):

@@ -149,9 +149,9 @@ _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "delvec": _MODULE,
     "MergeBuilder": {"withschemaevolution": "call merge(source, on, merge_schema=True)"},
     "WriteReport": {
-        "executecompaction": "optimize() has compacted the table, this is its report",
-        "executezorderby": "optimize() has compacted the table; call optimize(zorder_by=[...])",
-        "where": "this is the report of what was done; the condition is an argument: optimize(...)",
+        "executecompaction": "optimize() compacts by itself",
+        "executezorderby": "the columns are an argument: optimize(zorder_by=[...])",
+        "where": "the condition is an argument: optimize(where)",
     },
 }
 # What deltalake calls behind a method that runs here at once: `t.optimize.compact()`.
@@ -306,8 +306,13 @@ class Explained(type):
             raise explain_name(cls, name)
 
 
-def explain_name(owner: type | ModuleType, name: str) -> AttributeError:
+def explain_name(
+    owner: type | ModuleType, name: str, *, done: str = "", undo: str = ""
+) -> AttributeError:
     """Return the error for a name that a class, or the package, does not have.
+
+    A builder of another library runs nothing before its last method; here the first call has run
+    by then. `done` says what it did, and `undo` how to take that back.
 
     >>> class DeltaTable:
     ...     def to_df(self): ...
@@ -316,12 +321,15 @@ def explain_name(owner: type | ModuleType, name: str) -> AttributeError:
     Hint: call to_df()
     """
     is_class = isinstance(owner, type)
-    told = f"{owner.__name__} has no {name}"
-    message = told if is_class else f"module {owner.__name__!r} has no attribute {name!r}"
+    message = f"module {owner.__name__!r} has no attribute {name!r}"
+    if is_class:
+        message = f"{owner.__name__} has no {name}"
     if name.startswith("_"):
         return AttributeError(message)
     own = [each for each in dir(owner) if not each.startswith("_")]
     hint = _NAMES.get(owner.__name__, {}).get(_plain(name))
+    if hint and done:
+        message, hint = f"{message}: this is a report of what was done, {done}", f"{hint}{undo}"
     alike = [each for each in own if _plain(each) == _plain(name)]
     for meant in [] if hint else alike or get_close_matches(name, own, 1):
         is_method = is_class and callable(getattr(owner, meant))

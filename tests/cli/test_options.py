@@ -146,3 +146,20 @@ def test_a_fence_is_for_all_commands_that_open_a_table(tmp_path: Path) -> None:
     assert "nothing is wrong" in checked()
     assert "nothing is wrong" in checked("--allow-path", "/x", "--allow-path", str(tmp_path))
     assert "leads out of its folder" in " ".join(checked("--allow-path", "/x").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("history", "s3:///orders"), "credentials go into --storage-option"),
+        (("history", "/orders", "-o", "s3://other=x"), "write --storage-option s3://other/aws_reg"),
+        (
+            ("--allow-path", "x", "history", "/orders"),
+            "write spark.delvec.allowedPaths and --allow-",
+        ),
+    ],
+)
+def test_hints_name_options_of_the_command(arguments: tuple[str, ...], told: str) -> None:
+    output = CliRunner().invoke(main, arguments, env={"COLUMNS": "300"}).output
+    assert told in output
+    assert "storage_options" not in output

@@ -252,6 +252,18 @@ def test_a_source_is_known_by_its_name_or_by_what_it_is(
 
 @pytest.mark.more
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_source_that_is_not_there_is_not_found(orders: DeltaTable, tmp_path: Path) -> None:
+    for name, *more in (("a.parquet",), ("a.csv",), ("a.json",), ("b",), ("b", "--format", "csv")):
+        result = run("append", orders.storage.root, "--source", tmp_path / name, *more)
+        assert result.exit_code == ExitCode.NOT_FOUND, result.output
+        assert f"{tmp_path}/{name} does not exist" in result.output
+    keys = ("--key", "id", "--source", f"{tmp_path}/gone.csv")
+    assert run("delete-keys", orders.storage.root, *keys).exit_code == ExitCode.NOT_FOUND
+
+
+@pytest.mark.more
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("name", "text"), [("new.csv", "id,day\none,2026-01-31\n"), ("new.json", '{"id": "one"}\n')]
 )

@@ -6,7 +6,7 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 import delvec
 from tests.repository import ROOT
@@ -41,6 +41,19 @@ def is_raised(message: str) -> bool:
 
 def test_the_messages_are_raised_by_the_code() -> None:
     assert [message for message in MESSAGE.findall(OWN) if not is_raised(message)] == []
+
+
+def test_all_messages_of_constraints_are_explained() -> None:
+    source = Path(delvec.__file__).parent / "spark/delta/write/constraints.py"
+    strings = [node for node in ast.walk(ast.parse(source.read_text())) if is_message(node)]
+    messages = {text(each).replace("\0", "…") for each in strings}
+    assert {each for each in messages if f"`{each}`" not in OWN} == set()
+    assert len(messages) == 6
+
+
+def is_message(node: ast.AST) -> TypeGuard[ast.JoinedStr]:
+    names = ("NOT NULL \0", "\0 \0")
+    return isinstance(node, ast.JoinedStr) and " " in text(node) and text(node) not in names
 
 
 def test_the_page_explains_what_users_meet() -> None:

@@ -233,12 +233,17 @@ def _add_without_file(place: int) -> dict[str, Any]:
 
 
 def test_a_table_that_delvec_does_not_write_is_inspected_all_the_same(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path)
+    table, _ = partitioned_table(tmp_path)
+    assert [each.action for each in inspect(tmp_path).advice] == ["purge"]
     table.protocol["writerFeatures"] = ["deletionVectors", "featureOfTheFuture"]
-    table.create()
+    table.commit({"protocol": table.protocol})
     report = inspect(tmp_path)
     assert report.freed.vacuum is None
     assert "featureOfTheFuture" in (report.freed.why_unknown or "")
+    assert report.advice == ()
+    [note] = report.notes
+    assert note.startswith("purge would be next, but is refused:")
+    assert "featureOfTheFuture" in note
 
 
 def test_files_without_statistics_are_not_guessed(tmp_path: Path) -> None:

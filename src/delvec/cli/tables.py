@@ -260,6 +260,7 @@ def _kind(spark: SparkSession, source: str, options: Mapping[str, str]) -> str:
         return ending if ending in {"parquet", "csv"} else "json"
     if DeltaTable.is_delta_table(source, options, spark=spark):
         return "delta"
+    spark.read.text(source)  # fails if there is nothing
     raise InvalidArgumentError(
         f"{source} is not a Delta table, and its name does not show its format",
         hint="pass --format parquet, csv, json or delta",

@@ -74,8 +74,8 @@ class DelvecDataSource(api.DataSource):
             Needs Spark 4.2.
 
     Options of writes:
-        partitionBy: The partition columns of a table that is created; Spark does not hand over
-            `.partitionBy(...)`.
+        partitionBy: The partition columns of a table that is created; Spark refuses
+            `.partitionBy(...)` before it asks a data source of Python.
         delta.*: Properties of a table that is created.
         txnAppId, txnVersion: A batch that the table holds already is not written again. Streams
             do this by themselves.

@@ -7,8 +7,11 @@ docs/inspecting.md lists the limits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from delvec.errors import DelvecError
 from delvec.inspection.figures import Advice, Rewritten, moment
 from delvec.report.format import format_count, format_size, percent
 
@@ -34,8 +37,30 @@ POSITION_DELETE_SHARE: Final = 0.10
 _LEAST_SHARE: Final = 0.01  # of all rows, below which a purge is not worth a rewrite
 
 
+def advise(report: InspectReport, require: Callable[[Advice], None]) -> InspectReport:
+    """Return a report with what to run next; what the table refuses is a note instead.
+
+    `require` raises what a call that is advised would be refused with.
+    """
+    found = {each: _refusal(require, each) for each in advice_for(report)}
+    notes = tuple(
+        f"{each.action} would be next, but is refused: {why}" for each, why in found.items() if why
+    )
+    advice = tuple(each for each, why in found.items() if not why)
+    return replace(report, advice=advice, notes=(*report.notes, *notes))
+
+
+def _refusal(require: Callable[[Advice], None], advice: Advice) -> str:
+    """Return why a call that is advised would be refused; empty if it would not be."""
+    try:
+        require(advice)
+    except DelvecError as error:
+        return error.describe()
+    return ""
+
+
 def advice_for(report: InspectReport) -> tuple[Advice, ...]:
-    """Return what to run next, in the order in which to run it; empty if there is nothing."""
+    """Return what the figures call for, in the order in which to run it; empty for nothing."""
     rules = _DELTA if report.format == "delta" else _ICEBERG
     return tuple(found for rule in rules if (found := rule(report)) is not None)
 

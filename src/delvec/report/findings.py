@@ -35,9 +35,11 @@ class Finding:
 class Findings:
     """Collects findings: counts all of them, keeps the first thousand of each severity."""
 
+    counts: dict[str, int]
+    _kept: dict[str, list[Finding]]
+
     def __init__(self) -> None:
-        self.counts: dict[str, int] = dict.fromkeys(_SEVERITIES, 0)
-        self._kept: dict[str, list[Finding]] = {each: [] for each in _SEVERITIES}
+        self.clear()
 
     def add(self, finding: Finding) -> None:
         """Add a finding."""
@@ -49,6 +51,11 @@ class Findings:
         """Add findings one by one."""
         for each in findings:
             self.add(each)
+
+    def clear(self) -> None:
+        """Forget all findings, as after another way was found."""
+        self.counts = dict.fromkeys(_SEVERITIES, 0)
+        self._kept = {each: [] for each in _SEVERITIES}
 
     @property
     def kept(self) -> tuple[Finding, ...]:

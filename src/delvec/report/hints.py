@@ -21,6 +21,8 @@ _COMMANDS: Final = {
     "drop_constraint": "constraint drop",
     "enable_deletion_vectors": "feature enable-vectors",
 }
+# Where the option is called otherwise than the argument.
+_OPTIONS: Final = {"allow_paths": "allow-path", "storage_options": "storage-option"}
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -75,7 +77,7 @@ def argument(**given: object) -> Wording:
     ('--force', '--index join')
     """
     [(name, value)] = given.items()
-    option = f"--{name.replace('_', '-')}"
+    option = f"--{_OPTIONS.get(name, name.replace('_', '-'))}"
     if value is None:
         return Wording(name, option)
     words = option if value is True else f"{option} {shell_word(str(value))}"

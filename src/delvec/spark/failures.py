@@ -26,6 +26,7 @@ from delvec.errors import (
     DelvecError,
     EngineError,
     InvalidArgumentError,
+    ObjectNotFoundError,
     StorageError,
 )
 from delvec.identifiers import QUOTED, quote_if_needed, unquote
@@ -58,6 +59,7 @@ _NO_COLUMN: Final = re.compile(
     r"^\[UNRESOLVED_COLUMN\.\w+\] .*? with name (.+?) cannot be resolved\."
     r"(?: Did you mean one of the following\? \[([^\]]*)\])?"
 )
+_NO_PATH: Final = re.compile(r"^\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.?(?: SQLSTATE|$)")
 _QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 # What Py4J logs, with tracebacks, of calls that end without an answer.
 _OF_PY4J: Final = frozenset(
@@ -209,7 +211,8 @@ def _translated(error: Exception, message: str, table: str) -> DelvecError:
     if isinstance(error, of_spark.ParseException) and (shown := _SQL.search(message)):
         return InvalidArgumentError(f"{cause} in {shown[1][:_SHOWN]!r} (table {table})")
     if isinstance(error, _ARGUMENTS):
-        return _no_column(cause, table) or InvalidArgumentError(f"{cause} (table {table})")
+        known = _no_column(cause, table) or _no_path(cause)
+        return known or InvalidArgumentError(f"{cause} (table {table})")
     for substring, hint in _STORAGE:
         if substring in message:
             return StorageError(
@@ -234,6 +237,12 @@ def _no_column(cause: str, table: str) -> InvalidArgumentError | None:
         f"there is no column {written} (table {table})",
         hint=f"did you mean {' or '.join(near)}?" if near else None,
     )
+
+
+def _no_path(cause: str) -> ObjectNotFoundError | None:
+    """Return the error for a file or folder that is to be read, and is not there."""
+    found = _NO_PATH.match(cause)
+    return found and ObjectNotFoundError(f"{found[1]} does not exist", uri=found[1])
 
 
 def _unquoted(name: str) -> str:

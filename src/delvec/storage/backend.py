@@ -30,8 +30,12 @@ from delvec.errors import (
     TruncatedError,
     UnsupportedFeatureError,
 )
+from delvec.report.hints import argument, format_hint
 
-_DENIED_HINT = "check the bucket's name, and the credentials in storage_options or Spark's settings"
+_DENIED_HINT = format_hint(
+    "check the bucket's name, and the credentials in {} or Spark's settings",
+    argument(storage_options=None),
+)
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>", re.ASCII)
 _ANSWER = re.compile(r"(status code: \d{3}[^:\n]*|invalid \w+ response):.*", re.DOTALL | re.ASCII)
 _ERRNO_HINTS = {
@@ -105,8 +109,11 @@ def locate(uri: str) -> Location:
         # Without the URI, which may contain a secret key by mistake.
         raise InvalidArgumentError(
             f"a {scheme} URI must name a bucket or container after its //",
-            hint="write s3://bucket/path or abfss://container@account.dfs.core.windows.net/path; "
-            "credentials go into storage_options",
+            hint=format_hint(
+                "write s3://bucket/path or abfss://container@account.dfs.core.windows.net/path;"
+                " credentials go into {}",
+                argument(storage_options=None),
+            ),
         )
     parts = [part for part in path.split("/") if part]
     return Location(scheme, place, checked_key("/".join(parts)) if parts else "")
@@ -263,7 +270,10 @@ def _hint(error: Exception, cause: str) -> str | None:
     if re.search(r"\bcode: 40[134]\b|169\.254\.169\.254", cause):
         return _DENIED_HINT
     if "builder error" in cause:
-        return "for an endpoint without TLS set allow_http to true"
+        return format_hint(
+            "for an endpoint without TLS set allow_http to true in {}",
+            argument(storage_options=None),
+        )
     return None
 
 

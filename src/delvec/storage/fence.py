@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from delvec.errors import FormatError, InvalidArgumentError
+from delvec.report.hints import Wording, argument, format_hint
 from delvec.storage.backend import Location, locate
 from delvec.storage.options import bare, hadoop_names, is_shared, merge_options, options_from_hadoop
 
@@ -66,8 +67,11 @@ class Fence:
                     path=self.home.root,
                     expected=f"a path below it, or below one that is allowed ({listed:.{_SHOWN}})",
                     found=f"{location.root!r:.{_SHOWN}}{link}",
-                    hint=f"if it may be read, add its folder to {ALLOWED_PATHS} of the session, or"
-                    " to allow_paths=[...]",
+                    hint=format_hint(
+                        "if it may be read, add its folder to {} of the session, or to {}",
+                        ALLOWED_PATHS,
+                        Wording("allow_paths=[...]", "delvec --allow-path PREFIX"),
+                    ),
                 )
 
 
@@ -165,7 +169,10 @@ def split_by_place(
         if isinstance(value, Mapping) == bool(name) and (name or value):
             raise InvalidArgumentError(
                 f"the storage option {key!r} names a place, and no option of it",
-                hint='write {"s3://other": {"aws_region": "..."}}, or "s3://other/aws_region"',
+                hint=Wording(
+                    'write {"s3://other": {"aws_region": "..."}}, or "s3://other/aws_region"',
+                    "write --storage-option s3://other/aws_region=...",
+                ),
             )
         by_place.setdefault(home, {}).update(more)
     options |= by_place.pop(own.home, {})
@@ -190,7 +197,9 @@ def require_own_host(location: Location, options: Mapping[str, str]) -> None:
             "the endpoint for another bucket that a table names is not one of that bucket",
             expected=f"{location.place}.<host>",
             found=host,
-            hint=f"set {location.home}/aws_endpoint in storage_options",
+            hint=format_hint(
+                "set {}/aws_endpoint in {}", location.home, argument(storage_options=None)
+            ),
         )
 
 
@@ -199,7 +208,11 @@ def _prefix(given: str) -> Location:
     if not text.startswith("/") and ":/" not in text:
         raise InvalidArgumentError(
             f"{given!r} cannot be allowed: it is not an absolute path",
-            hint=f"write {ALLOWED_PATHS} and allow_paths as /lake/shared, or s3://bucket/folder",
+            hint=format_hint(
+                "write {} and {} as /lake/shared, or s3://bucket/folder",
+                ALLOWED_PATHS,
+                argument(allow_paths=None),
+            ),
         )
     return locate(text)
 
@@ -217,9 +230,14 @@ def _hint(location: Location) -> str:
         "s3": f"fs.s3a.bucket.{location.place}.access.key",
         "abfss": f"fs.azure.account.key.{host}",
     }.get(scheme, f"fs.{scheme}.auth.type")
-    return (
-        f"if the table may lead there, name it: storage_options={{{location.home!r}: {{...}}}} with"
-        f" its keys, or with nothing for those of the environment; or set {setting} in the session"
+    return format_hint(
+        "if the table may lead there, name it: {} with its keys, or with nothing for those of the"
+        " environment; or set {} in the session",
+        Wording(
+            f"storage_options={{{location.home!r}: {{...}}}}",
+            f"--storage-option {location.home}/...=...",
+        ),
+        setting,
     )
 
 

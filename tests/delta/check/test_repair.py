@@ -10,7 +10,7 @@ import deltalake
 import pytest
 
 from delvec import DeltaTable
-from delvec.errors import UnsupportedFeatureError
+from delvec.errors import FormatError, ObjectNotFoundError, UnsupportedFeatureError
 from delvec.vector import Descriptor
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.delta.check.checks import INLINE, PADDED, checked, found, table_with
@@ -258,9 +258,73 @@ def test_a_table_that_delvec_does_not_write_is_not_repaired(tmp_path: Path) -> N
     }
     table.commit({"protocol": protocol})
     assert [each.kind for each in checked(tmp_path).repairs] == ["rewrite-vector"]
+    checkpoint = table.checkpoint([])[0]
+    checkpoint.write_bytes(b"damaged")
+    with pytest.raises(UnsupportedFeatureError, match="futureFeature"):
+        checked(tmp_path, repair=True)
+    checkpoint.unlink()  # it was left where it is
     with pytest.raises(UnsupportedFeatureError, match="futureFeature"):
         checked(tmp_path, repair=True)
     assert DeltaTable.for_path(None, tmp_path).version == 3
+
+
+def damaged_checkpoint(root: Path, kind: str) -> tuple[TableBuilder, Path]:
+    """Make the small table with a checkpoint that cannot be read, and a commit after it."""
+    table, adds = small_table(root)
+    if kind == "sidecar gone":
+        for each in ("readerFeatures", "writerFeatures"):
+            table.protocol[each] = [*table.protocol[each], "v2Checkpoint"]
+        table.commit({"protocol": table.protocol})
+        path, sidecar, _ = table.checkpoint_with_sidecars(adds, as_json=True)
+        sidecar.unlink()
+    else:
+        path = table.checkpoint(adds, parts=2 if kind == "a part" else 1)[0]
+        data = path.read_bytes()
+        cut = {"a column": data[:90] + bytes(200) + data[290:]}.get(kind, data[: len(data) // 2])
+        path.write_bytes(cut)
+    table.commit({"add": table.write_file("later.parquet", {"id": [100]})})
+    return table, path
+
+
+@pytest.mark.parametrize("kind", ["cut", "a column", "a part", "sidecar gone"])
+def test_a_damaged_checkpoint_is_set_aside_where_all_commits_are_there(
+    tmp_path: Path, kind: str
+) -> None:
+    _, path = damaged_checkpoint(tmp_path, kind)
+    table = DeltaTable.for_path(None, tmp_path)
+    with pytest.raises((FormatError, ObjectNotFoundError)):
+        table.to_arrow()
+    report = table.check()
+    name = f"_delta_log/{path.name}"
+    assert ("error", "damaged-checkpoint", name) in found(report)
+    assert report.data_files == 3  # the rest is checked all the same
+    assert "set-aside-checkpoint" in [each.kind for each in report.repairs]
+    assert path.exists()
+    repaired = DeltaTable(tmp_path).check(repair=True)
+    assert (repaired.errors, repaired.warnings, repaired.repaired_version) == (0, 0, None)
+    assert not path.exists()
+    assert (path.parent / f"{path.name}.damaged").exists()
+    assert table.count() == 17
+    newest = table.snapshot()
+    assert newest.segment.checkpoint is not None
+    assert newest.segment.checkpoint.version == newest.version
+    reader = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(tmp_path))
+    assert reader.execute("SELECT count(*) AS n FROM t").read_all()["n"].to_pylist() == [17]
+
+
+def test_a_damaged_checkpoint_that_is_needed_is_left_alone(tmp_path: Path) -> None:
+    table, path = damaged_checkpoint(tmp_path, "cut")
+    table.drop_commits(0)
+    report = checked(tmp_path, repair=True)
+    assert ("error", "damaged-log", f"_delta_log/{path.name}") in found(report)
+    assert (report.repairs, path.exists()) == ((), True)
+
+
+def test_a_version_that_only_a_damaged_checkpoint_has_is_not_lost(tmp_path: Path) -> None:
+    table, path = damaged_checkpoint(tmp_path, "cut")
+    table.drop_commits(2, 3)  # that of the checkpoint, and the one after it
+    report = checked(tmp_path, repair=True)
+    assert (report.ok, report.repairs, path.exists()) == (False, (), True)
 
 
 def test_repairs_work_from_a_checkpoint_and_keep_row_ids(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from delvec import DeltaTable
 from delvec.delta.maintain import convert_parquet
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import (
+    DelvecError,
     FormatError,
     InvalidArgumentError,
     TableNotFoundError,
@@ -165,7 +166,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
         ("metadata/v1.metadata.json", "an Iceberg table"),
         ("inner/metadata/v1.metadata.json.gz", "inner is an Iceberg table"),
         (".hoodie/hoodie.properties", "a Hudi table"),
-        ("_spark_metadata/0", "the target of a stream"),
+        ("inner/_spark_metadata/0", "the target of a stream"),
         ("inner/_delta_log/00000000000000000000.json", "inner is a Delta table"),
     ],
 )
@@ -176,6 +177,33 @@ def test_tables_of_other_formats_are_refused(tmp_path: Path, name: str, what: st
     with pytest.raises(UnsupportedFeatureError, match=what) as raised:
         convert(tmp_path)
     assert "would come back" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ({"0": "v2"}, "another form in .*_spark_metadata/0: expected v1"),
+        ({"0": "v1\n{root}/a.parquet", "2": "v1"}, "missing in .*_spark_metadata/1"),
+        ({"2.compact": "v1", "4": "v1"}, "missing in .*_spark_metadata/3: expected batches 2 to 4"),
+        ({"0": "v1\n/elsewhere/a.parquet"}, "outside of the folder.*found file:///elsewhere"),
+        ({"0": "v1\n{root}/../a.parquet"}, "by `.` or `..`"),
+        ({"0": "v1\n{root}/gone.parquet"}, "1 file that the log of the stream names is not in"),
+        ({"0": "v1\nnull"}, "adds no file"),
+        ({"0": "v1"}, "no Parquet files"),
+    ],
+)
+def test_a_streams_log_that_is_not_whole_is_refused(
+    tmp_path: Path, batches: dict[str, str], message: str
+) -> None:
+    write(tmp_path / "a.parquet", {"id": [1]})
+    (tmp_path / "_spark_metadata").mkdir()
+    for name, text in batches.items():
+        version, _, file = text.format(root=tmp_path).partition("\n")
+        entry = json.dumps({"path": f"file://{file}", "action": "add"}) if "/" in file else file
+        (tmp_path / "_spark_metadata" / name).write_text("\n".join(filter(None, [version, entry])))
+    with pytest.raises(DelvecError, match=message):
+        convert(tmp_path)
+    assert not (tmp_path / "_delta_log").exists()
 
 
 # Types

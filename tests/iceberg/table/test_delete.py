@@ -81,6 +81,38 @@ def test_which_way(
         assert report.reason
 
 
+# (condition, the column of the key, or why it is by position)
+WITHOUT_KEY: list[tuple[str, str, str]] = [
+    ("order_id IN (100, 200, 300)", "order_id", ""),
+    ("user_id = 5", "user_id", ""),
+    ("day = '2026-01-03' OR day IS NULL", "day", ""),
+    ("user_id = NULL", "order_id", ""),  # no keys, of whatever column
+    ("code = 'c3'", "", "code is not a column that a vector holds"),
+    ("order_id = 5 AND user_id = 5", "", "about order_id, user_id, and a vector holds values of"),
+    ("order_id = 5 OR user_id = 6", "", "not about one set of columns"),
+    ("order_id > 390", "", "is not a comparison with a key"),
+]
+
+
+@pytest.mark.more
+def test_with_the_property_alone_a_column_that_a_vector_holds_is_the_key(
+    spark: SparkSession,
+) -> None:
+    table = orders(spark, properties=VECTORS)
+    expected: set[int] = set()
+    for where, column, why in WITHOUT_KEY:
+        expected |= {row[0] for row in table.to_df().where(where).select("order_id").collect()}
+        report = table.delete(where)
+        assert deleted(spark, table) == expected, where
+        assert isinstance(report, PositionDeleteReport if why else KeyDeleteReport), where
+        if isinstance(report, PositionDeleteReport):
+            assert why in report.reason
+        else:
+            assert f"values of {column}, by the property write.delete.eq" in report.notes[0]
+    two = orders(spark, 2, VECTORS).delete("order_id = 5")
+    assert isinstance(two, PositionDeleteReport)
+
+
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.slow
 def test_the_key_is_found(spark: SparkSession, version: int) -> None:

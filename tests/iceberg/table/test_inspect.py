@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from delvec import IcebergTable
 from delvec.cli import main
+from delvec.errors import PlanError
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
@@ -81,6 +82,24 @@ def test_an_iceberg_table_is_inspected_step_by_step(
     assert (older.equality.keys, older.is_newest, older.advice) == (3, False, ())
     json.dumps(resolved.to_json())
     assert "&lt;b&gt;" in resolved.to_html()
+
+
+def test_a_resolve_that_would_be_refused_is_not_advised(
+    spark: SparkSession, table: IcebergTable
+) -> None:
+    table.create_branch("picked", staging=True)
+    rows = table.to_df().limit(1)
+    staged = table.append(rows, branch="picked").snapshot_id
+    table.append(rows)  # else Iceberg would just move main forward
+    spark.sql(f"CALL lake.system.cherrypick_snapshot('{NAME}', {staged})")
+    table.delete_keys([7], "id", branch="picked")
+    report = table.inspect(branch="picked")
+    assert "resolve" not in [each.action for each in report.advice]
+    [note] = report.notes
+    assert note.startswith("resolve would be next, but is refused: snapshot")
+    assert "cherry-picked" in note
+    with pytest.raises(PlanError, match="cherry-picked"):
+        table.resolve("id", staging="picked")
 
 
 @pytest.mark.slow

@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from delvec.iceberg.client.catalog import LoadedTable, load_table, table_name
-from delvec.iceberg.deletes.key_columns import key_columns
-from delvec.iceberg.write.key_predicates import Condition, KeyList, keys_of
+from delvec.iceberg.write.key_predicates import Condition, KeyList, find_key, keys_of
 from tests.spark.delta.readers import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(20)]
@@ -207,8 +206,8 @@ def test_keys_are_those_of_the_rows_that_spark_finds(
     key: str,
     expected: Any,  # noqa: ANN401
 ) -> None:
-    columns = key_columns(table.metadata.schema, key.split(", "), "t")
-    found = keys_of(table, Condition(condition), columns)
+    chosen = find_key(table.metadata, "t", key.split(", "))
+    found = keys_of(table, Condition(condition), chosen)
     wanted = (expected[0] if ansi else expected[1]) if isinstance(expected, tuple) else expected
     if wanted is ALL:
         assert not isinstance(found, KeyList), listed(found)
@@ -216,7 +215,7 @@ def test_keys_are_those_of_the_rows_that_spark_finds(
         return
     assert isinstance(found, KeyList), found.reason
     assert listed(found) == sorted(wanted, key=repr)
-    assert found.columns == columns
+    assert found.columns == chosen.columns
     keys = {*listed(found)}
     plain = rows.selectExpr("*", f"coalesce({condition}, false) AS matched").collect()
     for row in plain:
@@ -226,46 +225,46 @@ def test_keys_are_those_of_the_rows_that_spark_finds(
 
 
 def test_columns_of_spark(table: LoadedTable) -> None:
-    columns = key_columns(table.metadata.schema, ["id"], "t")
+    key = find_key(table.metadata, "t", "id")
     by_name = F.col("id")
     for condition in (by_name == 5, F.expr("id = 5"), F.col("ID").isin(5), F.lit(5) == by_name):
-        found = keys_of(table, Condition(condition), columns)
+        found = keys_of(table, Condition(condition), key)
         assert isinstance(found, KeyList)
         assert listed(found) == [5]
 
 
 def test_no_condition_and_wrong_ones_are_no_keys(table: LoadedTable) -> None:
-    columns = key_columns(table.metadata.schema, ["id"], "t")
+    key = find_key(table.metadata, "t", "id")
     for condition in (None, "nothing = 5", "id = = 5", "_file = 'x'", "st = 5"):
-        found = keys_of(table, Condition(condition), columns)
+        found = keys_of(table, Condition(condition), key)
         assert not isinstance(found, KeyList)
         assert found.reason
 
 
 def test_case_matters_if_the_session_says_so(spark: SparkSession, table: LoadedTable) -> None:
-    columns = key_columns(table.metadata.schema, ["id"], "t")
+    key = find_key(table.metadata, "t", "id")
     with settings_of(spark, {"spark.sql.caseSensitive": "true"}):
-        assert isinstance(keys_of(table, Condition("id = 5"), columns), KeyList)
-        assert not isinstance(keys_of(table, Condition("ID = 5"), columns), KeyList)
+        assert isinstance(keys_of(table, Condition("id = 5"), key), KeyList)
+        assert not isinstance(keys_of(table, Condition("ID = 5"), key), KeyList)
 
 
 def test_qualified_names(table: LoadedTable) -> None:
-    columns = key_columns(table.metadata.schema, ["id"], "t")
+    key = find_key(table.metadata, "t", "id")
     alias = ("lake", "predicates", "t")
     for condition in ("id = 5", "t.id = 5", "predicates.t.id = 5", "lake.predicates.t.id = 5"):
-        assert isinstance(keys_of(table, Condition(condition, alias), columns), KeyList)
-    assert not isinstance(keys_of(table, Condition("o.id = 5", alias), columns), KeyList)
-    assert isinstance(keys_of(table, Condition("o.id = 5", ("o",)), columns), KeyList)
+        assert isinstance(keys_of(table, Condition(condition, alias), key), KeyList)
+    assert not isinstance(keys_of(table, Condition("o.id = 5", alias), key), KeyList)
+    assert isinstance(keys_of(table, Condition("o.id = 5", ("o",)), key), KeyList)
 
 
 @pytest.mark.more
 def test_many_terms(table: LoadedTable) -> None:
-    columns = key_columns(table.metadata.schema, ["id"], "t")
+    key = find_key(table.metadata, "t", "id")
     numbers = [str(each) for each in range(20_000)]
-    found = keys_of(table, Condition(f"id IN ({', '.join(numbers)})"), columns)
+    found = keys_of(table, Condition(f"id IN ({', '.join(numbers)})"), key)
     assert isinstance(found, KeyList)
     assert found.keys.num_rows == 20_000
-    some = keys_of(table, Condition(" OR ".join(f"id = {each}" for each in range(40))), columns)
+    some = keys_of(table, Condition(" OR ".join(f"id = {each}" for each in range(40))), key)
     assert isinstance(some, KeyList)
     assert listed(some) == sorted(range(40), key=repr)
 

@@ -81,8 +81,8 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
     ),
     "a key that is not a value of its column": (
         lambda t, _: t.delete(keys=[1, 1.5], on="id"),
-        "a key is not a value of column id, which is bigint, found a row with id = 1.5",
-        "",
+        "column id is bigint, and the keys are double",
+        "cast them to bigint first; floats are refused even if they are whole",
     ),
     "keys that lack a column": (
         lambda t, df: t.delete(keys=df, on=["id", "v"]),

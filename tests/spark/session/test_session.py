@@ -32,13 +32,13 @@ def environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key not in hidden}
 
 
-def run(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(code: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env=environment(),
+        env={**environment(), **more},
         timeout=300,
         check=False,
     )
@@ -61,6 +61,21 @@ print(spark.range(3).rdd.map(lambda row: __import__("sys").executable).distinct(
     assert workers == str([sys.executable])
     assert done.stderr == ""
     assert (tmp_path / "warehouse" / "db" / "t" / "metadata").is_dir()
+
+
+@pytest.mark.more
+def test_a_configured_builder_finds_the_data_source_in_an_environment_that_is_not_activated(
+    tmp_path: Path,
+) -> None:
+    code = """
+import delvec
+from pyspark.sql import SparkSession
+spark = delvec.configure(SparkSession.builder, iceberg=False).getOrCreate()
+delvec.DeltaTable.create(spark, "t", "id long")
+print(spark.read.format("delvec").load("t").count())
+"""
+    done = run(code, tmp_path, PATH="/usr/bin:/bin")
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
 @pytest.mark.slow

@@ -104,6 +104,28 @@ def test_an_empty_builder_gets_runtime_extension_and_catalog(tmp_path: Path) -> 
     }
 
 
+@pytest.mark.parametrize(
+    ("master", "before", "after"),
+    [
+        ("", None, sys.executable),
+        ("local[2]", None, sys.executable),
+        ("local[2]", "/my/python", "/my/python"),
+        ("spark://host:7077", None, None),
+    ],
+)
+def test_workers_of_a_local_master_run_this_python_unless_another_is_set(
+    monkeypatch: pytest.MonkeyPatch, master: str, before: str | None, after: str | None
+) -> None:
+    monkeypatch.setattr(jvm, "has_context", lambda: False)
+    if before is None:
+        monkeypatch.delenv("PYSPARK_PYTHON")
+    else:
+        monkeypatch.setenv("PYSPARK_PYTHON", before)
+    builder = SparkSession.builder.master(master) if master else SparkSession.builder
+    delvec.configure(builder, iceberg=False)
+    assert os.environ.get("PYSPARK_PYTHON") == after
+
+
 def test_without_iceberg_there_is_no_jar() -> None:
     builder = delvec.configure(SparkSession.builder, warehouse="w", iceberg=False)
     assert options(builder) == {}

@@ -18,11 +18,12 @@ from delvec.delta.check import log_files
 from delvec.delta.check.data_files import check_data_files, check_orphans, list_folder
 from delvec.delta.check.entries import check_entries, find_duplicates
 from delvec.delta.check.protocol import check_protocol, check_row_ids
-from delvec.delta.check.repair import OPERATION, plan_repairs, repairs
+from delvec.delta.check.repair import OPERATION, plan_repairs, repairs, set_aside
 from delvec.delta.check.report import LOG_DAMAGE, CheckReport, Repair, log_damage
 from delvec.delta.check.statistics import check_statistics
 from delvec.delta.check.vectors import check_vector_entries, check_vectors
-from delvec.delta.log.checkpoint_writer import write_hint
+from delvec.delta.log.checkpoint_writer import write_checkpoint, write_hint
+from delvec.delta.log.snapshot import open_snapshot
 from delvec.errors import InvalidArgumentError
 from delvec.report.findings import Finding, Findings
 from delvec.report.rendering import Stopwatch
@@ -34,16 +35,24 @@ if TYPE_CHECKING:
     from delvec.delta.write.transaction import Attempt, Outcome
     from delvec.storage import Storage
 
+_WITHOUT_COMMIT: Final = ("set-aside-checkpoint", "write-hint")
 _OUTSIDE: Final = 3  # paths that a report names
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A check, the files whose statistics are wrong, and whether the hint has to be written."""
+    """A check, and what its repairs need.
+
+    Attributes:
+        stale: The files whose statistics are wrong.
+        hint: Whether the hint at the newest checkpoint has to be written.
+        reopened: The version as its commits tell it, if checkpoints are damaged.
+    """
 
     report: CheckReport
     stale: tuple[str, ...] = ()
     hint: bool = False
+    reopened: log_files.Reopened | None = None
 
 
 def check(
@@ -62,9 +71,13 @@ def check(
     if not repair or not planned:
         return found.report
     version = None
-    if any(each.kind != "write-hint" for each in planned):
+    if found.reopened is not None:
+        set_aside(found.reopened.snapshot, tuple(found.reopened.damaged))
+    if any(each.kind not in _WITHOUT_COMMIT for each in planned):
         version = run(OPERATION, repairs(found.stale)).version
-    if found.hint:
+    if found.reopened is not None:
+        write_checkpoint(open_snapshot(storage))
+    elif found.hint:
         checkpoints = log_files.list_log_files(storage).listing.checkpoints
         write_hint(storage, max(checkpoints, key=lambda each: each.version))
     again = check_table(storage, sample, on_progress).report
@@ -83,9 +96,8 @@ def check_table(
     hint = False
     with steps.watch.phase("log"):
         log = log_files.list_log_files(storage)
-        snapshot = log_files.open_newest(storage, log, findings)
+        snapshot, files, reopened = _opened(storage, log, findings)
         log_files.check_log_files(storage, log, findings)
-        files = None if snapshot is None else check_entries(snapshot, findings)
     if snapshot is not None:
         parts = snapshot.segment.checkpoint.keys if snapshot.segment.checkpoint else ()
         counts["version"] = snapshot.version
@@ -98,13 +110,34 @@ def check_table(
             listing = log.listing
             hint = bool(listing.checkpoints) and log_files.wrong_hint(storage, listing) is not None
             planned = plan_repairs(snapshot, stale).repairs
+    if reopened is not None:
+        text = (
+            "a checkpoint cannot be read, and the commits that it covers are there: it is renamed,"
+            " and a new one is written"
+        )
+        paths = [key for each in reopened.damaged for key in each.keys]
+        planned = (*planned, Repair("set-aside-checkpoint", text, len(paths), paths[0]))
     if hint:
         text = "the hint at the newest checkpoint is missing or wrong: it is written"
         planned = (*planned, Repair("write-hint", text))
     fields = {**findings.fields, "findings": _relative(storage.root, findings)}
     phases = steps.watch.seconds
     report = CheckReport(storage.root, phases=phases, repairs=planned, **counts, **fields)
-    return Checked(report, tuple(stale), hint)
+    return Checked(report, tuple(stale), hint, reopened)
+
+
+def _opened(
+    storage: Storage, log: log_files.LogFiles, findings: Findings
+) -> tuple[Snapshot | None, FileSet | None, log_files.Reopened | None]:
+    """Return the newest version and its entries; where checkpoints are damaged, by the commits."""
+    snapshot = log_files.open_newest(storage, log, findings)
+    files = None if snapshot is None else check_entries(snapshot, findings)
+    again = log_files.open_by_commits(storage, log) if files is None else None
+    if again is None:
+        return snapshot, files, None
+    findings.clear()
+    findings.extend(again.damaged.values())
+    return again.snapshot, check_entries(again.snapshot, findings), again
 
 
 class _Steps:

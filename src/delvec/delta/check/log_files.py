@@ -7,8 +7,8 @@ Memory grows with the names in the log, with these commits, and by some hundred 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +26,15 @@ from delvec.delta.log.paths import (
     parse_name,
 )
 from delvec.delta.log.replay import vector_ids
-from delvec.delta.log.segment import LogListing, Segment, covering_files, list_log, read_checksum
+from delvec.delta.log.segment import (
+    Checkpoint,
+    LogListing,
+    Segment,
+    covering_files,
+    list_log,
+    read_checksum,
+    segment_of,
+)
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.delta.schema.metadata import Metadata
 from delvec.delta.schema.protocol import Protocol
@@ -46,6 +54,9 @@ _INCOMPLETE: Final = format_hint(
 )
 _WRONG_CHECKPOINT: Final = format_hint(
     "move the checkpoint elsewhere, while all commits are there, and run {}", call("checkpoint")
+)
+_UNNEEDED: Final = format_hint(
+    "all commits that it covers are there: {} sets it aside", call("check", repair=True)
 )
 _MOST_BYTES: Final = 256 << 20
 
@@ -75,6 +86,51 @@ def open_newest(storage: Storage, files: LogFiles, findings: Findings) -> Snapsh
         findings.extend(each for each in _damaged(storage, files) if each.path != first.path)
         return None
     return snapshot
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A version opened by its commits, and the damaged checkpoints that it does not need."""
+
+    snapshot: Snapshot
+    damaged: Mapping[Checkpoint, Finding]
+
+
+def open_by_commits(storage: Storage, files: LogFiles) -> Reopened | None:
+    """Open the newest version without the checkpoints that are damaged.
+
+    None if none is, or if the commits that they cover are not all there, or are damaged too. Reads
+    the checkpoints, newest first, up to one that is whole.
+    """
+    listing, damaged = files.listing, dict[Checkpoint, Finding]()
+    newest = max((each.version for each in listing.checkpoints), default=-1)
+    if listing.beyond or newest > max(listing.commits, default=-1):
+        return None  # a version that a checkpoint alone has would be lost without it
+    try:
+        while True:
+            left = [each for each in listing.checkpoints if each not in damaged]
+            segment = segment_of(storage, replace(listing, checkpoints=left))
+            if segment.checkpoint is None:
+                break
+            found = _checkpoint_damage(storage, segment.checkpoint)
+            if found is None:
+                break
+            damaged[segment.checkpoint] = found
+        snapshot = open_snapshot(storage, segment=segment)
+        snapshot.all_entries()
+    except LOG_DAMAGE:
+        return None  # which opening the table has found
+    return Reopened(snapshot, damaged) if damaged else None
+
+
+def _checkpoint_damage(storage: Storage, checkpoint: Checkpoint) -> Finding | None:
+    try:
+        alone = Segment(checkpoint.version, checkpoint, (), 0)
+        open_snapshot(storage, segment=alone).all_entries()
+    except LOG_DAMAGE as error:
+        found = log_damage(error)
+        return replace(found, kind="damaged-checkpoint", path=checkpoint.keys[0], hint=_UNNEEDED)
+    return None
 
 
 def check_log_files(storage: Storage, files: LogFiles, findings: Findings) -> None:

@@ -9,6 +9,8 @@
     a file live twice, with the same    one of the entries is removed
       deleted rows, partition and ids
     no hint at the newest checkpoint    written
+    a checkpoint that cannot be read,   renamed, so that readers go by the commits; a new one is
+      and all commits that it covers      written
 
 Nothing is done about what is gone. To drop the entry of a missing data file loses its rows, and to
 drop a missing vector brings deleted rows back. Nor is it certain which rows are meant where one
@@ -20,7 +22,7 @@ One commit; memory grows with the entries and vectors that it writes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +51,7 @@ from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
 
 if TYPE_CHECKING:
+    from delvec.delta.log.segment import Checkpoint
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.protocol import Protocol
     from delvec.vector import Bitmap
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
 OPERATION: Final = "FSCK REPAIR"
 """The name of repairs in the history."""
 _AT_ONCE: Final = 8
+_ASIDE: Final = ".damaged"
 _IDS: Final = ("baseRowId", "defaultRowCommitVersion")
 _DAMAGE: Final = (DelvecError, pa.ArrowException, UnicodeDecodeError)
 _MESSAGES: Final = {
@@ -67,6 +71,19 @@ _MESSAGES: Final = {
     "replace-statistics": "statistics are wrong: they are computed again from the live rows",
     "add-feature": "the protocol does not demand deletionVectors: the feature is added",
 }
+
+
+def set_aside(snapshot: Snapshot, checkpoints: Sequence[Checkpoint]) -> None:
+    """Give the files of checkpoints names that no reader knows.
+
+    Each is copied and then deleted, so that after a crash the next repair goes on. Memory grows
+    with the largest of them.
+    """
+    require_writable(snapshot, "vacuum")
+    storage, keys = snapshot.storage, [key for each in checkpoints for key in each.keys]
+    for key in keys:
+        storage.write(f"{key}{_ASIDE}", storage.read(key))
+    storage.delete(keys)
 
 
 @dataclass

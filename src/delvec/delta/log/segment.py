@@ -81,7 +81,26 @@ def find_segment(storage: Storage, version: int | None = None) -> Segment:
             expected=f"at most {LONG_MAX}",
             hint="delta-spark cannot open the table either; move the file out of the log",
         )
-    return _segment(storage, listing, version)
+    return segment_of(storage, listing, version)
+
+
+def segment_of(storage: Storage, listing: LogListing, version: int | None = None) -> Segment:
+    """Return the log segment of a version, by default the newest, of a log that was listed."""
+    newest = _newest(listing)
+    wanted = newest if version is None else version
+    if wanted > newest:
+        raise InvalidArgumentError(
+            f"{storage.root} has no version {wanted}; the newest is {newest}",
+            hint="`delvec history` lists the versions",
+        )
+    checkpoint = _checkpoint_for(listing, wanted)
+    start = 0 if checkpoint is None else checkpoint.version + 1
+    files, end = covering_files(listing, start, wanted)
+    if end <= wanted:
+        raise _missing(storage, listing, end, wanted, is_latest=version is None)
+    last = listing.commits.get(wanted)
+    modified = last.modified_ms if last else storage.stat(checkpoint.keys[0]).modified_ms  # type: ignore[union-attr]
+    return Segment(wanted, checkpoint, tuple(files), modified)
 
 
 def list_log(storage: Storage, start: int = 0) -> LogListing:
@@ -208,24 +227,6 @@ def _add_checkpoint(
         parts.setdefault((found.version, count), {})[number] = info.key
     elif found.is_whole:
         listing.checkpoints.append(Checkpoint(found.version, (info.key,)))
-
-
-def _segment(storage: Storage, listing: LogListing, version: int | None) -> Segment:
-    newest = _newest(listing)
-    wanted = newest if version is None else version
-    if wanted > newest:
-        raise InvalidArgumentError(
-            f"{storage.root} has no version {wanted}; the newest is {newest}",
-            hint="`delvec history` lists the versions",
-        )
-    checkpoint = _checkpoint_for(listing, wanted)
-    start = 0 if checkpoint is None else checkpoint.version + 1
-    files, end = covering_files(listing, start, wanted)
-    if end <= wanted:
-        raise _missing(storage, listing, end, wanted, is_latest=version is None)
-    last = listing.commits.get(wanted)
-    modified = last.modified_ms if last else storage.stat(checkpoint.keys[0]).modified_ms  # type: ignore[union-attr]
-    return Segment(wanted, checkpoint, tuple(files), modified)
 
 
 def _newest(listing: LogListing) -> int:

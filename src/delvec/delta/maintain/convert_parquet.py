@@ -1,6 +1,7 @@
 """CONVERT: a folder of Parquet files becomes a Delta table where it is; no file is written again.
 
-All files below the folder are taken but hidden ones, as delta-spark does. Their footers are read,
+All files below the folder are taken but hidden ones, as delta-spark does; where a stream has
+written it, those that its log names, as Spark reads them. Their footers are read,
 16 at a time: one request each for a footer of up to 64 KiB. The schema is that of all files
 together; the statistics come from the footers.
 
@@ -52,7 +53,7 @@ def convert_to_delta(
 ) -> WriteReport:
     """Commit version 0 of a table that has all Parquet files of a folder."""
     _require_no_mapping(properties)
-    files = data_files(storage)
+    files, notes = data_files(storage)
     folders = partition_folders([info.key for info in files], partition_by, storage.root)
     footers = _Footers(storage)
     state = new_table(
@@ -96,7 +97,7 @@ def convert_to_delta(
         dry_run=options.dry_run,
         files_added=len(bodies),
         bytes_added=sum(info.size for info in files),
-        notes=(f"{format_count(len(files), 'file')} with {format_count(rows, 'row')}",),
+        notes=(f"{format_count(len(files), 'file')} with {format_count(rows, 'row')}", *notes),
     )
 
 

@@ -23,6 +23,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -43,7 +44,7 @@ from delvec.delta.write.after_commit import checkpoint_interval
 from delvec.delta.write.writable import require_writable
 from delvec.errors import FormatError, UnsupportedFeatureError
 from delvec.inspection import figures, ranking
-from delvec.inspection.advice import advice_for
+from delvec.inspection.advice import advise
 from delvec.inspection.report import InspectReport
 from delvec.report.format import format_count, outside_note
 from delvec.report.rendering import Stopwatch
@@ -116,7 +117,13 @@ def inspect(
         notes=tuple(_notes(files)),
         phases=watch.seconds,
     )
-    return replace(report, advice=advice_for(report)) if is_newest else report
+    return advise(report, partial(_require_possible, snapshot)) if is_newest else report
+
+
+def _require_possible(snapshot: Snapshot, advice: figures.Advice) -> None:
+    """Raise what a call that is advised would be refused with; `freed` knows that of a vacuum."""
+    if advice.action in ("optimize", "purge"):
+        require_writable(snapshot, "optimize")
 
 
 def freed(

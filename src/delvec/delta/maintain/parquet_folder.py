@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from delvec.delta.log.paths import LOG
+from delvec.delta.maintain.sink_log import SINK_LOG, committed_keys
 from delvec.delta.schema.partition_values import folder_values, parse_partition_value
 from delvec.delta.schema.traversal import map_fields, nullable
 from delvec.delta.schema.types import (
@@ -33,10 +34,12 @@ from delvec.delta.vacuum.candidates import table_of
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,
+    ObjectNotFoundError,
     TableNotFoundError,
     UnsupportedFeatureError,
 )
 from delvec.parquet.readable import readable
+from delvec.report.format import format_count
 from delvec.report.hints import Wording, call, format_hint
 
 if TYPE_CHECKING:
@@ -103,22 +106,31 @@ class PartitionFolders:
     values: Sequence[tuple[str | None, ...]]  # for each file, in this order; None for null
 
 
-def data_files(storage: Storage) -> list[FileInfo]:
-    """List the data files of a folder, without hidden and empty ones."""
-    found = []
+def data_files(storage: Storage) -> tuple[list[FileInfo], list[str]]:
+    """List the data files of a folder, without hidden and empty ones, and tell what is left out.
+
+    Of the target of a stream these are the files that its log names, as Spark reads them.
+    """
+    found, notes = [], []
     for info in storage.list(recursive=True):
         *folders, name = info.key.split("/")
         _require_plain(storage, folders, name)
         # Empty ones are markers of folders in object stores.
         if info.size and not _is_hidden(folders, name):
             found.append(info)
+    committed = committed_keys(storage)
+    if committed is not None:
+        listed, found = found, [info for info in found if info.key in committed]
+        _require_listed(storage, committed, found)
+        left = format_count(len(listed) - len(found), "file")
+        notes.append(f"the files are those that the log of a stream names; left out: {left}")
     if not found:
         raise TableNotFoundError(
             f"there are no Parquet files in {storage.root}",
             table=storage.root,
             hint=format_hint("is the path right? {} makes an empty table", call("create")),
         )
-    return found
+    return found, notes
 
 
 def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> PartitionFolders:
@@ -183,6 +195,17 @@ def merged(
     return StructType((*fields, *by_name.values()))
 
 
+def _require_listed(storage: Storage, keys: Collection[str], found: Sequence[FileInfo]) -> None:
+    """Refuse a folder that lacks files which it should have: their rows would be missing."""
+    if gone := sorted({*keys}.difference(info.key for info in found)):
+        raise ObjectNotFoundError(
+            f"{format_count(len(gone), 'file')} that the log of the stream names"
+            f" {'is' if len(gone) == 1 else 'are'} not in {storage.root}: {gone[0]}",
+            uri=storage.uri_of(gone[0]),
+            hint="restore what is gone from a copy; Spark cannot read the folder either",
+        )
+
+
 def _is_hidden(folders: Sequence[str], name: str) -> bool:
     """Return whether Delta ignores a file; folders of partitions may begin with anything."""
     return name.startswith(("_", ".")) or any(
@@ -198,8 +221,8 @@ def _require_plain(storage: Storage, folders: Sequence[str], name: str) -> None:
         where = where if folders == ["metadata"] else storage.uri_of(inner)
     elif ".hoodie" in folders:
         what = "a Hudi table"
-    elif "_spark_metadata" in folders:
-        what = "the target of a stream, whose log in _spark_metadata tells which files count"
+    elif SINK_LOG in folders and folders != [SINK_LOG]:
+        what = f"the target of a stream, whose log in {SINK_LOG} tells which files count"
     if what:
         raise UnsupportedFeatureError(
             f"{storage.root} cannot be converted: {where} is {what}",

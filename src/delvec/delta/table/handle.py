@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delvec.calls import Explained, called_property
 from delvec.delta.alter.operations import is_table
+from delvec.delta.check.report import LOG_DAMAGE
 from delvec.delta.log.history import find_version_at
 from delvec.delta.log.segment import find_segment
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
@@ -80,6 +81,9 @@ class TableHandle(metaclass=Explained):
     ) -> Self:
         """Open the table in a folder.
 
+        One whose log is damaged can be opened: `check()` tells what is wrong, and calls that read
+        the log raise it.
+
         Args:
             spark: The session that reads and writes rows; None for calls that need none.
             path: A path or URI, see `Storage.open`.
@@ -111,11 +115,17 @@ class TableHandle(metaclass=Explained):
         return cls(open_storage(spark, path, storage_options, allow_paths), spark)
 
     def _require_table(self, path: str | os.PathLike[str]) -> None:
-        """Refuse a path without a table, and say what is there instead."""
+        """Refuse a path without a table, and say what is there instead.
+
+        A table with a damaged log is one: `check()` has to be reached, and reports the damage,
+        which every call that reads the log raises.
+        """
         try:
             self.snapshot()
         except TableNotFoundError as error:
             raise explain_missing(self.storage, path, error) from None
+        except LOG_DAMAGE:
+            return  # not lost: the next call raises it again
 
     @classmethod
     def for_name(

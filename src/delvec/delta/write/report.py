@@ -52,7 +52,11 @@ class WriteReport(ChangeReport):
     if not TYPE_CHECKING:  # to a type checker these names do not exist
 
         def __getattr__(self, name: str) -> object:
-            raise explain_name(type(self), name)
+            if name.startswith("_"):  # as of copies and pickles, which have no fields yet
+                raise explain_name(type(self), name)
+            before = (self.version or 0) - 1
+            undo = f"; restore(version={before}) takes this one back" if before >= 0 else ""
+            raise explain_name(type(self), name, done=self._headline(), undo=undo)
 
     def _headline(self) -> str:
         words = ("deleted", "updated", "inserted")

@@ -1,4 +1,4 @@
-"""The key columns of a table: who names them, which types they may have, how they are read.
+"""The key columns of a table: which types they may have, how they are named and read.
 
 A key is one or several columns of primitive types. Iceberg allows no floats in a key, and no
 columns inside of lists and maps. Fields of structs it allows, but its readers do not: unless a
@@ -12,7 +12,6 @@ table's columns, by its field id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -26,37 +25,7 @@ if TYPE_CHECKING:
     from delvec.iceberg.client.metadata import TableMetadata
 
 FIELD_ID: Final = "PARQUET:field_id"
-KEY_PROPERTY: Final = "delvec.key"
-"""The table property that names the columns of the key, separated by commas."""
 _DROPPED: Final = "__delvec_key_"
-
-
-@dataclass(frozen=True)
-class ChosenKey:
-    """The columns of a key, and who named them, or why there are none, in a part of a sentence."""
-
-    columns: tuple[KeyColumn, ...]
-    reason: str
-
-
-def find_key(
-    metadata: TableMetadata, table: str, key: str | Sequence[str] | None = None
-) -> ChosenKey:
-    """Return the key of a table."""
-    if key is not None:
-        names = [key] if isinstance(key, str) else list(key)
-        return ChosenKey(key_columns(metadata.schema, names, table), "the call names it")
-    named = metadata.properties.get(KEY_PROPERTY)
-    if named is not None:
-        names = [part.strip() for part in named.split(",")]
-        return _unless_wrong(metadata, table, names, f"the property {KEY_PROPERTY}")
-    ids = metadata.schema.get("identifier-field-ids", ())
-    if not ids:
-        reason = f"the table has neither identifier fields nor the property {KEY_PROPERTY}"
-        return ChosenKey((), f"no key is known: {reason}")
-    by_id = {field["id"]: field["name"] for field in metadata.schema["fields"]}
-    names = [by_id.get(each, f"of field id {each}") for each in ids]
-    return _unless_wrong(metadata, table, names, "the identifier fields")
 
 
 def key_columns(
@@ -71,13 +40,27 @@ def key_columns(
             f"a key of {table} needs one column or more, got {names!r}",
             hint="name them in a list of strings",
         )
-    known = list(_columns(schema["fields"]))
+    known = list(columns_of(schema["fields"]))
     found = tuple(_find(known, name, table) for name in names)
     ids = [each.id for each in found]
     for place, column in enumerate(found):
         if column.id in ids[:place]:
             raise InvalidArgumentError(f"column {column.name} is named twice in a key of {table}")
     return found
+
+
+def columns_of(fields: Sequence[Mapping[str, Any]]) -> Iterator[KeyColumn]:
+    """Yield all columns, whatever their type: those that cannot be keys have to be found as well.
+
+    The type of one that is not primitive, or is inside of another, says what it is.
+    """
+    for field in fields:
+        kind = field["type"]
+        is_primitive = isinstance(kind, str)
+        shown = kind if is_primitive else f"a {kind['type']}"
+        yield KeyColumn(field["id"], field["name"], shown, field["required"])
+        if not is_primitive:
+            yield from _inside(kind, field["name"])
 
 
 def arrow_schema(columns: Sequence[KeyColumn]) -> pa.Schema:
@@ -124,20 +107,6 @@ def key_schema(schema: Mapping[str, Any], ids: Iterable[int]) -> dict[str, Any]:
     return {"type": "struct", "schema-id": 0, "fields": _chosen(schema["fields"], wanted)}
 
 
-def _columns(fields: Sequence[Mapping[str, Any]]) -> Iterator[KeyColumn]:
-    """Yield all columns, whatever their type: those that cannot be keys have to be found as well.
-
-    The type of one that is not primitive, or is inside of another, says what it is.
-    """
-    for field in fields:
-        kind = field["type"]
-        is_primitive = isinstance(kind, str)
-        shown = kind if is_primitive else f"a {kind['type']}"
-        yield KeyColumn(field["id"], field["name"], shown, field["required"])
-        if not is_primitive:
-            yield from _inside(kind, field["name"])
-
-
 def _inside(kind: Mapping[str, Any], name: str, place: str = "") -> Iterator[KeyColumn]:
     """Yield what is inside of a struct, list or map, where no key can be."""
     place = place or f"inside of a {kind['type']}"
@@ -182,16 +151,6 @@ def _no_key(column: KeyColumn, table: str) -> InvalidArgumentError:
         f"column {column.name} of {table} is {column.type} and cannot be in a key",
         hint="name columns of primitive types",
     )
-
-
-def _unless_wrong(
-    metadata: TableMetadata, table: str, names: Sequence[str], source: str
-) -> ChosenKey:
-    """Return columns that the table itself names; what it says may be out of date."""
-    try:
-        return ChosenKey(key_columns(metadata.schema, names, table), f"by {source}")
-    except InvalidArgumentError as error:
-        return ChosenKey((), f"{source} of the table cannot be used: {error.args[0]}")
 
 
 def _leaves(

@@ -26,11 +26,14 @@ from delvec.vector.blobs import EQUALITY_DELETE_VECTOR, EqualityDeleteVector
 
 if TYPE_CHECKING:
     from delvec.iceberg.client.files import EqualityDeleteFile
+    from delvec.iceberg.client.metadata import TableMetadata
     from delvec.spark.input.keys import Keys
     from delvec.storage import Storage
     from delvec.vector.puffin import BlobMetadata, PuffinFile
 
 
+VECTORS_ENABLED: Final = "write.delete.equality-vector.enabled"
+"""The table property that allows for Equality Delete Vectors."""
 DELETE_FILE: Final = "delete-file"
 """Property of a vector in a statistics file: the ordinary file that holds the same keys."""
 
@@ -48,10 +51,13 @@ class SplitKeys:
     negatives: int
 
 
-def why_no_vector(columns: Sequence[KeyColumn], format_version: int) -> str | None:
-    """Return why no vector can hold keys of these columns; None if one can."""
-    if format_version < _FORMAT:
-        return f"the table has format version {format_version}, and vectors need {_FORMAT}"
+def why_no_vector(columns: Sequence[KeyColumn], metadata: TableMetadata) -> str | None:
+    """Return why the table gets no vector of keys of these columns; None if it may get one."""
+    if metadata.properties.get(VECTORS_ENABLED, "").strip().lower() != "true":
+        return f"the table property {VECTORS_ENABLED} is not true"
+    if metadata.format_version < _FORMAT:
+        version = metadata.format_version
+        return f"the table has format version {version}, and vectors need {_FORMAT}"
     if len(columns) > 1:
         return f"the key has {len(columns)} columns, and a vector holds values of one"
     [column] = columns

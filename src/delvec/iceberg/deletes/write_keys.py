@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 TRANSFORMED: Final = {"bucket": "int", "year": "int", "month": "int", "day": "date", "hour": "int"}
 """What a transform makes of a value, where it is not of the column's own type."""
 _FILE_SIZE: Final = 128 << 20  # of Arrow columns; a fraction of it as Parquet
-VECTORS_ENABLED: Final = "write.delete.equality-vector.enabled"
-"""The table property that allows for Equality Delete Vectors."""
 _LOG = logging.getLogger("delvec")
 _SMALL: Final = 1024  # bytes of a vector that is taken without comparison
 # The properties that name other folders than those in the table's location.
@@ -131,12 +129,9 @@ def write_deletes(
         if isinstance(opened, KeyFrame):
             writing.add_written(opened, write_frame(opened, table))
         elif len(opened):
-            enabled = table.metadata.properties.get(VECTORS_ENABLED, "").strip().lower() == "true"
-            reason = key_vectors.why_no_vector(columns, table.metadata.format_version)
+            reason = key_vectors.why_no_vector(columns, table.metadata)
             if not staging and not companions:
                 reason = "readers other than delvec use them"
-            elif not enabled:
-                reason = f"the table property {VECTORS_ENABLED} is not true"
             if reason is None:
                 _write_smaller(writing, opened, staging=staging)
             else:

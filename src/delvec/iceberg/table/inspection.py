@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,12 +27,16 @@ from delvec.errors import InvalidArgumentError, PlanError
 from delvec.iceberg.client.failures import translate_errors
 from delvec.iceberg.client.files import snapshot_table
 from delvec.iceberg.client.metadata import MAIN, IcebergSnapshot, TableMetadata
+from delvec.iceberg.client.own_location import require_own_folder
+from delvec.iceberg.commit.branch_commit import require_writable
 from delvec.iceberg.commit.marks import staging_branches
+from delvec.iceberg.resolve.plan import ResolveOptions
+from delvec.iceberg.resolve.resolve import plan_first_step
 from delvec.iceberg.resolve.staged import CHANGES, find_unresolved
 from delvec.iceberg.table.detail import CONTENTS, list_files, partition_fields
 from delvec.iceberg.table.handle import TableHandle
 from delvec.inspection import figures, ranking
-from delvec.inspection.advice import advice_for
+from delvec.inspection.advice import advise
 from delvec.inspection.report import InspectReport
 from delvec.report.format import format_count, outside_note
 from delvec.report.rendering import Stopwatch
@@ -173,7 +178,19 @@ def collect_figures(
         ),
         phases=watch.seconds,
     )
-    return replace(report, advice=advice_for(report)) if report.is_newest else report
+    return advise(report, partial(_require_possible, table)) if report.is_newest else report
+
+
+def _require_possible(table: LoadedTable, advice: figures.Advice) -> None:
+    """Raise what a call that is advised would be refused with; reads manifests at most."""
+    if advice.action == "expire":
+        require_own_folder(table)
+    elif advice.action == "resolve":
+        given = dict(zip(advice.arguments[2::2], advice.arguments[3::2], strict=True))
+        target, staging = given.get("--target", MAIN), given.get("--staging")
+        plan_first_step(table, ResolveOptions(target=target, staging=staging))
+    elif advice.action == "consolidate":
+        require_writable(table)
 
 
 def read_files(table: LoadedTable, snapshot: IcebergSnapshot | None) -> pa.Table:

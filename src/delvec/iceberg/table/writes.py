@@ -10,10 +10,9 @@ from delvec.calls import require_condition
 from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.commit.branch_commit import Txn
-from delvec.iceberg.deletes.key_columns import find_key
 from delvec.iceberg.table.handle import TableHandle
 from delvec.iceberg.write.delete_positions import delete_positions
-from delvec.iceberg.write.key_predicates import Condition, KeyList, NoKeys, keys_of
+from delvec.iceberg.write.key_predicates import Condition, KeyList, NoKeys, find_key, keys_of
 from delvec.iceberg.write.upsert import append_rows, delete_keys, upsert_rows
 from delvec.spark.input.rows import read_rows
 from delvec.spark.jobs import interruptible
@@ -191,7 +190,8 @@ class TableDeletes(TableHandle):
             where: The condition, in SQL or as a Column; rows for which it is NULL stay. Constants
                 are cast to the column's type as Spark does.
             key: The columns of the key; by default the table property `delvec.key`, else the
-                identifier fields.
+                identifier fields, else any one column that a vector holds, if the table property
+                `write.delete.equality-vector.enabled` is true.
             branch: The branch, which is made from `main` if it does not exist.
             txn_app_id: The id of the writing application; with `txn_version`.
             txn_version: A number that grows with each commit of the application. If the branch has
@@ -228,7 +228,7 @@ def delete_where(
     if condition.where is None:
         found = NoKeys("there is no condition")
     elif chosen.columns:
-        found = keys_of(table, condition, chosen.columns)
+        found = keys_of(table, condition, chosen)
     if isinstance(found, KeyList):
         names = [each.name for each in found.columns]
         report = delete_keys(table, found.keys, names, branch=branch, txn=txn, dry_run=dry_run)

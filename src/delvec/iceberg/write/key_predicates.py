@@ -1,4 +1,4 @@
-"""Conditions that are a list of keys, such as `id = 5` or `id IN (1, 2, 3)`.
+"""Conditions that are a list of keys, such as `id = 5` or `id IN (1, 2, 3)`, and of which key.
 
 Spark parses, resolves and optimises the condition, so that casts, case and folded constants are
 Spark's own. What is left is read as a set of keys, exactly or not at all: a condition that is not
@@ -11,19 +11,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
+from delvec.errors import InvalidArgumentError
 from delvec.iceberg.client.catalog import LoadedTable, iceberg_view
+from delvec.iceberg.deletes.key_columns import columns_of, key_columns
+from delvec.iceberg.deletes.key_vectors import VECTORS_ENABLED, why_no_vector
 from delvec.spark import jvm
 from delvec.spark.catalyst import Expression, read, sql_of
 from delvec.spark.failures import quiet
 from delvec.spark.input.key_values import NUMBER_TYPES, KeyColumn, arrow_type
 
+if TYPE_CHECKING:
+    from delvec.iceberg.client.metadata import TableMetadata
+
+KEY_PROPERTY: Final = "delvec.key"
+"""The table property that names the columns of the key, separated by commas."""
 _MOST_KEYS: Final = 1_000_000  # of a product such as `a IN (...) AND b IN (...)`
 
 
@@ -49,6 +57,45 @@ class Condition:
         return rows if column is None else aliased(rows, self.alias).where(column)
 
 
+@dataclass(frozen=True)
+class ChosenKey:
+    """The columns of a key, and who named them, or why there are none, in a part of a sentence.
+
+    If `any_one`, the key is the one of these columns that a condition is about.
+    """
+
+    columns: tuple[KeyColumn, ...]
+    reason: str
+    any_one: bool = False
+
+
+def find_key(
+    metadata: TableMetadata, table: str, key: str | Sequence[str] | None = None
+) -> ChosenKey:
+    """Return the key of a table.
+
+    A vector needs no key of the table: where it is enabled, any column that it can hold is one.
+    """
+    if key is not None:
+        names = [key] if isinstance(key, str) else list(key)
+        return ChosenKey(key_columns(metadata.schema, names, table), "the call names it")
+    named = metadata.properties.get(KEY_PROPERTY)
+    if named is not None:
+        names = [part.strip() for part in named.split(",")]
+        return _unless_wrong(metadata, table, names, f"the property {KEY_PROPERTY}")
+    ids = metadata.schema.get("identifier-field-ids", ())
+    if not ids:
+        known = columns_of(metadata.schema["fields"])
+        able = tuple(each for each in known if why_no_vector([each], metadata) is None)
+        if able:
+            return ChosenKey(able, f"by the property {VECTORS_ENABLED}", any_one=True)
+        reason = f"the table has neither identifier fields nor the property {KEY_PROPERTY}"
+        return ChosenKey((), f"no key is known: {reason}")
+    by_id = {field["id"]: field["name"] for field in metadata.schema["fields"]}
+    names = [by_id.get(each, f"of field id {each}") for each in ids]
+    return _unless_wrong(metadata, table, names, "the identifier fields")
+
+
 @dataclass(frozen=True, eq=False)
 class KeyList:
     """The keys of exactly those rows that a condition is true for.
@@ -69,30 +116,31 @@ class NoKeys:
     reason: str
 
 
-def keys_of(
-    table: LoadedTable, condition: Condition, columns: Sequence[KeyColumn]
-) -> KeyList | NoKeys:
+def keys_of(table: LoadedTable, condition: Condition, key: ChosenKey) -> KeyList | NoKeys:
     """Return the keys that a condition lists, or why it lists none; runs no job.
 
     Some ten milliseconds, and a fraction of one for each term that is not part of an `IN`.
     """
-    if condition.where is None:
-        return NoKeys("there is no condition")
-    named = {each.id: each for each in columns}
+    columns, named = key.columns, {each.id: each for each in key.columns}
     for each in columns:
         if _plain_type(each.type) is None:
             return NoKeys(f"values of {each.name}, of type {each.type}, are not compared as keys")
     try:
         with quiet():
             plan = _optimised(table, condition)
-            found = _read(table, plan, named)
+            found = _read(table, plan, key)
     except (PySparkException, Py4JError) as error:
         # A wrong condition fails again where it is applied to rows, and is reported there.
         told = str(error).strip().partition("\n")[0]
         return NoKeys(f"Spark cannot resolve it without the table's rows: {told}")
     if isinstance(found, NoKeys):
         return found
-    if found.columns != tuple(named) and found.keys:
+    if key.any_one:
+        columns = tuple(named[each] for each in found.columns) if found.keys else columns[:1]
+        if len(columns) > 1:
+            names = ", ".join(each.name for each in columns)
+            return NoKeys(f"it is about {names}, and a vector holds values of one column")
+    elif found.columns != tuple(named) and found.keys:
         return NoKeys(f"it is not about {', '.join(each.name for each in columns)} alone")
     values = list(zip(*found.keys, strict=True)) or [()] * len(columns)
     arrays = {
@@ -127,10 +175,11 @@ def _optimised(table: LoadedTable, condition: Condition) -> Any:  # noqa: ANN401
     return filtered.queryExecution().optimizedPlan()
 
 
-def _read(table: LoadedTable, plan: Any, named: Mapping[int, KeyColumn]) -> _Keys | NoKeys:  # noqa: ANN401
+def _read(table: LoadedTable, plan: Any, key: ChosenKey) -> _Keys | NoKeys:  # noqa: ANN401
     kind = jvm.class_name(plan)
     if kind == "LocalRelation":
-        return _Keys(tuple(named), frozenset())  # the condition is false for all rows
+        # The condition is false for all rows.
+        return _Keys(tuple(each.id for each in key.columns), frozenset())
     if kind == "LogicalRDD":
         return NoKeys("it is true for all rows")
     if kind != "Filter" or jvm.class_name(plan.child()) != "LogicalRDD":
@@ -140,7 +189,7 @@ def _read(table: LoadedTable, plan: Any, named: Mapping[int, KeyColumn]) -> _Key
     fields = dict(zip(output, ids, strict=True))
     condition = plan.condition()
     try:
-        found = _Reading(fields, named).of(read(table.spark, condition))
+        found = _Reading(fields, key).of(read(table.spark, condition))
     except _NotUnderstoodError as error:
         text = "" if error.node is None else sql_of(table.spark, condition, error.node)
         return NoKeys(f"{text if len(text) <= 60 else f'{text[:60]}...'} {error}".lstrip())
@@ -178,8 +227,12 @@ class _Reading:
     gives false or NULL does not matter.
     """
 
-    def __init__(self, fields: Mapping[int, int], named: Mapping[int, KeyColumn]) -> None:
-        self._fields, self._named, self._order = fields, named, tuple(named)
+    def __init__(self, fields: Mapping[int, int], key: ChosenKey) -> None:
+        self._fields, self._named = fields, {each.id: each for each in key.columns}
+        self._order = tuple(self._named)
+        self._outside = "is not part of the key"
+        if key.any_one:
+            self._outside = "is not a column that a vector holds"
 
     def of(self, node: Expression) -> _Keys:
         """Return the keys of a node."""
@@ -270,7 +323,7 @@ class _Reading:
             raise _NotUnderstoodError("is not a column", node)
         found = self._fields[node.value]
         if found not in self._named:
-            raise _NotUnderstoodError("is not part of the key", node)
+            raise _NotUnderstoodError(self._outside, node)
         return found
 
     def _plain(self, column: int, value: Any) -> Any:  # noqa: ANN401
@@ -292,3 +345,13 @@ def _plain_type(kind: str) -> pa.DataType | None:
     if kind.startswith("decimal"):
         return pa.large_string()
     return arrow_type(kind) if kind in ("boolean", "string", "binary") else None
+
+
+def _unless_wrong(
+    metadata: TableMetadata, table: str, names: Sequence[str], source: str
+) -> ChosenKey:
+    """Return columns that the table itself names; what it says may be out of date."""
+    try:
+        return ChosenKey(key_columns(metadata.schema, names, table), f"by {source}")
+    except InvalidArgumentError as error:
+        return ChosenKey((), f"{source} of the table cannot be used: {error.args[0]}")

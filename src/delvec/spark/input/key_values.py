@@ -50,6 +50,11 @@ NUMBER_TYPES: Final = ("int", "long", "date", "timestamp", "timestamptz")
 UNKNOWN_TO_SPARK: Final = ("time", "timestamp_ns", "timestamptz_ns")
 """Iceberg's types of keys that Spark has no type for."""
 _SHOWN: Final = 60
+FLOATS: Final = (
+    "; floats are refused even if they are whole, since they may have been rounded. Columns of"
+    " pandas with missing values are floats, unless they are of its type Int64"
+)
+"""What hints add about keys that are floats where the column is not."""
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _UTC: Final = "; say UTC by datetime.replace(tzinfo=timezone.utc) or pa.timestamp('us', 'UTC')"
 _ARROW_ERRORS: Final = (pa.ArrowException, OverflowError, UnicodeError, ValueError, TypeError)
@@ -159,27 +164,20 @@ def convert(values: Sequence[object] | pa.ChunkedArray, column: AnyColumn) -> pa
     if column.type == "uuid" and _family(values.type) == "text":
         return convert(values.to_pylist(), column)
     _require_fitting_type(values.type, column)
-    if pa.types.is_floating(values.type):
-        require_exact_floats(values, column, whole=True)
     return _cast(values, column)
 
 
-def require_exact_floats(
-    values: pa.ChunkedArray, column: AnyColumn, *, whole: bool = False
-) -> None:
-    """Refuse floats that may have been rounded, being large; if `whole`, all but integers."""
+def require_exact_floats(values: pa.ChunkedArray, column: AnyColumn) -> None:
+    """Refuse floats that may have been rounded, being large, for a column of wider ones."""
     limit = max_exact_integer(f"f{values.type.bit_width // 8}")
     numbers = values.drop_null().to_numpy().astype(np.float64)
-    exact = np.abs(numbers) <= limit
-    exact = exact & (numbers == np.trunc(numbers)) if whole else exact | ~np.isfinite(numbers)
+    exact = (np.abs(numbers) <= limit) | ~np.isfinite(numbers)
     if not exact.all():
-        value = numbers[~exact][0].item()
-        is_rounded = limit < abs(value) < float("inf")
         raise _does_not_fit(
-            value,
+            numbers[~exact][0].item(),
             column,
-            f": {values.type} skips integers beyond {limit:.0f}" if is_rounded else "",
-            "pass integers; or astype('float64'), if they are exact" if is_rounded else None,
+            f": {values.type} skips integers beyond {limit:.0f}",
+            "pass integers; or astype('float64'), if they are exact",
         )
 
 
@@ -207,7 +205,9 @@ def _require_fitting_type(have: pa.DataType, column: AnyColumn) -> None:
     hint = f"convert them to {wanted} first"
     if fits and pa.types.is_timestamp(have):
         fits, hint = (have.tz is None) == (wanted.tz is None), _zone_hint(column)
-    if not fits or (pa.types.is_floating(have) and pa.types.is_decimal(wanted)):
+    if pa.types.is_floating(have) and not pa.types.is_floating(wanted):
+        fits, hint = False, f"{hint}{FLOATS}" if fits else hint
+    if not fits:
         raise InvalidArgumentError(
             f"column {column.name} is {column.type}, and the keys are {have}", hint=hint
         )
@@ -248,6 +248,8 @@ def _from_python(values: Sequence[object], column: AnyColumn) -> pa.ChunkedArray
             return convert(inferred, column)
     except _ZoneError:
         hint = _zone_hint(column)
+    except InvalidArgumentError as error:
+        hint = error.hint
     except _ARROW_ERRORS:
         pass  # one of them does not fit, or they are mixed
     if len(values) == 1:

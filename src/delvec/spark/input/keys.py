@@ -27,8 +27,9 @@ from delvec.identifiers import quote
 from delvec.spark import jvm
 from delvec.spark.engine import bytes_setting
 from delvec.spark.failures import fail_on_misfit, quiet, translate_errors
-from delvec.spark.input.arrow import as_array, max_exact_integer, to_arrow_table
+from delvec.spark.input.arrow import as_array, to_arrow_table
 from delvec.spark.input.key_values import (
+    FLOATS,
     AnyColumn,
     KeyColumn,
     SparkColumn,
@@ -227,19 +228,17 @@ def cast_exactly(df: DataFrame, column: AnyColumn) -> Column:
         changed = functions.octet_length(found) != column.arrow.byte_width
     else:
         is_other = _is_other(have.simpleString(), wanted.simpleString())
+        is_float = isinstance(have, _FLOATS) and not isinstance(wanted, _FLOATS)
         can_store = partial(jvm.allows_cast, df.sparkSession, "canANSIStoreAssign")
-        if is_other or not can_store(have, wanted):
+        if is_other or is_float or not can_store(have, wanted):
             raise InvalidArgumentError(
                 f"column {name} is {column.type}, and the keys are {have.simpleString()}",
-                hint=f"cast them to {wanted.simpleString()} first",
+                hint=f"cast them to {wanted.simpleString()} first{FLOATS if is_float else ''}",
             )
         value = found.try_cast(wanted)
         if isinstance(have, spark_types.NullType):
             return value
         changed = value.isNull() | ~value.cast(have).eqNullSafe(found)
-        if isinstance(have, _FLOATS) and not isinstance(wanted, _FLOATS):
-            kind = np.float32 if isinstance(have, spark_types.FloatType) else np.float64
-            changed |= functions.abs(found) > max_exact_integer(kind)
     message = f"a key is not a value of column {name}, which is {column.type}"
     failure = fail_on_misfit(name, message, found).cast(wanted)
     return functions.when(found.isNotNull() & changed, failure).otherwise(value)

@@ -119,6 +119,9 @@ def configure(
     `PYSPARK_SUBMIT_ARGS` and of `spark-defaults.conf`. A configured catalog of that name stays, and
     so does another Iceberg runtime.
 
+    Workers of a local master, which is the default, run this Python, unless PYSPARK_PYTHON is set;
+    so name another master before this call.
+
     Where the builder's `getOrCreate` starts the JVM, PySpark puts all its settings onto command
     lines, which all users of the machine can read; `session` does not.
 
@@ -143,6 +146,9 @@ def configure(
             feature="Spark Connect",
             hint="configure the server, or use a classic session (no .remote(), no SPARK_REMOTE)",
         )
+    if not jvm.has_context() and (setting(builder, "spark.master") or "local").startswith("local"):
+        # Workers must run the Python that has delvec; PySpark would run any `python3` of the path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     catalogs: dict[str, str] = {}
     wanted_packages = _joined(listed(builder, PACKAGES), packages)
     extensions = listed(builder, _EXTENSIONS)
@@ -190,9 +196,6 @@ def _with_context(
     for key, value in wanted.items():
         if not setting(builder, key):
             builder = builder.config(key, value)
-    if setting(builder, "spark.master").startswith("local"):
-        # Workers must run the Python that has delvec; PySpark would run any `python3` of the path.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _IN_ONE_PROCESS.fullmatch(setting(builder, "spark.master")) and not (
         any(setting(builder, key) for key in _ADDRESSES) or os.environ.get("SPARK_LOCAL_IP")
     ):

@@ -12,6 +12,7 @@ from delvec import DeltaTable
 from delvec.delta.check.report import CheckReport
 from tests.delta.builder import TableBuilder
 from tests.delta.check.checks import INLINE, PADDED, checked, table_with
+from tests.delta.check.test_repair import damaged_checkpoint
 from tests.delta.write.write_checks import ids
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
@@ -161,3 +162,15 @@ def test_delta_spark_shows_a_repair_in_its_history(spark: SparkSession, tmp_path
     [row] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}` LIMIT 1").collect()
     assert (row["version"], row["operation"]) == (3, "FSCK REPAIR")
     assert row["operationMetrics"]["numVectorsRewritten"] == "1"
+
+
+@pytest.mark.more
+def test_delta_spark_goes_by_the_commits_once_a_damaged_checkpoint_is_set_aside(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    damaged_checkpoint(tmp_path, "cut")
+    checked(tmp_path, repair=True)
+    assert read_by_delta_spark(spark, tmp_path) == ids(tmp_path)
+    spark_tables.sql(spark, tmp_path, "INSERT INTO {T} VALUES (1000)")
+    assert read_by_delta_spark(spark, tmp_path) == ids(tmp_path)
+    assert 1000 in ids(tmp_path)

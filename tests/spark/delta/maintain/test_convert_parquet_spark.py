@@ -168,3 +168,31 @@ def test_both_engines_work_on_a_converted_table(spark: SparkSession, tmp_path: P
         if a["path"].startswith("part%200")
     ]
     assert first["numRecords"] == 10
+
+
+@pytest.mark.more
+def test_of_the_target_of_a_stream_the_files_are_those_that_spark_reads(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source, path = tmp_path / "source", tmp_path / "the target"
+    rows = spark.range(10).selectExpr("id", "concat('a b%', id % 2) AS part")
+    rows.repartition(5, "id").write.parquet(str(source))
+    stream = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1)
+    with settings_of(spark, {"spark.sql.streaming.fileSink.log.compactInterval": "3"}):
+        query = (
+            stream.parquet(str(source))
+            .writeStream.partitionBy("part")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(path))
+        )
+        query.awaitTermination()
+    assert list(path.glob("_spark_metadata/2.compact"))
+    failed = next(path.rglob("part-*.parquet"))
+    shutil.copy(failed, failed.with_name("part-of-an-attempt.parquet"))
+    expected = sorted(map(tuple, spark.read.parquet(str(path)).collect()))
+    assert len(expected) == 10
+    report = DeltaTable.convert_to_delta(None, path)
+    assert "left out: 1 file" in report.notes[1]
+    assert sorted(map(tuple, DeltaTable.for_path(spark, path).to_df().collect())) == expected
+    assert sum(rows_of(spark, path).values()) == 10

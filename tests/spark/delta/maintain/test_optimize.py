@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from delvec import DeltaTable
-from delvec.errors import ConflictError, DelvecError, InvalidArgumentError
+from delvec.errors import ConflictError, DelvecError, InvalidArgumentError, UnsupportedFeatureError
 from tests.delta import log_files
 from tests.delta.builder import TableBuilder, small_table
 from tests.delta.write.write_checks import before_commit, ids, unnamed_files
@@ -303,6 +304,21 @@ def test_columns_that_are_of_no_use_for_an_order_are_refused(
     )
     with pytest.raises(InvalidArgumentError, match=what):
         table.optimize(zorder_by=columns)
+
+
+@pytest.mark.more
+def test_zorder_of_a_clustered_table_is_refused_as_by_delta_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    spark_tables.sql(spark, path, "CREATE TABLE {T} (id long, v long) USING delta CLUSTER BY (id)")
+    spark_tables.sql(spark, path, "INSERT INTO {T} SELECT id, id FROM range(9)")
+    with pytest.raises(PySparkException, match="DELTA_CLUSTERING_WITH_ZORDER_BY"):
+        spark_tables.sql(spark, path, "OPTIMIZE {T} ZORDER BY (v)")
+    table = DeltaTable.for_path(spark, path)
+    with pytest.raises(UnsupportedFeatureError, match="is clustered: a Z-order would undo"):
+        table.optimize(zorder_by=["v"])
+    assert table.version == 1
 
 
 def test_wrong_arguments_are_refused(spark: SparkSession, tmp_path: Path) -> None:

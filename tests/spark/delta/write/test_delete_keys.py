@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Callable[[SparkSession], Any], str | list[str], set[int]]
     "a long range": (lambda _: range(70_000, 3, -1), "id", IDS - {0, 1, 2, None}),
     "a set": (lambda _: {4, 5}, ["id"], {4, 5}),
     "numpy": (lambda _: np.array([1, 15], np.int32), "id", {1, 15}),
-    "floats that are whole": (lambda _: [4.0, 5.0], "ID", {4, 5}),
+    "decimals that are whole": (lambda _: [Decimal("4.0"), Decimal(5)], "ID", {4, 5}),
     "a column of Arrow": (lambda _: pa.array([1, 19], pa.uint8()), "id", {1, 19}),
     "a column of pandas": (lambda _: pa.array([1, 19]).to_pandas(), "id", {1, 19}),
     "strings": (lambda _: ["v2", "nope"], "v", {2, 6, 10, 14, 18}),
@@ -183,7 +183,9 @@ def test_keys_of_other_types_are_refused(table: DeltaTable) -> None:
         ([(1, 2)], "id", "is not a key of the columns id"),
         (pa.array([1]), ["id", "v"], "the keys have 1 column, expected id, v"),
         (range(10**10), "id", "10,000,000,000 keys are too many"),
-        (np.array([2**24 + 2], np.float32), "id", "a key is not a value of column id"),
+        ([4.0, 5.0], "id", "column id is bigint, and the keys are double"),
+        (np.array([4], np.float32), "id", "column id is bigint, and the keys are float"),
+        (pa.table({"id": [4.0]}), "id", "column id is bigint, and the keys are double"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             table.delete(keys=keys, on=on)

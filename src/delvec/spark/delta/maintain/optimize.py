@@ -33,8 +33,9 @@ from delvec.delta.skipping.statistics import indexed_columns
 from delvec.delta.write.change import Change, Operation, Rewrite
 from delvec.delta.write.transaction import Attempt, Outcome
 from delvec.delta.write.writable import require_writable
-from delvec.errors import EngineError, InvalidArgumentError
+from delvec.errors import EngineError, InvalidArgumentError, UnsupportedFeatureError
 from delvec.identifiers import quote, split_path
+from delvec.report.hints import call, format_hint
 from delvec.spark.delta.maintain.rewrite_files import live_count, rewrite_files
 from delvec.spark.delta.scan.conditions import aliased, to_predicate, to_sql
 from delvec.spark.delta.scan.scan import scan
@@ -144,6 +145,7 @@ def zorder(
         snapshot = attempt.snapshot
         with attempt.phase("plan"):
             require_writable(snapshot, "optimize")
+            _require_unclustered(snapshot)
             if len(columns) > _MOST:
                 raise InvalidArgumentError(
                     f"zorder_by has {len(columns)} columns, where {_MOST} are the most",
@@ -176,6 +178,20 @@ def zorder(
         return Outcome(replace(change, added=added), figures)
 
     return prepare
+
+
+def _require_unclustered(snapshot: Snapshot) -> None:
+    """Refuse a table that has an order of its own, which a Z-order would undo; so does Delta."""
+    if "clustering" not in snapshot.protocol.supported:
+        return
+    raise UnsupportedFeatureError(
+        f"{snapshot.table} is clustered: a Z-order would undo the order that it has",
+        feature="clustering",
+        needed_by=snapshot.table,
+        hint=format_hint(
+            "delta-spark's OPTIMIZE clusters it; {} puts small files together", call("optimize")
+        ),
+    )
 
 
 def _checked(metadata: Metadata, column: str) -> str:
