@@ -230,25 +230,6 @@ class TableHandle(metaclass=Explained):
 
         return restart_if_lost(run)
 
-    def run_with(
-        self,
-        rows: DataFrame,
-        operation: str,
-        prepare: Callable[[DataFrame], Callable[[Attempt], Outcome]],
-        options: WriteOptions,
-    ) -> WriteReport:
-        """Run an operation with rows of the caller, which are staged once for all its attempts."""
-        from delvec.spark.jobs import restart_if_lost, stage_rows  # noqa: PLC0415
-
-        checked, engine = CheckedOptions.of(**options), self._engine()
-
-        def run() -> WriteReport:
-            with engine.translate_errors(self.storage.root), stage_rows(rows) as staged:
-                change = prepare(staged)
-                return transaction.run(engine, self.snapshot, operation, change, checked)
-
-        return restart_if_lost(run)
-
     def _engine(self) -> Engine:
         if self.spark is None:
             return NoEngine()
@@ -257,6 +238,26 @@ class TableHandle(metaclass=Explained):
 
         require_running(self.spark, f"writing to {self.storage.root}")
         return SparkEngine(self.spark)
+
+
+def run_with(
+    table: TableHandle,
+    rows: DataFrame,
+    operation: str,
+    prepare: Callable[[DataFrame], Callable[[Attempt], Outcome]],
+    options: WriteOptions,
+) -> WriteReport:
+    """Run an operation with rows of the caller, which are staged once for all its attempts."""
+    from delvec.spark.jobs import restart_if_lost, stage_rows  # noqa: PLC0415
+
+    checked, engine = CheckedOptions.of(**options), table._engine()  # noqa: SLF001
+
+    def run() -> WriteReport:
+        with engine.translate_errors(table.storage.root), stage_rows(rows) as staged:
+            change = prepare(staged)
+            return transaction.run(engine, table.snapshot, operation, change, checked)
+
+    return restart_if_lost(run)
 
 
 def open_storage(

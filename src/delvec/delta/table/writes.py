@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from delvec.calls import Explained, explained_class, require_condition
 from delvec.delta.schema.types import Field, PrimitiveType
 from delvec.delta.table.arguments import by_name, in_order, require_keys, require_on, require_values
-from delvec.delta.table.handle import TableHandle
+from delvec.delta.table.handle import TableHandle, run_with
 from delvec.delta.write.transaction import WriteOptions
 from delvec.errors import InvalidArgumentError
 
@@ -229,7 +229,7 @@ class TableWrites(TableHandle):
         def prepare(rows: DataFrame) -> Callable[[Attempt], Outcome]:
             return delete_keys(ByKeys(rows, names, reads), ratio)
 
-        return self.run_with(wanted, "DELETE", prepare, options)
+        return run_with(self, wanted, "DELETE", prepare, options)
 
     def _rows(self, call: str, rows: Rows) -> DataFrame:
         """Return rows to be written as a Spark DataFrame."""
@@ -324,7 +324,7 @@ class MergeBuilder(metaclass=Explained):
             asked = (self.on, self.aliases, self.clauses, self.merge_schema)
             return merge(MergeRequest(source, *asked, rewrite_ratio, reads))
 
-        return self._table.run_with(rows, "MERGE", prepare, options)
+        return run_with(self._table, rows, "MERGE", prepare, options)
 
     def _with(
         self,
