@@ -19,14 +19,14 @@ from tests.spark.losing import OPERATIONS
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 Run = Callable[..., dict[str, Any]]
-# The last rows that each operation stages: all that it staged before is lost with them.
+# When rows are staged for this time, all that were staged before are lost with them.
 STAGED = [
     ("update", 1),
     ("merge", 1),
     ("merge", 4),
     ("delete by keys", 1),
     ("append", 1),
-    ("overwrite", 2),
+    ("overwrite", 1),
     ("iceberg upsert", 1),
     ("iceberg upsert", 2),
     ("iceberg delete by keys", 1),
