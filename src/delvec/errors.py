@@ -22,7 +22,7 @@ and is short.
       PlanError                             a plan that would break an invariant
       VerificationError                     counts or hashes differ: .files .expected .found
       MissingDependencyError (ImportError)  .dependency
-      EngineError                           a failure inside the JVM, short cause first
+      EngineError                           a failure inside the JVM, short cause first: .retryable
 """
 
 from __future__ import annotations
@@ -289,12 +289,16 @@ class MissingDependencyError(DelvecError, ImportError):
 class EngineError(DelvecError):
     """A failure inside the JVM: the short cause first, the full error in `__cause__`.
 
-    `output` is what a JVM printed that did not start.
+    `output` is what a JVM printed that did not start. `retryable` tells whether the same call may
+    succeed if it is made again: rows were lost with an executor, and nothing was changed.
     """
 
-    def __init__(self, message: str, *, output: str = "", hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, output: str = "", retryable: bool = False, hint: str | None = None
+    ) -> None:
         super().__init__(message, hint=hint)
         self.output = output
+        self.retryable = retryable
 
     def describe(self) -> str:
         """Return what is wrong, and then the output, line by line."""

@@ -1,4 +1,4 @@
-"""Ctrl-C in a process that uses the library: a real signal, while a job runs."""
+"""Ctrl-C in a process that uses the library: a real signal, while a job runs; lost rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
-from delvec.spark.jobs import interruptible
+from delvec.errors import EngineError
+from delvec.spark.jobs import interruptible, stage_rows
 from delvec.spark.jvm import items
 from tests.delta.write.write_checks import unnamed_files
 
@@ -108,6 +109,47 @@ def test_a_handler_of_the_users_own_stays(spark: SparkSession) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == [signal.SIGINT]
+
+
+@pytest.mark.parametrize("name", ["update", "merge"])
+@pytest.mark.parametrize("times", [1, 9])
+def test_an_operation_whose_staged_rows_are_lost_starts_again_a_few_times(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, times: int
+) -> None:
+    left = [times]
+
+    @contextmanager
+    def losing(rows: DataFrame) -> Iterator[DataFrame]:
+        with stage_rows(rows) as kept:
+            if left[0]:
+                left[0] -= 1
+                kept.count()
+                kept._jdf.logicalPlan().rdd().unpersist(True)
+            yield kept
+
+    monkeypatch.setattr(f"delvec.spark.delta.write.{name}.stage_rows", losing)
+    table = DeltaTable.create(spark, tmp_path, "id long, v int")
+    table.append(spark.range(4).selectExpr("id", "int(id) v"))
+    source = spark.range(8).where("rand() < 2").selectExpr("id", "-1 v")
+    run: dict[str, Callable[[], object]] = {
+        "update": lambda: table.update({"v": "-1"}, "rand() < 2"),
+        "merge": lambda: (
+            table.merge(source, "t.id = s.id")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute()
+        ),
+    }
+    expected = list(range(8 if name == "merge" else 4))
+    if times == 1:
+        run[name]()
+        assert sorted(row.id for row in table.to_df().where("v = -1").collect()) == expected
+    else:
+        with pytest.raises(EngineError, match=r"lost .*after 3 restarts.*\nHint: ") as caught:
+            run[name]()
+        assert caught.value.retryable
+        assert (left, table.version) == ([5], 1)
+    assert not unnamed_files(tmp_path)
 
 
 def wait_for_signal() -> None:

@@ -88,6 +88,7 @@ _VALUE_CONDITIONS: Final = frozenset(
         "NUMERIC_VALUE_OUT_OF_RANGE",
     }
 )
+_LOST: Final = "[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND]"
 # Substrings of the messages of storage failures, and a hint for each.
 _STORAGE: Final = (
     ("No space left on device", "make room on the disk, or set spark.local.dir to another"),
@@ -221,6 +222,18 @@ def _translated(error: Exception, message: str, table: str) -> DelvecError:
     condition = _CONDITION.search(cause)
     if condition and condition[1] in _VALUE_CONDITIONS:
         return InvalidArgumentError(f"{cause} (table {table})")
+    return _engine_error(cause, message, table)
+
+
+def _engine_error(cause: str, message: str, table: str) -> EngineError:
+    if _LOST in message:
+        return EngineError(
+            "rows that executors held for the operation were lost with one of them, and nothing was"
+            f" changed (table {table})",
+            retryable=True,
+            hint="run it again; spark.sparkContext.setCheckpointDir(...) names a folder where"
+            " staged rows outlive executors",
+        )
     hint_line = _HINT.search(message)
     return EngineError(f"{cause} (table {table})", hint=hint_line[1] if hint_line else None)
 

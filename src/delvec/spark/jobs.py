@@ -16,13 +16,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread, current_thread, main_thread
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from py4j.java_gateway import GatewayClient
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from delvec.errors import UnsupportedFeatureError
+from delvec.errors import EngineError, UnsupportedFeatureError
 from delvec.spark import jvm
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ _POLL: Final = 0.05
 _LONGEST_WAIT: Final = 60.0
 _INTERRUPT_ON_CANCEL: Final = "spark.job.interruptOnCancel"
 _GONE: Final = (Py4JError, PySparkException, OSError)
+_RESTARTS: Final = 3
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -103,17 +106,49 @@ def watch_jobs(
 def stage_rows(rows: DataFrame) -> Iterator[DataFrame]:
     """Compute rows once, so that all jobs of the block see the same ones.
 
-    They stay in the memory of the executors, and on their disks beyond it, until the block ends.
-    Unlike with a cache, lost rows are never computed again, with other random numbers or from a
-    source that has changed: the job fails, and with it the operation. With speculative execution
-    they go to Spark's checkpoint directory, where only one attempt of a task counts.
+    On a cluster they go to Spark's checkpoint directory if there is one: there they outlive
+    executors, and only one attempt of a task counts. Otherwise they stay in the memory of the
+    executors, and on their disks beyond it, until the block ends. Unlike with a cache, lost rows
+    are never computed again behind the back of jobs that have seen them, with other random numbers
+    or from a source that has changed: the job fails, and `restart_if_lost` starts all of it again.
     """
-    kept = _kept(rows)
+    where = _staging(rows.sparkSession)
+    if where == "directory":
+        kept = rows.checkpoint(eager=False)
+    else:
+        # In one JVM they are computed with the job that needs them first. Elsewhere before it: no
+        # job has seen yet what is lost and computed again meanwhile.
+        kept = rows.localCheckpoint(eager=where == "executors")
+    plan: Any = kept._jdf.logicalPlan()  # noqa: SLF001
+    staged = plan.rdd()
     try:
+        if where == "directory":
+            staged.doCheckpoint()
         yield kept
     finally:
-        plan: Any = kept._jdf.logicalPlan()  # noqa: SLF001
-        plan.rdd().unpersist(False)
+        if where == "directory":
+            _remove_checkpoint(rows.sparkSession, staged)
+        else:
+            staged.unpersist(False)
+
+
+def restart_if_lost(operation: Callable[[], T]) -> T:
+    """Run an operation; start it again, a few times, if rows that it staged are lost.
+
+    It has committed nothing then, and has removed what it wrote. All of its parts come from rows
+    that are staged anew, so they agree even if the source returns others than before.
+    """
+    for restart in range(_RESTARTS + 1):
+        try:
+            return operation()
+        except EngineError as error:  # noqa: PERF203 - an operation takes seconds
+            if not error.retryable:
+                raise
+            if restart == _RESTARTS:
+                error.message += f" (after {_RESTARTS} restarts)"
+                raise
+            _LOG.warning("%s; starting again", error.describe())
+    raise AssertionError("the last attempt returns or raises")
 
 
 class _CtrlC:
@@ -254,19 +289,28 @@ def _progress(spark: SparkSession) -> tuple[str, int, int] | None:
     return what or stages[0].name, done, total
 
 
-def _kept(rows: DataFrame) -> DataFrame:
-    context = rows.sparkSession.sparkContext
+def _staging(spark: SparkSession) -> Literal["process", "executors", "directory"]:
+    """Return where staged rows are kept."""
+    context = spark.sparkContext
     master = str(context.master)
     if master.startswith("local") and "cluster" not in master:
-        return rows.localCheckpoint(eager=False)  # computed with the job that needs them first
-    if context.getConf().get("spark.speculation", "false") != "true":
-        # Eager: no job has seen yet what is lost and computed again meanwhile.
-        return rows.localCheckpoint(eager=True)
-    if context.getCheckpointDir() is None:
+        return "process"
+    if context.getCheckpointDir() is not None:
+        return "directory"
+    if context.getConf().get("spark.speculation", "false").lower() == "true":
         raise UnsupportedFeatureError(
-            "with spark.speculation two attempts of a task may compute different rows, and there is"
-            " no checkpoint directory to choose one of them",
+            "with spark.speculation two attempts of a task may compute different rows, and two"
+            " executors keep them: without a checkpoint directory nothing chooses one of them",
             feature="spark.speculation",
             hint="call spark.sparkContext.setCheckpointDir(...), or switch spark.speculation off",
         )
-    return rows.checkpoint(eager=True)
+    return "executors"
+
+
+def _remove_checkpoint(spark: SparkSession, staged: Any) -> None:  # noqa: ANN401
+    """Remove staged rows from the checkpoint directory, where Spark leaves them by default."""
+    data = jvm.java_class(spark, "org.apache.spark.rdd.ReliableRDDCheckpointData")
+    try:
+        data.cleanCheckpoint(staged.context(), staged.id())
+    except _GONE as error:  # not worth the failure of an operation that is committed already
+        _LOG.warning("staged rows are left in the checkpoint directory: %s", error)

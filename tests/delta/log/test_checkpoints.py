@@ -23,6 +23,17 @@ from tests.delta.builder import TableBuilder, removed, small_table
 Action = dict[str, Any]
 
 NOW = int(time() * 1000)
+EXPIRING = {"delta.setTransactionRetentionDuration": "interval 2 hours"}
+
+
+def transactions() -> list[Action]:
+    """Return transaction ids, of which the first alone has not expired by `EXPIRING`."""
+    now = int(time() * 1000)
+    return [
+        {"txn": {"appId": "an hour ago", "version": 1, "lastUpdated": now - 3_600_000}},
+        {"txn": {"appId": "long ago", "version": 1, "lastUpdated": now - 3 * 3_600_000}},
+        {"txn": {"appId": "without a time", "version": 1}},
+    ]
 
 
 def snapshot_of(root: Path, version: int | None = None) -> Snapshot:
@@ -135,6 +146,19 @@ def test_small_actions_are_kept_as_they_are(tmp_path: Path) -> None:
             {"appId": "stream", "version": 2, "lastUpdated": 6},
         ]
         assert [each["domain"] for each in actions_of(path, "domainMetadata")] == ["kept"]
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_transaction_ids_expire(tmp_path: Path, policy: str) -> None:
+    features = {key: ["v2Checkpoint"] for key in ("readerFeatures", "writerFeatures")}
+    table = TableBuilder(
+        tmp_path,
+        protocol={"minReaderVersion": 3, "minWriterVersion": 7, **features},
+        properties={**EXPIRING, "delta.checkpointPolicy": policy},
+    )
+    table.create()
+    table.commit(*transactions())
+    assert [each["appId"] for each in actions_of(written(table), "txn")] == ["an hour ago"]
 
 
 def test_everything_of_an_add_is_kept_over_two_checkpoints(tmp_path: Path) -> None:

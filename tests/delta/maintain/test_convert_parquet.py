@@ -474,6 +474,7 @@ def test_partitions_that_may_be_meant_in_several_ways_are_refused(
     [
         ({"p": "int"}, "007", 7),
         ({"p": "decimal(4,2)"}, "1.50", Decimal("1.50")),
+        ({"p": "decimal(10,2)"}, "1.5", Decimal("1.50")),  # deltalake wants all digits
         ({"p": "bool"}, "TRUE", True),
         (
             {"p": "timestamp"},

@@ -16,6 +16,8 @@ from delvec import DeltaTable
 from delvec.delta.log.checkpoint_writer import write_checkpoint
 from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.storage import Storage
+from tests.delta.builder import TableBuilder
+from tests.delta.log.test_checkpoints import EXPIRING, actions_of, transactions
 from tests.delta.rows import same_rows
 from tests.spark.delta import spark_tables
 
@@ -59,6 +61,23 @@ KINDS: dict[str, dict[str, str]] = {
     "columns_alone": {"delta.checkpoint.writeStatsAsJson": "false"},
     "second_kind": {"delta.checkpointPolicy": "v2", "delta.enableInCommitTimestamps": "true"},
 }
+
+
+@pytest.mark.spark
+def test_transaction_ids_expire_as_in_delta_spark(spark: SparkSession, tmp_path: Path) -> None:
+    found = []
+    for name in ("own", "theirs"):
+        properties = {**EXPIRING, "delta.checkpointInterval": "1"}
+        table = TableBuilder(tmp_path / name, properties=properties)
+        table.create()
+        table.commit(*transactions())
+        if name == "own":
+            write_checkpoint(snapshot_of(table.root))
+        else:
+            spark_tables.sql(spark, table.root, "INSERT INTO {T} VALUES (1)")
+        [path] = table.log.glob("*.checkpoint.parquet")
+        found.append({each["appId"] for each in actions_of(path, "txn")})
+    assert found == [{"an hour ago"}] * 2
 
 
 @pytest.mark.spark

@@ -27,7 +27,7 @@ from delvec.delta.log.checkpoint_reader import AddForm, checkpoint_adds, sidecar
 from delvec.delta.log.commits import open_part
 from delvec.delta.log.paths import LAST_CHECKPOINT, SIDECARS, canonicalize_paths, checkpoint_key
 from delvec.delta.log.segment import Checkpoint, list_log, read_last_checkpoint
-from delvec.delta.schema.metadata import Property, retention_ms
+from delvec.delta.schema.metadata import Property, interval_ms, retention_ms
 from delvec.errors import FormatError, ObjectExistsError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class _Written:
 def _classic(snapshot: Snapshot, *, by_path: bool) -> _Written:
     form = AddForm(snapshot.metadata)
     file = _File({**_SMALL, "add": form.type, "remove": REMOVE})
-    file.small(snapshot.small_actions())
+    file.small(_small_actions(snapshot))
     file.of_files(snapshot, form, by_path=by_path)
     return file.put(snapshot.storage, checkpoint_key(snapshot.version))
 
@@ -144,7 +144,7 @@ def _v2(snapshot: Snapshot, *, by_path: bool) -> _Written:
     of_files = {"add": form.type, "remove": REMOVE}
     sidecar = _File(of_files)
     sidecar.of_files(snapshot, form, by_path=by_path)
-    actions = [{"checkpointMetadata": {"version": snapshot.version}}, *snapshot.small_actions()]
+    actions = [{"checkpointMetadata": {"version": snapshot.version}}, *_small_actions(snapshot)]
     part = _Written(0, 0, 0)
     if sidecar.rows:
         name = f"{uuid4()}.parquet"
@@ -217,6 +217,20 @@ class _File:
         if table.num_rows:
             self._writer.write_table(table)
             self.rows += table.num_rows
+
+
+def _small_actions(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return all actions but those of files, without transaction ids that have expired.
+
+    As for delta-spark, an id without a time has expired; without the property none expires.
+    """
+    actions = snapshot.small_actions()
+    length = interval_ms(snapshot.metadata.configuration.get(Property.TRANSACTION_RETENTION, ""))
+    if length is None or length < 0:
+        return actions
+    oldest = int(time() * 1000) - length
+    ids = [(each, each.get("txn")) for each in actions]
+    return [each for each, txn in ids if txn is None or (txn.get("lastUpdated") or 0) > oldest]
 
 
 def _unexpired(snapshot: Snapshot, *, by_path: bool) -> Iterator[pa.StructArray]:

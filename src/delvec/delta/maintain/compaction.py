@@ -7,6 +7,7 @@ cut into bins of at most the wanted size. Reads the log only; time and memory gr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from delvec.delta.schema.metadata import Property
+from delvec.delta.schema.partition_values import partition_column
 from delvec.documents import size_bytes
 from delvec.errors import InvalidArgumentError
 from delvec.inspection.figures import Rewritten
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _TARGET: Final = 256 << 20
+_SPELLED: Final = re.compile(r"timestamp$|decimal")
 
 
 @dataclass(frozen=True)
@@ -67,21 +70,24 @@ class CompactionRule:
 
 
 def compaction_bins(
-    files: FileSet, chosen: NDArray[np.bool_], rule: CompactionRule
+    files: FileSet, chosen: NDArray[np.bool_], rule: CompactionRule, time_zone: str = "UTC"
 ) -> list[NDArray[np.int64]]:
-    """Return the numbers of files that become one file each, by a rule."""
+    """Return the numbers of files that become one file each, by a rule.
+
+    The zone is that of timestamps that name none, in partition values.
+    """
     live, mostly_deleted = live_bytes(files), _mostly_deleted(files, rule.max_deleted_ratio)
     wanted = chosen & ((live < rule.min_size) | mostly_deleted)
-    bins = _bins(files, wanted, live, rule.target_size)
+    bins = _bins(files, wanted, live, rule.target_size, time_zone)
     return [each for each in bins if len(each) > 1 or mostly_deleted[each[0]]]
 
 
 def purge_bins(
-    files: FileSet, chosen: NDArray[np.bool_], rule: CompactionRule
+    files: FileSet, chosen: NDArray[np.bool_], rule: CompactionRule, time_zone: str = "UTC"
 ) -> list[NDArray[np.int64]]:
     """Return the numbers of files with vectors; small ones become one file, as in a compaction."""
     wanted = chosen & files.has_vector
-    return list(_bins(files, wanted, live_bytes(files), rule.target_size))
+    return list(_bins(files, wanted, live_bytes(files), rule.target_size, time_zone))
 
 
 def compaction_sums(files: FileSet, rule: CompactionRule) -> tuple[Rewritten, int]:
@@ -119,15 +125,19 @@ def _mostly_deleted(files: FileSet, ratio: float) -> NDArray[np.bool_]:
 
 
 def _bins(
-    files: FileSet, wanted: NDArray[np.bool_], live: NDArray[np.int64], target: int
+    files: FileSet, wanted: NDArray[np.bool_], live: NDArray[np.int64], target: int, time_zone: str
 ) -> Iterator[NDArray[np.int64]]:
-    numbers, starts = _cut(files, wanted, live, target)
+    numbers, starts = _cut(files, wanted, live, target, time_zone)
     for start, end in pairwise([*starts.tolist(), len(numbers)]):
         yield np.sort(numbers[start:end])
 
 
 def _cut(
-    files: FileSet, wanted: NDArray[np.bool_], live: NDArray[np.int64], target: int
+    files: FileSet,
+    wanted: NDArray[np.bool_],
+    live: NDArray[np.int64],
+    target: int,
+    time_zone: str | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return files by partition and age, and where each bin begins.
 
@@ -135,7 +145,7 @@ def _cut(
     made for a file: the loop is over bins of partitions that do not fit one.
     """
     numbers = np.flatnonzero(wanted)
-    groups = _partition_numbers(files, numbers)
+    groups = _partition_numbers(files, numbers, time_zone)
     order = np.lexsort((numbers, files.modification_times[numbers], groups))
     numbers, groups = numbers[order], groups[order]
     ends_after = np.concatenate([[0], np.cumsum(live[numbers])])
@@ -153,11 +163,18 @@ def _cut(
     return numbers, starts
 
 
-def _partition_numbers(files: FileSet, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the partition of each file as a number, in the order in which they appear."""
+def _partition_numbers(
+    files: FileSet, numbers: NDArray[np.int64], time_zone: str | None
+) -> NDArray[np.int64]:
+    """Return the partition of each file as a number, in the order in which they appear.
+
+    Writers spell timestamps and decimals differently: with a zone they are compared as values.
+    """
     found = np.zeros(len(numbers), dtype=np.int64)
     for field in files.metadata.partition_fields:
         values = files.partition_strings(field.physical_name).take(pa.array(numbers))
+        if time_zone is not None and _SPELLED.match(str(field.type)):
+            values = partition_column(values, field.type, time_zone)
         codes = values.dictionary_encode(null_encoding="encode")
         both = found * max(len(codes.dictionary), 1) + codes.indices.to_numpy()
         _, first, inverse = np.unique(both, return_index=True, return_inverse=True)

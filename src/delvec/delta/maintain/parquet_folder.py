@@ -19,7 +19,7 @@ from pyarrow import types
 
 from delvec.delta.log.paths import LOG
 from delvec.delta.maintain.sink_log import SINK_LOG, committed_keys
-from delvec.delta.schema.partition_values import folder_values, parse_partition_value
+from delvec.delta.schema.partition_values import folder_values, parse_partition_value, shared_text
 from delvec.delta.schema.traversal import map_fields, nullable
 from delvec.delta.schema.types import (
     ArrayType,
@@ -158,7 +158,11 @@ def partition_folders(keys: Sequence[str], partition_by: object, root: str) -> P
     )
     for field, column in zip(fields, columns, strict=True):
         _require_values(field, column, root)
-    return PartitionFolders(fields, values)
+    spelled = [
+        tuple(shared_text([text], field.type) for field, text in zip(fields, row, strict=True))
+        for row in values
+    ]
+    return PartitionFolders(fields, spelled)
 
 
 def file_schema(footer: pq.FileMetaData, path: str) -> StructType:

@@ -115,7 +115,7 @@ PROPERTIES: Final = {
         _string(Property.ROW_COMMIT_VERSION_COLUMN, _OURS),
         _flag("delta.rowTrackingSuspended"),
         _interval("delta.sampleRetentionDuration"),
-        _interval("delta.setTransactionRetentionDuration"),
+        _interval(Property.TRANSACTION_RETENTION),
         _string("delta.universalFormat.enabledFormats", _ICEBERG),
         _flag("delta.universalFormat.iceberg.atomicConversion.supported", _ICEBERG),
         _flag("delta.writePartitionColumnsToParquet", _NOT_WRITTEN),

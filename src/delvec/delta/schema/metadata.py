@@ -51,6 +51,7 @@ class Property:
     STRING_PREFIX_LENGTH: Final = "delta.dataSkippingStringPrefixLength"
     SYMLINK_MANIFEST: Final = "delta.compatibility.symlinkFormatManifest.enabled"
     TARGET_FILE_SIZE: Final = "delta.targetFileSize"
+    TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
     TRUNCATED_HISTORY_RETENTION: Final = "delta.dropFeatureTruncateHistory.retentionDuration"
 
 

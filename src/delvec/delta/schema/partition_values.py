@@ -7,7 +7,7 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#partition-value-serial
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timezone, tzinfo
 from decimal import Context, Decimal
 from typing import Final
@@ -88,6 +88,29 @@ def partition_column(texts: pa.Array, data_type: DataType, time_zone: str = "UTC
         for text in encoded.dictionary.to_pylist()
     ]
     return pa.array(values, arrow_type(data_type)).take(encoded.indices)
+
+
+def shared_text(texts: Iterable[str | None], data_type: DataType) -> str | None:
+    """Return how a file that shares equal partition values spells them, as all readers parse it.
+
+    A decimal has all digits of its scale. A timestamp names its zone if one of them does: without
+    it, the moment would be another one in sessions of other zones.
+
+    >>> shared_text(["1.5"], PrimitiveType("decimal(10,2)"))
+    '1.50'
+    >>> shared_text(["2026-01-01 00:00:00", "2026-01-01T00:00:00Z"], PrimitiveType("timestamp"))
+    '2026-01-01T00:00:00Z'
+    """
+    given = sorted(
+        {text for text in texts if text is not None and not is_null_text(text, data_type)}
+    )
+    if not given:
+        return None
+    if isinstance(data_type, PrimitiveType) and data_type.decimal:
+        return format(_parser(data_type, "UTC")(given[0]), "f")
+    if data_type == PrimitiveType("timestamp"):
+        return max(given, key=lambda text: _time(text).tzinfo is not None)
+    return given[0]
 
 
 def _parser(data_type: DataType, time_zone: str) -> Callable[[str], PartitionValue]:

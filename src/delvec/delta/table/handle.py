@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +32,7 @@ from delvec.storage import Storage
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import Self
 
     from delvec.delta.schema.protocol import Protocol
@@ -232,7 +233,12 @@ class TableHandle(metaclass=Explained):
     ) -> WriteReport:
         """Run an operation on the newest version; all methods that change a table call it."""
         checked = CheckedOptions.of(**options)
-        return transaction.run(self._engine(), self.snapshot, operation, prepare, checked)
+        run = partial(transaction.run, self._engine(), self.snapshot, operation, prepare, checked)
+        if self.spark is None:
+            return run()
+        from delvec.spark.jobs import restart_if_lost  # noqa: PLC0415
+
+        return restart_if_lost(run)
 
     def _engine(self) -> Engine:
         if self.spark is None:
@@ -242,6 +248,26 @@ class TableHandle(metaclass=Explained):
 
         require_running(self.spark, f"writing to {self.storage.root}")
         return SparkEngine(self.spark)
+
+
+def run_with(
+    table: TableHandle,
+    rows: DataFrame,
+    operation: str,
+    prepare: Callable[[DataFrame], Callable[[Attempt], Outcome]],
+    options: WriteOptions,
+) -> WriteReport:
+    """Run an operation with rows of the caller, which are staged once for all its attempts."""
+    from delvec.spark.jobs import restart_if_lost, stage_rows  # noqa: PLC0415
+
+    checked, engine = CheckedOptions.of(**options), table._engine()  # noqa: SLF001
+
+    def run() -> WriteReport:
+        with engine.translate_errors(table.storage.root), stage_rows(rows) as staged:
+            change = prepare(staged)
+            return transaction.run(engine, table.snapshot, operation, change, checked)
+
+    return restart_if_lost(run)
 
 
 def open_storage(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from delvec.calls import Explained, explained_class, require_condition
 from delvec.delta.schema.types import Field, PrimitiveType
 from delvec.delta.table.arguments import by_name, in_order, require_keys, require_on, require_values
-from delvec.delta.table.handle import TableHandle
+from delvec.delta.table.handle import TableHandle, run_with
 from delvec.delta.write.transaction import WriteOptions
 from delvec.errors import InvalidArgumentError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from delvec.delta.write.report import WriteReport
+    from delvec.delta.write.transaction import Attempt, Outcome
     from delvec.spark.delta.write.clauses import Clause, When
 
     Condition = str | Column | None
@@ -212,7 +213,6 @@ class TableWrites(TableHandle):
         from delvec.spark.engine import SparkEngine  # noqa: PLC0415
         from delvec.spark.input.key_values import SparkColumn  # noqa: PLC0415
         from delvec.spark.input.keys import to_frame  # noqa: PLC0415
-        from delvec.spark.jobs import stage_rows  # noqa: PLC0415
         from delvec.spark.types import spark_type  # noqa: PLC0415
 
         session = self._session("delete(keys=...)")
@@ -225,8 +225,11 @@ class TableWrites(TableHandle):
             wanted = to_frame(session, keys, columns, "delete")
             # Before the keys are read, so that no commit falls between the two.
             reads = reads_of(wanted, root, lambda: self.version)
-            with stage_rows(wanted) as rows:
-                return self.run("DELETE", delete_keys(ByKeys(rows, names, reads), ratio), options)
+
+        def prepare(rows: DataFrame) -> Callable[[Attempt], Outcome]:
+            return delete_keys(ByKeys(rows, names, reads), ratio)
+
+        return run_with(self, wanted, "DELETE", prepare, options)
 
     def _rows(self, call: str, rows: Rows) -> DataFrame:
         """Return rows to be written as a Spark DataFrame."""
@@ -310,17 +313,18 @@ class MergeBuilder(metaclass=Explained):
         from delvec.spark.delta.write.clauses import MergeRequest, numbered  # noqa: PLC0415
         from delvec.spark.delta.write.merge import merge  # noqa: PLC0415
         from delvec.spark.engine import SparkEngine  # noqa: PLC0415
-        from delvec.spark.jobs import stage_rows  # noqa: PLC0415
 
         # Before the source is read, so that no commit falls between the two.
         root, newest = self._table.storage.root, lambda: self._table.version
         reads = reads_of(self.source, root, newest)
-        engine = SparkEngine(self.source.sparkSession)
-        with engine.translate_errors(root), stage_rows(numbered(self.source)) as source:
-            request = MergeRequest(
-                source, self.on, self.aliases, self.clauses, self.merge_schema, rewrite_ratio, reads
-            )
-            return self._table.run("MERGE", merge(request), options)
+        with SparkEngine(self.source.sparkSession).translate_errors(root):
+            rows = numbered(self.source)
+
+        def prepare(source: DataFrame) -> Callable[[Attempt], Outcome]:
+            asked = (self.on, self.aliases, self.clauses, self.merge_schema)
+            return merge(MergeRequest(source, *asked, rewrite_ratio, reads))
+
+        return run_with(self._table, rows, "MERGE", prepare, options)
 
     def _with(
         self,

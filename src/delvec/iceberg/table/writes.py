@@ -15,7 +15,7 @@ from delvec.iceberg.write.delete_positions import delete_positions
 from delvec.iceberg.write.key_predicates import Condition, KeyList, NoKeys, find_key, keys_of
 from delvec.iceberg.write.upsert import append_rows, delete_keys, upsert_rows
 from delvec.spark.input.rows import read_rows
-from delvec.spark.jobs import interruptible
+from delvec.spark.jobs import interruptible, restart_if_lost
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -104,9 +104,8 @@ class TableWrites(TableHandle):
         """
         txn = checked_txn(txn_app_id, txn_version)
         names = _key_names(column, columns)
-        return delete_keys(
-            self._load(), keys, names, branch=branch, partition=partition, txn=txn, dry_run=dry_run
-        )
+        how: Any = {"branch": branch, "partition": partition, "txn": txn, "dry_run": dry_run}
+        return restart_if_lost(lambda: delete_keys(self._load(), keys, names, **how))
 
     def upsert(  # noqa: PLR0913
         self,
@@ -149,16 +148,20 @@ class TableWrites(TableHandle):
         given: object = duplicates
         if given not in ("error", "last"):
             raise InvalidArgumentError(f"duplicates is {given!r}, expected 'error' or 'last'")
-        return upsert_rows(
-            self._load(),
-            rows,
-            _key_names(None, [keys] if isinstance(keys, str) else keys),
-            branch=branch,
-            delete_where=delete_where,
-            duplicates=duplicates,
-            order_by=order_by,
-            txn=checked_txn(txn_app_id, txn_version),
-            dry_run=dry_run,
+        names = _key_names(None, [keys] if isinstance(keys, str) else keys)
+        txn = checked_txn(txn_app_id, txn_version)
+        return restart_if_lost(
+            lambda: upsert_rows(
+                self._load(),
+                rows,
+                names,
+                branch=branch,
+                delete_where=delete_where,
+                duplicates=duplicates,
+                order_by=order_by,
+                txn=txn,
+                dry_run=dry_run,
+            )
         )
 
 

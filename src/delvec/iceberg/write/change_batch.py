@@ -62,7 +62,7 @@ def change_batch(
         F.coalesce(deleted.cast("boolean"), F.lit(False)).alias(_DELETED),
         F.struct(order.alias("order"), F.monotonically_increasing_id().alias("row")).alias(_PLACE),
     )
-    with stage_rows(marked) as kept:
+    with translate_errors(table), stage_rows(marked) as kept:
         dropped = _duplicates(kept, keys, duplicates, table)
         last = _last(kept, keys) if dropped else kept
         rows = last.where(~F.col(_DELETED)).select(*(quote(name) for name in columns))

@@ -145,6 +145,30 @@ def test_deltalake_reads_what_was_optimized(spark: SparkSession, tmp_path: Path)
     assert sorted(found["id"].to_pylist()) == list(range(1, 200, 2))
 
 
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("timestamp", ("2026-01-01 00:00:00", "2026-01-01T00:00:00.000000Z")),
+        ("decimal(10,2)", ("1.5", "1.50")),
+    ],
+)
+def test_a_partition_that_is_spelled_in_two_ways_is_one(
+    spark: SparkSession, tmp_path: Path, kind: str, texts: tuple[str, str]
+) -> None:
+    builder = TableBuilder(tmp_path, fields={"id": "long", "p": kind}, partition_columns=["p"])
+    builder.create()
+    for at, text in enumerate(texts):
+        builder.commit({"add": builder.write_file(f"part-{at}", {"id": [at]}, {"p": text})})
+    before = rows_of(spark, tmp_path)
+    DeltaTable.for_path(spark, tmp_path).optimize()
+    [new] = added(tmp_path)
+    assert new["partitionValues"] == {"p": texts[1]}, "which is the same in sessions of any zone"
+    assert rows_of(spark, tmp_path) == before
+    deltalake = pytest.importorskip("deltalake")
+    read = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(tmp_path)))
+    assert read.execute("SELECT id FROM t").read_all().num_rows == 2
+
+
 def test_a_lone_file_is_rewritten_if_many_of_its_rows_are_deleted(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -72,7 +72,8 @@ def compact(
         with attempt.phase("plan"):
             require_writable(snapshot, "optimize")
             chosen = chosen_files(attempt, where)
-            bins = bins_of(snapshot.files, chosen, rule(snapshot.metadata))
+            zone = time_zone(attempt.spark)
+            bins = bins_of(snapshot.files, chosen, rule(snapshot.metadata), zone)
         if not bins:
             return Outcome(None)
         change = Change(operation_of(snapshot.metadata, kind, where), data_change=False)

@@ -25,6 +25,7 @@ from pyspark.sql.types import DataType, StructType, VariantType
 from delvec.delta.log.actions import JsonActions
 from delvec.delta.log.commits import read_added_files
 from delvec.delta.read.footer_statistics import row_counts
+from delvec.delta.schema.partition_values import shared_text
 from delvec.delta.write.change import Rewrite
 from delvec.delta.write.commit_actions import encode_lines
 from delvec.errors import DelvecError, EngineError
@@ -141,11 +142,21 @@ def _has_variant(kind: DataType) -> bool:
     return any(_has_variant(each) for each in inner if each is not None)
 
 
+def _partition_values(files: FileSet) -> dict[str, str | None]:
+    """Return the partition values of files of one partition, which may spell them differently."""
+    return {
+        field.physical_name: shared_text(
+            files.partition_strings(field.physical_name).to_pylist(), field.type
+        )
+        for field in files.metadata.partition_fields
+    }
+
+
 def _written(attempt: Attempt, groups: Sequence[FileSet], rows: Sequence[int]) -> list[Rewrite]:
     spark, snapshot = attempt.spark, attempt.snapshot
     tight = snapshot.protocol.has_vectors
     parts = [rewrite.read_live_rows(spark, snapshot, files) for files in groups]
-    values = [files.data_files([0])[0].partition_values for files in groups]
+    values = [_partition_values(files) for files in groups]
     folder, written = write_each(
         spark, attempt.storage, snapshot.metadata, parts, values, tight_bounds=tight
     )
