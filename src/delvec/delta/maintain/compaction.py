@@ -77,10 +77,9 @@ def compaction_bins(
 
 
 def purge_bins(
-    files: FileSet, chosen: NDArray[np.bool_], rule: CompactionRule
+    files: FileSet, wanted: NDArray[np.bool_], rule: CompactionRule
 ) -> list[NDArray[np.int64]]:
-    """Return the numbers of files with vectors; small ones become one file, as in a compaction."""
-    wanted = chosen & files.has_vector
+    """Return the numbers of all wanted files; small ones become one file, as in a compaction."""
     return list(_bins(files, wanted, live_bytes(files), rule.target_size))
 
 
