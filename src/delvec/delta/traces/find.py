@@ -74,8 +74,7 @@ def find_traces(
     schemas = [each.schema for each in definitions]
     values, whole = named_values(readings.distinct, schemas, time_zone, prefix)
     judged = whole and all(map(is_judged, predicates))
-    names = frozenset(field.physical_name for schema in schemas for field in schema.fields)
-    log = LogSearch(storage, values, names)
+    log = LogSearch(storage, values)
     search = _Search(condition, history, readings, log, schedule, judged)
     with watch.phase("rows"):
         places = search.places(files.Suspects(stored, history))

@@ -29,8 +29,8 @@ from delvec.delta.traces.report import LogState, PlaceKind, Schedule, TracePlace
 from delvec.delta.traces.texts import (
     BOUNDS,
     FILES,
-    FOREIGN,
     OWN,
+    STATISTICS,
     checksum_actions,
     hint_actions,
     texts_of,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _THREADS: Final = 4
 _LARGEST_TEXT: Final = 64 << 20
 _PARQUET: Final = b"PAR1"
-_STATISTICS, _PARTITIONS = "statistics", "partition values"
+_PARTITIONS: Final = "partition values"
 # What is read as columns, or holds no value.
 _NOT_LOOSE: Final = ("partitionValues_parsed", "stats_parsed", "deletionVector")
 _NUMBERS: Final = OWN["add"]
@@ -75,14 +75,10 @@ class Mention:
 
 @dataclass(frozen=True)
 class LogSearch:
-    """What is searched for in the files of a log, and in which table.
-
-    `known` are the physical names of all columns that the log defines: bounds of others are texts.
-    """
+    """What is searched for in the files of a log."""
 
     storage: Storage
     values: Sequence[NamedValues]
-    known: frozenset[str]
 
     @cached_property
     def probes(self) -> tuple[bytes, ...] | None:
@@ -102,7 +98,7 @@ class LogSearch:
             path = next(
                 (each["path"] for each in bodies if isinstance(each.get("path"), str)), None
             )
-            for what, text, is_written in texts_of(action, self.known):
+            for what, text, is_written in texts_of(action, self._own):
                 if any(each.is_in_text(text, is_written=is_written) for each in self.values):
                     yield path, what
 
@@ -165,7 +161,6 @@ class LogSearch:
             for piece in source.entries(kind, _NOT_LOOSE):
                 rows = self._may_mention(piece)
                 yield from self._named(self.texts({kind: plain(row)} for row in rows.to_pylist()))
-        yield from self._in_foreign_bounds(source)
         yield from self._in_checkpoint(source)
 
     def _named(self, found: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | None, str]]:
@@ -196,13 +191,16 @@ class LogSearch:
                 mask |= fits.to_numpy(zero_copy_only=False)
         return entries.filter(pa.array(mask))
 
-    def _in_foreign_bounds(self, source: ParquetActions) -> Iterator[tuple[str | None, str]]:
+    def _in_other_bounds(
+        self, source: ParquetActions, paths: pa.Array
+    ) -> Iterator[tuple[str, str]]:
+        """Yield data files with a value as the bound of any column."""
         for bounds in BOUNDS:
-            for name in set(source.bound_names(bounds)) - self.known:
+            for name in source.bound_names(bounds):
                 column = source.parsed_statistics(bounds, name)
-                found = {str(each) for each in ([] if column is None else column.to_pylist())}
-                if any(each.is_in_text(text) for text in found for each in self.values):
-                    yield None, FOREIGN
+                for leaf in () if column is None else _leaf_columns(column):
+                    for each in self.values:
+                        yield from self._chosen(paths, STATISTICS, each.among(leaf, cut=False))
 
     def _in_checkpoint(self, source: ParquetActions) -> Iterator[tuple[str, str]]:
         names = self._names
@@ -213,12 +211,17 @@ class LogSearch:
             by_name = {name: pc.struct_field(partitions, [name]) for name in names}
             paths = columns["path"].combine_chunks()
             yield from self._in_entries(paths, source, by_name)
+            yield from self._in_other_bounds(source, paths)
             if source.bound_names("minValues"):  # JSON beside columns may say something else
                 yield from self._in_entries(paths, LooseEntries(source.json_statistics()), by_name)
         for removes in source.pieces("remove"):
             maps = pc.struct_field(removes, "partitionValues").cast(STRING_MAP)
             by_name = {name: pc.map_lookup(maps, name, "first") for name in names}
             yield from self._in_entries(pc.struct_field(removes, "path"), None, by_name)
+
+    @cached_property
+    def _own(self) -> frozenset[str]:
+        return frozenset(each.physical[0] for each in self.values)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -234,16 +237,22 @@ class LogSearch:
             if source is not None:
                 bounds = {(name, *each.physical): each.arrow for name in BOUNDS}
                 columns = statistics_columns(source, bounds).values()
-                found += [(_STATISTICS, each.among(col)) for col in columns if col is not None]
+                found += [(STATISTICS, each.among(col)) for col in columns if col is not None]
             if len(each.physical) == 1 and len(paths):
                 texts = partitions[each.physical[0]]
                 found.append((_PARTITIONS, each.among_partitions(texts)))
                 by_folder = _in_folders(each, texts, canonicalize_paths(paths, root))
                 found.append((_PARTITIONS, by_folder))
             for what, mask in found:
-                if mask.any():
-                    chosen = canonicalize_paths(paths.filter(pa.array(mask)), root)
-                    yield from ((path, what) for path in inside_names(chosen, root).to_pylist())
+                yield from self._chosen(paths, what, mask)
+
+    def _chosen(
+        self, paths: pa.Array, what: str, mask: NDArray[np.bool_]
+    ) -> Iterator[tuple[str, str]]:
+        if mask.any():
+            root = self.storage.root
+            chosen = canonicalize_paths(paths.filter(pa.array(mask)), root)
+            yield from ((path, what) for path in inside_names(chosen, root).to_pylist())
 
 
 def search_text(
@@ -326,6 +335,14 @@ def _hint(data: bytes) -> Any:  # noqa: ANN401
         return {"text": data.decode(errors="replace")}
 
 
+def _leaf_columns(column: pa.Array) -> Iterator[pa.Array]:
+    if not pa.types.is_struct(column.type):
+        yield column
+        return
+    for place in range(column.type.num_fields):
+        yield from _leaf_columns(pc.struct_field(column, [place]))
+
+
 def _is_filled(column: pa.Array) -> NDArray[np.bool_]:
     """Return which values are neither null nor an empty map."""
     mask: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
@@ -376,7 +393,7 @@ class _Innocent:
     @staticmethod
     def texts(paths: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the entries whose texts have a value, whatever rows the file has."""
-        return [each for each in paths if each[1] not in (_STATISTICS, _PARTITIONS)]
+        return [each for each in paths if each[1] not in (STATISTICS, _PARTITIONS)]
 
     def are(self, paths: Iterable[str]) -> NDArray[np.bool_]:
         """Return which of some files are such."""

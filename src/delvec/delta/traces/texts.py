@@ -1,13 +1,13 @@
 """Every string and number of the log's actions that may hold a value of a row, whatever its key.
 
 Left out is only what the protocol defines and engines fill in: sizes, times, versions, identifiers.
-Statistics and partition values of known columns are searched as columns, see `log`.
+Partition values and bounds of the condition's own columns are searched as columns, see `log`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -16,7 +16,7 @@ from delvec.documents import parse_json
 from delvec.errors import FormatError
 
 FILES: Final = ("add", "remove", "cdc")
-FOREIGN: Final = "statistics of unknown columns"
+STATISTICS: Final = "statistics"
 _OPERATION, _METADATA = "the text of an operation", "table metadata"
 _WHAT: Final = {
     "commitInfo": _OPERATION,
@@ -64,8 +64,8 @@ _KNOWN: Final[Mapping[str, frozenset[str]]] = {
     }.items()
 }
 _WRITTEN: Final = frozenset({"userMetadata", "tags", "name", "description", "comment"})
-_STATISTICS: Final = ("numRecords", "nullCount", "tightBounds")
 BOUNDS: Final = ("minValues", "maxValues")
+_COUNTS: Final = ("numRecords", "nullCount", "tightBounds")
 _ROW_TRACKING: Final = "delta.rowTracking"  # whose configuration is a number of rows
 _UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 # Names that engines make up.
@@ -80,27 +80,27 @@ class Text(NamedTuple):
     is_written: bool = False
 
 
-def texts_of(action: Mapping[str, Any], known: frozenset[str] = frozenset()) -> Iterator[Text]:
-    """Yield the texts of one action; `known` are the columns whose statistics are left out."""
+def texts_of(action: Mapping[str, Any], own: Collection[str] = ()) -> Iterator[Text]:
+    """Yield the texts of one action, without the bounds of some columns."""
     for kind, body in action.items():
         if not isinstance(body, Mapping):
             yield from (Text("an unknown action", each, True) for each in _leaves({kind: body}))
             continue
         what = _WHAT.get(kind, "an action")
         for name, value in body.items():
-            if value is not None and name not in OWN.get(kind, ()):
-                yield from _field(kind, what, name, value, body, known)
+            if name == "stats" and kind in FILES:
+                yield from (Text(STATISTICS, each) for each in _statistics(value, own))
+            elif value is not None and name not in OWN.get(kind, ()):
+                yield from _field(kind, what, name, value, body)
 
 
 def _field(
-    kind: str, what: str, name: str, value: object, body: Mapping[str, Any], known: frozenset[str]
+    kind: str, what: str, name: str, value: object, body: Mapping[str, Any]
 ) -> Iterator[Text]:
     if name not in _KNOWN.get(kind, ()):
         yield from (Text(what, each, True) for each in _leaves({name: value}))
     elif name == "path":
         yield Text("the name of a file", _own_name(str(value), body.get("partitionValues") or {}))
-    elif name == "stats":
-        yield from (Text(FOREIGN, each) for each in _foreign_statistics(value, known))
     elif name in ("schemaString", "checkpointSchema"):
         yield from _schema_texts(value)
     elif name == "configuration" and kind == "metaData":
@@ -173,8 +173,8 @@ def _own_name(path: str, partitions: object) -> str:
     return _MADE_UP.sub("", "/".join(kept))
 
 
-def _foreign_statistics(value: object, known: frozenset[str]) -> Iterator[str]:
-    """Yield what statistics hold beside counts, and bounds of known columns."""
+def _statistics(value: object, own: Collection[str]) -> Iterator[str]:
+    """Yield what statistics hold beside counts and the bounds of some columns."""
     try:
         parsed = parse_json(value, "a statistic", parse_float=str) if value else None
     except FormatError:
@@ -182,8 +182,8 @@ def _foreign_statistics(value: object, known: frozenset[str]) -> Iterator[str]:
         return
     for name, section in parsed.items() if isinstance(parsed, Mapping) else ():
         if name in BOUNDS and isinstance(section, Mapping):
-            yield from _leaves({key: each for key, each in section.items() if key not in known})
-        elif name not in _STATISTICS:
+            yield from _leaves({key: each for key, each in section.items() if key not in own})
+        elif name not in _COUNTS:
             yield from _leaves({name: section})
 
 

@@ -133,7 +133,8 @@ class NamedValues:
             return len(bound) < len(text)
         # One more than a text is another value as well: it counts where writers are known to cut.
         is_next = ord(bound[-1]) == ord(text[len(bound) - 1]) + 1 and len(bound) < len(text)
-        return bound[-1] in _ENDS or is_next or len(bound) >= self._shortest(text)
+        is_usual = len(text) > self._shortest(text) and len(bound) >= self._shortest(text)
+        return bound[-1] in _ENDS or is_next or is_usual
 
     def among(self, found: pa.Array, *, cut: bool = True) -> NDArray[np.bool_]:
         """Return which bounds of statistics are one of the values, or its beginning.
