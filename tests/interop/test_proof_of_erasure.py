@@ -235,9 +235,9 @@ def hinted(it: Marked) -> None:
 
 
 def compacted(it: Marked) -> None:
-    lines = [(it.log / f"{version:020}.json").read_text() for version in (0, 1)]
-    lines.append(json.dumps({"commitInfo": {"userMetadata": f"of {it.value}"}}) + "\n")
-    (it.log / f"{0:020}.{1:020}.compacted.json").write_text("".join(lines))
+    commits = [(it.log / f"{version:020}.json").read_text().strip() for version in (0, 1)]
+    noted = json.dumps({"commitInfo": {"userMetadata": f"of {it.value}"}})
+    (it.log / f"{0:020}.{1:020}.compacted.json").write_text("\n".join([*commits, noted]))
 
 
 EXTRAS: dict[str, Callable[[Marked], object]] = {
