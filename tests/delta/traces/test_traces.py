@@ -348,6 +348,21 @@ def test_checkpoints_sidecars_and_checksum_files_are_searched(tmp_path: Path) ->
     assert f"_delta_log/{1:020}.json" in log
 
 
+@pytest.mark.parametrize("as_json", ["true", "false"])
+def test_statistics_in_the_columns_of_a_checkpoint_count(tmp_path: Path, as_json: str) -> None:
+    table = people(tmp_path, properties={"delta.checkpoint.writeStatsAsJson": as_json})
+    table.third = "Uwe"  # so that the marked one is a bound
+    table.commit({"add": table.file("a.parquet", 1, marked=True)})
+    DeltaTable.for_path(None, tmp_path).checkpoint()
+    checkpoint = f"_delta_log/{1:020}.checkpoint.parquet"
+    types = pq.read_schema(tmp_path / checkpoint).field("add").type
+    assert (types.get_field_index("stats") >= 0) == (as_json == "true")
+    assert checkpoint in found(traces(tmp_path))["log"]
+    # Of other columns too, once the file is gone.
+    (tmp_path / "a.parquet").unlink()
+    assert found(traces(tmp_path, [("region", "=", MARKER)]))["log"] >= {checkpoint}
+
+
 def test_the_text_of_operations_and_properties_is_searched(tmp_path: Path) -> None:
     table = people(tmp_path)
     table.commit({"commitInfo": {"operationParameters": {"predicate": f"name='{MARKER}'"}}})

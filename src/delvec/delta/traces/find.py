@@ -135,7 +135,7 @@ class _Search:
         file, kind = suspect.file, suspect.kind
         if any(
             each.is_in_text(text, is_written=is_written)
-            for _, text, is_written in footer_texts(schema.metadata)
+            for _, text, is_written in footer_texts(schema)
             for each in self.log.values
         ):
             steps = self.schedule.footer(kind, suspect.modified_ms, is_defined=self._is_defined)
@@ -153,7 +153,7 @@ class _Search:
     @cached_property
     def _is_defined(self) -> bool:
         """Whether comments, defaults or properties of the newest version have a value."""
-        return any(True for _ in self.log.texts(definition(self.history.snapshot)))
+        return self.log.is_in(definition(self.history.snapshot))
 
     def _search(
         self, window: Sequence[files.Suspect], schemas: Mapping[int, pa.Schema | str | None]

@@ -102,6 +102,10 @@ class LogSearch:
                 if any(each.is_in_text(text, is_written=is_written) for each in self.values):
                     yield path, what
 
+    def is_in(self, actions: Iterable[Mapping[str, Any]]) -> bool:
+        """Return whether one of some actions has a value in a text."""
+        return any(True for _ in self.texts(actions))
+
     def _mention(self, key: str) -> Mention | None:
         try:
             found = list(self._found(key))
@@ -296,7 +300,8 @@ def log_places(
     state = LogState(
         is_live=_is_live(history.snapshot.files, values, innocent),
         has_live_rows=any(place.kind == "live" for place in places),
-        is_defined=any(True for _ in search.texts(definition(history.snapshot))),
+        is_defined=search.is_in(definition(history.snapshot)),
+        has_application=search.is_in({"txn": {"appId": x}} for x in history.snapshot.transactions),
         is_named=bool(named & set(_live_names(history.snapshot.files))),
         removed_ms=_removal_time(history, values, named),
     )
@@ -315,9 +320,8 @@ def log_places(
 
 
 def definition(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """Yield what every checkpoint of a version holds beside files."""
+    """Yield the definition of a table, which every checkpoint of a version holds."""
     yield {"metaData": snapshot.metadata.to_json()}
-    yield from ({"txn": {"appId": each}} for each in snapshot.transactions)
     for name, text in snapshot.domains.items():
         yield {"domainMetadata": {"domain": name, "configuration": text}}
 

@@ -67,11 +67,12 @@ KINDS: Final[Mapping[PlaceKind, str]] = {
 LATER_CHECKPOINT: Final = format_hint("{} after the next commit", call("checkpoint"))
 """The step for a value in the newest commit, which a checkpoint of its own version keeps."""
 _REDEFINE: Final = "give the table other comments, defaults and properties"
+_APPLICATION: Final = "have the table made anew, since the id of an application stays in its log"
 _REWRITE: Final = format_hint("rewrite its files by {}", call("optimize", zorder_by=None))
 _BY_HAND: Final = format_hint("delete the file by hand, {} does not look at it", call("vacuum"))
 # The order in which steps help; what has to be done by hand comes last.
 _ORDER: Final = (
-    *(_REDEFINE, call("delete"), call("purge"), _REWRITE, call("checkpoint")),
+    *(_REDEFINE, _APPLICATION, call("delete"), call("purge"), _REWRITE, call("checkpoint")),
     *(LATER_CHECKPOINT, call("vacuum"), call("clean_log")),
 )
 _SHOWN: Final = 5
@@ -227,7 +228,8 @@ class LogState:
     Attributes:
         is_live: Statistics or partition values of live files.
         has_live_rows: Rows that match are live.
-        is_defined: Comments, defaults, properties, or the ids of applications.
+        is_defined: Comments, defaults or properties.
+        has_application: The id of an application that wrote, with its last transaction.
         is_named: Names and tags of live files.
         removed_ms: When the last file was removed whose tombstone does; None without such a file.
     """
@@ -235,6 +237,7 @@ class LogState:
     is_live: bool
     has_live_rows: bool
     is_defined: bool
+    has_application: bool
     is_named: bool
     removed_ms: int | None
 
@@ -292,6 +295,7 @@ class Schedule:
         if state.removed_ms is not None and self.files_ms is not None:
             expired = state.removed_ms + self.files_ms
         begin = [Step(_REDEFINE)] if state.is_defined else []
+        begin += [Step(_APPLICATION)] if state.has_application else []
         if state.is_live or state.has_live_rows:
             begin += (self.live() if state.has_live_rows else self.deleted())[:-1]
         begin += [Step(_REWRITE)] if state.is_named else []
@@ -410,7 +414,7 @@ def _advice(all_steps: Sequence[Sequence[Step]]) -> Wording:
         return Wording("nothing removes it")
     template = ", then ".join(["{}"] * len(actions))
     told = format_hint(template, *(Step(action, times[action]).told for action in actions))
-    is_call = actions[0] in _ORDER and actions[0] not in (_REDEFINE, _REWRITE)
+    is_call = actions[0] in _ORDER and actions[0] not in (_REDEFINE, _APPLICATION, _REWRITE)
     return format_hint("run {}", told) if is_call else told
 
 

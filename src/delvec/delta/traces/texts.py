@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from delvec.delta.read.conform import FIELD_ID
 from delvec.delta.schema.expressions import CONSTRAINT
 from delvec.documents import parse_json
 from delvec.errors import FormatError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FILES: Final = ("add", "remove", "cdc")
 STATISTICS: Final = "statistics"
@@ -72,6 +76,14 @@ _UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _MADE_UP: Final = re.compile(rf"(?:part|cdc)-\d{{5}}-{_UUID}[-.]c\d{{3}}(?:\.\w+)*\.parquet$")
 
 
+_IN_CHECKSUM: Final = {
+    "allFiles": "add",
+    "metadata": "metaData",
+    "setTransactions": "txn",
+    "domainMetadata": "domainMetadata",
+}
+
+
 class Text(NamedTuple):
     """A text of an action: what it is, and whether people write it."""
 
@@ -113,22 +125,26 @@ def checksum_actions(value: object) -> Iterator[dict[str, Any]]:
     """Yield what a checksum file holds as actions."""
     if not isinstance(value, Mapping):
         return
-    yield from ({"add": each} for each in value.get("allFiles") or ())
-    if value.get("metadata"):
-        yield {"metaData": value["metadata"]}
-    for name, kind in (("setTransactions", "txn"), ("domainMetadata", "domainMetadata")):
-        yield from ({kind: each} for each in value.get(name) or ())
+    for name, kind in _IN_CHECKSUM.items():
+        yield from ({kind: each} for each in _listed(value.get(name)))
     yield {"checksum": value}
 
 
-def footer_texts(metadata: Mapping[bytes, bytes] | None) -> Iterator[Text]:
+def footer_texts(schema: pa.Schema) -> Iterator[Text]:
     """Yield what writers note in the footer of a Parquet file: Spark has comments and defaults."""
-    for key, value in (metadata or {}).items():
+    for key, value in (schema.metadata or {}).items():
         text = value.decode(errors="replace")
         if key == b"org.apache.spark.sql.parquet.row.metadata":
             yield from _schema_texts(text)
         else:
             yield Text(_METADATA, f"{key.decode(errors='replace')}: {text}")
+    # Arrow keeps what each field has.
+    fields = list(schema)
+    while fields:
+        field = fields.pop()
+        fields += [field.type.field(at) for at in range(field.type.num_fields)]
+        own = {key: text for key, text in (field.metadata or {}).items() if key != FIELD_ID}
+        yield from (Text(_METADATA, each.decode(errors="replace")) for each in own.values())
 
 
 def hint_actions(value: object) -> Iterator[dict[str, Any]]:
@@ -137,7 +153,13 @@ def hint_actions(value: object) -> Iterator[dict[str, Any]]:
         return
     yield {"hint": value}
     inside = value.get("v2Checkpoint")
-    yield from (inside.get("nonFileActions") or ()) if isinstance(inside, Mapping) else ()
+    actions = _listed(inside.get("nonFileActions") if isinstance(inside, Mapping) else inside)
+    yield from (each if isinstance(each, dict) else {"hint": {"text": each}} for each in actions)
+
+
+def _listed(value: object) -> list[Any]:
+    """Return a list, or one of a single value, whatever a damaged file has in its place."""
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _leaves(value: object) -> Iterator[str]:
