@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -240,6 +241,11 @@ def compacted(it: Marked) -> None:
     (it.log / f"{0:020}.{1:020}.compacted.json").write_text("\n".join([*commits, noted]))
 
 
+def hidden_in_bytes(it: Marked, name: str) -> None:
+    data = b"\x01\xff\x00" + f" {it.value} ".encode() + b"\xfe"
+    (it.root / name).write_bytes(data)
+
+
 EXTRAS: dict[str, Callable[[Marked], object]] = {
     "user metadata": lambda it: noted(it, "userMetadata", f"request of customer {it.value}"),
     "top-level key": lambda it: noted(it, "ticket", {"for": [it.value]}),
@@ -252,6 +258,8 @@ EXTRAS: dict[str, Callable[[Marked], object]] = {
     "bounds": bounded,
     "orphan": orphaned,
     "change file": lambda it: orphaned(it, "_change_data"),
+    "vector": lambda it: hidden_in_bytes(it, f"deletion_vector_{uuid4()}.bin"),
+    "checksum of Hadoop": lambda it: hidden_in_bytes(it, ".note.crc"),
     "checkpoint": lambda it: it.table.checkpoint(),
     "checksum file": checksummed,
     "hint": hinted,

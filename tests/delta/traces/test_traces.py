@@ -684,9 +684,14 @@ def test_what_is_not_parquet_could_hold_anything_unless_it_is_plain_text(tmp_pat
     (tmp_path / "broken.parquet").write_bytes(b"PAR1\xff\xfePAR1")
     (tmp_path / "empty.parquet").touch()
     (tmp_path / ".a.parquet.crc").write_bytes(b"crc\0\xff")
+    (tmp_path / ".b.parquet.crc").write_bytes(b"crc\0\xff " + MARKER.encode())
     report = traces(tmp_path)
-    assert found(report) == {"text": {"export.csv"}, "unreadable": {"archive.gz", "broken.parquet"}}
-    assert "the value is in 1 file" in str(report)
+    assert found(report) == {
+        "text": {"export.csv", ".b.parquet.crc"},
+        "unreadable": {"archive.gz", "broken.parquet"},
+    }
+    assert report.other_files == 2
+    assert "the value is in 2 files" in str(report)
     assert "2 files (14 B) that could hold anything" in str(report)
     # Where no value is named, nobody can tell what a text says.
     assert "harmless.csv" in found(traces(tmp_path, [("id", ">", 5)]))["unreadable"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from delvec.delta.read.conform import FIELD_ID
 from delvec.delta.schema.metadata import Property
 from delvec.delta.schema.traversal import all_fields
-from delvec.delta.schema.types import Field, StructType
+from delvec.delta.schema.types import DataType, Field, StructType, children
 from delvec.documents import whole_number
 from delvec.errors import DelvecError, ObjectNotFoundError
 from delvec.parquet.readable import open_parquet, readable
@@ -97,13 +97,24 @@ def _foreign(stored: Sequence[pa.Field], known: Sequence[StructType]) -> list[st
     found = []
     for field in stored:
         same = [each for kind in known for each in kind.fields if _is_same(field, each)]
-        if not same:
-            found.append(field.name)
-        elif pa.types.is_struct(field.type):
-            structs = [each.type for each in same if isinstance(each.type, StructType)]
-            # A variant is a struct to Parquet.
-            inner = _foreign(list(field.type), structs) if structs else []
-            found += [f"{field.name}.{name}" for name in inner]
+        inner = _foreign_inside(field.type, [each.type for each in same])
+        found += [f"{field.name}.{name}" for name in inner] if same else [field.name]
+    return found
+
+
+def _foreign_inside(stored: pa.DataType, known: Sequence[DataType]) -> list[str]:
+    structs = [each for each in known if isinstance(each, StructType)]
+    if pa.types.is_struct(stored):  # which a variant is to Parquet as well
+        return _foreign(list(stored), structs) if structs else []
+    parts: list[tuple[str, pa.DataType]] = []
+    if pa.types.is_map(stored):
+        parts = [("key", stored.key_type), ("value", stored.item_type)]
+    elif pa.types.is_list(stored) or pa.types.is_large_list(stored):
+        parts = [("element", stored.value_type)]
+    found = []
+    for name, kind in parts:
+        same = [each.type for outer in known for each in children(outer) if each.name == name]
+        found += [f"{name}.{inner}" for inner in _foreign_inside(kind, same)]
     return found
 
 

@@ -29,7 +29,7 @@ from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.skipping.statistics import prefix_length
 from delvec.delta.traces import files, rows
 from delvec.delta.traces.history import LogHistory, read_history
-from delvec.delta.traces.log import LogSearch, definition, log_places, search_text
+from delvec.delta.traces.log import LogSearch, binary_places, definition, log_places, search_text
 from delvec.delta.traces.redaction import Redaction
 from delvec.delta.traces.report import KINDS, PlaceKind, TracePlace, TracesReport, schedule_of
 from delvec.delta.traces.texts import footer_texts
@@ -80,6 +80,8 @@ def find_traces(
         places = search.places(files.Suspects(stored, history))
     with watch.phase("log"):
         places += log_places(log, history, stored, places, schedule)
+        others = stored.select(stored.are("vector", "checksum") & (stored.sizes > 0))
+        places += binary_places(log, others, schedule)
         if all(map(is_plain, predicates)):
             places += _names(stored, places, values, schedule)
     order = list(KINDS)
@@ -96,7 +98,7 @@ def find_traces(
         log_judged=judged,
         files=search.count,
         log_files=len(stored.of("log")) if values else 0,
-        skipped_files=int(stored.are("vector", "checksum").sum()),
+        other_files=len(others),
         phases=watch.seconds,
         notes=tuple(_notes(readings.note, places, judged=judged, links=linked is not None)),
     )

@@ -225,7 +225,7 @@ class LogSearch:
 
     @cached_property
     def _own(self) -> frozenset[str]:
-        return frozenset(each.physical[0] for each in self.values)
+        return frozenset(each.physical[0] for each in self.values if len(each.physical) == 1)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -276,6 +276,27 @@ def search_text(
     except DelvecError:
         return None
     return _in_text(data, values)
+
+
+def binary_places(
+    search: LogSearch, stored: StoredFiles, schedule: Schedule
+) -> Iterator[TracePlace]:
+    """Yield files of vectors and checksums in whose bytes a value is, as a text."""
+    files = list(stored.entries())
+    of_vectors = stored.are("vector").tolist()
+
+    def is_in(file: tuple[str, int, int]) -> bool:
+        try:
+            text = search.storage.read(file[0]).decode(errors="replace")
+        except ObjectNotFoundError:
+            return False
+        return any(each.is_in_text(text) for each in search.values)
+
+    found = gather(is_in, files, _THREADS)
+    for (path, size, modified), is_vector, is_found in zip(files, of_vectors, found, strict=True):
+        if is_found:
+            steps = schedule.deleted() if is_vector else schedule.of("hidden", modified)
+            yield TracePlace("text", path, None, size, None, "bytes that are no text", steps)
 
 
 def log_places(

@@ -45,7 +45,9 @@ class Redaction:
         def shown(match: re.Match[str]) -> str:
             if match["name"] is not None:
                 return match[0]
-            return self.digest(next(each for each in match.groups()[1:] if each is not None))
+            found = next(each for each in match.groups()[1:] if each is not None)
+            quote = match[0][0]
+            return self.digest(found.replace(quote * 2, quote) if quote in "'\"" else found)
 
         return _LITERAL.sub(shown, condition)
 

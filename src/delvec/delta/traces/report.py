@@ -165,8 +165,8 @@ class TracesReport(Rendered):
         "Data and change files that were looked at, also if their statistics ruled them out.", 0
     )
     log_files: int = doc("Files of the log that were searched.", 0)
-    skipped_files: int = doc(
-        "Files that were not searched: deletion vectors and checksums of Hadoop hold no values.", 0
+    other_files: int = doc(
+        "Files of deletion vectors and of Hadoop's checksums, whose bytes were searched.", 0
     )
     places: tuple[TracePlace, ...] = doc("Where something was found; empty if nothing is left.", ())
     phases: Mapping[str, float] = doc("Seconds by phase.", dict)
@@ -197,17 +197,23 @@ class TracesReport(Rendered):
         return {**first, "is_empty": self.is_empty, "gone_at": when, **found}
 
     def _lines(self) -> Iterator[Line]:
-        searched = nonzero(self.files, "file"), nonzero(self.log_files, "file of the log")
+        searched = (
+            nonzero(self.files, "file"),
+            nonzero(self.log_files, "file of the log"),
+            nonzero(self.other_files, "file of vectors or checksums"),
+        )
         by_kind = {kind: [each for each in self.places if each.kind == kind] for kind in KINDS}
         groups = {kind: members for kind, members in by_kind.items() if members}
         headline = (
             f"TRACES of {self.condition} in {self.table}, version {self.version:,}:"
             f" {_headline(groups, is_judged=self.log_judged)}"
         )
-        facts = {"searched": " and ".join(filter(None, searched)), "not searched": self._skipped()}
-        facts = {name: told for name, told in facts.items() if told}
+        *first, last = [each for each in searched if each] or [""]
+        told = f"{', '.join(first)} and {last}" if first else last
+        facts = {"searched": told, "not searched": "" if self.log_judged else "the log"}
+        facts = {name: text for name, text in facts.items() if text}
         width = max(map(len, (*facts, *(KINDS[kind] for kind in groups))), default=0)
-        yield from summary(headline, {f"{name:<{width}}": told for name, told in facts.items()})
+        yield from summary(headline, {f"{name:<{width}}": text for name, text in facts.items()})
         for kind, members in groups.items():
             yield format_hint("  {}  {}", f"{KINDS[kind]:<{width}}", _sentence(kind, members)), ""
             for each in members[:_SHOWN]:
@@ -215,10 +221,6 @@ class TracesReport(Rendered):
             if len(members) > _SHOWN:
                 yield f"    and {len(members) - _SHOWN:,} more", "dim"
         yield from ((format_hint("Note: {}", note), "yellow") for note in self.notes)
-
-    def _skipped(self) -> str:
-        skipped = nonzero(self.skipped_files, "file of vectors or checksums")
-        return " and ".join(filter(None, (skipped, "" if self.log_judged else "the log")))
 
 
 @dataclass(frozen=True)
