@@ -50,7 +50,7 @@ TEXTS = (
 # Values of these keys vary in JSON; their kind stays.
 VARYING = re.compile(
     r"(?i)bytes|size|timestamp|pathOrInlineDv|(_ms|modified|seconds|uuid|^id|_id|time|snapshot"
-    r"|sequence)$|^(phases|requests|owner|app-id|engine-version|iceberg-version)$"
+    r"|sequence)$|^(phases|requests|owner|host|delvec|app-id|engine-version|iceberg-version)$"
 )
 
 

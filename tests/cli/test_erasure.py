@@ -57,6 +57,15 @@ def test_traces_print_one_document(people: TableBuilder) -> None:
     assert told["gone_at"] == place["steps"][1]["not_before"]
 
 
+def test_a_record_holds_digests_in_place_of_values(people: TableBuilder) -> None:
+    result = run("traces", people.root, "--where", "name = 'Anna'", "--redact", "--json")
+    assert result.exit_code == ExitCode.TRACES
+    assert "Anna" not in result.output
+    told = json.loads(result.output)
+    assert "'name', '=', 'sha256:" in told["condition"]
+    assert {"time", "delvec", "host", "table_id", "version"} <= told.keys()
+
+
 def test_traces_of_no_table_and_without_a_condition_are_refused(tmp_path: Path) -> None:
     assert run("traces", tmp_path, "--where", "id = 1").exit_code == ExitCode.NOT_FOUND
     assert run("traces", tmp_path).exit_code == ExitCode.USAGE
@@ -110,6 +119,8 @@ def test_spark_evaluates_other_conditions_and_rewrites_files(
     result = run("traces", people.root, "--where", "upper(name) = 'ANNA'", "--json")
     assert result.exit_code == ExitCode.TRACES
     assert json.loads(result.output)["places"][0]["kind"] == "deleted"
+    redacted = run("traces", people.root, "--where", "upper(`name`) = 'ANNA'", "--redact")
+    assert "TRACES of upper(`name`) = sha256:" in redacted.output
     wrong = run("traces", people.root, "--where", "nam = 'Anna'")
     assert wrong.exit_code == ExitCode.USAGE
     small_table(tmp_path / "v")

@@ -62,6 +62,7 @@ _CHECKPOINT = pa.schema(
                     ("modificationTime", pa.int64()),
                     ("dataChange", pa.bool_()),
                     ("stats", pa.string()),
+                    ("tags", _TEXTS),
                     ("deletionVector", _VECTOR),
                 ]
             ),
@@ -79,7 +80,7 @@ _CHECKPOINT = pa.schema(
         ),
     ]
 )
-_MAPS = ("partitionValues", "options", "configuration")
+_MAPS = ("partitionValues", "options", "configuration", "tags")
 
 
 @dataclass

@@ -87,10 +87,9 @@ def test_partitions_are_not_mixed(tmp_path: Path) -> None:
     assert sorted(chosen(files, 100)) == [[0, 2, 3], [1, 4]]
 
 
-def test_a_purge_takes_exactly_the_files_with_vectors(tmp_path: Path) -> None:
+def test_a_purge_takes_exactly_the_wanted_files(tmp_path: Path) -> None:
     files = files_of(tmp_path / "t", [(10, 10, 0), (10, 10, 1), (900, 10, 1), (10, 10, 9)])
-    every = np.ones(4, dtype=np.bool_)
-    bins = purge_bins(files, every, CompactionRule(100, 50, 0.5))
+    bins = purge_bins(files, files.has_vector, CompactionRule(100, 50, 0.5))
     found = [sorted(int(files.modification_times[n]) for n in each) for each in bins]
     assert sorted(n for each in found for n in each) == [1, 2, 3]
     assert [2] in found

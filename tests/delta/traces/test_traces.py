@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import socket
 import time
 import zlib
 from collections.abc import Mapping
@@ -18,6 +20,7 @@ import pytest
 from deltalake import DeltaTable as Peer
 from deltalake import write_deltalake
 
+import delvec
 from delvec import DeltaTable
 from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.traces.history import read_history
@@ -274,13 +277,18 @@ def test_the_condition_of_other_columns_counts_for_rows_and_for_the_log(tmp_path
     }
 
 
-def test_a_condition_without_values_leaves_the_log_open(tmp_path: Path) -> None:
+def test_a_condition_without_values_leaves_the_log_open_and_proves_nothing(tmp_path: Path) -> None:
     table = people(tmp_path)
     table.commit({"add": table.file("a.parquet", 1, marked=False)})
     report = traces(tmp_path, [("id", ">", 100)])
-    assert report.is_empty
+    assert report
+    assert not report.is_empty
+    assert not report.places
     assert not report.log_judged
-    assert "the log was not judged" in str(report)
+    headline, _, rest = str(report).partition("\n")
+    assert headline.endswith("version 1: no row was found, the log was not judged")
+    assert "not searched  the log" in rest
+    assert report.to_json()["is_empty"] is False
     assert report.log_files == 0
 
 
@@ -340,6 +348,21 @@ def test_checkpoints_sidecars_and_checksum_files_are_searched(tmp_path: Path) ->
     assert f"_delta_log/{1:020}.json" in log
 
 
+@pytest.mark.parametrize("as_json", ["true", "false"])
+def test_statistics_in_the_columns_of_a_checkpoint_count(tmp_path: Path, as_json: str) -> None:
+    table = people(tmp_path, properties={"delta.checkpoint.writeStatsAsJson": as_json})
+    table.third = "Uwe"  # so that the marked one is a bound
+    table.commit({"add": table.file("a.parquet", 1, marked=True)})
+    DeltaTable.for_path(None, tmp_path).checkpoint()
+    checkpoint = f"_delta_log/{1:020}.checkpoint.parquet"
+    types = pq.read_schema(tmp_path / checkpoint).field("add").type
+    assert (types.get_field_index("stats") >= 0) == (as_json == "true")
+    assert checkpoint in found(traces(tmp_path))["log"]
+    # Of other columns too, once the file is gone.
+    (tmp_path / "a.parquet").unlink()
+    assert found(traces(tmp_path, [("region", "=", MARKER)]))["log"] >= {checkpoint}
+
+
 def test_the_text_of_operations_and_properties_is_searched(tmp_path: Path) -> None:
     table = people(tmp_path)
     table.commit({"commitInfo": {"operationParameters": {"predicate": f"name='{MARKER}'"}}})
@@ -348,11 +371,141 @@ def test_the_text_of_operations_and_properties_is_searched(tmp_path: Path) -> No
     report = traces(tmp_path)
     assert found(report) == {"log": {f"_delta_log/{n:020}.json" for n in (1, 3)}}
     assert report.places[0].detail == "the text of an operation"
-    # A number is a value only beside the name of its column.
-    table.commit({"commitInfo": {"operationParameters": {"predicate": "id = 4711", "n": "4711"}}})
-    table.commit({"commitInfo": {"operationParameters": {"limit": "4712"}}})
-    assert found(traces(tmp_path, [("id", "=", 4711)])) == {"log": {f"_delta_log/{4:020}.json"}}
-    assert traces(tmp_path, [("id", "=", 4712)]).is_empty
+
+
+OF = f"request of {MARKER}"
+
+
+def described(**field: Any) -> Action:  # noqa: ANN401
+    """The metadata of a table whose column has something to tell."""
+    name = {"name": "name", "type": "string", "nullable": True, "metadata": field}
+    schema = json.dumps({"type": "struct", "fields": [name]})
+    return {"id": "x", "format": {"provider": "parquet"}, "schemaString": schema}
+
+
+@pytest.mark.parametrize(
+    ("action", "what"),
+    [
+        ({"metaData": described(comment=OF)}, "table metadata"),
+        ({"metaData": described(CURRENT_DEFAULT=f"'{MARKER}'")}, "table metadata"),
+        ({"metaData": described() | {"configuration": {"note": OF}}}, "table metadata"),
+        ({"metaData": described() | {"configuration": {MARKER: "1"}}}, "table metadata"),
+        ({"commitInfo": {"ticket": {"of": [{"who": MARKER}]}}}, "the text of an operation"),
+        ({"commitInfo": {"tags": {"a": OF}}}, "the text of an operation"),
+        ({"commitInfo": {"job": {"jobName": OF}}}, "the text of an operation"),
+        ({"commitInfo": {"operationMetrics": {"n": MARKER}}}, "the text of an operation"),
+        ({"txn": {"appId": OF, "version": 1}}, "table metadata"),
+        ({"domainMetadata": {"domain": "x", "configuration": OF}}, "table metadata"),
+        ({"vendorNote": {"a": {"b": [OF]}}}, "an action"),
+        ({"vendorNote": OF}, "an unknown action"),
+    ],
+)
+@pytest.mark.parametrize("where", ["commit", "compacted", "checksum", "hint"])
+def test_every_string_of_the_log_counts_whatever_its_key(
+    tmp_path: Path, action: Action, what: str, where: str
+) -> None:
+    table = people(tmp_path)
+    if where == "commit":
+        path = table.commit(action, {"metaData": table.metadata()})
+    else:
+        name = {"compacted": f"{0:020}.{1:020}.compacted.json", "checksum": f"{0:020}.crc"}
+        path = table.log / name.get(where, "_last_checkpoint")
+        written = json.dumps(action)
+        if where == "checksum":
+            names = {"metaData": "metadata", "txn": "setTransactions"}
+            [(kind, body)] = action.items()
+            listed = [body] if kind in ("txn", "domainMetadata") else body
+            written, what = json.dumps({names.get(kind, kind): listed}), ""
+        elif where == "hint":
+            written = json.dumps({"version": 0, "v2Checkpoint": {"nonFileActions": [action]}})
+        path.write_text(written)
+    [place] = traces(tmp_path).places
+    assert (place.kind, place.path) == ("log", f"_delta_log/{path.name}")
+    assert what in place.detail
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_every_string_of_a_checkpoint_counts(tmp_path: Path, *, as_json: bool) -> None:
+    table = people(tmp_path, properties={"note": OF})
+    add = table.file("a.parquet", 1, marked=False) | {"tags": {"why": OF}}
+    manifest, *sidecars = table.checkpoint_with_sidecars([add], as_json=as_json)
+    named = {place.path for place in traces(tmp_path).places}
+    assert {f"_delta_log/{manifest.name}", f"_delta_log/_sidecars/{sidecars[0].name}"} <= named
+    assert f"_delta_log/_sidecars/{sidecars[1].name}" not in named
+
+
+@pytest.mark.parametrize(
+    ("value", "info", "is_found"),
+    [
+        (47110815, {"userMetadata": "GDPR request of customer 47110815"}, True),
+        (47110815, {"n": 47110815}, True),
+        (47110815, {"n": 4.7110815e7}, True),
+        (47110815, {"txnId": "47110815-0000-4000-8000-000000000000"}, False),
+        (47110815, {"timestamp": 47110815, "readVersion": 47110815}, False),
+        (47110815, {"operationMetrics": {"n": "147110815"}}, False),
+        # A short one counts in what people write, or beside the name of its column.
+        (7, {"userMetadata": "request of customer 7"}, True),
+        (7, {"operationParameters": {"predicate": "id = 7"}}, True),
+        (7, {"operationMetrics": {"numFiles": "7"}, "engineInfo": "Spark/7.0"}, False),
+    ],
+)
+def test_numbers_of_the_log_count_by_their_value(
+    tmp_path: Path, value: int, info: Action, *, is_found: bool
+) -> None:
+    people(tmp_path).commit({"commitInfo": info})
+    assert bool(traces(tmp_path, [("id", "=", value)])) == is_found
+
+
+def test_a_predicate_with_an_earlier_name_of_the_column_counts(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, protocol=MAPPING)
+    table.commit({"protocol": MAPPING}, {"metaData": mapped(("customer", "col-1", "long"))})
+    deleted = table.commit({"commitInfo": {"operationParameters": {"predicate": "(Customer = 7)"}}})
+    table.commit({"metaData": mapped(("client", "col-1", "long"))})
+    report = traces(tmp_path, [("client", "=", 7)])
+    assert found(report) == {"log": {f"_delta_log/{deleted.name}"}}
+
+
+def test_comments_in_the_footers_of_data_files_count(tmp_path: Path) -> None:
+    table = people(tmp_path)
+    key = "org.apache.spark.sql.parquet.row.metadata"
+    for name, field in (("a", {"comment": OF}), ("b", {"comment": "plain"})):
+        add = table.file(f"{name}.parquet", 1, marked=False)
+        rows = pq.read_table(tmp_path / add["path"])
+        kept = rows.replace_schema_metadata({key: described(**field)["schemaString"]})
+        pq.write_table(kept, tmp_path / add["path"])
+        table.commit({"add": add | {"size": (tmp_path / add["path"]).stat().st_size}})
+    report = traces(tmp_path)
+    assert found(report) == {"footer": {"a.parquet"}}
+    assert "rewrite its files by optimize(zorder_by), then vacuum()" in str(report)
+
+
+def test_what_the_newest_version_says_has_to_be_changed_first(tmp_path: Path) -> None:
+    table = people(tmp_path, properties={"note": OF})
+    [place] = traces(tmp_path).places
+    assert [step.action for step in place.steps] == [
+        "give the table other comments, defaults and properties",
+        "checkpoint()",
+        "clean_log()",
+    ]
+    assert "0.json" in place.path
+    assert table.version == 0
+
+
+def test_a_report_is_a_record_and_holds_digests_if_asked(tmp_path: Path) -> None:
+    table = people(tmp_path, partition_columns=["region"])
+    table.commit({"add": table.file("a.parquet", 1, marked=False, region=MARKER)})
+    handle = DeltaTable.for_path(None, tmp_path)
+    report = handle.traces([("region", "in", [MARKER])], redact=True)
+    record = report.to_json()
+    assert MARKER not in json.dumps(record) + str(report)
+    digest = hashlib.sha256(f"{table.metadata()['id']}:{MARKER}".encode()).hexdigest()[:32]
+    assert record["condition"] == f"[('region', 'in', ['sha256:{digest}'])]"
+    assert record["places"][0]["path"] == f"region=sha256:{digest}/a.parquet"
+    assert record["delvec"] == delvec.__version__
+    assert record["table_id"] == table.metadata()["id"]
+    assert (record["version"], record["host"]) == (1, socket.gethostname())
+    assert datetime.fromisoformat(record["time"]).tzinfo is not None
+    assert MARKER in handle.traces([("region", "=", MARKER)]).to_json()["condition"]
 
 
 def test_partition_values_count_in_rows_the_log_and_names(tmp_path: Path) -> None:
@@ -460,12 +613,15 @@ def test_a_dropped_column_is_searched_in_live_files_too(tmp_path: Path) -> None:
     table.commit({"metaData": mapped(("id", "col-1", "long"))})
     new = table.write_file("new.parquet", {"col-1": [2]})
     table.commit({"add": new})
-    assert found(traces(tmp_path))["live"] == {"old.parquet"}
+    report = traces(tmp_path)
+    assert found(report)["dropped"] == {"old.parquet"}
+    assert [step.action for step in report.places[0].steps] == ["purge()", "vacuum()"]
     # A new column of the same name is another one; both are searched.
     table.commit({"metaData": mapped(("id", "col-1", "long"), ("name", "col-9", "string"))})
     newer = table.write_file("newer.parquet", {"col-1": [3], "col-9": [MARKER]})
     table.commit({"add": newer})
-    assert found(traces(tmp_path))["live"] == {"old.parquet", "newer.parquet"}
+    both_found = found(traces(tmp_path))
+    assert (both_found["dropped"], both_found["live"]) == ({"old.parquet"}, {"newer.parquet"})
     # Rows that lack the column are null; those that have the old one are not matched by that.
     nulls = traces(tmp_path, [("name", "=", None)])
     assert found(nulls)["live"] == {"old.parquet", "new.parquet"}
@@ -528,9 +684,14 @@ def test_what_is_not_parquet_could_hold_anything_unless_it_is_plain_text(tmp_pat
     (tmp_path / "broken.parquet").write_bytes(b"PAR1\xff\xfePAR1")
     (tmp_path / "empty.parquet").touch()
     (tmp_path / ".a.parquet.crc").write_bytes(b"crc\0\xff")
+    (tmp_path / ".b.parquet.crc").write_bytes(b"crc\0\xff " + MARKER.encode())
     report = traces(tmp_path)
-    assert found(report) == {"text": {"export.csv"}, "unreadable": {"archive.gz", "broken.parquet"}}
-    assert "the value is in 1 file" in str(report)
+    assert found(report) == {
+        "text": {"export.csv", ".b.parquet.crc"},
+        "unreadable": {"archive.gz", "broken.parquet"},
+    }
+    assert report.other_files == 2
+    assert "the value is in 2 files" in str(report)
     assert "2 files (14 B) that could hold anything" in str(report)
     # Where no value is named, nobody can tell what a text says.
     assert "harmless.csv" in found(traces(tmp_path, [("id", ">", 5)]))["unreadable"]
@@ -766,9 +927,10 @@ def test_values_that_no_text_tells_leave_texts_and_the_log_open(
     assert not report.log_judged
 
 
-@pytest.mark.parametrize("cut", ["Anna-Maria"[:8], "Anna-Maria"[:8] + "\ufffd", "Anna-Mas"])
-def test_statistics_may_cut_strings_earlier(tmp_path: Path, cut: str) -> None:
-    table = people(tmp_path, properties={"delta.dataSkippingStringPrefixLength": "8"})
+@pytest.mark.parametrize("cut", ["Anna-Mar", "Anna-Mar\ufffd", "Anna-Mas", "Anna-Maria Siby"])
+@pytest.mark.parametrize("length", ["8", "32"])
+def test_statistics_may_cut_strings_earlier(tmp_path: Path, cut: str, length: str) -> None:
+    table = people(tmp_path, properties={"delta.dataSkippingStringPrefixLength": length})
     entry = {"path": "gone.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1}
     stats = json.dumps({"numRecords": 1, "maxValues": {"name": cut}})
     table.commit({"add": entry | {"dataChange": True, "stats": stats}})
@@ -776,7 +938,8 @@ def test_statistics_may_cut_strings_earlier(tmp_path: Path, cut: str) -> None:
     table.commit({"metaData": table.metadata()}, {"remove": {"path": "gone.parquet"}})
     where = [("name", "=", "Anna-Maria Sibylla of Frankfurt am Main")]
     assert set(found(traces(tmp_path, where))) == {"log"}
-    assert traces(tmp_path, [("name", "=", "Anna-Sophie")]).is_empty
+    for other in ("Anna-Sophie", "Anna-Mat", "Anna-M"):
+        assert traces(tmp_path, [("name", "=", other)]).is_empty
 
 
 def test_removes_without_partition_values_have_them_in_their_paths(tmp_path: Path) -> None:
@@ -825,4 +988,28 @@ def test_a_dropped_column_counts_in_other_spellings(tmp_path: Path) -> None:
     table.commit({"protocol": MAPPING}, {"metaData": both})
     table.commit({"add": table.write_file("old.parquet", {"col-1": [1], "COL-2": [MARKER]})})
     table.commit({"metaData": mapped(("id", "col-1", "long"), ("name", "col-9", "string"))})
-    assert found(traces(tmp_path))["live"] == {"old.parquet"}
+    assert found(traces(tmp_path))["dropped"] == {"old.parquet"}
+
+
+def test_a_dropped_column_that_no_version_defines_any_more_could_hold_anything(
+    tmp_path: Path,
+) -> None:
+    table = TableBuilder(tmp_path, protocol=MAPPING)
+    newest = mapped(("id", "col-1", "long"), ("name", "col-9", "string"))
+    table.commit({"protocol": MAPPING}, {"metaData": newest})
+    add = table.write_file("old.parquet", {"col-1": [1], "col-2": [MARKER]})
+    stats = {"numRecords": 1, "minValues": {"col-2": MARKER}}
+    table.commit({"add": add | {"stats": json.dumps(stats)}})
+    report = traces(tmp_path)
+    assert found(report) == {"unreadable": {"old.parquet"}, "log": {f"_delta_log/{1:020}.json"}}
+    assert "col-2: it was dropped" in str(report)
+
+
+def test_a_name_of_a_dropped_column_may_be_one_of_another_type(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, protocol=MAPPING)
+    table.commit({"protocol": MAPPING}, {"metaData": mapped(("name", "col-1", "string"))})
+    table.commit({"add": table.write_file("old.parquet", {"col-1": [MARKER]})})
+    table.commit({"metaData": mapped(("name", "col-9", "long"))})
+    table.commit({"add": table.write_file("new.parquet", {"col-9": [7]})})
+    assert found(traces(tmp_path)) == {"dropped": {"old.parquet"}}
+    assert found(traces(tmp_path, [("name", "=", 7)])) == {"live": {"new.parquet"}}

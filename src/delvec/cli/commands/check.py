@@ -74,31 +74,40 @@ def check(
 @command("traces")
 @TABLE
 @option("--where SQL", "The rows: those for which this is true.", required=True)
+@option("--redact", "Show digests in place of the values that the condition names.")
 @STORAGE
 @SPARK
 def traces(
-    output: Output, table: str, *, where: str, options: dict[str, str], session: dict[str, Any]
+    output: Output,
+    table: str,
+    *,
+    where: str,
+    redact: bool,
+    options: dict[str, str],
+    session: dict[str, Any],
 ) -> None:
     """Tell where rows of TABLE still physically are, and when they will be gone.
 
     TABLE is the path or URI of a Delta table. All files below it are searched: live rows, rows that
     a deletion vector deletes, files of older versions, change files, orphan files, and the values
-    in the log. Ends with exit code 0 if nothing is left, and 8 if something is.
+    in the log. Ends with exit code 0 if nothing is left, and 8 if something is, or could not be
+    judged.
 
     \b
     delvec traces /lake/orders --where "customer = 'Anna'"
+    delvec traces /lake/orders --where "customer = 'Anna'" --redact --json
     """
-    report = _without_spark(output, table, where, options)
+    report = _without_spark(output, table, where, options, redact=redact)
     if report is None:
         with open_delta(output, table, options, session) as target:
-            report = target.traces(where)
+            report = target.traces(where, redact=redact)
     output.report(report)
     if report:
         sys.exit(ExitCode.TRACES)
 
 
 def _without_spark(
-    output: Output, table: str, where: str, options: Mapping[str, str]
+    output: Output, table: str, where: str, options: Mapping[str, str], *, redact: bool
 ) -> TracesReport | None:
     """Search without Spark, which takes seconds to start; None if it has to evaluate the condition.
 
@@ -113,7 +122,8 @@ def _without_spark(
                 kind = str(target.schema.field(name).type)
                 if kind not in (_INTEGERS if isinstance(value, int) else ("string",)):
                     return None
-            return replace(target.traces(comparisons), condition=where)
+            report = target.traces(comparisons, redact=redact)
+            return report if redact else replace(report, condition=where)
     except InvalidArgumentError:
         return None  # Spark says best what is wrong with a condition
     except StorageError:

@@ -60,8 +60,9 @@ def optimize(table: DeltaTable, **how: Any) -> Rendered:
 def purge(table: DeltaTable, **how: Any) -> Rendered:
     """Rewrite exactly the files of TABLE, a Delta table, that have a deletion vector.
 
-    Afterwards no live file holds deleted rows. Old files do until `delvec vacuum` removes them, for
-    readers of older versions; `delvec traces` tells where rows still are.
+    And those that still have columns that were dropped. Afterwards no live file holds deleted rows
+    or dropped columns. Old files do until `delvec vacuum` removes them, for readers of older
+    versions; `delvec traces` tells where rows still are.
 
     \b
     delvec purge /lake/orders --dry-run

@@ -8,7 +8,7 @@ are few and become dictionaries. A file is read at once: memory grows with its a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -146,6 +146,12 @@ class JsonActions:
         """Yield all actions, each as a dictionary; for single commits."""
         return (self._parsed(*each) for each in self._lines)
 
+    def actions_with(self, probes: Sequence[bytes] | None) -> Iterator[dict[str, Any]]:
+        """Yield the actions whose lines have one of some bytes, or all; fractions are strings."""
+        for start, line in self._lines:
+            if probes is None or any(each in line for each in probes):
+                yield self._parsed(start, line, parse_float=str)
+
     @property
     def line_count(self) -> int:
         """How many lines there are, as rows of `table`."""
@@ -169,9 +175,11 @@ class JsonActions:
         for each in self._lines:
             self._parsed(*each)
 
-    def _parsed(self, start: int, line: bytes) -> dict[str, Any]:
+    def _parsed(
+        self, start: int, line: bytes, parse_float: Callable[[str], Any] | None = None
+    ) -> dict[str, Any]:
         try:
-            action = parse_json(line, "a line of the log")
+            action = parse_json(line, "a line of the log", parse_float=parse_float)
         except FormatError as error:
             # Not the line itself: it may be one of a private file that a link leads to.
             raise self._damaged(start, str(error.found)) from error

@@ -8,7 +8,7 @@ group of the previous checkpoint and the largest commit since, not with the tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -77,16 +77,18 @@ class ParquetActions:
         self._live: NDArray[np.int64] | None = None
         self.uri = storage.uri_of(key)
 
-    def others(self) -> Iterator[dict[str, Any]]:
-        """Yield the actions that are not of data files, as dictionaries."""
+    def others(self, *, unknown: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the actions that are not of data files, as dictionaries; if asked, all of them."""
         names = [name for name in _OTHERS if self._type(name) is not None]
+        if unknown:
+            names = [name for name in self._schema.names if name not in TYPES]
         if not names:
             return
         table = self._read(names)
         for name in names:
             column = table.column(name)
             for value in column.filter(column.is_valid()).to_pylist():
-                yield {name: _plain(value)}
+                yield {name: plain(value)}
 
     @property
     def line_count(self) -> int:
@@ -146,7 +148,7 @@ class ParquetActions:
             if len(chosen):  # all columns are read, so only where there is a row to take
                 found = self._entries(group, places[chosen] - start)
                 for index, value in zip(chosen.tolist(), found, strict=True):
-                    add = {key: item for key, item in _plain(value).items() if item is not None}
+                    add = {key: item for key, item in plain(value).items() if item is not None}
                     # An empty map comes as an empty list, like that of an array.
                     maps = {key: add[key] or {} for key in _MAPS if key in add}
                     values[index] = {"add": add | maps}
@@ -192,6 +194,22 @@ class ParquetActions:
                 [*whole.flatten(), *(pc.struct_field(found, [name]) for name in added)],
                 [*(field.name for field in TYPES[kind]), *added],
             )
+
+    def entries(self, kind: Kind, besides: Collection[str]) -> Iterator[pa.StructArray]:
+        """Yield all fields of the actions of one kind but some, one row group after the other."""
+        if self._type(kind, "path") is None:
+            return
+        names = [each.name for each in self._type(kind) if each.name not in besides]
+        for group in range(len(self._groups)):
+            with self._readable():
+                found = self._read_group(group, [f"{kind}.{name}" for name in names])
+                column = found.column(kind).combine_chunks()
+                yield column.filter(pc.struct_field(column, "path").is_valid())
+
+    def bound_names(self, bounds: str) -> list[str]:
+        """Return the columns that statistics have bounds of, such as `minValues`."""
+        found = self._type("add", "stats_parsed", bounds)
+        return [each.name for each in found] if found is not None else []
 
     def _add(self, fields: Sequence[str]) -> pa.StructArray:
         """Read fields of `add`, one row for each live file."""
@@ -358,10 +376,10 @@ def _valid(table: pa.Table) -> pa.Table:
     return table
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def plain(value: Any) -> Any:  # noqa: ANN401
     """Turn Arrow's maps, which come as lists of pairs, into dictionaries."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list) and all(isinstance(item, tuple) for item in value) and value:
         return dict(value)
     return value

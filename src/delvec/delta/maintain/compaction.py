@@ -83,10 +83,9 @@ def compaction_bins(
 
 
 def purge_bins(
-    files: FileSet, chosen: NDArray[np.bool_], rule: CompactionRule, time_zone: str = "UTC"
+    files: FileSet, wanted: NDArray[np.bool_], rule: CompactionRule, time_zone: str = "UTC"
 ) -> list[NDArray[np.int64]]:
-    """Return the numbers of files with vectors; small ones become one file, as in a compaction."""
-    wanted = chosen & files.has_vector
+    """Return the numbers of all wanted files; small ones become one file, as in a compaction."""
     return list(_bins(files, wanted, live_bytes(files), rule.target_size, time_zone))
 
 

@@ -27,7 +27,7 @@ from delvec.delta.schema.types import (
 )
 from delvec.errors import FormatError, UnsupportedFeatureError
 
-_FIELD_ID: Final = b"PARQUET:field_id"
+FIELD_ID: Final = b"PARQUET:field_id"
 _VARIANT: Final = StructType(
     (Field("value", PrimitiveType("binary")), Field("metadata", PrimitiveType("binary")))
 )
@@ -173,7 +173,7 @@ def find_field(stored: Sequence[pa.Field], wanted: Field, *, by_id: bool, path: 
     if by_id:
         number = str(wanted.field_id).encode()
         found = [
-            i for i, each in enumerate(stored) if (each.metadata or {}).get(_FIELD_ID) == number
+            i for i, each in enumerate(stored) if (each.metadata or {}).get(FIELD_ID) == number
         ]
     else:
         name = wanted.physical_name
@@ -191,7 +191,7 @@ def find_field(stored: Sequence[pa.Field], wanted: Field, *, by_id: bool, path: 
 
 def has_field_ids(stored: Sequence[pa.Field]) -> bool:
     """Tell whether the columns of a file have ids, which column mapping by id needs."""
-    return any(_FIELD_ID in (each.metadata or {}) for each in stored)
+    return any(FIELD_ID in (each.metadata or {}) for each in stored)
 
 
 def plain_type(stored: pa.DataType) -> pa.DataType:

@@ -76,7 +76,7 @@ class TableChecks(TableHandle):
             on_progress=on_progress,
         )
 
-    def traces(self, where: Where) -> TracesReport:
+    def traces(self, where: Where, *, redact: bool = False) -> TracesReport:
         """Tell where rows that satisfy a condition still physically are, and when they will not be.
 
             t.delete("name = 'Anna'")
@@ -91,20 +91,29 @@ class TableChecks(TableHandle):
         checksum files hold values too, as bounds of statistics, as partition values and in the
         conditions of past operations. These are told from others where the condition compares a
         column by `=` or `IN`. Files of another table, as in a shallow clone, are searched and named
-        as such. The report is empty when nothing is left.
+        as such. The report is empty, and false, when nothing is left; it is not where the log
+        could not be judged.
 
-        Columns that were dropped are searched as long as a version in the log has them. Statistics
-        may hold values of other columns of such rows, which no condition names: they are gone with
-        the log of their time. Copies elsewhere, and folders without files, are not looked at.
+        In the log every string and number counts, whatever its key: comments, defaults, properties,
+        metadata of commits, tags, names of files. A value of fewer than four characters counts
+        beside the name of its column, and in what people write.
+
+        Columns that were dropped are searched as long as a version in the log has them; files with
+        other dropped columns are named. Statistics may hold values of other columns of such rows,
+        which no condition names: they are gone with the log of their time. Copies elsewhere, and
+        folders without files, are not looked at.
 
         Args:
             where: Tuples such as `[("name", "=", "Anna")]`; with a session also SQL or a column of
                 Spark.
+            redact: Whether the report has digests in place of the values of the condition, so that
+                the record of an erasure does not hold what was erased.
 
         Raises:
             InvalidArgumentError: No version in the log has the columns of the condition.
         """
-        return find_traces(self.storage, self.snapshot, self._condition(where), self.time_zone)
+        condition = self._condition(where)
+        return find_traces(self.storage, self.snapshot, condition, self.time_zone, redact=redact)
 
     def _condition(self, where: Where) -> Condition:
         given: object = where
@@ -150,7 +159,7 @@ class TableChecks(TableHandle):
         if self.spark is not None:
             from delvec.spark.delta.maintain.optimize import purge as purge_files  # noqa: PLC0415
 
-            purge = purge_files()
+            purge = purge_files(dropped_columns=False)
         return drop_vectors(
             self.snapshot, self.run, purge, options, truncate_history=truncate_history
         )

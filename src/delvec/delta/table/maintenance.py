@@ -97,6 +97,9 @@ class TableMaintenance(TableHandle):
     ) -> WriteReport:
         """Rewrite exactly the files that have a deletion vector, without the deleted rows.
 
+        And files that still have columns that were dropped, without these; their footers are read
+        if a column ever was.
+
         Afterwards no live file holds rows that were deleted before; those that others delete
         meanwhile may be in a new one, and the report says so. Old files hold them until `vacuum()`
         removes these, which `traces()` shows.

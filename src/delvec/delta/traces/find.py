@@ -7,31 +7,38 @@
     steps     what has to be done, and when                                          report
 
 Requests: one listing of the folder, a GET for each file of the log (two for a commit), and for each
-other file one for the footer and one for each row group that the footer's statistics do not rule
+other file two for the footer and one for each row group that the footer's statistics do not rule
 out: those of the log may be wrong. Memory: see these modules; files without a match cost nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import cached_property
 from itertools import islice
+from socket import gethostname
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
+from delvec._version import __version__
+from delvec.delta.read.dropped_columns import foreign_columns
 from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.skipping.statistics import prefix_length
 from delvec.delta.traces import files, rows
 from delvec.delta.traces.history import LogHistory, read_history
-from delvec.delta.traces.log import log_places, search_text
+from delvec.delta.traces.log import LogSearch, binary_places, definition, log_places, search_text
+from delvec.delta.traces.redaction import Redaction
 from delvec.delta.traces.report import KINDS, PlaceKind, TracePlace, TracesReport, schedule_of
+from delvec.delta.traces.texts import footer_texts
 from delvec.delta.traces.values import NamedValues, is_judged, is_plain, named_values
 from delvec.report.hints import call, format_hint
 from delvec.report.rendering import Stopwatch
 from delvec.vector import Bitmap
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.traces.report import Schedule
     from delvec.storage import Storage
@@ -42,10 +49,15 @@ _OF_OTHERS: Final = ("orphan", "hidden", "change", "outside")
 
 
 def find_traces(
-    storage: Storage, opened: Callable[[], Snapshot], condition: rows.Condition, time_zone: str
+    storage: Storage,
+    opened: Callable[[], Snapshot],
+    condition: rows.Condition,
+    time_zone: str,
+    *,
+    redact: bool = False,
 ) -> TracesReport:
     """Search all that is below a table's folder for rows that satisfy a condition."""
-    watch = Stopwatch()
+    watch, begun = Stopwatch(), datetime.now(timezone.utc)
     with watch.phase("list"):
         stored = files.stored_files(storage)
         snapshot = opened()
@@ -57,29 +69,40 @@ def find_traces(
     linked = files.behind_links(storage, stored, history.names)
     if linked is not None:
         stored = files.joined(stored, linked)
-    prefix = min(_PREFIX, *(prefix_length(each.metadata) for each in history.epochs))
-    values, whole = named_values(readings.distinct, time_zone, prefix)
+    definitions = [each.metadata for each in history.epochs]
+    prefix = min(_PREFIX, *map(prefix_length, definitions))
+    schemas = [each.schema for each in definitions]
+    values, whole = named_values(readings.distinct, schemas, time_zone, prefix)
     judged = whole and all(map(is_judged, predicates))
-    search = _Search(condition, history, readings, values, schedule, judged)
+    log = LogSearch(storage, values)
+    search = _Search(condition, history, readings, log, schedule, judged)
     with watch.phase("rows"):
         places = search.places(files.Suspects(stored, history))
     with watch.phase("log"):
-        places += log_places(history, stored, values, places, schedule)
+        places += log_places(log, history, stored, places, schedule)
+        others = stored.select(stored.are("vector", "checksum") & (stored.sizes > 0))
+        places += binary_places(log, others, schedule)
         if all(map(is_plain, predicates)):
             places += _names(stored, places, values, schedule)
     order = list(KINDS)
     places.sort(key=lambda place: (order.index(place.kind), place.path))
-    return TracesReport(
+    report = TracesReport(
         snapshot.table,
         snapshot.version,
         condition.text,
+        time=begun,
+        delvec=__version__,
+        host=gethostname(),
+        table_id=snapshot.metadata.id,
         places=tuple(places),
         log_judged=judged,
         files=search.count,
         log_files=len(stored.of("log")) if values else 0,
+        other_files=len(others),
         phases=watch.seconds,
         notes=tuple(_notes(readings.note, places, judged=judged, links=linked is not None)),
     )
+    return Redaction(report.table_id).report(report, condition.redacted) if redact else report
 
 
 @dataclass
@@ -89,7 +112,7 @@ class _Search:
     condition: rows.Condition
     history: LogHistory
     readings: rows.Readings
-    values: Sequence[NamedValues]
+    log: LogSearch
     schedule: Schedule
     judged: bool
     count: int = 0
@@ -99,34 +122,71 @@ class _Search:
         remaining = iter(suspects)
         while window := list(islice(remaining, self.condition.window)):
             self.count += len(window)
-            hits, failures = self._search(window)
-            matching = [(window[number], positions) for number, positions in hits.items()]
-            found += rows.row_places(self.history, matching, self.schedule)
+            schemas = self._schemas(window)
+            hits, failures = self._search(window, schemas)
+            found += rows.row_places(self.history, hits, self.schedule)
             unread = (self._unreadable(window[number], why) for number, why in failures.items())
             found += filter(None, unread)
+            for number, schema in schemas.items():
+                if isinstance(schema, pa.Schema):
+                    found += self._beside_rows(window[number], schema)
         return found
 
-    def _search(self, window: Sequence[files.Suspect]) -> tuple[dict[int, Bitmap], dict[int, str]]:
+    def _beside_rows(self, suspect: files.Suspect, schema: pa.Schema) -> Iterator[TracePlace]:
+        """Yield what a file has beside the rows of known columns: its footer, and other columns."""
+        file, kind = suspect.file, suspect.kind
+        if any(
+            each.is_in_text(text, is_written=is_written)
+            for _, text, is_written in footer_texts(schema)
+            for each in self.log.values
+        ):
+            steps = self.schedule.footer(kind, suspect.modified_ms, is_defined=self._is_defined)
+            detail = "comments or defaults of columns"
+            yield TracePlace("footer", file.path, None, file.size, None, detail, steps)
+        foreign: list[str] = []
+        if self.history.snapshot.metadata.mapping_mode != "none" and kind != "outside":
+            foreign = foreign_columns(schema, [each.metadata for each in self.history.epochs])
+        if foreign:
+            detail = f"no version in the log defines its column {foreign[0]}: it was dropped"
+            place: PlaceKind = "dropped" if kind == "live" else kind
+            steps = self.schedule.of(place, suspect.modified_ms)
+            yield TracePlace("unreadable", file.path, None, file.size, None, detail, steps)
+
+    @cached_property
+    def _is_defined(self) -> bool:
+        """Whether comments, defaults or properties of the newest version have a value."""
+        return self.log.is_in(definition(self.history.snapshot))
+
+    def _search(
+        self, window: Sequence[files.Suspect], schemas: Mapping[int, pa.Schema | str | None]
+    ) -> tuple[list[tuple[files.Suspect, Bitmap]], dict[int, str]]:
         """Return the files of a window that hold matching rows, and those that nobody can tell."""
-        hits: dict[int, Bitmap] = {}
+        hits: dict[tuple[int, PlaceKind], Bitmap] = {}
         failures: dict[int, str] = {}
-        for reading, numbers in self._grouped(window, failures):
+        newest = self.history.snapshot.metadata
+        for reading, numbers in self._grouped(window, schemas, failures):
             searched = [window[number].file for number in numbers]
+            is_dropped = rows.is_dropped(reading, newest)
             found = self.condition.search(self.history.snapshot, reading, searched)
             for place, positions in found:
                 number = numbers[place]
                 if isinstance(positions, str):
                     failures[number] = positions
-                else:
-                    hits[number] = hits.get(number, Bitmap()) | positions
-        return hits, failures
+                    continue
+                kind = window[number].kind
+                kind = "dropped" if is_dropped and kind == "live" else kind
+                hits[number, kind] = hits.get((number, kind), Bitmap()) | positions
+        return [(replace(window[n], kind=kind), each) for (n, kind), each in hits.items()], failures
 
     def _grouped(
-        self, window: Sequence[files.Suspect], failures: dict[int, str]
+        self,
+        window: Sequence[files.Suspect],
+        schemas: Mapping[int, pa.Schema | str | None],
+        failures: dict[int, str],
     ) -> Iterator[tuple[rows.Reading, list[int]]]:
         """Yield files that are read alike; files that cannot be read are noted as failures."""
         by_reading: dict[int, list[int]] = {}
-        schemas, readings = self._schemas(window), self.readings.distinct
+        readings = self.readings.distinct
         for number, suspect in enumerate(window):
             schema, file = schemas.get(number), suspect.file
             if "/_delta_log/" in file.path:  # a checkpoint would be read as rows without names
@@ -152,15 +212,17 @@ class _Search:
         yield from ((readings[each], numbers) for each, numbers in by_reading.items())
 
     def _schemas(self, window: Sequence[files.Suspect]) -> dict[int, pa.Schema | str | None]:
-        """Read the footers that have to be known before the rows are."""
-        numbers = list(range(len(window)))
-        if len(self.readings.distinct) == 1:
-            if not self.condition.checks_first:
-                return {}
-            # A live file that cannot be read is an error of the table.
-            numbers = [n for n in numbers if window[n].kind != "live"]
-        read = rows.footers(self.history.snapshot.storage, [window[n].file for n in numbers])
-        return dict(zip(numbers, read, strict=True))
+        """Read the footers of files, but for live ones that cannot be read.
+
+        These are errors of the table, unless there are several ways to read it.
+        """
+        read = rows.footers(self.history.snapshot.storage, [each.file for each in window])
+        is_single = len(self.readings.distinct) == 1
+        return {
+            number: schema
+            for number, schema in enumerate(read)
+            if isinstance(schema, pa.Schema) or not is_single or window[number].kind != "live"
+        }
 
     def _own(self, suspect: files.Suspect) -> rows.Reading | None:
         """Return the reading of the last version that has a file, if it has the columns."""
@@ -174,7 +236,7 @@ class _Search:
         kind: PlaceKind = "unreadable"
         if suspect.kind in _OF_OTHERS and "Parquet" in reason:
             storage = self.history.snapshot.storage
-            is_in = search_text(storage, file.path, file.size, self.values)
+            is_in = search_text(storage, file.path, file.size, self.log.values)
             if is_in is False and self.judged:
                 return None
             kind, detail = ("text", "") if is_in else ("unreadable", "it could hold anything")
@@ -219,8 +281,9 @@ def _notes(
     if not judged:
         yield format_hint(
             "the log was not judged by values: the condition would have to compare a column by ="
-            " or IN, with values that texts can spell. Statistics in the log may hold values of"
-            " rows that match until {}",
+            " or IN, with values of its own type that texts can spell. Statistics in the log may"
+            " hold values of rows that match until {}: name the values, to know that nothing is"
+            " left",
             call("clean_log"),
         )
     steps = [step for place in places for step in place.steps]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,13 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.log.actions import STRING_MAP, JsonActions
-from delvec.delta.log.checkpoint_reader import ParquetActions
+from delvec.delta.log.checkpoint_reader import ParquetActions, plain
 from delvec.delta.log.file_set import FileSet, LooseEntries
 from delvec.delta.log.paths import LAST_CHECKPOINT, LOG, canonicalize_paths, latest_version
 from delvec.delta.schema.partition_values import folder_values
 from delvec.delta.skipping.statistics_columns import StatisticsSource, statistics_columns
 from delvec.delta.traces.files import StoredFiles, inside_names
-from delvec.delta.traces.report import PlaceKind, Schedule, TracePlace
+from delvec.delta.traces.report import LogState, PlaceKind, Schedule, TracePlace
+from delvec.delta.traces.texts import (
+    BOUNDS,
+    FILES,
+    OWN,
+    STATISTICS,
+    checksum_actions,
+    hint_actions,
+    texts_of,
+)
 from delvec.documents import parse_json
 from delvec.errors import DelvecError, FormatError, InvalidArgumentError, ObjectNotFoundError
 from delvec.storage.parallel import gather
@@ -32,6 +42,7 @@ from delvec.storage.parallel import gather
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.traces.history import LogHistory
     from delvec.delta.traces.values import NamedValues
     from delvec.storage import Storage
@@ -39,15 +50,10 @@ if TYPE_CHECKING:
 _THREADS: Final = 4
 _LARGEST_TEXT: Final = 64 << 20
 _PARQUET: Final = b"PAR1"
-_KINDS: Final = ("add", "remove", "cdc")
-_STATISTICS, _PARTITIONS = "statistics", "partition values"
-# What is said of an action that is about no file, and which of its parts are searched.
-_TEXTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "commitInfo": ("the text of an operation", ("operationParameters", "userMetadata")),
-    "metaData": ("table metadata", ("name", "description", "configuration")),
-    "domainMetadata": ("table metadata", ("configuration",)),
-    "txn": ("table metadata", ("appId",)),
-}
+_PARTITIONS: Final = "partition values"
+# What is read as columns, or holds no value.
+_NOT_LOOSE: Final = ("partitionValues_parsed", "stats_parsed", "deletionVector")
+_NUMBERS: Final = OWN["add"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ class Mention:
 
     Attributes:
         texts: What texts in it mention a value.
-        paths: The data files whose entries do, and where: in statistics, or partition values.
+        paths: The data files whose entries do, and where: in statistics, in partition values, or in
+            a text.
         failure: Instead, why the file cannot be read.
     """
 
@@ -66,21 +73,190 @@ class Mention:
     failure: str = ""
 
 
-def search_log(
-    storage: Storage, keys: Sequence[str], values: Sequence[NamedValues]
-) -> list[Mention]:
-    """Search files of a log for values; return those that mention one."""
+@dataclass(frozen=True)
+class LogSearch:
+    """What is searched for in the files of a log."""
 
-    def search(key: str) -> Mention | None:
+    storage: Storage
+    values: Sequence[NamedValues]
+
+    @cached_property
+    def probes(self) -> tuple[bytes, ...] | None:
+        """Bytes of which one is in every line that mentions a value; None if there are none."""
+        found = [each.probes for each in self.values]
+        return None if None in found else tuple(x for each in found if each for x in each)
+
+    def mentions(self, keys: Sequence[str]) -> list[Mention]:
+        """Search files of a log; return those that mention a value."""
+        found = gather(self._mention, keys, _THREADS)
+        return [each for each in found if each is not None]
+
+    def texts(self, actions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str | None, str]]:
+        """Yield the data file of each action that has a value in a text, if any, and what it is."""
+        for action in actions:
+            bodies = (action[kind] for kind in FILES if isinstance(action.get(kind), Mapping))
+            path = next(
+                (each["path"] for each in bodies if isinstance(each.get("path"), str)), None
+            )
+            for what, text, is_written in texts_of(action, self._own):
+                if any(each.is_in_text(text, is_written=is_written) for each in self.values):
+                    yield path, what
+
+    def is_in(self, actions: Iterable[Mapping[str, Any]]) -> bool:
+        """Return whether one of some actions has a value in a text."""
+        return any(True for _ in self.texts(actions))
+
+    def _mention(self, key: str) -> Mention | None:
         try:
-            texts, paths = _search(storage, key, values)
+            found = list(self._found(key))
+            texts = {what for path, what in found if path is None}
+            return (
+                Mention(key, texts, [(p, w) for p, w in found if p is not None]) if found else None
+            )
         except ObjectNotFoundError:
             return None  # cleaned up since the log was listed
         except (FormatError, InvalidArgumentError) as error:  # the latter for its name
             return Mention(key, failure=error.describe())
-        return Mention(key, texts, paths) if texts or paths else None
 
-    return [each for each in gather(search, keys, _THREADS) if each is not None]
+    def _found(self, key: str) -> Iterator[tuple[str | None, str]]:
+        """Yield the data files whose entries mention values, None for texts, and what does."""
+        if key.endswith(".parquet"):
+            yield from self._in_parquet(key)
+            return
+        uri, data = self.storage.uri_of(key), self.storage.read(key)
+        if key == LAST_CHECKPOINT:
+            yield from self.texts(hint_actions(_hint(data)))
+        elif key.endswith((".json", ".crc")):
+            JsonActions(uri, data)  # what is not a text is refused
+            if self.probes is None or any(each in data for each in self.probes):
+                if key.endswith(".crc"):
+                    value = parse_json(data, "a checksum file of the log", path=uri)
+                    data = "\n".join(map(json.dumps, checksum_actions(value))).encode()
+                yield from self._in_json(JsonActions(uri, data))
+        elif data.startswith(_PARQUET):  # such as what a writer left that was killed
+            yield from self._in_parquet(key)
+        else:
+            is_in = _in_text(data, self.values)
+            if is_in is None:
+                raise FormatError("not a file of a log: it could hold anything", path=uri)
+            yield from [(None, "a text")] if is_in else ()
+
+    def _in_json(self, actions: JsonActions) -> Iterator[tuple[str | None, str]]:
+        yield from self._named(self.texts(actions.actions_with(self.probes)))
+        fields = [("path", pa.string()), ("stats", pa.string())]
+        fields += [("partitionValues", pa.struct([(name, pa.string()) for name in self._names]))]
+        table = actions.columns(pa.schema([(kind, pa.struct(fields)) for kind in FILES]))
+        for kind in FILES:
+            entries = table.column(kind).combine_chunks().drop_null()
+            if not len(entries):
+                continue
+            paths, stats, partitions = (pc.struct_field(entries, [name]) for name, _ in fields)
+            by_name = {name: pc.struct_field(partitions, [name]) for name in self._names}
+            yield from self._in_entries(paths, LooseEntries(stats), by_name)
+
+    def _in_parquet(self, key: str) -> Iterator[tuple[str | None, str]]:
+        source = ParquetActions(self.storage, key)
+        is_of_files = source.adds(()).num_rows or any(map(len, source.pieces("remove")))
+        if source.line_count and not is_of_files and not any(True for _ in source.others()):
+            # Such as rows of a table.
+            raise FormatError("not a file of a log: it could hold anything", path=source.uri)
+        yield from self.texts(source.others(unknown=True))
+        for kind in FILES:
+            for piece in source.entries(kind, _NOT_LOOSE):
+                rows = self._may_mention(piece)
+                yield from self._named(self.texts({kind: plain(row)} for row in rows.to_pylist()))
+        yield from self._in_checkpoint(source)
+
+    def _named(self, found: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | None, str]]:
+        """Yield files by the names that they have elsewhere."""
+        root = self.storage.root
+        for path, what in found:
+            if path is None:
+                yield None, what
+            else:
+                yield (
+                    inside_names(canonicalize_paths(pa.array([path]), root), root)[0].as_py(),
+                    what,
+                )
+
+    def _may_mention(self, entries: pa.StructArray) -> pa.StructArray:
+        """Return the entries with a text that has a probe, or with a field that is no string."""
+        if self.probes is None:
+            return entries
+        mask = np.zeros(len(entries), dtype=np.bool_)
+        for name in (each.name for each in entries.type if each.name != "partitionValues"):
+            column = pc.struct_field(entries, [name])
+            if not pa.types.is_string(column.type):
+                is_number = pa.types.is_primitive(column.type)
+                mask |= False if is_number and name in _NUMBERS else _is_filled(column)
+                continue
+            for probe in self.probes:
+                fits = pc.fill_null(pc.match_substring(column, probe.decode()), False)
+                mask |= fits.to_numpy(zero_copy_only=False)
+        return entries.filter(pa.array(mask))
+
+    def _in_other_bounds(
+        self, source: ParquetActions, paths: pa.Array
+    ) -> Iterator[tuple[str, str]]:
+        """Yield data files with a value as the bound of any column."""
+        for bounds in BOUNDS:
+            for name in source.bound_names(bounds):
+                column = source.parsed_statistics(bounds, name)
+                for leaf in () if column is None else _leaf_columns(column):
+                    for each in self.values:
+                        yield from self._chosen(paths, STATISTICS, each.among(leaf, cut=False))
+
+    def _in_checkpoint(self, source: ParquetActions) -> Iterator[tuple[str, str]]:
+        names = self._names
+        adds = source.adds(names)
+        if adds.num_rows:
+            columns = adds.combine_chunks()
+            partitions = columns["partitionValues"].combine_chunks() if names else None
+            by_name = {name: pc.struct_field(partitions, [name]) for name in names}
+            paths = columns["path"].combine_chunks()
+            yield from self._in_entries(paths, source, by_name)
+            yield from self._in_other_bounds(source, paths)
+            if source.bound_names("minValues"):  # JSON beside columns may say something else
+                yield from self._in_entries(paths, LooseEntries(source.json_statistics()), by_name)
+        for removes in source.pieces("remove"):
+            maps = pc.struct_field(removes, "partitionValues").cast(STRING_MAP)
+            by_name = {name: pc.map_lookup(maps, name, "first") for name in names}
+            yield from self._in_entries(pc.struct_field(removes, "path"), None, by_name)
+
+    @cached_property
+    def _own(self) -> frozenset[str]:
+        return frozenset(each.physical[0] for each in self.values if len(each.physical) == 1)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted({each.physical[0] for each in self.values if len(each.physical) == 1})
+
+    def _in_entries(
+        self, paths: pa.Array, source: StatisticsSource | None, partitions: dict[str, pa.Array]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the data files of entries that mention values, and where."""
+        root = self.storage.root
+        for each in self.values:
+            found = []
+            if source is not None:
+                bounds = {(name, *each.physical): each.arrow for name in BOUNDS}
+                columns = statistics_columns(source, bounds).values()
+                found += [(STATISTICS, each.among(col)) for col in columns if col is not None]
+            if len(each.physical) == 1 and len(paths):
+                texts = partitions[each.physical[0]]
+                found.append((_PARTITIONS, each.among_partitions(texts)))
+                by_folder = _in_folders(each, texts, canonicalize_paths(paths, root))
+                found.append((_PARTITIONS, by_folder))
+            for what, mask in found:
+                yield from self._chosen(paths, what, mask)
+
+    def _chosen(
+        self, paths: pa.Array, what: str, mask: NDArray[np.bool_]
+    ) -> Iterator[tuple[str, str]]:
+        if mask.any():
+            root = self.storage.root
+            chosen = canonicalize_paths(paths.filter(pa.array(mask)), root)
+            yield from ((path, what) for path in inside_names(chosen, root).to_pylist())
 
 
 def search_text(
@@ -102,10 +278,31 @@ def search_text(
     return _in_text(data, values)
 
 
+def binary_places(
+    search: LogSearch, stored: StoredFiles, schedule: Schedule
+) -> Iterator[TracePlace]:
+    """Yield files of vectors and checksums in whose bytes a value is, as a text."""
+    files = list(stored.entries())
+    of_vectors = stored.are("vector").tolist()
+
+    def is_in(file: tuple[str, int, int]) -> bool:
+        try:
+            text = search.storage.read(file[0]).decode(errors="replace")
+        except ObjectNotFoundError:
+            return False
+        return any(each.is_in_text(text) for each in search.values)
+
+    found = gather(is_in, files, _THREADS)
+    for (path, size, modified), is_vector, is_found in zip(files, of_vectors, found, strict=True):
+        if is_found:
+            steps = schedule.deleted() if is_vector else schedule.of("hidden", modified)
+            yield TracePlace("text", path, None, size, None, "bytes that are no text", steps)
+
+
 def log_places(
+    search: LogSearch,
     history: LogHistory,
     stored: StoredFiles,
-    values: Sequence[NamedValues],
     places: Sequence[TracePlace],
     schedule: Schedule,
 ) -> list[TracePlace]:
@@ -114,15 +311,21 @@ def log_places(
     Statistics and partition values of a file that is there, and has no row that matches, are those
     of other rows: they count for nothing.
     """
+    values = search.values
     if not values:
         return []
-    storage, log = history.snapshot.storage, stored.of("log")
-    sizes = {path: size for path, size, _ in log.entries() if path != LAST_CHECKPOINT}
-    mentions = search_log(storage, list(sizes), values)
-    innocent = _Innocent(stored, {place.path for place in places})
-    is_live = _is_live(history.snapshot.files, values, innocent)
-    has_live_rows = any(place.kind == "live" for place in places)
-    times = _partition_times(history, values)
+    sizes = {path: size for path, size, _ in stored.of("log").entries()}
+    mentions = search.mentions(list(sizes))
+    innocent = _Innocent(stored, {place.path for place in places if place.kind != "footer"})
+    named = {path for each in mentions for path, _ in innocent.texts(each.paths)}
+    state = LogState(
+        is_live=_is_live(history.snapshot.files, values, innocent),
+        has_live_rows=any(place.kind == "live" for place in places),
+        is_defined=search.is_in(definition(history.snapshot)),
+        has_application=search.is_in({"txn": {"appId": x}} for x in history.snapshot.transactions),
+        is_named=bool(named & set(_live_names(history.snapshot.files))),
+        removed_ms=_removal_time(history, values, named),
+    )
     found = []
     for each in mentions:
         what = {kind for path, kind in innocent.without(each.paths)} | each.texts
@@ -132,135 +335,45 @@ def log_places(
         detail = each.failure or ", ".join(sorted(what))
         version, size = _version(each.key), sizes[each.key]
         versions = None if version is None else (version, version)
-        steps = schedule.log(version, times, is_live=is_live, has_live_rows=has_live_rows)
+        steps = schedule.log(version, state)
         found.append(TracePlace(kind, each.key, None, size, versions, detail, steps))
     return found
 
 
-def _search(
-    storage: Storage, key: str, values: Sequence[NamedValues]
-) -> tuple[set[str], list[tuple[str, str]]]:
-    """Return what texts of a file mention values, and the data files whose entries do."""
-    uri, root = storage.uri_of(key), storage.root
-    if key.endswith(".parquet"):
-        return _in_parquet(storage, key, values)
-    data = storage.read(key)
-    if not key.endswith((".json", ".crc")):  # such as what a writer left that was killed
-        if data.startswith(_PARQUET):
-            return _in_parquet(storage, key, values)
-        is_in = _in_text(data, values)
-        if is_in is None:
-            raise FormatError("not a file of a log: it could hold anything", path=uri)
-        return {"a text"} if is_in else set(), []
-    actions = JsonActions(uri, data)  # what is not a text is refused
-    if not any(each.probes is None or any(x in data for x in each.probes) for each in values):
-        return set(), []
-    if key.endswith(".crc"):
-        data = _as_actions(parse_json(data, "a checksum file of the log", path=uri))
-        actions = JsonActions(uri, data)
-    return _in_actions(actions.others(), values), list(_in_json(actions, values, root))
+def definition(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """Yield the definition of a table, which every checkpoint of a version holds."""
+    yield {"metaData": snapshot.metadata.to_json()}
+    for name, text in snapshot.domains.items():
+        yield {"domainMetadata": {"domain": name, "configuration": text}}
 
 
-def _in_parquet(
-    storage: Storage, key: str, values: Sequence[NamedValues]
-) -> tuple[set[str], list[tuple[str, str]]]:
-    source = ParquetActions(storage, key)
-    others = list(source.others())
-    is_of_files = source.adds(()).num_rows or any(map(len, source.pieces("remove")))
-    if source.line_count and not others and not is_of_files:  # such as rows of a table
-        raise FormatError("not a file of a log: it could hold anything", path=source.uri)
-    return _in_actions(others, values), list(_in_checkpoint(source, values, storage.root))
+def _live_names(files: FileSet) -> list[str]:
+    names: list[str] = inside_names(files.paths, files.root).to_pylist()
+    return names
 
 
-def _as_actions(value: Any) -> bytes:  # noqa: ANN401
-    """Return what a checksum file holds as the lines of a commit."""
-    if not isinstance(value, dict):
-        return b""
-    actions = [{"add": each} for each in value.get("allFiles") or ()]
-    actions += [{"metaData": value["metadata"]}] if value.get("metadata") else []
-    for kind, name in (("setTransactions", "txn"), ("domainMetadata", "domainMetadata")):
-        actions += [{name: each} for each in value.get(kind) or ()]
-    return "\n".join(map(json.dumps, actions)).encode()
+def _hint(data: bytes) -> Any:  # noqa: ANN401
+    """Return the hint to the last checkpoint; one that is damaged as a text."""
+    try:
+        return parse_json(data, "the hint to the last checkpoint")
+    except FormatError:
+        return {"text": data.decode(errors="replace")}
 
 
-def _in_actions(actions: Iterable[dict[str, Any]], values: Sequence[NamedValues]) -> set[str]:
-    found = set()
-    for action in actions:
-        for kind, (what, parts) in _TEXTS.items():
-            body = action.get(kind)
-            if isinstance(body, dict) and any(
-                each.is_in_text(text)
-                for part in parts
-                for text in _strings(body.get(part))
-                for each in values
-            ):
-                found.add(what)
-    return found
+def _leaf_columns(column: pa.Array) -> Iterator[pa.Array]:
+    if not pa.types.is_struct(column.type):
+        yield column
+        return
+    for place in range(column.type.num_fields):
+        yield from _leaf_columns(pc.struct_field(column, [place]))
 
 
-def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
-
-
-def _in_json(
-    actions: JsonActions, values: Sequence[NamedValues], root: str
-) -> Iterator[tuple[str, str]]:
-    names = sorted({each.physical[0] for each in values if len(each.physical) == 1})
-    fields = [("path", pa.string()), ("stats", pa.string())]
-    fields += [("partitionValues", pa.struct([(name, pa.string()) for name in names]))]
-    table = actions.columns(pa.schema([(kind, pa.struct(fields)) for kind in _KINDS]))
-    for kind in _KINDS:
-        entries = table.column(kind).combine_chunks().drop_null()
-        if not len(entries):
-            continue
-        paths, stats, partitions = (pc.struct_field(entries, [name]) for name, _ in fields)
-        by_name = {name: pc.struct_field(partitions, [name]) for name in names}
-        yield from _in_entries(paths, LooseEntries(stats), by_name, values, root)
-
-
-def _in_checkpoint(
-    source: ParquetActions, values: Sequence[NamedValues], root: str
-) -> Iterator[tuple[str, str]]:
-    names = sorted({each.physical[0] for each in values if len(each.physical) == 1})
-    adds = source.adds(names)
-    if adds.num_rows:
-        columns = adds.combine_chunks()
-        partitions = columns["partitionValues"].combine_chunks() if names else None
-        by_name = {name: pc.struct_field(partitions, [name]) for name in names}
-        paths = columns["path"].combine_chunks()
-        yield from _in_entries(paths, source, by_name, values, root)
-    for removes in source.pieces("remove"):
-        maps = pc.struct_field(removes, "partitionValues").cast(STRING_MAP)
-        by_name = {name: pc.map_lookup(maps, name, "first") for name in names}
-        yield from _in_entries(pc.struct_field(removes, "path"), None, by_name, values, root)
-
-
-def _in_entries(
-    paths: pa.Array,
-    source: StatisticsSource | None,
-    partitions: dict[str, pa.Array],
-    values: Sequence[NamedValues],
-    root: str,
-) -> Iterator[tuple[str, str]]:
-    """Yield the data files of entries that mention values, and where."""
-    for each in values:
-        found = []
-        if source is not None:
-            bounds = {(name, *each.physical): each.arrow for name in ("minValues", "maxValues")}
-            columns = statistics_columns(source, bounds).values()
-            found += [(_STATISTICS, each.among(column)) for column in columns if column is not None]
-        if len(each.physical) == 1 and len(paths):
-            texts = partitions[each.physical[0]]
-            found.append((_PARTITIONS, each.among_partitions(texts)))
-            found.append((_PARTITIONS, _in_folders(each, texts, canonicalize_paths(paths, root))))
-        for what, mask in found:
-            if mask.any():
-                chosen = inside_names(canonicalize_paths(paths.filter(pa.array(mask)), root), root)
-                yield from ((path, what) for path in chosen.to_pylist())
+def _is_filled(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are neither null nor an empty map."""
+    mask: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_map(column.type):
+        mask = mask & (np.diff(column.offsets.to_numpy()) > 0)
+    return mask
 
 
 def _in_folders(each: NamedValues, texts: pa.Array, paths: pa.Array) -> NDArray[np.bool_]:
@@ -272,7 +385,7 @@ def _in_folders(each: NamedValues, texts: pa.Array, paths: pa.Array) -> NDArray[
         folders = dict(folder_values(path))
         mask[row] = any(
             name in folders and each.is_partition(folders[name])
-            for name in (each.physical[0], each.name)
+            for name in (each.physical[0], *each.names)
         )
     return mask
 
@@ -299,7 +412,13 @@ class _Innocent:
     def without(self, paths: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the entries that are not of such files."""
         kept = ~self.are([path for path, _ in paths])
-        return [each for each, is_kept in zip(paths, kept.tolist(), strict=True) if is_kept]
+        found = [each for each, is_kept in zip(paths, kept.tolist(), strict=True) if is_kept]
+        return found + self.texts(paths)
+
+    @staticmethod
+    def texts(paths: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the entries whose texts have a value, whatever rows the file has."""
+        return [each for each in paths if each[1] not in (STATISTICS, _PARTITIONS)]
 
     def are(self, paths: Iterable[str]) -> NDArray[np.bool_]:
         """Return which of some files are such."""
@@ -326,24 +445,27 @@ def _is_live(files: FileSet, values: Sequence[NamedValues], innocent: _Innocent)
     return bool((~innocent.are(names.to_pylist())).any())
 
 
-def _partition_times(history: LogHistory, values: Sequence[NamedValues]) -> int | None:
-    """Return when the last file was removed that has a value as its partition value.
+def _removal_time(
+    history: LogHistory, values: Sequence[NamedValues], named: set[str]
+) -> int | None:
+    """Return when the last file was removed whose tombstone has a value.
 
-    Checkpoints keep its tombstone, and the value in it, until that expires. None without such a
-    file; the present if one is still live.
+    That is a partition value, or a text of those that are named. Checkpoints keep a tombstone until
+    it expires. None without such a file; the present if one is still live.
     """
     names = {field.physical_name for field in history.snapshot.metadata.partition_fields}
     removes = history.actions.filter(pc.equal(history.actions["kind"], "remove"))
-    times = []
+    masks = [pc.is_in(removes["path"], value_set=pa.array(sorted(named), pa.string()))]
+    is_live = False
     for each in values:
-        if each.physical[0] not in names:
-            continue
-        maps = removes["partitionValues"].combine_chunks()
-        found = each.among_partitions(pc.map_lookup(maps, each.physical[0], "first"))
-        times += removes["time"].filter(pa.array(found)).drop_null().to_pylist()
-        live = history.snapshot.files.partition_strings(each.physical[0])
-        times += [int(time.time() * 1000)] if each.among_partitions(live).any() else []
-    return max(times, default=None)
+        if each.physical[0] in names:
+            maps = removes["partitionValues"].combine_chunks()
+            found = each.among_partitions(pc.map_lookup(maps, each.physical[0], "first"))
+            masks.append(pa.array(found))
+            live = history.snapshot.files.partition_strings(each.physical[0])
+            is_live = is_live or bool(each.among_partitions(live).any())
+    times = [t for mask in masks for t in removes["time"].filter(mask).drop_null().to_pylist()]
+    return max([*times, *([int(time.time() * 1000)] if is_live else [])], default=None)
 
 
 def _version(key: str) -> int | None:

@@ -3,11 +3,14 @@
     live row            delete(), purge() if that writes a vector, vacuum() once the file's
                         retention is over
     deleted by vector   purge(), vacuum() once the old file's retention is over
+    dropped column      purge(), vacuum() once the old file's retention is over
     removed file        vacuum(), when it was removed + retention
     change file         vacuum(), when it was written + retention
     orphan file         the same
+    footer              rewrite the file, with comments and defaults that do not have the value
     log                 clean_log(), once a later checkpoint is older than the retention of the
-                        log; before that purge() and checkpoint(), if live entries mention it
+                        log; before that purge() and checkpoint(), if live entries mention it, and
+                        other comments, defaults and properties, if these do
 
 A report holds one entry for each file in which something was found, some 500 bytes each.
 """
@@ -33,11 +36,13 @@ if TYPE_CHECKING:
 PlaceKind = Literal[
     "live",
     "deleted",
+    "dropped",
     "removed",
     "change",
     "orphan",
     "hidden",
     "outside",
+    "footer",
     "log",
     "text",
     "name",
@@ -46,11 +51,13 @@ PlaceKind = Literal[
 KINDS: Final[Mapping[PlaceKind, str]] = {
     "live": "live rows",
     "deleted": "deleted by vectors",
+    "dropped": "dropped columns",
     "removed": "removed files",
     "change": "change data",
     "orphan": "orphan files",
     "hidden": "hidden files",
     "outside": "outside the table",
+    "footer": "footers of files",
     "log": "transaction log",
     "text": "texts",
     "name": "names of files",
@@ -59,10 +66,13 @@ KINDS: Final[Mapping[PlaceKind, str]] = {
 """The kinds of places, in the order of reports, and how these call them."""
 LATER_CHECKPOINT: Final = format_hint("{} after the next commit", call("checkpoint"))
 """The step for a value in the newest commit, which a checkpoint of its own version keeps."""
+_REDEFINE: Final = "give the table other comments, defaults and properties"
+_APPLICATION: Final = "have the table made anew, since the id of an application stays in its log"
+_REWRITE: Final = format_hint("rewrite its files by {}", call("optimize", zorder_by=None))
 _BY_HAND: Final = format_hint("delete the file by hand, {} does not look at it", call("vacuum"))
 # The order in which steps help; what has to be done by hand comes last.
 _ORDER: Final = (
-    *(call("delete"), call("purge"), call("checkpoint")),
+    *(_REDEFINE, _APPLICATION, call("delete"), call("purge"), _REWRITE, call("checkpoint")),
     *(LATER_CHECKPOINT, call("vacuum"), call("clean_log")),
 )
 _SHOWN: Final = 5
@@ -99,12 +109,14 @@ class TracePlace:
 
     kind: PlaceKind = required(
         "`live` (rows of the newest version), `deleted` (by a deletion vector, in a file of the"
-        " newest version), `removed` (in a file that the newest version does not have any"
-        " more), `change` (in a file of the change data feed), `orphan` (in a file that the log"
-        " does not name), `hidden` (in a file that vacuum does not look at), `outside` (in a"
-        " file of another table, as in shallow clones), `log` (a value that the condition"
-        " names, in a file of the log), `text` (such a value in a plain text), `name` (such a"
-        " value in the name of a folder), `unreadable` (a file that could hold anything)."
+        " newest version), `dropped` (in a column that was dropped, in a file of the newest"
+        " version), `removed` (in a file that the newest version does not have any more), `change`"
+        " (in a file of the change data feed), `orphan` (in a file that the log does not name),"
+        " `hidden` (in a file that vacuum does not look at), `outside` (in a file of another table,"
+        " as in shallow clones), `footer` (a value that the condition names, in the comments and"
+        " defaults that a data file keeps), `log` (such a value in a file of the log), `text` (such"
+        " a value in a plain text), `name` (such a value in the name of a folder), `unreadable` (a"
+        " file that could hold anything)."
     )
     path: str = required("The file, relative to the table, or its full name if it is outside.")
     rows: int | None = required("How many rows match; None if rows cannot be counted.")
@@ -126,7 +138,8 @@ class TracePlace:
 class TracesReport(Rendered):
     """Where rows that satisfy a condition still are, and when they will be gone.
 
-    It is true while there are traces, and false when there are none.
+    It is true while there are traces, or places that could not be judged, and false when nothing is
+    left for certain.
 
     >>> place = TracePlace("deleted", "part-0.parquet", 12, 2048, steps=(Step("purge()"),))
     >>> print(TracesReport("/lake/orders", 7, "name = 'Anna'", places=(place,), files=3))
@@ -141,6 +154,10 @@ class TracesReport(Rendered):
     table: str = required("Where the table is.")
     version: int = required("Its newest version.")
     condition: str = required("The condition.")
+    time: datetime | None = doc("When the search began.", None)
+    delvec: str = doc("The version of delvec that searched.", "")
+    host: str = doc("The machine that it ran on.", "")
+    table_id: str | None = doc("The table's own id.", None)
     log_judged: bool = doc(
         "Whether values were searched for in the log: only if the condition has `=` or `IN`.", True
     )
@@ -148,17 +165,20 @@ class TracesReport(Rendered):
         "Data and change files that were looked at, also if their statistics ruled them out.", 0
     )
     log_files: int = doc("Files of the log that were searched.", 0)
+    other_files: int = doc(
+        "Files of deletion vectors and of Hadoop's checksums, whose bytes were searched.", 0
+    )
     places: tuple[TracePlace, ...] = doc("Where something was found; empty if nothing is left.", ())
     phases: Mapping[str, float] = doc("Seconds by phase.", dict)
     notes: tuple[str, ...] = doc("What users should know, in sentences.", ())
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was found."""
-        return not self.places
+        """Whether nothing is left for certain."""
+        return not self
 
     def __bool__(self) -> bool:
-        return bool(self.places)
+        return bool(self.places) or not self.log_judged
 
     @property
     def gone_at(self) -> datetime | None:
@@ -171,20 +191,29 @@ class TracesReport(Rendered):
         gone = self.gone_at
         when = gone.isoformat(timespec="seconds") if gone else None
         found = super().to_json()
-        first = {name: found.pop(name) for name in ("table", "version", "condition")}
+        found["time"] = self.time.isoformat(timespec="seconds") if self.time else None
+        record = ("table", "table_id", "version", "time", "delvec", "host", "condition")
+        first = {name: found.pop(name) for name in record}
         return {**first, "is_empty": self.is_empty, "gone_at": when, **found}
 
     def _lines(self) -> Iterator[Line]:
-        searched = nonzero(self.files, "file"), nonzero(self.log_files, "file of the log")
+        searched = (
+            nonzero(self.files, "file"),
+            nonzero(self.log_files, "file of the log"),
+            nonzero(self.other_files, "file of vectors or checksums"),
+        )
         by_kind = {kind: [each for each in self.places if each.kind == kind] for kind in KINDS}
         groups = {kind: members for kind, members in by_kind.items() if members}
         headline = (
             f"TRACES of {self.condition} in {self.table}, version {self.version:,}:"
-            f" {_headline(groups)}"
+            f" {_headline(groups, is_judged=self.log_judged)}"
         )
-        width = max(map(len, ("searched", *(KINDS[kind] for kind in groups))))
-        told = " and ".join(filter(None, searched))
-        yield from summary(headline, {f"{'searched':<{width}}": told})
+        *first, last = [each for each in searched if each] or [""]
+        told = f"{', '.join(first)} and {last}" if first else last
+        facts = {"searched": told, "not searched": "" if self.log_judged else "the log"}
+        facts = {name: text for name, text in facts.items() if text}
+        width = max(map(len, (*facts, *(KINDS[kind] for kind in groups))), default=0)
+        yield from summary(headline, {f"{name:<{width}}": text for name, text in facts.items()})
         for kind, members in groups.items():
             yield format_hint("  {}  {}", f"{KINDS[kind]:<{width}}", _sentence(kind, members)), ""
             for each in members[:_SHOWN]:
@@ -192,6 +221,27 @@ class TracesReport(Rendered):
             if len(members) > _SHOWN:
                 yield f"    and {len(members) - _SHOWN:,} more", "dim"
         yield from ((format_hint("Note: {}", note), "yellow") for note in self.notes)
+
+
+@dataclass(frozen=True)
+class LogState:
+    """What of the newest version mentions a value, and so would be in its checkpoint too.
+
+    Attributes:
+        is_live: Statistics or partition values of live files.
+        has_live_rows: Rows that match are live.
+        is_defined: Comments, defaults or properties.
+        has_application: The id of an application that wrote, with its last transaction.
+        is_named: Names and tags of live files.
+        removed_ms: When the last file was removed whose tombstone does; None without such a file.
+    """
+
+    is_live: bool
+    has_live_rows: bool
+    is_defined: bool
+    has_application: bool
+    is_named: bool
+    removed_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -216,7 +266,7 @@ class Schedule:
         """Return the steps for matching rows of a file."""
         if kind == "live":
             return self.live()
-        if kind == "deleted":
+        if kind in ("deleted", "dropped"):
             return self.deleted()
         if kind == "hidden":
             return (Step(_BY_HAND),)
@@ -234,17 +284,24 @@ class Schedule:
         """Return the steps for rows that a vector deletes."""
         return (Step(call("purge")), self._vacuum(self.now_ms))
 
-    def log(
-        self, version: int | None, removed_ms: int | None, *, is_live: bool, has_live_rows: bool
-    ) -> tuple[Step, ...]:
+    def footer(self, kind: PlaceKind, modified_ms: int, *, is_defined: bool) -> tuple[Step, ...]:
+        """Return the steps for a file whose footer has a value, by what its rows would be."""
+        if kind != "live":
+            return self.of(kind, modified_ms)
+        first = (Step(_REDEFINE),) if is_defined else ()
+        return (*first, Step(_REWRITE), self._vacuum(self.now_ms))
+
+    def log(self, version: int | None, state: LogState) -> tuple[Step, ...]:
         """Return the steps for a file of the log."""
         expired = 0
-        if removed_ms is not None and self.files_ms is not None:
-            expired = removed_ms + self.files_ms
-        if is_live or has_live_rows or expired > self.now_ms:
-            begin: tuple[Step, ...] = ()
-            if is_live or has_live_rows:
-                begin = (self.live() if has_live_rows else self.deleted())[:-1]
+        if state.removed_ms is not None and self.files_ms is not None:
+            expired = state.removed_ms + self.files_ms
+        begin = [Step(_REDEFINE)] if state.is_defined else []
+        begin += [Step(_APPLICATION)] if state.has_application else []
+        if state.is_live or state.has_live_rows:
+            begin += (self.live() if state.has_live_rows else self.deleted())[:-1]
+        begin += [Step(_REWRITE)] if state.is_named else []
+        if begin or expired > self.now_ms:
             due = max(expired, self.now_ms)
             return (*begin, Step(call("checkpoint"), self._future(due)), self._clean_log(due))
         newest = self.version if version is None else version
@@ -301,10 +358,11 @@ def shown_time(moment: datetime) -> str:
     return f"{whole:%Y-%m-%d %H:%M} UTC"
 
 
-def _headline(groups: Mapping[PlaceKind, Sequence[TracePlace]]) -> str:
+def _headline(groups: Mapping[PlaceKind, Sequence[TracePlace]], *, is_judged: bool) -> str:
     if not groups:
-        return "nothing is left"
+        return "nothing is left" if is_judged else "no row was found, the log was not judged"
     named = {
+        "footer": "footer",
         "log": "file of the log",
         "text": "text",
         "name": "name",
@@ -317,13 +375,14 @@ def _headline(groups: Mapping[PlaceKind, Sequence[TracePlace]]) -> str:
         files = len({each.path for each in rows})
         told.append(f"{total} in {format_count(files, 'data file')}")
     told += [format_count(len(groups[kind]), named[kind]) for kind in groups if kind in named]
+    told += [] if is_judged else ["the log was not judged"]
     return ", ".join(told)
 
 
 def _sentence(kind: PlaceKind, members: Sequence[TracePlace]) -> Wording:
     size = format_size(sum(each.bytes for each in members))
     files = f"{format_count(len(members), 'file')} ({size})"
-    if kind in ("log", "text", "name"):
+    if kind in ("footer", "log", "text", "name"):
         what = f"the value is in {files}"
     elif kind == "unreadable":
         what = f"{files} that could hold anything"
@@ -357,7 +416,8 @@ def _advice(all_steps: Sequence[Sequence[Step]]) -> Wording:
         return Wording("nothing removes it")
     template = ", then ".join(["{}"] * len(actions))
     told = format_hint(template, *(Step(action, times[action]).told for action in actions))
-    return format_hint("run {}", told) if actions[0] in _ORDER else told
+    is_call = actions[0] in _ORDER and actions[0] not in (_REDEFINE, _APPLICATION, _REWRITE)
+    return format_hint("run {}", told) if is_call else told
 
 
 def _place_line(place: TracePlace) -> str:

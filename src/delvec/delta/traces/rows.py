@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from delvec.delta.read.conform import Conformer, find_field
+from delvec.delta.read.dropped_columns import read_schemas
 from delvec.delta.read.file_reader import read_file
 from delvec.delta.read.scan import POSITION_COLUMN, Scan
 from delvec.delta.read.vectors import load_vectors
-from delvec.delta.schema.traversal import resolve
+from delvec.delta.schema.traversal import find, resolve
 from delvec.delta.skipping.filters import parse_filters
 from delvec.delta.skipping.predicate import Predicate, columns_of, to_arrow
 from delvec.delta.traces.report import Schedule, TracePlace
@@ -30,8 +31,6 @@ from delvec.errors import (
     ObjectNotFoundError,
     UnsupportedFeatureError,
 )
-from delvec.parquet.readable import open_parquet, readable
-from delvec.storage.listed_files import open_listed_file
 from delvec.storage.parallel import gather
 from delvec.vector import Bitmap
 
@@ -42,10 +41,11 @@ if TYPE_CHECKING:
     from delvec.delta.schema.types import Field
     from delvec.delta.traces.files import Suspect
     from delvec.delta.traces.history import Epoch, FileFacts, LogHistory
+    from delvec.delta.traces.redaction import Redaction
     from delvec.storage import Storage
 
 _THREADS: Final = 8
-_SEVERAL: Final = 16
+_COLUMN_AND_MORE: Final = 3  # parts of a filter: column, operator, value
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,9 @@ class Condition(Protocol):
     def text(self) -> str:
         """The condition, for the report."""
 
+    def redacted(self, redaction: Redaction) -> str:
+        """Return the condition with digests for its values."""
+
     @property
     def window(self) -> int:
         """How many files are searched at once."""
@@ -122,6 +125,10 @@ class TupleCondition:
     def text(self) -> str:
         """The tuples as Python writes them."""
         return repr(self.filters)
+
+    def redacted(self, redaction: Redaction) -> str:
+        """Return the tuples with digests for their values."""
+        return repr(_redacted(self.filters, redaction))
 
     def reading(self, metadata: Metadata) -> Reading:
         """Read the tuples by the columns of the table."""
@@ -224,18 +231,18 @@ def fits(stored: pa.Schema, reading: Reading, path: str) -> bool:
 
 def footers(storage: Storage, files: Sequence[DataFile]) -> list[pa.Schema | str | None]:
     """Read the columns of files from their footers; why not, or None for one that is gone."""
+    read = read_schemas(storage, [(file.path, file.size) for file in files])
+    return [
+        f"not a readable Parquet file ({' '.join(each.describe().split())[:200]})"
+        if isinstance(each, DelvecError)
+        else each
+        for each in read
+    ]
 
-    def schema_of(file: DataFile) -> pa.Schema | str | None:
-        try:
-            place, key = open_listed_file(storage, file.path)
-            with place.open_input(key, file.size or None) as source, readable(file.path):
-                return open_parquet(source).schema_arrow
-        except ObjectNotFoundError:
-            return None
-        except DelvecError as error:
-            return f"not a readable Parquet file ({' '.join(error.describe().split())[:200]})"
 
-    return gather(schema_of, files, _SEVERAL)
+def is_dropped(reading: Reading, newest: Metadata) -> bool:
+    """Return whether the newest definition of a table lacks a column of a reading."""
+    return any(find(newest.schema, name, physical=True) is None for name in reading.names)
 
 
 def unknown_partition(reading: Reading, file: DataFile) -> str | None:
@@ -260,13 +267,28 @@ def row_places(
             yield from _in_live_file(history, suspect, rows, vector, facts, schedule)
             continue
         versions = facts.versions
-        if suspect.kind == "change" and suspect.version is not None:
+        if suspect.kind == "dropped":
+            # A version that has the column, or none that can be read.
+            versions = None
+        elif suspect.kind == "change" and suspect.version is not None:
             versions = (suspect.version, suspect.version)
         elif suspect.version is None:
             versions = None
         steps, file = schedule.of(suspect.kind, suspect.modified_ms, facts.removed_ms), suspect.file
         count = rows.cardinality
         yield TracePlace(suspect.kind, file.path, count, file.size, versions, steps=steps)
+
+
+def _redacted(filters: object, redaction: Redaction) -> object:
+    """Return filters, or a list of them, with digests for their values."""
+    if isinstance(filters, tuple) and len(filters) == _COLUMN_AND_MORE:
+        column, op, value = filters
+        several = isinstance(value, list | tuple | set | frozenset)
+        shown = [redaction.digest(each) for each in value] if several else redaction.digest(value)
+        return column, op, shown
+    if isinstance(filters, list | tuple):
+        return [_redacted(each, redaction) for each in filters]
+    return redaction.digest(filters)
 
 
 def _positions(storage: Storage, file: DataFile, scan: Scan) -> Bitmap | str | None:

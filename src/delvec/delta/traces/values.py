@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -25,7 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delvec.delta.schema.partition_values import parse_partition_value, partition_column
-from delvec.delta.schema.types import PrimitiveType, arrow_type
+from delvec.delta.schema.traversal import find
+from delvec.delta.schema.types import PrimitiveType, StructType, arrow_type
 from delvec.delta.skipping.predicate import And, Comparison, In, Or, Predicate, comparable
 from delvec.errors import FormatError
 
@@ -44,8 +46,12 @@ _FARTHEST: Final = 14 * 4  # quarters of an hour between a zone's time and UTC
 # Of times without a zone.
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001
 _FIRST, _LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001
-# A shorter string, or a number, is taken as a value only next to the name of its column.
+# A shorter value counts next to the name of its column, or in what people write.
 _TELLING: Final = 4
+# Groups of UUIDs are no values, but for values that are UUIDs.
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+# What writers put after the beginning of a string to make it an upper bound.
+_ENDS: Final = frozenset("\ufffd\U0010ffff\x7f")
 
 
 @dataclass(frozen=True)
@@ -53,13 +59,14 @@ class NamedValues:
     """Values of one column that a condition names.
 
     Attributes:
-        name: The column, as users call it.
+        names: The column, as users call it and as they did before it was renamed.
         physical: The path to it in statistics; its only part is the key of a partition value.
         time_zone: Of partition values that are timestamps without one.
-        prefix: How many characters of a string statistics have at least, or all of it.
+        prefix: How many characters of a string the statistics of known writers have at least, or
+            all of it. Others may have fewer.
     """
 
-    name: str
+    names: tuple[str, ...]
     physical: tuple[str, ...]
     kind: PrimitiveType
     values: tuple[object, ...]
@@ -78,7 +85,7 @@ class NamedValues:
     def _probe(self, value: object) -> str:
         if isinstance(value, str):
             # The last character of a beginning may be another one.
-            runs = re.findall(r"[A-Za-z0-9]+", value[: self._shortest(value) - 1])
+            runs = re.findall(r"[A-Za-z0-9]+", value[: self._shortest(value, _TELLING) - 1])
             return max(runs, key=len, default="")
         is_exact = isinstance(value, int) or type(value) is date
         return str(value) if is_exact and not isinstance(value, bool) else ""
@@ -88,33 +95,46 @@ class NamedValues:
         """The Arrow type of the column."""
         return arrow_type(self.kind)
 
-    def _shortest(self, value: str) -> int:
+    def _shortest(self, value: str, most: int | None = None) -> int:
         """Return how many characters of a value statistics have at least."""
+        prefix = self.prefix if most is None else min(self.prefix, most)
         # Writers in Java count a character beyond the first 65,536 as two.
         is_wide = any(each > "\uffff" for each in value)
-        return max(1, self.prefix // 2 if is_wide else self.prefix)
+        return max(1, prefix // 2 if is_wide else prefix)
 
     @cached_property
     def _cuttable(self) -> list[str]:
         """The strings of which statistics may have a beginning only, in order."""
         texts = (each for each in self.values if isinstance(each, str))
-        return sorted(each for each in texts if len(each) > self._shortest(each))
+        return sorted(each for each in texts if len(each) > self._shortest(each, _TELLING))
 
     def _are_cut(self, found: pa.Array) -> NDArray[np.bool_]:
-        """Return which bounds are a beginning of a value, but for one character at their end."""
+        """Return which bounds are a beginning of a value, or the next string after it."""
         mask = np.zeros(len(found), dtype=np.bool_)
         texts = self._cuttable
         if not texts:
             return mask
-        least = min(map(self._shortest, texts))
+        least = min(self._shortest(each, _TELLING) for each in texts)
         heads = pa.array(sorted({each[: least - 1] for each in texts}), pa.string())
         begins = pc.is_in(pc.utf8_slice_codeunits(found, 0, least - 1), value_set=heads)
         rows = np.flatnonzero(begins.to_numpy(zero_copy_only=False))
         for row, bound in zip(rows.tolist(), found.take(pa.array(rows)).to_pylist(), strict=True):
+            if not bound or len(bound) < least:
+                continue
             # Whatever begins with a text stands in order right after it.
-            place = bisect_left(texts, bound[:-1]) if bound and len(bound) >= least else len(texts)
-            mask[row] = place < len(texts) and texts[place].startswith(bound[:-1])
+            first = bisect_left(texts, bound[:-1])
+            begun_so = takewhile(lambda each: each.startswith(bound[:-1]), texts[first:])  # noqa: B023
+            mask[row] = any(self._is_cut(each, bound) for each in begun_so)
         return mask
+
+    def _is_cut(self, text: str, bound: str) -> bool:
+        """Return whether a bound is a text that was cut, of which it has all but the last."""
+        if text.startswith(bound) or len(bound) > len(text):
+            return len(bound) < len(text)
+        # One more than a text is another value as well: it counts where writers are known to cut.
+        is_next = ord(bound[-1]) == ord(text[len(bound) - 1]) + 1 and len(bound) < len(text)
+        is_usual = len(text) > self._shortest(text) and len(bound) >= self._shortest(text)
+        return bound[-1] in _ENDS or is_next or is_usual
 
     def among(self, found: pa.Array, *, cut: bool = True) -> NDArray[np.bool_]:
         """Return which bounds of statistics are one of the values, or its beginning.
@@ -154,14 +174,20 @@ class NamedValues:
         """Whether it is known how texts spell each of the values."""
         return all(self._spelled.values())
 
-    def is_in_text(self, text: str) -> bool:
-        """Return whether a text names one of the values, as the condition of an operation does."""
-        return any(
-            pattern.search(text)
-            and ((isinstance(value, str) and len(value) >= _TELLING) or self._name.search(text))
-            for value, patterns in self._spelled.items()
-            for pattern in patterns
-        )
+    def is_in_text(self, text: str, *, is_written: bool = False) -> bool:
+        """Return whether a text has one of the values; a short one next to its column's name.
+
+        Where people write, a short one counts without that name as well.
+        """
+        plain = _UUID.sub(" ", text)
+        for value, patterns in self._spelled.items():
+            shown = str(value)
+            where = text if _UUID.search(shown) else plain
+            if any(pattern.search(where) for pattern in patterns) and (
+                is_written or len(shown) >= _TELLING or self._name.search(text)
+            ):
+                return True
+        return False
 
     def is_in_free_text(self, text: str) -> bool:
         """Return whether a text has one of the values, or its beginning as statistics have it."""
@@ -170,8 +196,9 @@ class NamedValues:
 
     @cached_property
     def _name(self) -> re.Pattern[str]:
-        names = {self.name.rpartition(".")[2], self.physical[-1]}
-        return re.compile("|".join(begun(spelled(each), whole=True) for each in sorted(names)))
+        names = {*(name.rpartition(".")[2] for name in self.names), self.physical[-1]}
+        either = "|".join(begun(spelled(each), whole=True) for each in sorted(names))
+        return re.compile(either, re.IGNORECASE)
 
     @cached_property
     def _spelled(self) -> dict[object, list[re.Pattern[str]]]:
@@ -180,16 +207,17 @@ class NamedValues:
 
     @cached_property
     def _cut(self) -> list[re.Pattern[str]]:
-        beginnings = (each[: self._shortest(each) - 1] for each in self._cuttable)
+        texts = (each for each in self._cuttable if len(each) > self._shortest(each))
+        beginnings = (each[: self._shortest(each) - 1] for each in texts)
         return [re.compile(begun(spelled(each), whole=False)) for each in beginnings if each]
 
 
 def named_values(
-    readings: Sequence[Reading], time_zone: str, prefix: int
+    readings: Sequence[Reading], schemas: Sequence[StructType], time_zone: str, prefix: int
 ) -> tuple[tuple[NamedValues, ...], bool]:
     """Return the values that a condition names, for every column that a name ever stood for.
 
-    And whether all of them can be searched for.
+    And whether all of them can be searched for. The schemas are those that the table ever had.
     """
     found: dict[Any, NamedValues] = {}
     is_whole = True
@@ -205,10 +233,21 @@ def named_values(
             values = compared
             if fields[0].char_width is not None:  # files and logs have them without the padding
                 values += tuple(str(each).rstrip(" ") for each in compared)
-            named = NamedValues(".".join(column), physical, kind, values, time_zone, prefix)
+            named = NamedValues(
+                _names(column, physical, schemas), physical, kind, values, time_zone, prefix
+            )
             found.setdefault((physical, kind, tuple(map(repr, values))), named)
             is_whole = is_whole and named.has_spelling
     return tuple(found.values()), is_whole and bool(found)
+
+
+def _names(
+    column: tuple[str, ...], physical: tuple[str, ...], schemas: Sequence[StructType]
+) -> tuple[str, ...]:
+    """Return all names that a column ever had."""
+    found = (find(schema, physical, physical=True) for schema in schemas)
+    former = (".".join(each.name for each in path) for path in found if path)
+    return tuple(dict.fromkeys((".".join(column), *former)))
 
 
 def is_judged(predicate: Predicate) -> bool:

@@ -1,8 +1,8 @@
 """OPTIMIZE, Z-order and PURGE: files become new ones with the same rows.
 
 Only files change: appends and deletes that are committed meanwhile stay, see
-`delta.write.conflicts.rebase_rewrite`. After PURGE deleted rows are in no live file. The old files
-stay until VACUUM, for readers of older versions.
+`delta.write.conflicts.rebase_rewrite`. After PURGE deleted rows and dropped columns are in no live
+file. The old files stay until VACUUM, for readers of older versions.
 
 By Z-order rows that are close in several columns come to the same files, so that filters on any of
 these columns rule out most files. Each column is cut into ranges of about as many rows each, by a
@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 
 from delvec.delta.alter.table_state import TableState
 from delvec.delta.maintain.compaction import CompactionRule, compaction_bins, live_bytes, purge_bins
+from delvec.delta.read.dropped_columns import have_dropped
 from delvec.delta.schema.traversal import resolve
 from delvec.delta.schema.types import PrimitiveType
 from delvec.delta.skipping.statistics import indexed_columns
@@ -58,22 +59,35 @@ _BOUNDS, _PLACE = "__delvec_bounds", "__delvec_place"
 
 
 def compact(
-    kind: Kind, rule: Callable[[Metadata], CompactionRule], where: str | Column | None = None
+    kind: Kind,
+    rule: Callable[[Metadata], CompactionRule],
+    where: str | Column | None = None,
+    *,
+    dropped_columns: bool = False,
 ) -> Callable[[Attempt], Outcome]:
     """Prepare to rewrite files: those that may have rows that satisfy a condition.
 
     OPTIMIZE rewrites small files and those with many deleted rows, REORG exactly those that have a
-    vector. The rule returns sizes and shares for a table.
+    vector, and if asked those with columns that were dropped. The rule returns sizes and shares for
+    a table.
     """
-    bins_of = compaction_bins if kind == "OPTIMIZE" else purge_bins
+
+    def bins_of(attempt: Attempt) -> list[NDArray[np.int64]]:
+        files, chosen = attempt.snapshot.files, chosen_files(attempt, where)
+        sizes, zone = rule(attempt.snapshot.metadata), time_zone(attempt.spark)
+        if kind == "OPTIMIZE":
+            return compaction_bins(files, chosen, sizes, zone)
+        wanted = chosen & files.has_vector
+        if dropped_columns:
+            others = np.flatnonzero(chosen & ~wanted)
+            wanted[others] = have_dropped(attempt.storage, files.select(others))
+        return purge_bins(files, wanted, sizes, zone)
 
     def prepare(attempt: Attempt) -> Outcome:
         snapshot = attempt.snapshot
         with attempt.phase("plan"):
             require_writable(snapshot, "optimize")
-            chosen = chosen_files(attempt, where)
-            zone = time_zone(attempt.spark)
-            bins = bins_of(snapshot.files, chosen, rule(snapshot.metadata), zone)
+            bins = bins_of(attempt)
         if not bins:
             return Outcome(None)
         change = Change(operation_of(snapshot.metadata, kind, where), data_change=False)
@@ -129,10 +143,17 @@ def _planned(snapshot: Snapshot, change: Change, bins: Sequence[NDArray[np.int64
 
 
 def purge(
-    where: str | Column | None = None, *, target_size: int | None = None
+    where: str | Column | None = None,
+    *,
+    target_size: int | None = None,
+    dropped_columns: bool = True,
 ) -> Callable[[Attempt], Outcome]:
-    """Prepare to rewrite exactly the files that have a vector, `target_size` live bytes to one."""
-    return compact("REORG", partial(CompactionRule.of, target_size=target_size), where)
+    """Prepare to rewrite exactly the files that have a vector, `target_size` live bytes to one.
+
+    And those that have columns that were dropped, as delta-spark does.
+    """
+    rule = partial(CompactionRule.of, target_size=target_size)
+    return compact("REORG", rule, where, dropped_columns=dropped_columns)
 
 
 def zorder(

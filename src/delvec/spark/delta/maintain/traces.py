@@ -6,28 +6,32 @@ One job reads the columns of the condition in all files; the driver gets at most
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Column, SparkSession, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from delvec.delta.schema.traversal import resolve
 from delvec.delta.skipping.predicate import columns_of
 from delvec.delta.traces.files import plain_files
 from delvec.delta.traces.rows import Reading
+from delvec.errors import InvalidArgumentError
 from delvec.spark.delta.scan.conditions import aliased, no_rows, to_predicate, to_sql
 from delvec.spark.delta.scan.scan import PLACE, scan
 from delvec.spark.failures import translate_errors
 from delvec.spark.jobs import describe_jobs
-from delvec.spark.jvm import class_name, items
+from delvec.spark.jvm import class_name, in_copied_session, items
 from delvec.spark.positions import NUMBER, POSITION, find_rows
 
 if TYPE_CHECKING:
     from delvec.delta.log.file_set import DataFile
     from delvec.delta.log.snapshot import Snapshot
     from delvec.delta.schema.metadata import Metadata
+    from delvec.delta.traces.redaction import Redaction
     from delvec.vector import Bitmap
+
+_LENIENT: Final = {"spark.sql.ansi.enabled": "false"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,12 @@ class SqlCondition:
     def text(self) -> str:
         """The condition as the table's history would show it."""
         return to_sql(self.where)
+
+    def redacted(self, redaction: Redaction) -> str:
+        """Return SQL with digests for its literals; a digest alone for a column of Spark."""
+        if isinstance(self.where, str):
+            return redaction.sql(self.where)
+        return redaction.digest(self.text)
 
     def reading(self, metadata: Metadata) -> Reading:
         """Resolve the condition by the columns of a definition of the table; runs no job."""
@@ -62,6 +72,7 @@ class SqlCondition:
         known = set(metadata.schema.names)
         if class_name(plan) != "Filter":
             return sorted(known)
+        _evaluate_casts(plan.condition())
         found = {each.name() for each in items(plan.condition().references().toSeq())}
         return sorted(found & known)
 
@@ -76,6 +87,25 @@ class SqlCondition:
             describe_jobs(self.spark, f"searching {snapshot.table}"),
         ):
             rows = scan(self.spark, as_of, None, chosen, added=PLACE)
-            rows = aliased(rows, reading.metadata.schema)
-            found = find_rows(rows.where(self.where).select(NUMBER, POSITION))
-        yield from found.bitmaps.items()
+        try:
+            found = self._matching(rows, reading)
+        except InvalidArgumentError:
+            if reading.metadata == snapshot.metadata:
+                raise
+            # The condition is one on the columns of today: former values need not be of their type.
+            found = self._matching(in_copied_session(self.spark, rows, _LENIENT), reading)
+        yield from found.items()
+
+    def _matching(self, rows: DataFrame, reading: Reading) -> Mapping[int, Bitmap]:
+        with translate_errors(self.table), describe_jobs(self.spark, f"searching {self.table}"):
+            named = aliased(rows, reading.metadata.schema)
+            return find_rows(named.where(self.where).select(NUMBER, POSITION)).bitmaps
+
+
+def _evaluate_casts(expression: Any) -> None:  # noqa: ANN401
+    """Fail for a literal that the type of its column cannot hold, as each row would."""
+    if class_name(expression) == "Cast" and expression.foldable():
+        expression.eval(None)
+        return
+    for child in items(expression.children()):
+        _evaluate_casts(child)
