@@ -343,7 +343,9 @@ def test_large_tasks_carry_no_more_vectors_than_there_are(
 def test_a_vector_of_a_file_of_unknown_rows_stays_off_the_driver(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    builder, entry = one_file(tmp_path / "t", {"id": range(10)})
+    builder = TableBuilder(tmp_path / "t")
+    builder.create()
+    entry = builder.write_file("a.parquet", {"id": range(10)})
     [vector] = builder.write_vectors([1, 2])
     del entry["stats"]
     builder.commit({"add": entry | {"deletionVector": vector}})

@@ -39,8 +39,8 @@ def counter(builder: TableBuilder, name: str, n: int) -> dict[str, Any]:
     return builder.write_file(name, columns) | {"stats": json.dumps(stats)}
 
 
-def make(path: Path) -> None:
-    settings = {"delta.enableDeletionVectors": "true", **FEED}
+def make(path: Path, **properties: str) -> None:
+    settings = {"delta.enableDeletionVectors": "true", **properties}
     builder = TableBuilder(path, fields={"id": "long", "n": "long"}, properties=settings)
     builder.create()
     builder.commit({"add": counter(builder, "first", 1)})
@@ -65,8 +65,9 @@ def read_counter(path: Path) -> list[int]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    make(tmp_path / "t")
+def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A table with the counter; it records changes in the cases that read them."""
+    make(tmp_path / "t", **FEED if "the change feed" in request.node.name else {})
     return tmp_path / "t"
 
 
