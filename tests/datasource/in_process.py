@@ -11,6 +11,7 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
 
 _SERIALIZER = CloudPickleSerializer()  # type: ignore[no-untyped-call]
@@ -19,6 +20,20 @@ _SERIALIZER = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 def pickled(value: Any) -> Any:  # noqa: ANN401
     """Return an object as a worker gets it."""
     return _SERIALIZER.loads(_SERIALIZER.dumps(value))  # type: ignore[no-untyped-call]
+
+
+def ids(*values: int) -> pa.Table:
+    return pa.table({"id": pa.array(values, pa.int64())})
+
+
+def held(path: Path) -> list[int]:
+    """Return the ids of a table, sorted."""
+    return sorted(DeltaTable.for_path(None, path).to_arrow()["id"].to_pylist())
+
+
+def write_each(path: Path, *values: int, **options: str) -> None:
+    """Write a commit of as many files as values."""
+    write(path, *(ids(value) for value in values), **options)
 
 
 def write(path: Path, *tasks: pa.Table, mode: str = "append", **options: str) -> None:

@@ -9,15 +9,12 @@ import subprocess
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import deltalake
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 import delvec
@@ -29,11 +26,11 @@ from delvec.delta.log.snapshot import open_snapshot
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.spark.delta.scan.vectors import ScanPart, scan_in_tasks
 from delvec.storage import Storage
-from delvec.vector import Bitmap, pack
+from tests.datasource.in_process import pickled
+from tests.delta.builder import TableBuilder
+from tests.spark.delta.readers import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(2)]
-
-SERIALIZER = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 
 DELTA_ROWS = "id", "name", "price", "seen", "tags", "day"
 
@@ -72,19 +69,15 @@ def parts(path: Path | str, **options: str) -> list[pa.Table]:
     """Read as Spark does, one table for each task, but in this process."""
     source = DelvecDataSource({"path": str(path), **options})
     schema = source.schema()
-    reader = _copied(source).reader(schema)
-    travelling = _copied(reader)  # as Spark does it: the function first, then the partitions
+    reader = pickled(source).reader(schema)
+    travelling = pickled(reader)  # as Spark does it: the function first, then the partitions
     tables = []
     for partition in reader.partitions():
-        task, piece = _copied(travelling), _copied(partition)
+        task, piece = pickled(travelling), pickled(partition)
         empty = pa.table({name: [] for name in schema.names})
         batches = list(task.read(piece))
         tables.append(pa.Table.from_batches(batches) if batches else empty)
     return tables
-
-
-def _copied(value: Any) -> Any:  # noqa: ANN401
-    return SERIALIZER.loads(SERIALIZER.dumps(value))  # type: ignore[no-untyped-call]
 
 
 def values(path: Path | str, **options: str) -> list[tuple[object, ...]]:
@@ -155,13 +148,11 @@ def test_a_dataframe_stays_at_its_version(spark: SparkSession, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_filters_of_one_query_do_not_reach_another(spark: SparkSession, orders: Path) -> None:
-    before = spark.conf.get("spark.sql.python.filterPushdown.enabled")
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    df = read(spark, orders, columns="id")
-    few, more = df.where("id < 10"), df.where("id < 100")
-    assert few.union(more).count() == 99
-    assert df.count() == 285
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", str(before))
+    with settings_of(spark, {"spark.sql.python.filterPushdown.enabled": "true"}):
+        df = read(spark, orders, columns="id")
+        few, more = df.where("id < 10"), df.where("id < 100")
+        assert few.union(more).count() == 99
+        assert df.count() == 285
 
 
 def test_the_option_filters_reads_only_files_that_can_match(
@@ -208,51 +199,13 @@ def test_views_tell_what_the_log_says(spark: SparkSession, orders: Path) -> None
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
     """One file of ten row groups, with a vector that is as large as some of them."""
-    folder = tmp_path / "large"
-    (folder / "_delta_log").mkdir(parents=True)
-    table = pa.table({"id": range(200_000), "text": [f"{i:030}" for i in range(200_000)]})
-    pq.write_table(table, folder / "data.parquet", row_group_size=20_000, compression="none")
-    deleted = [i for i in range(200_000) if i % 1000 < 5 or i >= 160_000]
-    [vectors] = pack([Bitmap(deleted)])
-    (folder / vectors.path).write_bytes(vectors.data)
-    features = ["deletionVectors"]
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in (("id", "long"), ("text", "string"))
-    ]
-    actions = [
-        {
-            "protocol": {
-                "minReaderVersion": 3,
-                "minWriterVersion": 7,
-                "readerFeatures": features,
-                "writerFeatures": features,
-            }
-        },
-        {
-            "metaData": {
-                "id": "large",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                "partitionColumns": [],
-                "configuration": {},
-            }
-        },
-        {
-            "add": {
-                "path": "data.parquet",
-                "partitionValues": {},
-                "size": (folder / "data.parquet").stat().st_size,
-                "modificationTime": 0,
-                "dataChange": True,
-                "stats": json.dumps({"numRecords": 200_000, "tightBounds": False}),
-                "deletionVector": vectors.descriptors[0].to_json(),
-            }
-        },
-    ]
-    log = folder / "_delta_log" / f"{0:020}.json"
-    log.write_text("\n".join(map(json.dumps, actions)))
-    return folder
+    builder = TableBuilder(tmp_path / "large", fields={"id": "long", "text": "string"})
+    builder.create()
+    rows = {"id": range(200_000), "text": [f"{i:030}" for i in range(200_000)]}
+    entry = builder.write_file("data.parquet", rows, row_group_size=20_000, compression="none")
+    [vector] = builder.write_vectors(i for i in range(200_000) if i % 1000 < 5 or i >= 160_000)
+    builder.commit({"add": entry | {"deletionVector": vector}})
+    return builder.root
 
 
 @pytest.mark.more
@@ -373,19 +326,9 @@ def test_damage_is_told_and_no_row_comes_back(
     vectors.unlink()
     with pytest.raises(delvec.errors.ObjectNotFoundError, match="restore it from a copy"):
         values(copy)
-    log = copy / "_delta_log"
-    (log / f"{3:020}.json").write_text(
-        json.dumps(
-            {
-                "protocol": {
-                    "minReaderVersion": 3,
-                    "minWriterVersion": 7,
-                    "readerFeatures": ["teleport"],
-                    "writerFeatures": ["teleport"],
-                }
-            }
-        )
-    )
+    future = TableBuilder(copy, version=2)
+    features = {"readerFeatures": ["teleport"], "writerFeatures": ["teleport"]}
+    future.commit({"protocol": future.protocol | features})
     with pytest.raises(delvec.errors.UnsupportedFeatureError, match="teleport"):
         values(copy)
 

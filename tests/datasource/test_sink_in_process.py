@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructField, StructType
@@ -16,11 +15,7 @@ from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource, writers
 from delvec.datasource.writers import StreamWriter
 from delvec.errors import ConflictError, EngineError, InvalidArgumentError, UnsupportedFeatureError
-from tests.datasource.in_process import pickled, write
-
-
-def ids(*values: int) -> pa.Table:
-    return pa.table({"id": pa.array(values, pa.int64())})
+from tests.datasource.in_process import held, ids, pickled, write
 
 
 def create(path: Path, properties: dict[str, str] | None = None) -> None:
@@ -47,10 +42,6 @@ def write_task(writer: StreamWriter, batch: int, *values: int) -> WriterCommitMe
     task = SimpleNamespace(getLocalProperty=properties.get)
     with patch.object(writers, "TaskContext", SimpleNamespace(get=lambda: task)):
         return pickled(pickled(writer).write(iter(ids(*values).to_batches())))  # type: ignore[no-any-return]
-
-
-def held(path: Path) -> list[int]:
-    return sorted(DeltaTable.for_path(None, path).to_arrow()["id"].to_pylist())
 
 
 def test_of_batches_without_rows_only_the_first_makes_a_version(tmp_path: Path) -> None:
@@ -80,13 +71,9 @@ def test_a_sink_that_was_dropped_does_not_get_later_batches_only(tmp_path: Path)
     assert held(tmp_path) == [3]
 
 
-def test_planning_a_stream_creates_nothing(tmp_path: Path) -> None:
-    sink(tmp_path / "t")
-    assert not (tmp_path / "t").exists()
-
-
 def test_tasks_of_the_first_batch_create_one_table(tmp_path: Path) -> None:
     writer = sink(tmp_path / "t", **{"delta.columnMapping.mode": "name"})
+    assert not (tmp_path / "t").exists()  # planning creates nothing
     messages = [write_task(writer, 0, number) for number in range(3)]
     assert DeltaTable.for_path(None, tmp_path / "t").version == 0
     sink(tmp_path / "t").commit(messages, 0)
@@ -160,12 +147,9 @@ def test_a_stream_whose_query_is_not_known_is_refused(tmp_path: Path) -> None:
         writer.commit([message], 0)
 
 
-def test_a_stream_has_no_transaction_of_its_own(tmp_path: Path) -> None:
+def test_a_stream_that_is_refused_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="known by its query's id"):
         sink(tmp_path, txnAppId="a", txnVersion="1")
-
-
-def test_a_stream_into_a_table_that_cannot_be_written_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFeatureError):
         sink(tmp_path, **{"delta.constraints.positive": "id > 0"})
     assert not list(tmp_path.iterdir())

@@ -5,22 +5,15 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from delvec import DeltaTable
 from delvec.datasource.options import HAS_LIMITS
-from tests.datasource.in_process import write
+from tests.datasource.in_process import held, write_each
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-
-def write_each(path: Path, *values: int) -> None:
-    """Write a commit of as many files as values."""
-    write(path, *(pa.table({"id": pa.array([value], pa.int64())}) for value in values))
 
 
 def copy(spark: SparkSession, folder: Path, **options: str) -> StreamingQuery:
@@ -33,14 +26,10 @@ def copy(spark: SparkSession, folder: Path, **options: str) -> StreamingQuery:
     return query
 
 
-def held(folder: Path) -> list[int]:
-    return sorted(DeltaTable.for_path(None, folder / "sink").to_arrow()["id"].to_pylist())
-
-
 def test_a_sink_that_was_dropped_is_not_created_again(spark: SparkSession, tmp_path: Path) -> None:
     write_each(tmp_path / "source", 1, 2)
     copy(spark, tmp_path)
-    assert held(tmp_path) == [1, 2]
+    assert held(tmp_path / "sink") == [1, 2]
     shutil.rmtree(tmp_path / "sink")
     write_each(tmp_path / "source", 3)
     with pytest.raises(StreamingQueryException, match=r"(?s)there is no table.*Begin again"):
@@ -58,4 +47,4 @@ def test_batches_are_limited_and_every_row_is_copied_once(
     write_each(tmp_path / "source", *range(5, 8))
     query = copy(spark, tmp_path, maxFilesPerTrigger="2")
     assert [each.numInputRows for each in query.recentProgress] == [2, 1]
-    assert held(tmp_path) == list(range(8))
+    assert held(tmp_path / "sink") == list(range(8))

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import delvec
 from tests.datasource.in_process import rows_between, stream_of
-from tests.spark.delta.readers import settings_of
+from tests.spark.delta.readers import ZONE, settings_of
 from tests.spark.delta.spark_tables import as_delta_spark_reads, collected, create, sql
 
 pytestmark = pytest.mark.spark
@@ -175,15 +175,11 @@ def test_a_partition_value_without_a_zone_is_in_that_of_the_session(
     }
     commit.write_text(written.replace(f'"at":"{value}"', '"at":"2026-07-01 10:00:00"'))
     (tmp_path / f"t/_delta_log/.{1:020}.json.crc").unlink(missing_ok=True)
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    try:
-        for other in ("Asia/Kolkata", "America/New_York"):
-            spark.conf.set("spark.sql.session.timeZone", other)
+    for zone in ("Asia/Kolkata", "America/New_York"):
+        with settings_of(spark, {ZONE: zone}):
             reading = spark.read.format("delvec").load(str(tmp_path / "t"))
             [row] = reading.selectExpr("cast(at as string)").collect()
             assert row[0] == "2026-07-01 10:00:00"
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", str(zone))
 
 
 @pytest.mark.slow
@@ -305,14 +301,13 @@ class Crashes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crashes", [10])
 def test_a_stream_that_is_killed_again_and_again_copies_every_change_once(
-    spark: SparkSession, tmp_path: Path, crashes: int
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     source, choice = tmp_path / "source", random.Random(7)
     create(spark, source, "id long, name string", properties=FEED)
     query, sink = Crashes(source, tmp_path), tmp_path / "sink"
-    for number in range(crashes):
+    for number in range(10):
         start, stop = 10 * number, 10 * number + 10
         sql(
             spark,

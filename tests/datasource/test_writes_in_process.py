@@ -221,7 +221,7 @@ def test_of_two_that_create_a_table_one_wins(tmp_path: Path) -> None:
     assert files(tmp_path) == set()
 
 
-def test_a_failed_job_leaves_no_files(tmp_path: Path) -> None:
+def test_an_abort_leaves_no_files_but_those_that_a_commit_names(tmp_path: Path) -> None:
     write(tmp_path, numbers(1))
     before = files(tmp_path)
     writer = planned(tmp_path)
@@ -229,11 +229,6 @@ def test_a_failed_job_leaves_no_files(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 2
     writer.abort([message, None])
     assert files(tmp_path) == before
-
-
-def test_an_abort_after_a_commit_that_is_in_deletes_nothing(tmp_path: Path) -> None:
-    write(tmp_path, numbers(1))
-    writer = planned(tmp_path)
     message = writer.write(iter(numbers(2).to_batches()))
     writer.commit([message])
     writer.abort([message])
@@ -398,17 +393,12 @@ def test_a_table_that_took_the_place_of_the_planned_one_is_not_written_to(tmp_pa
     assert DeltaTable.for_path(None, tmp_path).to_arrow().to_pylist() == [{"id": 3}]
 
 
-def test_an_append_of_unknown_origin_is_no_blind_one(tmp_path: Path) -> None:
-    write(tmp_path, numbers(1))
-    write(tmp_path, numbers(2))
-    [info] = [each["commitInfo"] for each in actions(tmp_path, 1) if "commitInfo" in each]
-    assert info["isBlindAppend"] is False
-
-
 def test_row_ids_and_the_change_feed_go_on(tmp_path: Path) -> None:
     on = {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"}
     write(tmp_path, numbers(1, 2), **on)
     write(tmp_path, numbers(3))
     [add] = [each["add"] for each in actions(tmp_path, 1) if "add" in each]
     assert add["baseRowId"] == 2
+    [info] = [each["commitInfo"] for each in actions(tmp_path, 1) if "commitInfo" in each]
+    assert info["isBlindAppend"] is False  # where its rows are from is not known
     assert not [each for each in actions(tmp_path, 1) if "cdc" in each]

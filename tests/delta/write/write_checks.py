@@ -14,8 +14,9 @@ from delvec import DeltaTable
 from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.vectors import load_vectors
-from delvec.delta.write.change import Change, Operation, VectorUpdate
+from delvec.delta.write.change import Base, Change, Operation, VectorUpdate
 from delvec.delta.write.commit import commit
+from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap, Descriptor
 from tests.delta.log_files import commits
 
@@ -85,6 +86,13 @@ def positions(path: Path, wanted: Iterable[int]) -> dict[str, list[int]]:
         if rows := [place for place, value in enumerate(column) if value in chosen]:
             found[name] = rows
     return found
+
+
+def put(path: Path, change: Callable[[Snapshot], Change]) -> None:
+    """Commit a change of the newest version by hand, as another writer."""
+    snapshot = DeltaTable.for_path(None, path).snapshot()
+    with UncommittedFiles(snapshot.storage) as uncommitted:
+        commit(Base.of(snapshot), change(snapshot), uncommitted)
 
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[int]:

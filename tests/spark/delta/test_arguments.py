@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -74,16 +75,6 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         "there is no column 'idd', only id, v",
         "did you mean id",
     ),
-    "keys of another type": (
-        lambda t, _: t.delete(keys=["one"], on="id"),
-        "column id is bigint, and the keys are string",
-        "cast them to bigint",
-    ),
-    "a key that is not a value of its column": (
-        lambda t, _: t.delete(keys=[1, 1.5], on="id"),
-        "column id is bigint, and the keys are double",
-        "cast them to bigint first; floats are refused even if they are whole",
-    ),
     "keys that lack a column": (
         lambda t, df: t.delete(keys=df, on=["id", "v"]),
         "the keys have no column v",
@@ -104,40 +95,15 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         r"delete\(\) takes only where without a name, got 2",
         r"^name the others: keys=\.\.\., on=\.\.\., rewrite_ratio=\.\.\., dry_run=",
     ),
-    "a ratio of update without its name": (
-        lambda t, _: t.update({"v": "1"}, "id < 1", 0.5),  # type: ignore[call-arg]
-        r"update\(\) takes only set, where without a name, got 3",
-        "^name the others: rewrite_ratio=",
-    ),
-    "partitions without their name": (
-        lambda t, df: t.overwrite(df, "id = 1", "dynamic"),  # type: ignore[call-arg]
-        "takes only df, where without a name, got 3",
-        r"^name the others: partitions=",
-    ),
     "overwrite without rows": (
         lambda t, _: t.overwrite(where="id = 1"),  # type: ignore[call-arg]
         "missing a required argument: 'df'",
         r"^call overwrite\(df, where=\.\.\.\)$",
     ),
-    "a condition twice": (
-        lambda t, _: t.delete("id < 1", where="id < 1"),  # type: ignore[misc]
-        "multiple values for argument 'where'",
-        "",
-    ),
     "overwrite where True": (
         lambda t, df: t.overwrite(df, True),  # type: ignore[arg-type]
         "not True",
         r"call overwrite\(df\) without",
-    ),
-    "overwrite by tuples": (
-        lambda t, df: t.overwrite(df, [("id", "<", 3)]),  # type: ignore[arg-type]
-        r"a condition of overwrite\(\)",
-        r"call overwrite\(df, where='id < 3'\)",
-    ),
-    "update by tuples": (
-        lambda t, _: t.update({"v": "1"}, [("id", "<", 3)]),  # type: ignore[arg-type]
-        "SQL or a Spark Column",
-        r"call update\(set, where='id < 3'\)",
     ),
     "clause by tuples": (
         lambda t, df: t.merge(df, "t.id = s.id").when_matched_update(
@@ -146,11 +112,6 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         ),
         "SQL or a Spark Column",
         r"call when_matched_update\(set, condition='id < 3'\)",
-    ),
-    "merge on a number": (
-        lambda t, df: t.merge(df, 3),  # type: ignore[arg-type]
-        "SQL or a Spark Column",
-        r"call merge\(source, on=\"id < 10\"\)",
     ),
     "merge on None": (
         lambda t, df: t.merge(df, None),  # type: ignore[arg-type]
@@ -162,16 +123,10 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         r"new value of v in update\(\) .* not an object",
         "",
     ),
-    "update to a dictionary": (lambda t, _: t.update({"v": {"a": 1}}), r"not \{'a': 1\}", ""),
     "update to rows": (lambda t, df: t.update({"v": df}), "not a DataFrame", r"merge\(df"),
     "columns by number": (
         lambda t, _: t.to_df(columns=[1]),  # type: ignore[list-item]
         r"columns of to_df\(\) is a list of strings, not \[1\]",
-        "",
-    ),
-    "columns of Spark": (
-        lambda t, _: t.to_df(columns=[functions.col("id")]),  # type: ignore[list-item]
-        "is a list of strings",
         "",
     ),
     "update of nothing": (lambda t, _: t.update({}), "at least one column", ""),
@@ -180,35 +135,10 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         "mapping from columns",
         r"call update\(",
     ),
-    "merge without a condition": (
-        lambda t, df: t.merge(df),  # type: ignore[call-arg]
-        "missing a required argument: 'on'",
-        r"call merge\(source, on\)",
-    ),
-    "clause with a string": (
-        lambda t, df: t.merge(df, "t.id = s.id").when_matched_update("v = s.v"),  # type: ignore[arg-type]
-        "mapping from columns",
-        r"call when_matched_update\(",
-    ),
-    "clause with True": (
-        lambda t, df: t.merge(df, "t.id = s.id").when_matched_delete(True),  # type: ignore[arg-type]
-        "not True",
-        r"when_matched_delete\(\) without",
-    ),
     "append of a list": (lambda t, _: t.append([(1, 2)]), r"not \[\(1, 2\)\]", "createDataFrame"),
     "append of a stream": (
         lambda t, df: t.append(df.sparkSession.readStream.format("rate").load()),
         "this DataFrame is a stream",
-        "foreachBatch",
-    ),
-    "overwrite by a stream": (
-        lambda t, df: t.overwrite(df.sparkSession.readStream.format("rate").load()),
-        "is a stream",
-        "foreachBatch",
-    ),
-    "merge of a stream": (
-        lambda t, df: t.merge(df.sparkSession.readStream.format("rate").load(), "true"),
-        "is a stream",
         "foreachBatch",
     ),
     "version of a transaction": (
@@ -226,21 +156,10 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         "dry_run .* is True or False",
         "",
     ),
-    "retries": (
-        lambda t, _: t.delete(max_retries="3"),  # type: ignore[arg-type]
-        "max_retries .* is a whole number",
-        "",
-    ),
     "ratio": (
         lambda t, _: t.delete(rewrite_ratio="half"),  # type: ignore[arg-type]
         "rewrite_ratio .* is a number, not 'half'",
         "",
-    ),
-    "a version as a string": (lambda t, _: t.to_df("1"), "version .* whole number", ""),  # type: ignore[arg-type]
-    "tuples to Spark": (
-        lambda t, _: t.to_df(where=[("id", "<", 3)]),  # type: ignore[arg-type]
-        "SQL or a Spark Column",
-        r"call to_df\(where='id < 3'\)",
     ),
     "properties as a string": (
         lambda t, _: t.set_properties("a=b"),  # type: ignore[arg-type]
@@ -256,11 +175,6 @@ CALLS: dict[str, tuple[Callable[[DeltaTable, DataFrame], object], str, str]] = {
         lambda t, _: t.to_arrow({"id": 3}),  # type: ignore[arg-type]
         "is tuples, SQL or a Spark Column",
         r"call to_arrow\(\"id < 10\"\)",
-    ),
-    "a constraint": (
-        lambda t, _: t.add_constraint("positive"),  # type: ignore[call-arg]
-        "required argument",
-        r"expression\)",
     ),
 }
 
@@ -281,14 +195,8 @@ def test_wrong_arguments(spark: SparkSession, table: DeltaTable, name: str) -> N
     with pytest.raises(InvalidArgumentError, match=message) as caught:
         call(table, spark.range(1))
     assert (caught.value.hint is None) == (not hint)
-    if hint:
-        assert_matches(hint, caught.value.hint)
+    assert re.search(hint, caught.value.hint or "")
     assert table.version == 1
-
-
-def assert_matches(pattern: str, text: str | None) -> None:
-    with pytest.raises(AssertionError, match=pattern):
-        raise AssertionError(text)
 
 
 OPENED: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -303,8 +211,6 @@ OPENED: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda spark: DeltaTable.for_path("/lake/t", spark),  # type: ignore[arg-type]
         r"call for_path\(spark, '/lake/t'\)",
     ),
-    "for_path of a number": (lambda _: DeltaTable.for_path(None, 7), r"for_path\(spark, path\)"),  # type: ignore[arg-type]
-    "for_path of something": (lambda _: DeltaTable.for_path(7, "t"), r"delvec.session\(\)"),  # type: ignore[arg-type]
     "for_path with wrong options": (
         lambda _: DeltaTable.for_path(None, "t", "key=value"),  # type: ignore[arg-type]
         "",
@@ -317,14 +223,6 @@ OPENED: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda spark: delvec.convert(spark, "t", "lake.db.t", verfy="rows"),  # type: ignore[call-arg]
         r"call convert\(verify=",
     ),
-    "convert without a session": (
-        lambda _: delvec.convert(None, "t", "lake.db.t"),  # type: ignore[arg-type]
-        r"delvec.session\(\)",
-    ),
-    "session with a misspelt keyword": (
-        lambda _: delvec.session(warehous="w"),  # type: ignore[call-arg]
-        r"call session\(warehouse=",
-    ),
     "explain of a number": (lambda _: delvec.explain(3), r"call explain\("),  # type: ignore[arg-type]
     "partitions as a string": (
         lambda _: DeltaTable.create(None, "t", "id long", partition_by="id"),
@@ -334,10 +232,6 @@ OPENED: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda _: DeltaTable.create(None, "t", "id long", properties=["a"]),  # type: ignore[arg-type]
         "",
     ),
-    "create": (
-        lambda _: DeltaTable.create(None, "t", "id long", partition=["id"]),  # type: ignore[call-arg]
-        r"call create\(partition_by=",
-    ),
 }
 
 
@@ -346,8 +240,7 @@ def test_wrong_ways_to_open_a_table(name: str) -> None:
     call, hint = OPENED[name]
     with pytest.raises(InvalidArgumentError) as caught:
         call(object())
-    if hint:
-        assert_matches(hint, caught.value.hint)
+    assert re.search(hint, caught.value.hint or "")
 
 
 def test_all_public_methods_refuse_keywords_that_they_do_not_have() -> None:
@@ -362,12 +255,8 @@ def test_all_public_methods_refuse_keywords_that_they_do_not_have() -> None:
 UNREADABLE: dict[str, Callable[[DeltaTable, DataFrame, Column], object]] = {
     "delete": lambda t, _, sql: t.delete(sql),
     "update": lambda t, _, sql: t.update({"v": sql}),
-    "update where": lambda t, _, sql: t.update({"v": "1"}, sql),
     "merge": lambda t, df, sql: t.merge(df, sql),
-    "clause": lambda t, df, sql: t.merge(df, "t.id = s.id").when_matched_delete(sql),
-    "overwrite": lambda t, df, sql: t.overwrite(df, sql),
     "to_df": lambda t, _, sql: t.to_df(where=sql),
-    "count": lambda t, _, sql: t.count(sql),
 }
 
 
@@ -393,7 +282,6 @@ def test_a_name_that_the_catalog_does_not_have_is_one_error(
 MISSPELT: dict[str, Callable[[DeltaTable, DataFrame], object]] = {
     "delete": lambda t, _: t.delete("idd < 3"),
     "update": lambda t, _: t.update({"v": "vv + 1"}),
-    "update where": lambda t, _: t.update({"v": "1"}, "idd < 3"),
     "merge": lambda t, df: t.merge(df, "t.idd = s.id").when_matched_delete().execute(),
     "clause": lambda t, df: (
         t.merge(df, "t.id = s.id").when_matched_update({"v": "s.idd"}).execute()
@@ -402,14 +290,10 @@ MISSPELT: dict[str, Callable[[DeltaTable, DataFrame], object]] = {
         t.merge(df, "t.id = s.id").when_not_matched_insert({"id": "s.idd"}).execute()
     ),
     "to_df": lambda t, _: t.to_df(where="idd < 3"),
-    "overwrite": lambda t, df: t.overwrite(df.selectExpr("id", "id AS v"), "idd < 3"),
     "constraint": lambda t, _: t.add_constraint("positive", "idd > 0"),
-    "optimize": lambda t, _: t.optimize("idd < 3"),
     "purge": lambda t, _: t.purge("t.idd < 3"),
     "count": lambda t, _: t.count("idd < 3"),
-    "keys": lambda t, _: t.delete(keys=[1], on="idd"),
     "columns": lambda t, _: t.to_df(columns=["idd"]),
-    "assigned": lambda t, _: t.update({"t.idd": "1"}),
 }
 
 
@@ -420,7 +304,7 @@ def test_a_misspelt_column_is_one_error_that_names_columns_of_the_table(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=r"there is no column .*(idd|vv)") as caught:
         MISSPELT[name](table, spark.range(1))
-    assert_matches(r"^did you mean (t\.|s\.)?(id|v)( or .*)?\?$", caught.value.hint)
+    assert re.search(r"^did you mean (t\.|s\.)?(id|v)( or .*)?\?$", caught.value.hint or "")
     assert "delvec_" not in str(caught.value)
     assert "_tmp_metadata" not in str(caught.value)
     assert len(str(caught.value)) < 400

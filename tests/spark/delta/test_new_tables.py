@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from delvec import DeltaTable
-from delvec.cli import main
 from delvec.errors import InvalidArgumentError, UnsupportedFeatureError
 from tests.delta.alter.test_location import HIDDEN, VISIBLE, put
 from tests.delta.vacuum.aging import age
@@ -52,20 +47,3 @@ def test_delta_spark_refuses_collations_too(spark: SparkSession, tmp_path: Path)
     with pytest.raises(UnsupportedFeatureError, match="column c has a collation"):
         table.append(rows, merge_schema=True)
     assert table.version == 0
-
-
-def test_the_command_says_it_before_anything_is_created(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @contextmanager
-    def running(*_: object, **__: object) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(import_module("delvec.cli.commands.alter"), "on_spark", running)
-    put(tmp_path, "notes.txt")
-    for more in (["--dry-run"], []):
-        create = ["create", str(tmp_path), "--schema", "id long", *more]
-        result = CliRunner().invoke(main, create)
-        assert result.exit_code != 0
-        assert "notes.txt" in result.output
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

@@ -70,25 +70,19 @@ class TestCollections:
         "keys",
         [
             [3, 1, 2, 1],
-            (3, 1, 2),
             {1, 2, 3},
-            frozenset({1, 2, 3}),
             range(3, 0, -1),
             {1: "a", 2: "b", 3: "c"}.keys(),
-            np.array([3, 1, 2], np.int8),
             np.array([3, 1, 2], np.uint64),
             np.array([3, 1, 2], object),
             [np.int64(3), 1, Decimal(2)],
-            pa.array([3, 1, 2], pa.int16()),
             pa.chunked_array([[3], [1, 2]]),
             pa.array([3, 1, 2]).dictionary_encode(),
             pa.array([Decimal(3), Decimal(1), Decimal(2)]),
             pa.table({"x": ["a"] * 3, "K": [3, 1, 2]}),
-            pa.record_batch({"k": [3, 1, 2]}),
             pa.table({"k": [3, 1, 2]}).to_reader(),
             pa.array([{"k": 3}, {"k": 1}, {"k": 2}]),
             pc.run_end_encode(pa.array([3, 1, 2])),
-            [(3,), (1,), (2,)],
             [{"k": 3}, {"k": 1}, {"k": 2}],
             [Row(k=3), Row(*[1]), [2]],
         ],
@@ -158,16 +152,11 @@ class TestCollections:
         with pytest.raises(InvalidArgumentError, match="no column of integers holds"):
             listed(range(2**63, 2**63 + 70_000))
 
-    def test_generators(self) -> None:
+    def test_generators_no_keys_and_missing_values(self) -> None:
         assert listed(each for each in (2, 1)) == [1, 2]
-        assert listed(iter([2, 1])) == [1, 2]
-
-    @pytest.mark.parametrize("keys", [[], (), set(), range(0), np.array([], int), pa.nulls(0)])
-    def test_none_at_all(self, keys: Any) -> None:  # noqa: ANN401
-        assert listed(keys) == []
-        assert len(Keys.of(keys, [column()])) == 0
-
-    def test_missing_values_are_the_null_key(self) -> None:
+        nothing: tuple[Any, ...] = ([], range(0), np.array([], int), pa.nulls(0))
+        for none in nothing:
+            assert listed(none) == []
         assert listed(pa.nulls(2)) == [None]
         assert listed(np.ma.array([1, 2, 3], mask=[False, True, False])) == [None, 1, 3]
 
@@ -184,9 +173,7 @@ class TestCollections:
         ("keys", "message"),
         [
             ("abc", "keys come in a collection, got str"),
-            (b"abc", "keys come in a collection, got bytes"),
             ({"k": [1]}, "keys come in a collection, got dict"),
-            (5, "keys come in a collection, got int"),
             (None, "keys come in a collection, got NoneType"),
             ([(1, 2)], r"\(1, 2\) is not a key of the columns k"),
             ([{"j": 1}], "a key has the columns j, expected k"),
@@ -251,19 +238,16 @@ class TestValues:
     @pytest.mark.parametrize(
         ("kind", "given", "expected"),
         [
-            ("boolean", pa.array([True]), [True]),
             ("int", pa.array([5], pa.uint64()), [5]),
             ("date", pa.array([date(2024, 1, 1)], pa.date64()), [date(2024, 1, 1)]),
             ("time", pa.array([5], pa.time32("s")), [time(0, 0, 5)]),
             ("timestamp", pa.array([NOON], pa.timestamp("ns")), [NOON]),
             ("timestamp", np.array([NOON], "datetime64[us]"), [NOON]),
             ("string", pa.array(["a"], pa.large_string()), ["a"]),
-            ("string", np.array(["a"]), ["a"]),
             ("string", dictionary(["b", "a"], pa.string_view()), ["a", "b"]),
             ("binary", dictionary([b"b", b"a"], pa.binary_view()), [b"a", b"b"]),
             ("uuid", pa.array(["00000000-0000-0000-0000-000000000005"]), [bytes(15) + b"\x05"]),
             ("uuid", pa.array([bytes(15) + b"\x05"], pa.binary()), [bytes(15) + b"\x05"]),
-            ("fixed[2]", pa.array([b"ab"]), [b"ab"]),
             ("binary", pa.array([b"ab"], pa.binary(2)), [b"ab"]),
             ("decimal(5, 2)", pa.array([Decimal("1.5")]), [Decimal("1.50")]),
             ("decimal(5, 2)", pa.array([7]), [Decimal("7.00")]),
@@ -272,13 +256,11 @@ class TestValues:
     def test_columns(self, kind: str, given: Any, expected: list[Any]) -> None:  # noqa: ANN401
         assert listed(given, kind) == expected
 
-    def test_nanoseconds_that_a_column_cannot_hold_are_refused(self, pd: Any) -> None:  # noqa: ANN401
-        for value in (pd.NaT, pd.Timestamp("2024-05-06T12:30:00.000007001")):
+    def test_nanoseconds_stay_or_are_refused(self, pd: Any) -> None:  # noqa: ANN401
+        moment = pd.Timestamp("2024-05-06T12:30:00.000007001")
+        for value in (pd.NaT, moment):
             with pytest.raises(InvalidArgumentError, match="k"):
                 Keys.of([value], [column("timestamp")])
-
-    def test_nanoseconds_stay(self, pd: Any) -> None:  # noqa: ANN401
-        moment = pd.Timestamp("2024-05-06T12:30:00.000007001")
         numbers = Keys.of([moment], [column("timestamp_ns")]).numbers
         assert numbers.tolist() == [moment.value]
         zoned = Keys.of([moment.tz_localize("UTC"), None], [column("timestamptz_ns")])
@@ -292,9 +274,7 @@ class TestValues:
             ("int", 2**31),
             ("long", -(2**63) - 1),
             ("long", True),
-            ("long", np.bool_(True)),
             ("long", "1"),
-            ("long", b"1"),
             ("long", 1.5),
             ("long", 1.0),
             ("long", np.float64(1)),
@@ -302,7 +282,6 @@ class TestValues:
             ("long", float("inf")),
             ("long", float(2**53 + 2)),
             ("long", np.float32(2**24 + 2)),
-            ("long", np.float16(2**11 + 2)),
             ("long", Decimal("1.5")),
             ("boolean", 1),
             ("date", NOON),
@@ -321,7 +300,6 @@ class TestValues:
             ("binary", "text"),
             ("decimal(5, 2)", Decimal("1.234")),
             ("decimal(5, 2)", Decimal(1000)),
-            ("decimal(5, 2)", Decimal("NaN")),
             ("decimal(5, 2)", Decimal("1E+999999")),
             ("decimal(5, 2)", 1.5),
         ],

@@ -221,17 +221,6 @@ spark.sql("CREATE TABLE lake.db.t (id BIGINT) USING iceberg")
     assert (folder / "db" / "t").is_dir()
 
 
-def test_settings_of_the_hadoop_configuration_can_be_read(spark: SparkSession) -> None:
-    get = jvm.hadoop_setting(spark)
-    assert get("fs.s3a.no.such.key") is None
-    configuration = spark.sparkContext._jsc.hadoopConfiguration()
-    configuration.set("fs.s3a.access.key", "from the session")
-    try:
-        assert get("fs.s3a.access.key") == "from the session"
-    finally:
-        configuration.unset("fs.s3a.access.key")
-
-
 @pytest.mark.usefixtures("spark")
 def test_classes_of_added_jars_are_found() -> None:
     assert jvm.class_exists("org.apache.iceberg.spark.SparkCatalog")
@@ -249,6 +238,7 @@ def test_storage_takes_the_credentials_of_the_session(spark: SparkSession) -> No
     for name, value in settings.items():
         configuration.set(f"fs.s3a.{name}", value)
     try:
+        assert jvm.hadoop_setting(spark)("fs.s3a.no.such.key") is None
         storage = open_storage(spark, "s3a://lake/orders")
         own = {"AWS_ACCESS_KEY_ID": "mine", "AWS_SECRET_ACCESS_KEY": "mine"}
         mine = open_storage(spark, "s3a://lake/orders", own)

@@ -35,17 +35,6 @@ def options(builder: SparkSession.Builder) -> dict[str, str]:
     return builder._options
 
 
-@pytest.mark.parametrize(
-    ("spark", "coordinate"),
-    [
-        ("4.0.1", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"),
-        ("4.1.4", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"),
-    ],
-)
-def test_the_runtime_is_chosen_by_the_version_of_spark(spark: str, coordinate: str) -> None:
-    assert iceberg_coordinate(spark) == coordinate
-
-
 def test_the_jar_of_a_runtime_is_known_by_its_checksum(tmp_path: Path) -> None:
     assert iceberg_runtime._CHECKSUMS.keys() == iceberg_runtime._VERSIONS.keys()
     _, artifact, version = RUNTIME.split(":")
@@ -57,13 +46,14 @@ def test_the_jar_of_a_runtime_is_known_by_its_checksum(tmp_path: Path) -> None:
     iceberg_runtime._verify(str(downloaded.with_name(f"{artifact}-{version}.jar")))  # not ours
 
 
-@pytest.mark.parametrize("spark", ["3.5.1", "4.2.0", "4.3.0", "5.0.0"])
-def test_a_spark_without_a_runtime_is_named_with_a_way_on(spark: str) -> None:
-    with pytest.raises(MissingDependencyError, match=f"no runtime for Spark {spark}") as failure:
-        iceberg_coordinate(spark)
-    assert failure.value.dependency == "pyspark~=4.1.0"
-    assert failure.value.hint is not None
-    assert "pip install 'delvec[spark]'" in failure.value.hint
+def test_the_runtime_is_chosen_by_the_version_of_spark() -> None:
+    for spark, runtime in (("4.0.1", "4.0_2.13:1.11.0"), ("4.1.4", "4.1_2.13:1.12.0")):
+        assert iceberg_coordinate(spark) == f"org.apache.iceberg:iceberg-spark-runtime-{runtime}"
+    for spark in ("3.5.1", "4.2.0", "5.0.0"):
+        with pytest.raises(MissingDependencyError, match=f"no runtime for Spark {spark}") as caught:
+            iceberg_coordinate(spark)
+        assert caught.value.dependency == "pyspark~=4.1.0"
+        assert "pip install 'delvec[spark]'" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(("iceberg", "expected"), [(None, False), (True, True), (False, False)])
@@ -102,6 +92,8 @@ def test_an_empty_builder_gets_runtime_extension_and_catalog(tmp_path: Path) -> 
         "spark.sql.catalog.lake.type": "hadoop",
         "spark.sql.catalog.lake.warehouse": str(tmp_path / "lake house"),
     }
+    without = delvec.configure(SparkSession.builder, warehouse="w", iceberg=False)
+    assert options(without) == {}
 
 
 @pytest.mark.parametrize(
@@ -126,11 +118,6 @@ def test_workers_of_a_local_master_run_this_python_unless_another_is_set(
     assert os.environ.get("PYSPARK_PYTHON") == after
 
 
-def test_without_iceberg_there_is_no_jar() -> None:
-    builder = delvec.configure(SparkSession.builder, warehouse="w", iceberg=False)
-    assert options(builder) == {}
-
-
 def test_packages_extensions_and_catalogs_of_the_user_stay() -> None:
     mine = (
         SparkSession.builder.config("spark.jars.packages", "a:b:1, c:d:2")
@@ -145,25 +132,17 @@ def test_packages_extensions_and_catalogs_of_the_user_stay() -> None:
     }
 
 
-def test_configuring_twice_changes_nothing() -> None:
+def test_an_iceberg_runtime_that_is_there_already_is_not_added_again() -> None:
     builder = delvec.configure(SparkSession.builder, warehouse="w")
     before = dict(options(builder))
     assert options(delvec.configure(builder, warehouse="w")) == before
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
+    for key, value in (
         ("spark.jars.packages", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"),
         ("spark.jars", "/jars/iceberg-spark-runtime-4.1_2.13-1.12.0.jar"),
-    ],
-)
-def test_an_iceberg_runtime_that_is_there_already_is_not_added_again(
-    setting: tuple[str, str],
-) -> None:
-    builder = delvec.configure(SparkSession.builder.config(*setting))
-    assert options(builder)[setting[0]] == setting[1]
-    assert RUNTIME not in options(builder).get("spark.jars.packages", "")
+    ):
+        there = options(delvec.configure(SparkSession.builder.config(key, value)))
+        assert there[key] == value
+        assert RUNTIME not in there.get("spark.jars.packages", "")
 
 
 def test_an_iceberg_runtime_among_the_jars_of_spark_is_not_downloaded(
@@ -178,7 +157,7 @@ def test_an_iceberg_runtime_among_the_jars_of_spark_is_not_downloaded(
 
 
 def test_packages_of_the_submit_arguments_are_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Left there, they would win over those of the builder, and the runtime would be missing."""
+    # Left there, they would win over those of the builder, and the runtime would be missing.
     arguments = "--packages a:b:1 --conf spark.x='1 2' --name n pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
     builder = delvec.configure(SparkSession.builder)
@@ -192,7 +171,6 @@ def test_packages_of_the_submit_arguments_are_taken_over(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "arguments",
     [
-        "--packages a:b:1 pyspark-shell",
         "--packages=a:b:1 pyspark-shell",
         "--conf spark.jars.packages=a:b:1 pyspark-shell",
         "--conf=spark.jars.packages=a:b:1 pyspark-shell",
@@ -220,28 +198,26 @@ def test_other_settings_are_seen_in_every_form_of_the_arguments(
         f" --name mine --properties-file {file} pyspark-shell",
     )
     builder = SparkSession.builder
+    monkeypatch.setenv("MASTER", "local[3]")
     assert setting(builder, "spark.master") == "local[1]"
     assert setting(builder, "spark.app.name") == "mine"
     after = options(delvec.configure(builder, warehouse="w"))
     assert after["spark.sql.extensions"] == f"my.E,{EXTENSIONS}"
     assert "spark.jars.packages" not in after  # the jar is there
     assert "spark.sql.catalog.lake.type" not in after
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS")
+    assert setting(builder, "spark.master") == "local[3]"
 
 
-def test_the_master_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASTER", "local[3]")
-    assert setting(SparkSession.builder, "spark.master") == "local[3]"
-
-
-@pytest.mark.parametrize("line", ["k v", "k=v", "k = v", "k:v", "k: v", "  k   v  ", "k \\\n   v"])
 def test_a_defaults_file_is_a_file_of_java_properties(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "conf").mkdir()
-    text = f"! no\n# no\n\n{line}\nother \xe9\n"
-    (tmp_path / "conf" / "spark-defaults.conf").write_bytes(text.encode("latin-1"))
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert setting(SparkSession.builder, "k") == "v"
+    for line in ("k v", "k=v", "k = v", "k:v", "k: v", "  k   v  ", "k \\\n   v"):
+        text = f"! no\n# no\n\n{line}\nother \xe9\n"
+        (tmp_path / "conf" / "spark-defaults.conf").write_bytes(text.encode("latin-1"))
+        assert setting(SparkSession.builder, "k") == "v", line
 
 
 def test_settings_of_the_defaults_file_are_kept(

@@ -31,6 +31,7 @@ timestamp_ntz'2026-01-01 10:00:00' + make_dt_interval(0, 0, 0, id), if(id % 3 = 
 if(id % 4 = 0, null, named_struct('x', int(id), 'y', concat('y', id))), array(concat('a', id))
 """
 PROPERTIES = {
+    "many, in partitions": {"delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"},
     "mapped by id": {"delta.columnMapping.mode": "id"},
     "with change feed": {"delta.enableChangeDataFeed": "true"},
     "v2 checkpoints": {"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "3"},
@@ -42,7 +43,6 @@ VACUUM = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
-MANY = {"delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"}
 NAMES = "id, part, i, s, b, d, f, day, at, ntz, flag, st, arr"
 
 
@@ -79,9 +79,11 @@ def problems(report: CheckReport) -> list[str]:
     return [str(each) for each in report.findings if each.severity != "info"]
 
 
-def judge(spark: SparkSession, path: Path, **options: Any) -> None:  # noqa: ANN401
-    """Check a table after each writer, with the rows of all its files."""
-    made(spark, path, **options)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", PROPERTIES)
+def test_tables_are_sound_after_each_writer(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    path, parts = tmp_path / "t", ["part"] * ("partitions" in form)
+    made(spark, path, partitioned_by=parts, properties=PROPERTIES[form])
     changed_by_delta_spark(spark, path)
     report = checked(path, sample=100)
     assert (problems(report), report.sampled_files) == ([], report.data_files)
@@ -92,17 +94,6 @@ def judge(spark: SparkSession, path: Path, **options: Any) -> None:  # noqa: ANN
     DeltaTable.for_path(spark, path).checkpoint()
     report = checked(path, sample=100)
     assert (problems(report), report.checkpoints) == ([], 1)
-
-
-@pytest.mark.slow
-def test_tables_of_both_writers_are_sound(spark: SparkSession, tmp_path: Path) -> None:
-    judge(spark, tmp_path / "t", partitioned_by=["part"], properties=MANY)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", PROPERTIES)
-def test_tables_of_every_form_are_sound(spark: SparkSession, tmp_path: Path, form: str) -> None:
-    judge(spark, tmp_path / "t", properties=PROPERTIES[form])
 
 
 def vacuum(spark: SparkSession, path: Path, retention: str = "") -> None:
@@ -139,6 +130,9 @@ def test_a_padded_vector_is_read_rightly_by_delta_spark_once_it_is_repaired(
     table_with(tmp_path, PADDED)
     checked(tmp_path, repair=True)
     assert read_by_delta_spark(spark, tmp_path) == ids(tmp_path) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    [row] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}` LIMIT 1").collect()
+    assert (row["version"], row["operation"]) == (3, "FSCK REPAIR")
+    assert row["operationMetrics"]["numVectorsRewritten"] == "1"
 
 
 @pytest.mark.slow
@@ -153,15 +147,6 @@ def test_an_absolute_vector_survives_vacuum_once_it_is_repaired(
     vacuum(spark, tmp_path, "RETAIN 0 HOURS")
     assert problems(checked(tmp_path)) == []
     assert read_by_delta_spark(spark, tmp_path) == ids(tmp_path) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-
-
-@pytest.mark.slow
-def test_delta_spark_shows_a_repair_in_its_history(spark: SparkSession, tmp_path: Path) -> None:
-    table_with(tmp_path, PADDED)
-    checked(tmp_path, repair=True)
-    [row] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}` LIMIT 1").collect()
-    assert (row["version"], row["operation"]) == (3, "FSCK REPAIR")
-    assert row["operationMetrics"]["numVectorsRewritten"] == "1"
 
 
 @pytest.mark.more

@@ -13,15 +13,15 @@ from delvec import DeltaTable
 from delvec.delta.write.row_tracking import ROW_TRACKING_DOMAIN, high_water_mark
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import Lazily, rows_of
+from tests.spark.delta.write.judge import FEED, Kind, Lazily, lazily_made, rows_of
 
 pytestmark = pytest.mark.spark
 
-KINDS: dict[str, dict[str, str]] = {
-    "plain": {},
-    "mapped": {"delta.columnMapping.mode": "name"},
-    "tracked": {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"},
-    "prefixed": {"delta.randomizeFilePrefixes": "true"},
+KINDS: dict[str, Kind] = {
+    "plain": (("part",), {}),
+    "mapped": (("part",), {"delta.columnMapping.mode": "name"}),
+    "tracked": (("part",), FEED | {"delta.enableRowTracking": "true"}),
+    "prefixed": (("part",), {"delta.randomizeFilePrefixes": "true"}),
 }
 
 
@@ -29,21 +29,16 @@ KINDS: dict[str, dict[str, str]] = {
 def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lazily:
     """Tables with partitions whose names need escapes, and files with vectors."""
 
-    def make(kind: str) -> Path:
-        path = tmp_path_factory.mktemp(kind) / "my table"
-        columns, properties = "id bigint, part string, v int", KINDS[kind]
-        spark_tables.create(spark, path, columns, partitioned_by=["part"], properties=properties)
-        values = "SELECT id, if(id % 2 = 0, 'a b/c', 'ä%20'), int(id) FROM range(0, 40, 1, 1)"
-        spark_tables.sql(
-            spark,
-            path,
-            f"INSERT INTO {{T}} {values}",
-            "DELETE FROM {T} WHERE id % 10 = 3 OR id % 10 = 6",
-            "DELETE FROM {T} WHERE id = 7",
-        )
-        return path
-
-    return Lazily(make)
+    values = "SELECT id, if(id % 2 = 0, 'a b/c', 'ä%20'), int(id) FROM range(0, 40, 1, 1)"
+    return lazily_made(
+        spark,
+        tmp_path_factory,
+        KINDS,
+        "id bigint, part string, v int",
+        f"INSERT INTO {{T}} {values}",
+        "DELETE FROM {T} WHERE id % 10 = 3 OR id % 10 = 6",
+        "DELETE FROM {T} WHERE id = 7",
+    )
 
 
 def entries(path: Path) -> list[dict[str, Any]]:

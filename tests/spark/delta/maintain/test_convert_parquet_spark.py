@@ -68,7 +68,7 @@ def test_files_of_spark_become_the_table_of_delta_spark(
         named_struct('x', id, 'y', 'text') AS st, cast('x' as binary) AS bin, 'a' AS s
     """
     with settings_of(spark, INTERPRETED):
-        frame = spark.range(0, 20, 1, 2).selectExpr(*_split(values))
+        frame = spark.sql(f"SELECT {values} FROM range(0, 20, 1, 2)")
         frame.write.partitionBy("day", "shop").parquet(str(path))
     ours, theirs = both(spark, path, "day date, shop int", {"day": "date", "shop": "int"})
     same(spark, ours, theirs)
@@ -77,18 +77,6 @@ def test_files_of_spark_become_the_table_of_delta_spark(
     shutil.rmtree(inferred / "_delta_log")
     DeltaTable.convert_to_delta(None, inferred)
     assert DeltaTable.for_path(None, inferred).schema == ours.schema
-
-
-def _split(values: str) -> list[str]:
-    parts, depth, found = "", 0, []
-    for letter in " ".join(values.split()):
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and not depth:
-            found.append(parts)
-            parts = ""
-        else:
-            parts += letter
-    return [*found, parts]
 
 
 @pytest.mark.slow

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable as Peer
+from deltalake import QueryBuilder
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -107,6 +110,8 @@ def test_rows_are_the_same_in_every_engine(
     before = rows_of(spark, path)
     report = table.optimize()
     assert rows_of(spark, path) == before
+    query = QueryBuilder().register("t", Peer(str(path))).execute("SELECT id FROM t")
+    assert sorted(pa.table(query.read_all())["id"].to_pylist()) == ids(path)
     assert report.files_added == (2 if partitioned else 1)
     assert report.rows_copied == sum(before.values())
     assert report.vectors_removed
@@ -133,18 +138,6 @@ def tracked(spark: SparkSession, path: Path) -> set[tuple[int, ...]]:
     return {tuple(row) for row in spark_tables.collected(rows)}
 
 
-@pytest.mark.slow
-def test_deltalake_reads_what_was_optimized(spark: SparkSession, tmp_path: Path) -> None:
-    deltalake = pytest.importorskip("deltalake")
-    path = tmp_path / "t"
-    table = made(spark, path)
-    table.delete("id % 2 = 0")
-    table.purge()
-    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(path)))
-    found = builder.execute("SELECT id FROM t").read_all()
-    assert sorted(found["id"].to_pylist()) == list(range(1, 200, 2))
-
-
 @pytest.mark.parametrize(
     ("kind", "texts"),
     [
@@ -164,8 +157,7 @@ def test_a_partition_that_is_spelled_in_two_ways_is_one(
     [new] = added(tmp_path)
     assert new["partitionValues"] == {"p": texts[1]}, "which is the same in sessions of any zone"
     assert rows_of(spark, tmp_path) == before
-    deltalake = pytest.importorskip("deltalake")
-    read = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(tmp_path)))
+    read = QueryBuilder().register("t", Peer(str(tmp_path)))
     assert read.execute("SELECT id FROM t").read_all().num_rows == 2
 
 
@@ -210,10 +202,6 @@ def test_files_are_chosen_by_a_condition(spark: SparkSession, tmp_path: Path) ->
     assert table.optimize("part = 'p0'").files_removed == 4
     assert table.optimize("id < 60", max_deleted_ratio=1).files_removed == 2
     assert rows_of(spark, path) == before
-    with pytest.raises(DelvecError, match="nosuch"):
-        table.optimize("nosuch = 1")
-    with pytest.raises(DelvecError, match="nosuch"):
-        table.purge("nosuch = 1")
 
 
 @pytest.mark.slow
@@ -304,21 +292,7 @@ def test_zorder_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
     assert tracked(spark, path) == ids_before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("columns", "what"),
-    [
-        (["part"], "partition column"),
-        (["m"], "no order"),
-        (["arr"], "no order"),
-        (["nosuch"], "nosuch"),
-        (["flag"], "no statistics"),
-        (["id"] * 8, "7 are the most"),
-    ],
-)
-def test_columns_that_are_of_no_use_for_an_order_are_refused(
-    spark: SparkSession, tmp_path: Path, columns: list[str], what: str
-) -> None:
+def test_wrong_arguments_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable.create(
         spark,
         tmp_path / "t",
@@ -326,8 +300,23 @@ def test_columns_that_are_of_no_use_for_an_order_are_refused(
         partition_by=["part"],
         properties={"delta.dataSkippingStatsColumns": "id"},
     )
-    with pytest.raises(InvalidArgumentError, match=what):
-        table.optimize(zorder_by=columns)
+    for columns, what in (
+        (["part"], "partition column"),
+        (["m"], "no order"),
+        (["arr"], "no order"),
+        (["nosuch"], "nosuch"),
+        (["flag"], "no statistics"),
+        (["id"] * 8, "7 are the most"),
+        ("id", "is a list of strings"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=what):
+            table.optimize(zorder_by=columns)
+    with pytest.raises(InvalidArgumentError, match="target_file_size"):
+        table.optimize(target_file_size=0)
+    for act in (table.optimize, table.purge):
+        with pytest.raises(InvalidArgumentError, match="nosuch"):
+            act("nosuch = 1")
+        assert act().version is None
 
 
 @pytest.mark.more
@@ -343,18 +332,6 @@ def test_zorder_of_a_clustered_table_is_refused_as_by_delta_spark(
     with pytest.raises(UnsupportedFeatureError, match="is clustered: a Z-order would undo"):
         table.optimize(zorder_by=["v"])
     assert table.version == 1
-
-
-def test_wrong_arguments_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    table = DeltaTable.create(spark, tmp_path / "t", "id long")
-    with pytest.raises(InvalidArgumentError, match="is a list of strings"):
-        table.optimize(zorder_by="id")
-    with pytest.raises(InvalidArgumentError, match="target_file_size"):
-        table.optimize(target_file_size=0)
-    with pytest.raises(InvalidArgumentError, match="needs a Spark session"):
-        DeltaTable.for_path(None, tmp_path / "t").optimize()
-    assert table.optimize().version is None
-    assert table.purge().version is None
 
 
 # Other writers meanwhile.
@@ -400,103 +377,67 @@ def test_a_delete_of_the_rest_meanwhile_leaves_no_new_file(
     assert not unnamed_files(path)
 
 
+Act = Callable[[DeltaTable], object]
+
+
+def new_rows(table: DeltaTable) -> object:
+    assert table.spark is not None
+    return table.append(table.spark.range(200, 210).selectExpr("id", "'p0' AS part", "'new' AS s"))
+
+
+def restored(table: DeltaTable) -> None:
+    assert table.spark is not None
+    statement = "RESTORE TABLE {T} TO VERSION AS OF 4"
+    spark_tables.sql(table.spark, Path(table.storage.root), statement)
+
+
+# What is done, what another does before its commit, how often it is tried, and the ids in the end.
+THIRD = {id_ for id_ in range(200) if id_ % 3}
+MEANWHILE: dict[str, tuple[Act, Act, int, set[int]]] = {
+    "others rewrite some files": (lambda t: t.purge(), lambda t: t.purge("part = 'p0'"), 1, THIRD),
+    "others rewrite all files": (lambda t: t.optimize(), lambda t: t.optimize(), 1, THIRD),
+    "others restore rows": (lambda t: t.purge(), restored, 1, set(range(200))),
+    "others append": (lambda t: t.optimize(), new_rows, 1, THIRD | set(range(200, 210))),
+    "others update": (
+        lambda t: t.optimize(),
+        lambda t: t.update({"s": "'new'"}, "id IN (1, 77, 199)"),
+        2,
+        THIRD,
+    ),
+    "others delete while rows are ordered": (
+        lambda t: t.optimize(zorder_by=["id", "s"]),
+        lambda t: t.delete("id = 5"),
+        2,
+        THIRD - {5},
+    ),
+    "others optimize while rows are deleted": (
+        lambda t: t.delete("id IN (5, 103)"),
+        lambda t: t.optimize(),
+        2,
+        THIRD - {5, 103},
+    ),
+}
+
+
 @pytest.mark.slow
-def test_files_that_others_rewrite_are_left_to_them(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", MEANWHILE)
+def test_no_row_is_lost_or_comes_back_whatever_others_do_meanwhile(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     path = tmp_path / "t"
     table = small(path, spark, partitioned=True)
     table.delete("id % 3 = 0")
-    before = rows_of(spark, path)
-    tried = before_commit(monkeypatch, lambda: table.purge("part = 'p0'"))
-    report = table.purge()
-    assert tried == [0]
-    assert rows_of(spark, path) == before
-    assert report.files_added == 1
+    act, other, tries, expected = MEANWHILE[name]
+    tried = before_commit(monkeypatch, lambda: other(table))
+    act(table)
+    assert len(tried) == tries
+    assert ids(path) == sorted(expected)
+    assert sum(rows_of(spark, path).values()) == len(expected)
     assert not unnamed_files(path)
-    assert table.detail().files_with_vectors == 0
-
-
-@pytest.mark.slow
-def test_where_others_rewrote_all_it_begins_again(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t"
-    table = small(path, spark)
-    table.delete("id % 3 = 0")
-    before = rows_of(spark, path)
-    tried = before_commit(monkeypatch, table.optimize)
-    assert table.optimize().version is None
-    assert tried == [0]
-    assert rows_of(spark, path) == before
-    assert not unnamed_files(path)
-
-
-@pytest.mark.slow
-def test_rows_that_others_restored_are_not_lost(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t"
-    table = small(path, spark)
-    version = table.version
-    table.delete("id % 3 = 0")
-    statement = f"RESTORE TABLE {{T}} TO VERSION AS OF {version}"
-    before_commit(monkeypatch, lambda: spark_tables.sql(spark, path, statement))
-    table.purge()
-    assert ids(path) == list(range(200))
-    assert sum(rows_of(spark, path).values()) == 200
-    assert not unnamed_files(path)
-
-
-@pytest.mark.slow
-def test_appends_meanwhile_stay(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t"
-    table = small(path, spark)
-    more = spark.range(1000, 1010).selectExpr("id", "'p0' AS part", "'new' AS s")
-    tried = before_commit(monkeypatch, lambda: table.append(more))
-    table.optimize()
-    assert tried == [0]
-    assert ids(path) == [*range(200), *range(1000, 1010)]
-
-
-@pytest.mark.slow
-def test_an_update_meanwhile_wins(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t"
-    table = small(path, spark)
-    before_commit(monkeypatch, lambda: table.update({"s": "'new'"}, "id IN (1, 77, 199)"))
-    table.optimize()
-    assert ids(path) == list(range(200))
-    assert table.count("s = 'new'") == 3
-    assert sum(rows_of(spark, path).values()) == 200
-
-
-@pytest.mark.slow
-def test_a_zorder_begins_again_after_a_delete(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t"
-    table = small(path, spark)
-    tried = before_commit(monkeypatch, lambda: table.delete("id = 5"))
-    table.optimize(zorder_by=["id", "s"])
-    assert len(tried) == 2
-    assert ids(path) == [n for n in range(200) if n != 5]
-    assert not unnamed_files(path)
-
-
-@pytest.mark.slow
-def test_a_delete_begins_again_after_optimize(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t"
-    table = small(path, spark)
-    tried = before_commit(monkeypatch, table.optimize)
-    table.delete("id IN (5, 105)")
-    assert len(tried) == 2
-    assert ids(path) == [n for n in range(200) if n not in (5, 105)]
+    if name == "others update":
+        assert table.count("s = 'new'") == 3
+    if "rewrite" in name:
+        assert table.detail().files_with_vectors == 0
 
 
 @pytest.mark.slow

@@ -15,7 +15,17 @@ from delvec import DeltaTable
 from delvec.errors import ObjectNotFoundError
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import Lazily, bag, copy_of, feed, judged, rows_of
+from tests.spark.delta.write.judge import (
+    FEED,
+    Kind,
+    Lazily,
+    bag,
+    copy_of,
+    feed,
+    judged,
+    lazily_made,
+    rows_of,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -27,11 +37,11 @@ FIGURES = (
     "removedFilesSize",
     "restoredFilesSize",
 )
-KINDS: dict[str, dict[str, str]] = {
-    "plain": {},
-    "feed": {"delta.enableChangeDataFeed": "true"},
-    "mapped": {"delta.columnMapping.mode": "name", "delta.enableChangeDataFeed": "true"},
-    "tracked": {"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"},
+KINDS: dict[str, Kind] = {
+    "plain": ((), {}),
+    "feed": ((), FEED),
+    "mapped": (("part",), FEED | {"delta.columnMapping.mode": "name"}),
+    "tracked": ((), {"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"}),
 }
 STEPS = (
     "INSERT INTO {T} SELECT id, id % 2, concat('s', id) FROM range(0, 40, 1, 1)",
@@ -47,16 +57,15 @@ STEPS = (
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lazily:
-    def make(kind: str) -> Path:
-        path = tmp_path_factory.mktemp("restore") / kind
-        parts = ["part"] if kind == "mapped" else []
-        columns = "id bigint, part bigint, s string"
-        spark_tables.create(spark, path, columns, partitioned_by=parts, properties=KINDS[kind])
-        spark_tables.sql(spark, path, *STEPS)
-        DeltaTable.for_path(spark, path).delete("id = 47")
-        return path
-
-    return Lazily(make)
+    columns = "id bigint, part bigint, s string"
+    return lazily_made(
+        spark,
+        tmp_path_factory,
+        KINDS,
+        columns,
+        *STEPS,
+        then=lambda path: DeltaTable.for_path(spark, path).delete("id = 47"),
+    )
 
 
 def definition(path: Path) -> tuple[Any, ...]:

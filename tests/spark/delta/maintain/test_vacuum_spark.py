@@ -22,19 +22,22 @@ from tests.delta.vacuum.aging import DAY, age, files_of, tombstone
 from tests.delta.vacuum.test_vacuum import INLINE, marked, table_of
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
-from tests.spark.delta.write.judge import Lazily, bag, copy_of, rows_of
+from tests.spark.delta.write.judge import FEED, Kind, Lazily, bag, copy_of, lazily_made, rows_of
 
 pytestmark = pytest.mark.spark
 
-KINDS: dict[str, dict[str, str]] = {
-    "plain": {},
-    "feed": {"delta.enableChangeDataFeed": "true"},
-    "mapped": {"delta.columnMapping.mode": "name"},
-    "tracked": {
-        "delta.enableRowTracking": "true",
-        "delta.enableInCommitTimestamps": "true",
-        "delta.randomizeFilePrefixes": "true",  # of vector files, too
-    },
+KINDS: dict[str, Kind] = {
+    "plain": ((), {}),
+    "feed": (("part",), FEED),
+    "mapped": (("part",), {"delta.columnMapping.mode": "name"}),
+    "tracked": (
+        ("part",),
+        {
+            "delta.enableRowTracking": "true",
+            "delta.enableInCommitTimestamps": "true",
+            "delta.randomizeFilePrefixes": "true",  # of vector files, too
+        },
+    ),
 }
 STEPS = (
     "INSERT INTO {T} SELECT id, concat('a b/c%', id % 2), concat('s', id) FROM range(0, 40, 1, 2)",
@@ -54,25 +57,17 @@ UNCHECKED: dict[str, object] = {
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lazily:
-    """Tables of delta-spark with vectors, live and removed; delvec adds one, and there are orphans.
+    """Tables with vectors, live and removed, by both engines; there are orphans as well."""
 
-    All partitions but those of `plain` are in folders.
-    """
-
-    def make(kind: str) -> Path:
-        path = tmp_path_factory.mktemp("vacuum") / kind
-        parts = [] if kind == "plain" else ["part"]
-        columns = "id bigint, part string, s string"
-        spark_tables.create(spark, path, columns, partitioned_by=parts, properties=KINDS[kind])
-        spark_tables.sql(spark, path, *STEPS)
+    def add_more(path: Path) -> None:
         DeltaTable.for_path(spark, path).delete("id = 47")
         for name in ("orphan.parquet", "some folder/orphan.txt", "_hidden/x", "part=_y/.hidden"):
             (path / name).parent.mkdir(exist_ok=True)
             (path / name).write_bytes(b"x")
         age(path, 30)
-        return path
 
-    return Lazily(make)
+    columns = "id bigint, part string, s string"
+    return lazily_made(spark, tmp_path_factory, KINDS, columns, *STEPS, then=add_more)
 
 
 def listed(spark: SparkSession, path: Path, *, lite: bool = False) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from delvec.delta.read.change_feed import change_feed
 from delvec.errors import InvalidArgumentError
@@ -112,15 +112,6 @@ def test_every_range_gives_the_rows_of_delta_spark(
 
 
 @pytest.mark.slow
-def test_rows_that_come_back_are_inserts(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table_of(spark, path, "plain")
-    spark_tables.sql(spark, path, *STATEMENTS[:3], "RESTORE {T} TO VERSION AS OF 2")
-    found = as_delvec_reads(spark, path, 4).select("id", "_change_type", "_commit_version")
-    assert bag(found) == Counter([(5, "insert", 4), (6, "insert", 4)])
-
-
-@pytest.mark.slow
 def test_filters_on_what_was_added_keep_their_rows(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table_of(spark, path, "partitioned")
@@ -160,7 +151,7 @@ def test_times_choose_versions_as_with_delta_spark(spark: SparkSession, tmp_path
     spark_tables.sql(spark, path, *STATEMENTS[:3])
     times: dict[int, str] = dict(
         as_delta_spark_reads(spark, path, 0, 3)
-        .select("_commit_version", spark_tables_text("_commit_timestamp"))
+        .select("_commit_version", functions.col("_commit_timestamp").cast("string"))
         .distinct()
         .collect()
     )
@@ -174,12 +165,6 @@ def test_times_choose_versions_as_with_delta_spark(spark: SparkSession, tmp_path
     for version, time in ((None, None), (1, "2001-01-01")):
         with pytest.raises(InvalidArgumentError, match="start at a version or at a time"):
             changes(spark, storage, version, start_timestamp=time)
-
-
-def spark_tables_text(name: str) -> Any:  # noqa: ANN401
-    from pyspark.sql import functions  # noqa: PLC0415
-
-    return functions.col(name).cast("string")
 
 
 def test_ranges_that_cannot_be_read_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,15 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import delvec.delta.table as delta
-from tests.delta.log_files import (
-    commits,
-    container_kinds,
-    live_adds,
-    local,
-    newest_version,
-    payload_of,
-    row_groups,
-)
+from tests.delta.log_files import commits, container_kinds, live_adds, newest_version, payload_of
 from tests.delta.rows import same_rows
 from tests.spark.delta.readers import READERS, read, read_frame, settings_of
 from tests.spark.delta.spark_tables import as_delta_spark_reads, create, sql
@@ -173,15 +165,6 @@ def test_the_life_of_a_table(
         assert {(None,), ("100%",), ("x=y/ä:#?",)} <= values
 
     check_every_version(spark, path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS, ids=name_of)
-def test_every_version_by_the_data_source(
-    spark: SparkSession, tmp_path: Path, layout: Layout
-) -> None:
-    build(spark, tmp_path, layout, "short")
-    check_every_version(spark, tmp_path, ("source",))
 
 
 @pytest.mark.slow
@@ -350,31 +333,6 @@ def test_vectors_of_array_bitmap_and_run_containers(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_file_of_many_row_groups(spark: SparkSession, tmp_path: Path) -> None:
-    small = {"parquet.block.size": 65_536, "parquet.page.size": 4_096}
-    create(spark, tmp_path, "id BIGINT, s STRING")
-    with settings_of(spark, small):
-        rows = spark.range(60_000).selectExpr("id", "sha(string(id)) AS s").coalesce(1)
-        rows.write.format("delta").mode("append").save(str(tmp_path))
-    assert row_groups(tmp_path, live_adds(tmp_path))[0] > 10
-    sql(spark, tmp_path, "DELETE FROM {T} WHERE id % 100 = 7 OR id BETWEEN 20000 AND 30000")
-    ids = np.arange(60_000)
-    gone = (ids % 100 == 7) | ((ids >= 20_000) & (ids <= 30_000))
-    same_ids(spark, tmp_path, ids[~gone])
-
-
-@pytest.mark.slow
-def test_a_file_of_millions_of_rows(spark: SparkSession, tmp_path: Path) -> None:
-    count = 2_500_000
-    one_sorted_file(spark, tmp_path, count)
-    sql(spark, tmp_path, "DELETE FROM {T} WHERE id % 1000 = 7 OR id BETWEEN 2000000 AND 2100000")
-    [add] = live_adds(tmp_path)
-    assert add["deletionVector"]["cardinality"] > 100_000
-    ids = np.arange(count)
-    same_ids(spark, tmp_path, ids[~((ids % 1000 == 7) | ((ids >= 2_000_000) & (ids <= 2_100_000)))])
-
-
-@pytest.mark.slow
 def test_variants_behind_vectors(spark: SparkSession, tmp_path: Path) -> None:
     create(spark, tmp_path, "id BIGINT, v VARIANT")
     value = "parse_json(concat('{\"a\": ', id, ', \"b\": [1, null]}'))"
@@ -388,43 +346,3 @@ def test_variants_behind_vectors(spark: SparkSession, tmp_path: Path) -> None:
     expected = as_delta_spark_reads(spark, tmp_path).selectExpr(*shown).toArrow()
     assert same_rows(read_frame("to_df", spark, tmp_path).selectExpr(*shown).toArrow(), expected)
     assert read("to_arrow", spark, tmp_path).num_rows == expected.num_rows == 18
-
-
-@pytest.mark.slow
-def test_every_row_of_a_file_deleted_one_by_one(spark: SparkSession, tmp_path: Path) -> None:
-    """delta-spark removes a file outright when its last row goes."""
-    create(spark, tmp_path, "id BIGINT")
-    sql(
-        spark,
-        tmp_path,
-        "INSERT INTO {T} SELECT /*+ COALESCE(1) */ id FROM range(3)",
-        "DELETE FROM {T} WHERE id = 0",
-        "DELETE FROM {T} WHERE id = 2",
-        "DELETE FROM {T} WHERE id = 1",
-    )
-    assert live_adds(tmp_path) == []
-    check_every_version(spark, tmp_path)
-
-
-@pytest.mark.slow
-def test_purged_and_vacuumed_tables(spark: SparkSession, tmp_path: Path) -> None:
-    create(spark, tmp_path, "id BIGINT")
-    sql(
-        spark,
-        tmp_path,
-        "INSERT INTO {T} SELECT /*+ COALESCE(1) */ id FROM range(30)",
-        "DELETE FROM {T} WHERE id % 3 = 0",
-        "REORG TABLE {T} APPLY (PURGE)",
-        "DELETE FROM {T} WHERE id = 1",
-    )
-    at_once = {
-        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-    }
-    with settings_of(spark, at_once):
-        sql(spark, tmp_path, "VACUUM {T} RETAIN 0 HOURS")
-    [add] = live_adds(tmp_path)
-    assert [p.name for p in tmp_path.glob("*.parquet")] == [local(tmp_path, add["path"]).name]
-    expected = as_delta_spark_reads(spark, tmp_path).toArrow()
-    for reader in READERS:
-        assert same_rows(read(reader, spark, tmp_path), expected)

@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, wraps
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +168,7 @@ SPARK_OPERATIONS: dict[str, Callable[[SparkSession, Path], object]] = {
 
 
 # Killing.
-_calls = count(1)
-_last = 0
+_calls: list[str] = []
 _quiet = threading.local()
 
 
@@ -196,10 +194,10 @@ def _die() -> None:
 def _numbered(function: Callable[..., Any], job: dict[str, Any]) -> Callable[..., Any]:
     @wraps(function)
     def called(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
-        global _last  # noqa: PLW0603
         if getattr(_quiet, "on", False):
             return function(*arguments, **keywords)
-        _last = number = next(_calls)
+        _calls.append(function.__name__)
+        number = len(_calls)
         if number == job["call"] and job["when"] == "before":
             _die()
         if number == job["call"] and job["when"] == "during":
@@ -232,11 +230,11 @@ def _forked(job: dict[str, Any], told: int) -> None:
     os.setsid()
     _number_calls(job)
     OPERATIONS[job["operation"]].run(Path(job["table"]))
-    os.write(told, str(_last).encode())
+    os.write(told, json.dumps(_calls).encode())
 
 
 def _serve() -> None:
-    """Fork for each job, and say its status and how many calls it made."""
+    """Fork for each job, and say its status and which calls it made."""
     for line in sys.stdin:
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
@@ -250,7 +248,7 @@ def _serve() -> None:
         _, status = os.waitpid(child, 0)
         with os.fdopen(reading) as told:
             calls = told.read()
-        print(json.dumps([status, int(calls or 0)]), flush=True)  # noqa: T201
+        print(json.dumps([status, json.loads(calls or "[]")]), flush=True)  # noqa: T201
 
 
 def _with_spark(job: dict[str, Any]) -> None:
@@ -262,7 +260,7 @@ def _with_spark(job: dict[str, Any]) -> None:
     rewriting.write_each = _numbered(rewriting.write_each, job)  # type: ignore[attr-defined]
     _number_calls(job)
     SPARK_OPERATIONS[job["operation"]](spark, Path(job["table"]))
-    print(json.dumps([0, _last]))  # noqa: T201
+    print(json.dumps([0, len(_calls)]))  # noqa: T201
     sys.stdout.flush()
     spark.stop()
 

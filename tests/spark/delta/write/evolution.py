@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from zlib import crc32
 
 from py4j.protocol import Py4JError
@@ -17,29 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from delvec import DeltaTable
-from delvec.delta.table.writes import MergeBuilder
 from delvec.errors import DelvecError
 from delvec.spark.delta.write.clauses import Clause
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import INTERPRETED, settings_of
-
-Values: TypeAlias = "Mapping[str, Any]"
-
-UPDATE_ALL = Clause("matched", "update")
-INSERT_ALL = Clause("not_matched", "insert")
-DELETE = Clause("matched", "delete")
-
-
-def update(values: Values, condition: str | None = None) -> Clause:
-    return Clause("matched", "update", condition, values)
-
-
-def insert(values: Values, condition: str | None = None) -> Clause:
-    return Clause("not_matched", "insert", condition, values)
-
-
-def by_source_update(values: Values, condition: str | None = None) -> Clause:
-    return Clause("not_matched_by_source", "update", condition, values)
+from tests.spark.delta.write.judge import Values, add_clauses, clauses_sql, set_sql
 
 
 @dataclass(frozen=True)
@@ -144,14 +125,13 @@ def _judged(spark: SparkSession, path: Path, case: Case) -> Outcome:
             writer.option("mergeSchema", str(case.evolve).lower()).append()
         elif isinstance(statement, Update):
             where = f"WHERE {statement.where}" if statement.where else ""
-            spark.sql(f"UPDATE delta.`{path}` SET {_set(statement.values)} {where}")
+            spark.sql(f"UPDATE delta.`{path}` SET {set_sql(statement.values)} {where}")
         else:
             source.createOrReplaceTempView("delvec_source")
             evolution = "WITH SCHEMA EVOLUTION" if case.evolve else ""
-            clauses = " ".join(map(_sql, statement.clauses))
             spark.sql(
                 f"MERGE {evolution} INTO delta.`{path}` t USING delvec_source s ON t.k = s.k"
-                f" {clauses}"
+                f" {clauses_sql(statement.clauses)}"
             )
     except (PySparkException, Py4JError) as error:
         return Outcome(error=str(error).splitlines()[0])
@@ -188,9 +168,7 @@ def _tried(spark: SparkSession, path: Path, case: Case) -> Outcome:
             table.update(statement.values, where=statement.where)
         else:
             merge = table.merge(source, "t.k = s.k", merge_schema=case.evolve)
-            for clause in statement.clauses:
-                merge = _added(merge, clause)
-            merge.execute()
+            add_clauses(merge, statement.clauses).execute()
     except DelvecError as error:
         return Outcome(error=f"{type(error).__name__}: {error}")
     return _written(spark, path)
@@ -199,31 +177,3 @@ def _tried(spark: SparkSession, path: Path, case: Case) -> Outcome:
 def _written(spark: SparkSession, path: Path) -> Outcome:
     frame = spark_tables.as_delta_spark_reads(spark, path)
     return Outcome(frame.schema.json(), tuple(sorted(map(repr, frame.collect()))))
-
-
-def _added(merge: MergeBuilder, clause: Clause) -> MergeBuilder:
-    name = f"when_{clause.when}_{clause.action}"
-    if clause.action == "delete":
-        return getattr(merge, name)(clause.condition)  # type: ignore[no-any-return]
-    if clause.values is None:
-        return getattr(merge, f"{name}_all")(clause.condition)  # type: ignore[no-any-return]
-    return getattr(merge, name)(clause.values, clause.condition)  # type: ignore[no-any-return]
-
-
-def _sql(clause: Clause) -> str:
-    when = clause.when.upper().replace("_", " ")
-    condition = f"AND {clause.condition}" if clause.condition else ""
-    if clause.action == "delete":
-        action = "DELETE"
-    elif clause.action == "update":
-        action = f"UPDATE SET {'*' if clause.values is None else _set(clause.values)}"
-    elif clause.values is None:
-        action = "INSERT *"
-    else:
-        names, values = ", ".join(clause.values), ", ".join(map(str, clause.values.values()))
-        action = f"INSERT ({names}) VALUES ({values})"
-    return f"WHEN {when} {condition} THEN {action}"
-
-
-def _set(values: Values) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in values.items())

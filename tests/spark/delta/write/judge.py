@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
+from delvec.delta.table.writes import MergeBuilder
 from delvec.delta.write.report import WriteReport
 from delvec.errors import DelvecError
+from delvec.spark.delta.write.clauses import Clause
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
 
 Rows = Counter[str]
 Act = Callable[[DeltaTable], WriteReport]
+Values = Mapping[str, Any]
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+OFF = {"delta.enableDeletionVectors": "false"}
+# Partition columns and properties.
+Kind = tuple[tuple[str, ...], Mapping[str, str]]
+KINDS: dict[str, Kind] = {"feed": ((), FEED), "copied": ((), FEED | OFF), "parts": (("p",), FEED)}
 
 
 class Lazily(dict[str, "Path"]):
@@ -33,6 +43,78 @@ class Lazily(dict[str, "Path"]):
     def __missing__(self, name: str) -> Path:
         self[name] = self._make(name)
         return self[name]
+
+
+def lazily_made(
+    spark: SparkSession,
+    factory: pytest.TempPathFactory,
+    kinds: Mapping[str, Kind],
+    columns: str,
+    *statements: str,
+    then: Callable[[Path], object] = lambda _: None,
+) -> Lazily:
+    """Let delta-spark make a table of each kind by the same statements, then add to it."""
+
+    def make(kind: str) -> Path:
+        parts, properties = kinds[kind]
+        path = factory.mktemp(kind) / "a table"  # a name that has to be escaped
+        spark_tables.create(spark, path, columns, partitioned_by=parts, properties=properties)
+        spark_tables.sql(spark, path, *statements)
+        then(path)
+        return path
+
+    return Lazily(make)
+
+
+UPDATE_ALL = Clause("matched", "update")
+INSERT_ALL = Clause("not_matched", "insert")
+DELETE = Clause("matched", "delete")
+
+
+def update(values: Values, condition: str | None = None) -> Clause:
+    return Clause("matched", "update", condition, values)
+
+
+def insert(values: Values | None, condition: str | None = None) -> Clause:
+    return Clause("not_matched", "insert", condition, values)
+
+
+def by_source_update(values: Values, condition: str | None = None) -> Clause:
+    return Clause("not_matched_by_source", "update", condition, values)
+
+
+def add_clauses(merge: MergeBuilder, clauses: Iterable[Clause]) -> MergeBuilder:
+    for clause in clauses:
+        has_all = clause.action != "delete" and clause.values is None
+        add = getattr(merge, f"when_{clause.when}_{clause.action}{'_all' * has_all}")
+        values = () if clause.values is None else (clause.values,)
+        merge = add(*values, clause.condition)
+    return merge
+
+
+def clauses_sql(clauses: Iterable[Clause]) -> str:
+    return " ".join(map(_clause_sql, clauses))
+
+
+def _clause_sql(clause: Clause) -> str:
+    when = clause.when.upper().replace("_", " ")
+    condition = f"AND {clause.condition}" if clause.condition else ""
+    if clause.action == "delete":
+        action = "DELETE"
+    elif clause.action == "update":
+        action = f"UPDATE SET {'*' if clause.values is None else set_sql(clause.values)}"
+    elif clause.values is None:
+        action = "INSERT *"
+    else:
+        names, values = ", ".join(clause.values), ", ".join(map(str, clause.values.values()))
+        action = f"INSERT ({names}) VALUES ({values})"
+    return f"WHEN {when} {condition} THEN {action}"
+
+
+def set_sql(values: Values) -> str:
+    return ", ".join(
+        f"{name} = {'NULL' if value is None else value}" for name, value in values.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -112,7 +194,8 @@ def judged(
         act: The same for delvec.
         figures: Metrics of the commit that must be the same.
     """
-    theirs, ours = copy_of(template, f"{name}-theirs"), copy_of(template, f"{name}-ours")
+    slug = name.replace(" ", "-")
+    theirs, ours = copy_of(template, f"{slug}-theirs"), copy_of(template, f"{slug}-ours")
     start = log_files.newest_version(ours)
     refused = _failed(
         lambda: spark_tables.sql(spark, theirs, sql) if isinstance(sql, str) else sql(theirs)
@@ -134,6 +217,49 @@ def judged(
         if table.properties.get("delta.enableChangeDataFeed") == "true":
             assert feed(spark, ours, start + 1) == feed(spark, theirs, start + 1)
     return Judged(ours, report, error)
+
+
+def judged_merge(
+    spark: SparkSession,
+    template: Path,
+    name: str,
+    source: str,
+    clauses: Iterable[Clause] = (UPDATE_ALL, INSERT_ALL),
+    *figures: str,
+    on: str = "t.id = s.id",
+    evolve: bool = False,
+) -> Judged:
+    """Merge the rows of a query by both engines."""
+    evolution = "WITH SCHEMA EVOLUTION" if evolve else ""
+    target = f"MERGE {evolution} INTO {{T}} t USING ({source}) s ON {on}"
+    return judged(
+        spark,
+        template,
+        name,
+        f"{target} {clauses_sql(clauses)}",
+        lambda t: add_clauses(
+            t.merge(spark.sql(source), on, merge_schema=evolve), clauses
+        ).execute(),
+        *figures,
+    )
+
+
+def judged_write(
+    spark: SparkSession,
+    template: Path,
+    name: str,
+    query: str,
+    act: Callable[[DeltaTable, DataFrame], WriteReport],
+    *figures: str,
+    mode: str = "append",
+    **options: str,
+) -> Judged:
+    """Write the rows of a query by delta-spark's DataFrameWriter and by delvec."""
+    rows = spark.sql(query)
+    writer = rows.write.format("delta").mode(mode).options(**options)
+    return judged(
+        spark, template, name, lambda path: writer.save(str(path)), lambda t: act(t, rows), *figures
+    )
 
 
 def _failed(act: Callable[[], Any]) -> str | None:

@@ -8,18 +8,8 @@ from random import Random
 from typing import Any
 
 from delvec.spark.delta.write.clauses import Clause
-from tests.spark.delta.write.evolution import (
-    INSERT_ALL,
-    UPDATE_ALL,
-    Append,
-    Case,
-    Merge,
-    Rows,
-    Update,
-    by_source_update,
-    insert,
-    update,
-)
+from tests.spark.delta.write.evolution import Append, Case, Merge, Rows, Update
+from tests.spark.delta.write.judge import INSERT_ALL, UPDATE_ALL, by_source_update, insert, update
 
 # A type is the name of a primitive one, or a tuple: ("struct", fields), ("array", element) or
 # ("map", value), the keys of which are strings. Fields are pairs of a name and a type.

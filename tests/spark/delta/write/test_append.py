@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import SparkSession, functions
 
 from delvec import DeltaTable
-from delvec.delta.write.report import WriteReport
 from delvec.errors import (
     ConstraintError,
     DelvecError,
     InvalidArgumentError,
     UnsupportedFeatureError,
 )
-from tests.delta import log_files
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import Lazily, bag, folder, judged, rows_of
+from tests.spark.delta.write.judge import KINDS, bag, folder, judged_write, lazily_made, rows_of
 
 pytestmark = pytest.mark.spark
-
-FEED = {"delta.enableChangeDataFeed": "true"}
-OFF = {"delta.enableDeletionVectors": "false"}
 
 
 def ids(table: DeltaTable) -> list[int]:
@@ -66,84 +60,14 @@ def test_columns_are_found_by_name(spark: SparkSession, tmp_path: Path) -> None:
     assert sum(rows_of(spark, tmp_path / "t").values()) == 2
 
 
-def test_a_value_that_does_not_fit_fails_whatever_the_session_says(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = DeltaTable.create(spark, tmp_path / "t", "id int")
-    before = folder(tmp_path / "t")
-    spark.conf.set("spark.sql.ansi.enabled", "false")
-    try:
-        with pytest.raises(DelvecError):
-            table.append(spark.sql("SELECT 3000000000 id"))
-    finally:
-        spark.conf.unset("spark.sql.ansi.enabled")
-    assert folder(tmp_path / "t") == before
-
-
-TYPES = {
-    "string": ("'a'", "''", "'é ü/%=:\\\\ \\'\"{}[]#?&+~\\n'", "'__HIVE_DEFAULT_PARTITION_'"),
-    "int": ("1", "-2147483648"),
-    "bigint": ("1", "9223372036854775807"),
-    "smallint": ("1", "-1"),
-    "tinyint": ("1", "127"),
-    "float": ("1.5", "'NaN'"),
-    "double": ("1e300", "'-Infinity'"),
-    "boolean": ("true", "false"),
-    "date": ("'2024-02-29'", "'0001-01-01'"),
-    "timestamp": ("'2024-02-29 01:02:03.000456'", "'1969-12-31 23:59:59.999999'"),
-    "timestamp_ntz": ("'2024-02-29 01:02:03'", "'1999-01-01 00:00:00.5'"),
-    "decimal(20,3)": ("1.5", "-12345678901234567.891"),
-    "binary": ("'ab'", "''"),
-}
-
-
-@pytest.mark.slow
-def test_partition_values_are_written_as_delta_spark_does(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    columns = [f"p{place} {kind}" for place, kind in enumerate(TYPES)]
-    rows = []
-    for number in range(5):
-        values = [
-            f"CAST({given[number] if number < len(given) else 'NULL'} AS {kind}) p{place}"
-            for place, (kind, given) in enumerate(TYPES.items())
-        ]
-        rows.append(f"SELECT {number} id, " + ", ".join(values))
-    df = spark.sql(" UNION ALL ".join(rows)).repartition(1)
-    parts = [f"p{place}" for place in range(len(TYPES))]
-    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    spark_tables.create(spark, theirs, ", ".join(["id INT", *columns]), partitioned_by=parts)
-    df.write.format("delta").mode("append").save(str(theirs))
-    table = DeltaTable.create(spark, ours, ", ".join(["id int", *columns]), partition_by=parts)
-    table.append(df)
-    told = [
-        sorted(repr(sorted(add["partitionValues"].items())) for add in log_files.live_adds(path))
-        for path in (ours, theirs)
-    ]
-    assert told[0] == told[1]
-    assert rows_of(spark, ours) == rows_of(spark, theirs)
-    assert table.delete("p0 IS NULL").scans == 0
-
-
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    def make(kind: str) -> Path:
-        path = tmp_path_factory.mktemp(kind) / "t"
-        parts = ["p"] if kind == "parts" else []
-        properties = FEED | OFF if kind == "copied" else FEED
-        columns = "id BIGINT, p INT"
-        spark_tables.create(spark, path, columns, partitioned_by=parts, properties=properties)
-        spark_tables.sql(
-            spark, path, "INSERT INTO {T} SELECT id, INT(id % 2) FROM range(0, 8, 1, 1)"
-        )
-        return path
-
-    return Lazily(make)
+    rows = "INSERT INTO {T} SELECT id, INT(id % 2) FROM range(0, 8, 1, 1)"
+    return lazily_made(spark, tmp_path_factory, KINDS, "id BIGINT, p INT", rows)
 
 
-Overwrite = tuple[str, str | None, str]
 # The kind of table, the condition, the new rows.
-OVERWRITES: dict[str, Overwrite] = {
+OVERWRITES: dict[str, tuple[str, str | None, str]] = {
     "a partition": ("parts", "p = 1", "SELECT id + 100 id, 1 p FROM range(3)"),
     "rows": ("feed", "id > 4", "SELECT id + 50 id, 9 p FROM range(2)"),
     "rows, copied": ("copied", "id > 4 AND p = 0", "SELECT 10L id, 0 p"),
@@ -156,25 +80,22 @@ OVERWRITES: dict[str, Overwrite] = {
 FAST = {"a partition", "rows, copied", "a row outside"}
 
 
-def as_delta_spark_does(df: DataFrame, where: str | None) -> Callable[[Path], None]:
-    writer = df.write.format("delta").mode("overwrite")
-    writer = writer if where is None else writer.option("replaceWhere", where)
-    return lambda path: writer.save(str(path))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(FAST, OVERWRITES))
 def test_rows_come_in_place_of_others(
     spark: SparkSession, tables: dict[str, Path], name: str
 ) -> None:
     kind, where, rows = OVERWRITES[name]
-    df = spark.sql(rows)
-
-    def ours(table: DeltaTable) -> WriteReport:
-        return table.overwrite(df, where)
-
-    theirs = as_delta_spark_does(df, where)
-    result = judged(spark, tables[kind], name.replace(" ", "-"), theirs, ours)
+    options = {} if where is None else {"replaceWhere": where}
+    result = judged_write(
+        spark,
+        tables[kind],
+        name,
+        rows,
+        lambda table, df: table.overwrite(df, where),
+        mode="overwrite",
+        **options,
+    )
     if result.error is not None:
         assert isinstance(result.error, ConstraintError)
         assert result.error.constraint == "replace where"
@@ -212,18 +133,15 @@ def test_a_table_is_overwritten_by_itself_and_gets_another_schema(
 def test_columns_are_added_where_no_row_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     spark_tables.create(spark, path, "k INT, p INT")
-    rows = spark.sql("SELECT 9 k, 5 p, 'n' n WHERE false")
-
-    def by_delta_spark(path: Path) -> None:
-        writer = rows.write.format("delta").mode("overwrite").option("mergeSchema", "true")
-        writer.option("replaceWhere", "p = 5").save(str(path))
-
-    done = judged(
+    done = judged_write(
         spark,
         path,
         "added",
-        by_delta_spark,
-        lambda t: t.overwrite(rows, "p = 5", merge_schema=True),
+        "SELECT 9 k, 5 p, 'n' n WHERE false",
+        lambda t, rows: t.overwrite(rows, "p = 5", merge_schema=True),
+        mode="overwrite",
+        mergeSchema="true",
+        replaceWhere="p = 5",
     )
     for each in (done.path, tmp_path / "added-theirs"):
         assert DeltaTable.for_path(spark, each).schema.names == ("k", "p", "n")
@@ -235,18 +153,14 @@ def test_a_replaced_schema_is_nullable_as_that_of_delta_spark(
 ) -> None:
     path = tmp_path / "t"
     spark_tables.create(spark, path, "id INT")
-    query = "SELECT 1 k, array(1) a, map('x', named_struct('y', 1)) m"
-
-    def by_delta_spark(path: Path) -> None:
-        writer = spark.sql(query).write.format("delta").mode("overwrite")
-        writer.option("overwriteSchema", "true").save(str(path))
-
-    done = judged(
+    done = judged_write(
         spark,
         path,
         "replaced",
-        by_delta_spark,
-        lambda t: t.overwrite(spark.sql(query), replace_schema=True),
+        "SELECT 1 k, array(1) a, map('x', named_struct('y', 1)) m",
+        lambda t, rows: t.overwrite(rows, replace_schema=True),
+        mode="overwrite",
+        overwriteSchema="true",
     )
     ours, theirs = (
         spark_tables.as_delta_spark_reads(spark, each).schema

@@ -82,47 +82,14 @@ BAD: dict[str, tuple[Any, type[DelvecError], str]] = {
         InvalidArgumentError,
         "nope",
     ),
-    "delete by no condition": (lambda _, t: t.delete("n +"), InvalidArgumentError, "n +"),
-    "delete by a number": (lambda _, t: t.delete("n + 1"), InvalidArgumentError, "BOOLEAN"),
     "update of an unknown column": (
         lambda _, t: t.update({"nope": "1"}),
-        InvalidArgumentError,
-        "nope",
-    ),
-    "update by an unknown column": (
-        lambda _, t: t.update({"n": "nope + 1"}),
-        InvalidArgumentError,
-        "nope",
-    ),
-    "update where an unknown column": (
-        lambda _, t: t.update({"n": "1"}, "nope = 1"),
-        InvalidArgumentError,
-        "nope",
-    ),
-    "merge on an unknown column": (
-        lambda s, t: t.merge(one(s, "1 AS id"), "t.id = s.nope").when_matched_delete().execute(),
-        InvalidArgumentError,
-        "nope",
-    ),
-    "merge with an unknown column to set": (
-        lambda s, t: (
-            t.merge(one(s, "1 AS id"), "t.id = s.id").when_matched_update({"nope": "1"}).execute()
-        ),
         InvalidArgumentError,
         "nope",
     ),
     "merge with an unknown column in a condition": (
         lambda s, t: (
             t.merge(one(s, "1 AS id"), "t.id = s.id").when_matched_delete("s.nope = 1").execute()
-        ),
-        InvalidArgumentError,
-        "nope",
-    ),
-    "merge with an unknown column to insert": (
-        lambda s, t: (
-            t.merge(one(s, "91 AS id"), "t.id = s.id")
-            .when_not_matched_insert({"id": "s.id", "nope": "1"})
-            .execute()
         ),
         InvalidArgumentError,
         "nope",
@@ -136,29 +103,13 @@ BAD: dict[str, tuple[Any, type[DelvecError], str]] = {
         InvalidArgumentError,
         "several rows of the source",
     ),
-    "append of an unknown column": (
-        lambda s, t: t.append(one(s, "1 AS id", "1 AS nope")),
-        InvalidArgumentError,
-        "nope",
-    ),
-    "append of a date to a number": (
-        lambda s, t: t.append(one(s, "current_date() AS id")),
-        InvalidArgumentError,
-        "id",
-    ),
     "append of a text to a number": (
         lambda s, t: t.append(one(s, "'x' AS id")),
         InvalidArgumentError,
         "id",
     ),
-    "update to a date": (lambda _, t: t.update({"n": "current_date()"}), InvalidArgumentError, "n"),
     "append against a constraint": (
         lambda s, t: t.append(one(s, "1 AS id", "100 AS n")),
-        ConstraintError,
-        "small",
-    ),
-    "update against a constraint": (
-        lambda _, t: t.update({"n": "n + 97"}),
         ConstraintError,
         "small",
     ),
@@ -174,7 +125,6 @@ BAD: dict[str, tuple[Any, type[DelvecError], str]] = {
         ConstraintError,
         "small",
     ),
-    "append of a null": (lambda s, t: t.append(one(s, "int(null) AS id")), ConstraintError, "id"),
     "update to null": (lambda _, t: t.update({"id": "null"}, "n > 3"), ConstraintError, "id"),
     "append without a column that must be there": (
         lambda s, t: t.append(one(s, "1 AS n")),
@@ -195,11 +145,6 @@ BAD: dict[str, tuple[Any, type[DelvecError], str]] = {
         lambda _, t: t.update({"n": "n div (n - n)"}),
         InvalidArgumentError,
         "DIVIDE_BY_ZERO",
-    ),
-    "overflow": (
-        lambda _, t: t.update({"n": "n * 2147483647 * 2"}),
-        InvalidArgumentError,
-        "overflow",
     ),
     "overflow on the way into the column": (
         lambda _, t: t.update({"n": "n + 3000000000L"}),
@@ -257,30 +202,25 @@ def test_what_overflows_without_ansi_fits_or_is_refused(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "operation", slow_but(("delete",), ("delete", "update", "merge", "overwrite"))
-)
-def test_a_table_that_only_grows_is_not_changed(
-    spark: SparkSession, tmp_path: Path, operation: str
-) -> None:
+def test_a_table_that_only_grows_is_not_changed(spark: SparkSession, tmp_path: Path) -> None:
     path = small_table(tmp_path / "t")[0].root
     DeltaTable.for_path(None, path).set_properties({"delta.appendOnly": "true"})
     table, rows = DeltaTable.for_path(spark, path), spark.range(1)
-    acts: dict[str, Callable[[], object]] = {
-        "delete": lambda: table.delete("id = 1"),
-        "update": lambda: table.update({"id": "1"}),
-        "merge": table.merge(rows, "t.id = s.id").when_matched_delete().execute,
-        "overwrite": lambda: table.overwrite(rows),
-    }
-    with nothing_happens(path):
-        with pytest.raises(UnsupportedFeatureError, match="appendOnly") as caught:
-            acts[operation]()
+    acts: list[Callable[[], object]] = [
+        lambda: table.delete("id = 1"),
+        lambda: table.update({"id": "1"}),
+        table.merge(rows, "t.id = s.id").when_matched_delete().execute,
+        lambda: table.overwrite(rows),
+    ]
+    for act in acts:
+        with nothing_happens(path), pytest.raises(UnsupportedFeatureError) as caught:
+            act()
         assert caught.value.hint == "set delta.appendOnly to false"
         assert str(path) in caught.value.message
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("operation", slow_but(("delete",), ("delete", "update", "append")))
+@pytest.mark.parametrize("operation", ["delete", pytest.param("append", marks=pytest.mark.slow)])
 def test_a_table_that_is_dropped_meanwhile_stays_dropped(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
@@ -288,7 +228,6 @@ def test_a_table_that_is_dropped_meanwhile_stays_dropped(
     table = DeltaTable.for_path(spark, path)
     acts: dict[str, Callable[[], object]] = {
         "delete": lambda: table.delete("id = 1"),
-        "update": lambda: table.update({"id": "-id"}, "id = 1"),
         "append": lambda: table.append(spark.range(3)),
     }
     before_commit(monkeypatch, lambda: shutil.rmtree(path))

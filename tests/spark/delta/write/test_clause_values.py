@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import judged
+from tests.spark.delta.write.judge import insert, judged, judged_merge, update
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
@@ -33,21 +33,7 @@ def test_the_alias_of_the_table_in_assigned_columns(spark: SparkSession, table: 
     # `t.v` is the column v, though there is a column t with a field v.
     set_ = {"t.v": "s.w", "t.t.v": "10", "T.`q`.A": "t.v"}
     values = {"`t`.id": "s.id", "t.v": "s.w", "t": "named_struct('v', 1, 'only', s.w)"}
-    sets = ", ".join(f"{name} = {value}" for name, value in set_.items())
-    judged(
-        spark,
-        table,
-        "alias",
-        f"MERGE INTO {{T}} t USING ({SOURCE}) s ON t.id = s.id"
-        f" WHEN MATCHED THEN UPDATE SET {sets} WHEN NOT MATCHED THEN"
-        f" INSERT ({', '.join(values)}) VALUES ({', '.join(values.values())})",
-        lambda t: (
-            t.merge(spark.sql(SOURCE), on="t.id = s.id")
-            .when_matched_update(set_)
-            .when_not_matched_insert(values)
-            .execute()
-        ),
-    )
+    judged_merge(spark, table, "alias", SOURCE, (update(set_), insert(values)))
 
 
 def test_names_behind_an_alias_that_are_no_columns(spark: SparkSession, table: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,11 +17,10 @@ from pyspark.sql import SparkSession
 import delvec.delta.write.transaction as running
 from delvec import DeltaTable
 from delvec.delta.skipping.predicate import Always
-from delvec.delta.write.change import Base, Change, Operation, ReadSet
+from delvec.delta.write.change import Change, Operation, ReadSet
 from delvec.delta.write.commit import commit
 from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError
-from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import TableBuilder
 from tests.delta.log_files import newest_version
 from tests.delta.write.write_checks import (
@@ -33,10 +30,11 @@ from tests.delta.write.write_checks import (
     ids,
     live,
     positions,
+    put,
     unnamed_files,
 )
-from tests.repository import ROOT
 from tests.spark.delta.spark_tables import as_delta_spark_reads
+from tests.spark.delta.write.racing import race
 
 WRITERS = 8
 Row = tuple[int, int]
@@ -72,41 +70,16 @@ def make(path: Path, files: int, rows: int, level: str = "Serializable") -> Tabl
     return builder
 
 
-# Processes.
-def race(path: Path, shares: list[set[int]], *, spark: bool) -> list[dict[str, int]]:
-    """Let a process for each share of the ids delete them at once; give what each told."""
-    processes = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.spark.delta.write.racing",
-                json.dumps({"table": str(path), "ids": sorted(share), "spark": spark}),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for share in shares
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    told = [process.communicate(timeout=300)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(shares)
-    return [json.loads(text) for text in told]
+def shares(count: int, rows: int, digits: int = 1) -> list[dict[str, Any]]:
+    """The ids that each of some writers deletes, by their last digits."""
+    wanted = [range(first, first + digits) for first in range(count)]
+    return [{"gone": [id_ for id_ in range(rows) if id_ % 10 in each]} for each in wanted]
 
 
 @pytest.mark.slow
 def test_processes_that_delete_other_rows_of_the_same_files_all_succeed(tmp_path: Path) -> None:
     path = make(tmp_path / "t", 2, 80).root
-    shares = [{id_ for id_ in range(160) if id_ % 10 == writer} for writer in range(WRITERS)]
-    told = race(path, shares, spark=False)
+    told = race(path, "delete", shares(WRITERS, 160))
     assert ids(path) == [id_ for id_ in range(160) if id_ % 10 >= WRITERS]
     assert sum(each["rows"] for each in told) == 16 * WRITERS
     assert sum(each["reconciled"] for each in told) > 0
@@ -118,8 +91,7 @@ def test_processes_that_delete_other_rows_of_the_same_files_all_succeed(tmp_path
 @pytest.mark.slow
 def test_processes_that_delete_the_same_rows_count_each_once(tmp_path: Path) -> None:
     path = make(tmp_path / "t", 2, 40).root
-    shares = [{id_ for id_ in range(80) if id_ % 10 in (n, n + 1, n + 2)} for n in range(WRITERS)]
-    told = race(path, shares[:4], spark=False)
+    told = race(path, "delete", shares(4, 80, digits=3))
     assert ids(path) == [id_ for id_ in range(80) if id_ % 10 > 5]
     assert sum(each["rows"] for each in told) == 48
     assert not unnamed_files(path)
@@ -131,8 +103,7 @@ def test_eight_sessions_that_delete_other_rows_of_the_same_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = make(tmp_path / "t", 2, 80).root
-    shares = [{id_ for id_ in range(160) if id_ % 10 == writer} for writer in range(WRITERS)]
-    told = race(path, shares, spark=True)
+    told = race(path, "delete on Spark", shares(WRITERS, 160))
     left = [id_ for id_ in range(160) if id_ % 10 >= WRITERS]
     assert ids(path) == left
     assert rows_in_delta_spark(spark, path) == [(id_, id_) for id_ in left]
@@ -218,12 +189,6 @@ class Winner:
 
     act: Callable[[SparkSession, Path], object]
     rows: Callable[[list[Row]], list[Row]]
-
-
-def put(path: Path, change: Callable[[Any], Change]) -> None:
-    snapshot = DeltaTable.for_path(None, path).snapshot()
-    with UncommittedFiles(snapshot.storage) as uncommitted:
-        commit(Base.of(snapshot), change(snapshot), uncommitted)
 
 
 def appending(*rows: Row) -> Winner:

@@ -70,8 +70,8 @@ class Server:
             CHILD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
         )
 
-    def run(self, operation: str, table: Path, call: int, when: str) -> tuple[int, int]:
-        """Give the status of a child and how many calls it made."""
+    def run(self, operation: str, table: Path, call: int, when: str) -> tuple[int, list[str]]:
+        """Give the status of a child and which calls it made."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         job = {"operation": operation, "table": str(table), "call": call, "when": when}
@@ -97,7 +97,10 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def killed(server: Server, tmp_path_factory: pytest.TempPathFactory) -> list[Killed]:
-    """Kill each operation before and after each of its calls."""
+    """Kill each operation before each of its calls, and at the end of those inside of a put.
+
+    What is there after another call is what is there before the next one.
+    """
     found = []
     for name, operation in OPERATIONS.items():
         folder = tmp_path_factory.mktemp("killed")
@@ -105,22 +108,27 @@ def killed(server: Server, tmp_path_factory: pytest.TempPathFactory) -> list[Kil
         shutil.copytree(folder / "before", folder / "after")
         status, calls = server.run(name, folder / "after", 0, "never")
         assert status == 0
-        assert calls > 1
+        assert len(calls) > 1
         before, after = state(folder / "before"), state(folder / "after")
         between = {before, after}
         if "winner" in name:  # it may have committed, and the other not yet
             assert before is not None
             rows = tuple(each for each in before[1] if each not in (3, 16))
             between.add((before[0] + 1, rows, before[2]))
-        for call in range(1, calls + 1):
-            for when in ("before", "after"):
-                table = folder / f"{call}-{when}"
-                shutil.copytree(folder / "before", table)
-                status, _ = server.run(name, table, call, when)
-                assert status == SIGKILL, f"{name} did not reach call {call}"
-                now = state(table)
-                assert now in between, f"{name}, killed {when} call {call}"
-                found.append(Killed(name, call, when, table, now == after))
+        moments = [(call, "before") for call in range(1, len(calls) + 1)]
+        moments += [
+            (call, "after")
+            for call, function in enumerate(calls, 1)
+            if function in ("link", "replace") or call == len(calls)
+        ]
+        for call, when in moments:
+            table = folder / f"{call}-{when}"
+            shutil.copytree(folder / "before", table)
+            status, _ = server.run(name, table, call, when)
+            assert status == SIGKILL, f"{name} did not reach call {call}"
+            now = state(table)
+            assert now in between, f"{name}, killed {when} call {call}"
+            found.append(Killed(name, call, when, table, now == after))
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +17,32 @@ from tests.delta import log_files
 from tests.delta.builder import TableBuilder
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import Lazily, copy_of, folder, judged, rows_of
+from tests.spark.delta.readers import settings_of
+from tests.spark.delta.write.judge import FEED, KINDS, copy_of, folder, judged, lazily_made, rows_of
 
 pytestmark = pytest.mark.spark
 
-FEED = {"delta.enableChangeDataFeed": "true"}
 INLINE = {  # rows 0 and 5, by delta-rs
     "storageType": "i",
     "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000315c8Xg000f5",
     "sizeInBytes": 36,
     "cardinality": 2,
 }
-OFF = {"delta.enableDeletionVectors": "false"}
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Files of five rows; row 3 is gone."""
-
-    def make(kind: str) -> Path:
-        path = tmp_path_factory.mktemp(kind) / "t"
-        parts = ["p"] if kind == "parts" else []
-        properties = {"feed": FEED, "copied": FEED | OFF, "parts": {}}[kind]
-        spark_tables.create(
-            spark, path, "id BIGINT, v STRING, p INT", partitioned_by=parts, properties=properties
-        )
-        rows = "SELECT id, IF(id = 7, NULL, concat('t', id)), INT(id % 2)"
-        spark_tables.sql(
-            spark,
-            path,
-            f"INSERT INTO {{T}} {rows} FROM range(0, 5, 1, 1)",
-            f"INSERT INTO {{T}} {rows} FROM range(5, 10, 1, 1)",
-            "DELETE FROM {T} WHERE id = 3",
-        )
-        return path
-
-    return Lazily(make)
+    rows = "SELECT id, IF(id = 7, NULL, concat('t', id)), INT(id % 2)"
+    return lazily_made(
+        spark,
+        tmp_path_factory,
+        KINDS,
+        "id BIGINT, v STRING, p INT",
+        f"INSERT INTO {{T}} {rows} FROM range(0, 5, 1, 1)",
+        f"INSERT INTO {{T}} {rows} FROM range(5, 10, 1, 1)",
+        "DELETE FROM {T} WHERE id = 3",
+    )
 
 
 Case = tuple[str, str | None, Any, dict[str, int]]
@@ -101,7 +90,7 @@ def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path],
     result = judged(
         spark,
         tables[kind],
-        name.replace(" ", "-"),
+        name,
         f"DELETE FROM {{T}} WHERE {sql}",
         lambda t: t.delete(sql if where is None else where()),
         "numDeletedRows",
@@ -116,19 +105,8 @@ def test_delta_spark_does_the_same(spark: SparkSession, tables: dict[str, Path],
         assert table.delete("id IN (2, 6, 7)").rows_deleted == 1
 
 
-@pytest.fixture
-def forms(spark: SparkSession) -> Iterator[Callable[..., None]]:
-    """Choose who makes vectors and who reads them: the driver, or tasks."""
-    keys = {"write": "spark.delvec.write.hitMemory", "scan": "spark.delvec.scan.vectorMemory"}
-
-    def choose(*tasks: str) -> None:
-        for name, key in keys.items():
-            spark.conf.unset(key)
-            if name in tasks:
-                spark.conf.set(key, "0")
-
-    yield choose
-    choose()
+# Who makes vectors and who reads them: tasks, if the driver may hold none.
+BY_TASKS = {"write": "spark.delvec.write.hitMemory", "scan": "spark.delvec.scan.vectorMemory"}
 
 
 def big(path: Path) -> None:
@@ -145,22 +123,22 @@ def big(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tasks", [(), ("write", "scan"), ("write",), ("scan",)])
+@pytest.mark.parametrize("tasks", [(), ("write", "scan")])
 def test_all_forms_do_the_same_in_files_without_statistics(
-    spark: SparkSession, tmp_path: Path, forms: Callable[..., None], tasks: tuple[str, ...]
+    spark: SparkSession, tmp_path: Path, tasks: tuple[str, ...]
 ) -> None:
     path = tmp_path / "t"
     big(path)
     table = DeltaTable.for_path(spark, path)
-    forms(*tasks)
-    first = table.delete("id % 69999 = 7 OR id BETWEEN 30000 AND 35000")
-    assert (first.rows_deleted, first.vectors_added) == (5003, 2)
-    second = table.delete("id IN (69999, 70000, 7, 8, 139999)")
-    assert (second.rows_deleted, second.vectors_updated) == (4, 2)
-    third = table.delete("id >= 70000 AND id % 1 = 0")
-    assert (third.rows_deleted, third.files_removed) == (69_997, 1)
+    with settings_of(spark, {BY_TASKS[each]: "0" for each in tasks}):
+        first = table.delete("id % 69999 = 7 OR id BETWEEN 30000 AND 35000")
+        assert (first.rows_deleted, first.vectors_added) == (5003, 2)
+        second = table.delete("id IN (69999, 70000, 7, 8, 139999)")
+        assert (second.rows_deleted, second.vectors_updated) == (4, 2)
+        third = table.delete("id >= 70000 AND id % 1 = 0")
+        assert (third.rows_deleted, third.files_removed) == (69_997, 1)
+        rows = table.to_df().toArrow().column("id").to_pylist()
     left = set(range(70_000)) - {7, 8, 69_999, *range(30_000, 35_001)}
-    rows = table.to_df().toArrow().column("id").to_pylist()
     assert len(rows) == len(left)
     assert set(rows) == left
     [add] = log_files.live_adds(path)
@@ -175,16 +153,16 @@ def test_all_forms_do_the_same_in_files_without_statistics(
 
 
 def test_vectors_by_tasks_leave_nothing_when_the_commit_fails(
-    spark: SparkSession, tmp_path: Path, forms: Callable[..., None]
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     table = DeltaTable.create(spark, tmp_path / "t", "id long")
     table.append(spark.range(0, 20, 1, 1))
     before = folder(tmp_path / "t")
-    forms("write")
-    assert table.delete("id = 3", dry_run=True).rows_deleted == 1
-    assert folder(tmp_path / "t") == before
-    with pytest.raises(DelvecError):
-        table.delete("id = 3 OR raise_error('no') IS NULL")
+    with settings_of(spark, {BY_TASKS["write"]: "0"}):
+        assert table.delete("id = 3", dry_run=True).rows_deleted == 1
+        assert folder(tmp_path / "t") == before
+        with pytest.raises(DelvecError):
+            table.delete("id = 3 OR raise_error('no') IS NULL")
     assert folder(tmp_path / "t") == before
 
 
@@ -247,16 +225,12 @@ def test_conditions_that_need_other_rows(spark: SparkSession, tmp_path: Path) ->
     table = DeltaTable.create(spark, tmp_path / "t", "id long")
     table.append(spark.range(10))
     spark.range(3, 5).createOrReplaceTempView("doomed")
-    threshold = "spark.sql.autoBroadcastJoinThreshold"
-    try:
-        assert table.delete("id IN (SELECT id FROM doomed)").rows_deleted == 2
-        assert table.delete("id < (SELECT min(id) - 2 FROM doomed)").rows_deleted == 1
-        spark.conf.set(threshold, "-1")  # by a shuffle
+    assert table.delete("id IN (SELECT id FROM doomed)").rows_deleted == 2
+    assert table.delete("id < (SELECT min(id) - 2 FROM doomed)").rows_deleted == 1
+    with settings_of(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):  # by a shuffle
         assert table.delete("id IN (SELECT id * 2 FROM doomed)").rows_deleted == 2
         assert table.update({"id": "-id"}, where="id IN (SELECT id + 2 FROM doomed)").rows_updated
-    finally:
-        spark.conf.unset(threshold)
-        spark.catalog.dropTempView("doomed")
+    spark.catalog.dropTempView("doomed")
     assert sorted(row.id for row in table.to_df().collect()) == [-5, 1, 2, 7, 9]
     with pytest.raises(InvalidArgumentError):
         table.delete("sum(id) > 3")

@@ -51,33 +51,23 @@ def supported(name: str) -> dict[str, str]:
     return {f"delta.feature.{name}": "supported"}
 
 
+# Features alone; the others are in one table, see `TOGETHER`.
 CASES: dict[str, Case] = {
     "deletionVectors": Case(),
-    "columnMapping": Case(properties={"delta.columnMapping.mode": "name"}),
     "columnMapping by id": Case(
         properties={"delta.columnMapping.mode": "id"},
         after=("ALTER TABLE {T} RENAME COLUMN v TO w", "ALTER TABLE {T} RENAME COLUMN w TO v"),
     ),
-    "v2Checkpoint": Case(properties=V2 | {"delta.checkpointInterval": "2"}),
-    "timestampNtz": Case(", at TIMESTAMP_NTZ", ", TIMESTAMP_NTZ'2024-01-01 00:00:00' at"),
     "typeWidening": Case(
         ", n TINYINT",
         ", 1Y n",
         {"delta.enableTypeWidening": "true"},
         after=("ALTER TABLE {T} ALTER COLUMN n TYPE INT",),
     ),
-    "variantType": Case(", x VARIANT", ", parse_json('{\"a\": 1}') x"),
     "vacuumProtocolCheck": Case(properties=supported("vacuumProtocolCheck")),
     "appendOnly": Case(properties={"delta.appendOnly": "true"}, refused=CHANGES),
-    "checkConstraints": Case(properties={"delta.constraints.small": "id < 1000"}),
     "not null": Case(", n INT NOT NULL", ", 1 n"),
-    "generatedColumns": Case(", twice BIGINT GENERATED ALWAYS AS (id * 2)"),
-    "allowColumnDefaults": Case(", n INT DEFAULT 42", "", supported("allowColumnDefaults")),
     "identityColumns": Case(", n BIGINT GENERATED ALWAYS AS IDENTITY"),
-    "changeDataFeed": Case(properties={"delta.enableChangeDataFeed": "true"}),
-    "rowTracking": Case(properties={"delta.enableRowTracking": "true"}),
-    "inCommitTimestamp": Case(properties={"delta.enableInCommitTimestamps": "true"}),
-    "clustering": Case(clause="CLUSTER BY (id)"),
     "checkpointProtection": Case(
         properties={"delta.checkpointInterval": "3"},
         after=("ALTER TABLE {T} DROP FEATURE deletionVectors",),
@@ -88,12 +78,11 @@ CASES: dict[str, Case] = {
     "icebergCompatV2": Case(
         properties=ICEBERG | {"delta.enableIcebergCompatV2": "true"}, refused=ALL
     ),
-    "randomizeFilePrefixes": Case(properties={"delta.randomizeFilePrefixes": "true"}),
     "partitioned by a variant's neighbour": Case(
         ", x VARIANT, p INT", ", parse_json('1') x, 1 p", clause="PARTITIONED BY (p)"
     ),
 }
-# Features that get along, in one table: what `make test` has time for.
+# Features that get along, in one table.
 TOGETHER = Case(
     ", n INT DEFAULT 42, twice BIGINT GENERATED ALWAYS AS (id * 2), at TIMESTAMP_NTZ, x VARIANT",
     ", 1 n, TIMESTAMP_NTZ'2024-01-01 00:00:00' at, parse_json('{\"a\": 1}') x",

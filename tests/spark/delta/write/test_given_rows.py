@@ -225,4 +225,3 @@ def test_the_active_session_opens_a_table_by_its_path(
     for opened in (DeltaTable(root), DeltaTable(spark, root), DeltaTable(os.fspath(root))):
         assert opened.spark is not None
         assert opened.to_df().columns == ["id", "v"]
-        assert repr(opened) == f"DeltaTable({root!r}, with Spark)"

@@ -15,7 +15,7 @@ from delvec.errors import DelvecError, InvalidArgumentError
 from tests.delta import log_files
 from tests.delta.write.write_checks import before_commit
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import folder, judged, rows_of
+from tests.spark.delta.write.judge import folder, insert, judged, judged_merge, rows_of
 
 pytestmark = pytest.mark.spark
 
@@ -102,19 +102,13 @@ def test_a_mark_beyond_a_long_is_refused_as_by_delta_spark(
 ) -> None:
     path = tmp_path / "t"
     made(spark, path, "BY DEFAULT AS IDENTITY (START WITH 0 INCREMENT BY 5)")
-    done = judged(
+    done = judged_merge(
         spark,
         path,
         "mark",
-        "MERGE INTO {T} t USING (SELECT 1 AS v UNION ALL SELECT 2) s ON t.v = s.v"
-        f" WHEN NOT MATCHED AND s.v = 1 THEN INSERT (id, v) VALUES ({2**63 - 2}, s.v)"
-        " WHEN NOT MATCHED THEN INSERT (v) VALUES (s.v)",
-        lambda t: (
-            t.merge(values(spark, 1, 3), on="t.v = s.v")
-            .when_not_matched_insert({"id": f"{2**63 - 2}", "v": "s.v"}, "s.v = 1")
-            .when_not_matched_insert({"v": "s.v"})
-            .execute()
-        ),
+        "SELECT 1 AS v UNION ALL SELECT 2",
+        (insert({"id": f"{2**63 - 2}", "v": "s.v"}, "s.v = 1"), insert({"v": "s.v"})),
+        on="t.v = s.v",
     )
     assert "no values left" in str(done.error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import settings_of
-from tests.spark.delta.write.judge import folder, judged
+from tests.spark.delta.write.judge import folder, judged_merge, judged_write
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
@@ -32,37 +33,17 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_an_append_as_delta_spark_does_it(
     spark: SparkSession, table: Path, *, is_sensitive: bool
 ) -> None:
-    def by_delta_spark(path: Path) -> None:
-        writer = spark.sql(ROWS).write.format("delta").mode("append")
-        writer.option("mergeSchema", "true").save(str(path))
-
+    act = partial(DeltaTable.append, merge_schema=True)
     with settings_of(spark, SENSITIVE if is_sensitive else {}):
-        done = judged(
-            spark,
-            table,
-            f"append-{is_sensitive}",
-            by_delta_spark,
-            lambda t: t.append(spark.sql(ROWS), merge_schema=True),
-        )
+        name = f"append-{is_sensitive}"
+        done = judged_write(spark, table, name, ROWS, act, mergeSchema="true")
     assert done.report is not None
     assert DeltaTable.for_path(None, done.path).schema.names == ("c2", "s", "P")
 
 
 @pytest.mark.slow
 def test_a_merge_as_delta_spark_does_it(spark: SparkSession, table: Path) -> None:
-    judged(
-        spark,
-        table,
-        "merge",
-        f"MERGE INTO {{T}} t USING ({ROWS}) s ON t.C2 + 1 = s.c2"
-        " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-        lambda t: (
-            t.merge(spark.sql(ROWS), on="t.C2 + 1 = s.c2")
-            .when_matched_update_all()
-            .when_not_matched_insert_all()
-            .execute()
-        ),
-    )
+    judged_merge(spark, table, "merge", ROWS, on="t.C2 + 1 = s.c2")
 
 
 @pytest.mark.parametrize("is_sensitive", [False, True])

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from delvec import DeltaTable
@@ -18,12 +18,11 @@ from tests.delta.write.write_checks import before_commit
 from tests.marks import slow_but
 from tests.spark.delta import spark_tables
 from tests.spark.delta.readers import READERS, read
-from tests.spark.delta.write.judge import copy_of, folder, judged
+from tests.spark.delta.write.judge import FEED, copy_of, folder, judged_write
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
-FEED = {"delta.enableChangeDataFeed": "true"}
 ROWS = (
     "VALUES (1, 'a', DATE'2024-01-01'), (2, 'a', DATE'2024-01-02'), (3, 'b', DATE'2024-01-01'),"
     " (4, NULL, NULL), (5, 'a', DATE'2024-01-01')"
@@ -50,24 +49,21 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
-def by_delta_spark(rows: DataFrame, path: Path) -> None:
-    writer = rows.write.format("delta").mode("overwrite")
-    writer.option("partitionOverwriteMode", "dynamic").save(str(path))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SOURCES)
 def test_delta_spark_replaces_the_same(spark: SparkSession, table: Path, name: str) -> None:
     rows = spark.sql(SOURCES[name])
     plan = DeltaTable.for_path(spark, table).overwrite(rows, partitions="dynamic", dry_run=True)
-    done = judged(
+    done = judged_write(
         spark,
         table,
-        name.replace(" ", "-"),
-        lambda path: by_delta_spark(rows, path),
-        lambda t: t.overwrite(rows, partitions="dynamic"),
+        name,
+        SOURCES[name],
+        lambda t, rows: t.overwrite(rows, partitions="dynamic"),
         "numOutputRows",
         "numFiles",
+        mode="overwrite",
+        partitionOverwriteMode="dynamic",
     ).done
     assert (plan.rows_deleted, plan.rows_inserted) == (done.rows_deleted, done.rows_inserted)
     assert plan.files_removed == done.files_removed
@@ -169,9 +165,7 @@ def test_hives_name_for_null_in_the_log(spark: SparkSession, tmp_path: Path, rea
     commit = path / "_delta_log" / f"{1:020}.json"
     text = commit.read_text().replace('"p":"x","d":"2024-01-01"', f'"p":"{NULL}","d":"{NULL}"')
     assert NULL in text
-    for checksum in (path / "_delta_log").glob("*.crc"):
-        checksum.unlink()
-    for checksum in (path / "_delta_log").glob(".*.crc"):
+    for checksum in commit.parent.glob("*.crc"):
         checksum.unlink()
     commit.write_text(text)
     rows = read(reader, spark, path).to_pylist()

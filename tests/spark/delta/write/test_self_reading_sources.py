@@ -7,8 +7,6 @@ in the end, or our caller is told and it is 2.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,18 +18,17 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from delvec import DeltaTable
 from delvec.datasource import DelvecDataSource
-from delvec.delta.write.change import Base, Change, Operation
-from delvec.delta.write.commit import commit
+from delvec.delta.write.change import Change, Operation
 from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError
-from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import TableBuilder
 from tests.delta.log_files import commits, newest_version
-from tests.delta.write.write_checks import before_commit, deletion, live, unnamed_files
+from tests.delta.write.write_checks import before_commit, deletion, live, put, unnamed_files
 from tests.marks import slow_but
-from tests.repository import ROOT
+from tests.spark.delta.readers import settings_of
 from tests.spark.delta.spark_tables import sql
-from tests.spark.delta.write.incrementing import increment
+from tests.spark.delta.write.judge import FEED
+from tests.spark.delta.write.racing import increment, race
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
 
@@ -42,18 +39,11 @@ def counter(builder: TableBuilder, name: str, n: int) -> dict[str, Any]:
     return builder.write_file(name, columns) | {"stats": json.dumps(stats)}
 
 
-def make(path: Path, **properties: str) -> DeltaTable:
+def make(path: Path, **properties: str) -> None:
     settings = {"delta.enableDeletionVectors": "true", **properties}
     builder = TableBuilder(path, fields={"id": "long", "n": "long"}, properties=settings)
     builder.create()
     builder.commit({"add": counter(builder, "first", 1)})
-    return DeltaTable.for_path(None, path)
-
-
-def put(path: Path, change: Callable[[Any], Change]) -> None:
-    snapshot = DeltaTable.for_path(None, path).snapshot()
-    with UncommittedFiles(snapshot.storage) as uncommitted:
-        commit(Base.of(snapshot), change(snapshot), uncommitted)
 
 
 def replace(path: Path, name: str, n: int) -> None:
@@ -72,6 +62,13 @@ def add_one(path: Path) -> None:
 
 def read_counter(path: Path) -> list[int]:
     return sorted(DeltaTable.for_path(None, path).to_arrow()["n"].to_pylist())
+
+
+@pytest.fixture
+def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A table with the counter; it records changes in the cases that read them."""
+    make(tmp_path / "t", **FEED if "the change feed" in request.node.name else {})
+    return tmp_path / "t"
 
 
 @pytest.fixture(scope="module")
@@ -122,11 +119,8 @@ def by_tasks(spark: SparkSession, path: Path) -> DataFrame:
     stats = {"stats": json.dumps({"numRecords": 2})}
     put(path, lambda _: Change(Operation("WRITE"), added=({**entry, **stats},)))
     put(path, lambda it: deletion(it, {"third": [1]}))
-    spark.conf.set("spark.delvec.scan.vectorMemory", "0")
-    try:
+    with settings_of(spark, {"spark.delvec.scan.vectorMemory": "0"}):
         return DeltaTable.for_path(spark, path).to_df()
-    finally:
-        spark.conf.unset("spark.delvec.scan.vectorMemory")
 
 
 def run_then_cached(spark: SparkSession, path: Path) -> DataFrame:
@@ -214,10 +208,8 @@ WRITES = {"merge": merge, "overwrite": overwrite, "append": append}
 
 @pytest.mark.parametrize("name", slow_but(QUICKLY, FIXED))
 def test_a_source_that_was_read_before_another_commit_is_refused(
-    spark_: SparkSession, tmp_path: Path, name: str
+    spark_: SparkSession, path: Path, name: str
 ) -> None:
-    path = tmp_path / "t"
-    make(path, **{"delta.enableChangeDataFeed": "true"} if name == "the change feed" else {})
     source = FIXED[name](spark_, path)
     add_one(path)
     table = DeltaTable.for_path(spark_, path)
@@ -232,10 +224,8 @@ def test_a_source_that_was_read_before_another_commit_is_refused(
 
 
 def test_a_cache_that_was_computed_from_an_older_cache_is_refused(
-    spark_: SparkSession, tmp_path: Path
+    spark_: SparkSession, path: Path
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     older = spark_.read.format("delta").load(str(path)).cache()
     older.count()
     add_one(path)
@@ -248,9 +238,7 @@ def test_a_cache_that_was_computed_from_an_older_cache_is_refused(
 
 
 @pytest.mark.slow
-def test_a_cache_that_is_gone_is_no_conflict(spark_: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    make(path)
+def test_a_cache_that_is_gone_is_no_conflict(spark_: SparkSession, path: Path) -> None:
     table = DeltaTable.for_path(spark_, path)
     source = run_then_cached(spark_, path)
     table.append(source, dry_run=True)
@@ -262,10 +250,8 @@ def test_a_cache_that_is_gone_is_no_conflict(spark_: SparkSession, tmp_path: Pat
 
 @pytest.mark.parametrize("cached", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_plain_reads_of_the_files_of_a_table_are_taken_if_they_are_its_rows(
-    spark_: SparkSession, tmp_path: Path, *, cached: bool
+    spark_: SparkSession, path: Path, *, cached: bool
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     table = DeltaTable.for_path(spark_, path)
     source = spark_.read.parquet(str(linked(path)))
     if cached:
@@ -280,10 +266,8 @@ def test_plain_reads_of_the_files_of_a_table_are_taken_if_they_are_its_rows(
 
 
 def test_plain_reads_of_removed_files_and_of_deleted_rows_are_refused(
-    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark_: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     table = DeltaTable.for_path(spark_, path)
     entry = TableBuilder(path).write_file("two", {"id": [1, 2], "n": [1, 1]})
     put(
@@ -304,10 +288,8 @@ def test_plain_reads_of_removed_files_and_of_deleted_rows_are_refused(
 
 
 def test_other_files_in_the_folder_of_a_table_are_no_rows_of_it(
-    spark_: SparkSession, tmp_path: Path
+    spark_: SparkSession, path: Path
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     spark_.sql("SELECT 5L id, 5L n").write.parquet(str(path / "arrived"))
     source = spark_.read.parquet(str(path / "arrived"))
     add_one(path)
@@ -316,10 +298,8 @@ def test_other_files_in_the_folder_of_a_table_are_no_rows_of_it(
 
 
 def test_a_source_that_python_tasks_read_is_refused_as_well(
-    spark_: SparkSession, tmp_path: Path
+    spark_: SparkSession, path: Path
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     source = by_tasks(spark_, path)
     replace(path, "fourth", 7)
     with pytest.raises(ConflictError, match=r"version 4 .* had read version 3"):
@@ -329,19 +309,18 @@ def test_a_source_that_python_tasks_read_is_refused_as_well(
 @pytest.mark.parametrize("write", slow_but({"overwrite"}, WRITES))
 @pytest.mark.parametrize("name", slow_but({"delta-spark by name"}, LATE))
 def test_a_source_that_is_read_when_it_is_needed_has_the_newest_rows(
-    spark_: SparkSession, tmp_path: Path, name: str, write: str
+    spark_: SparkSession, path: Path, name: str, write: str
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     source = LATE[name](spark_, path)
     add_one(path)
     WRITES[write](DeltaTable.for_path(spark_, path), source)
     assert read_counter(path) == ([2, 3] if write == "append" else [3])
 
 
+# What a DataFrame is made of was told apart before; here, when it is read.
 RACES = {
     (name, write): "told" if name in FIXED or write == "merge" else "right"
-    for name in (*FIXED, *LATE)
+    for name in ("to_df", "a cache of delta-spark", "format delvec", "the change feed", *LATE)
     for write in WRITES
 }
 QUICK = {
@@ -357,10 +336,8 @@ QUICK = {
     [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in RACES],
 )
 def test_a_lost_race_never_writes_rows_of_the_older_version(
-    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, write: str
+    spark_: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch, name: str, write: str
 ) -> None:
-    path = tmp_path / "t"
-    make(path, **{"delta.enableChangeDataFeed": "true"} if name == "the change feed" else {})
     source = {**FIXED, **LATE}[name](spark_, path)
     before_commit(monkeypatch, lambda: add_one(path))
     table = DeltaTable.for_path(spark_, path)
@@ -379,10 +356,8 @@ def test_a_lost_race_never_writes_rows_of_the_older_version(
 
 @pytest.mark.parametrize("name", slow_but({"to_df of a version"}, NAMED))
 def test_a_source_of_a_named_version_is_taken_as_it_is(
-    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    spark_: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     source = NAMED[name](spark_, path)
     add_one(path)
     third = counter(TableBuilder(path), "third", 7)
@@ -394,10 +369,8 @@ def test_a_source_of_a_named_version_is_taken_as_it_is(
 
 
 def test_commits_that_change_no_rows_are_no_conflict(
-    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark_: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     source = DeltaTable.for_path(spark_, path).to_df()
     DeltaTable.for_path(None, path).set_properties({"user.key": "1"})
     tried = before_commit(
@@ -409,10 +382,8 @@ def test_commits_that_change_no_rows_are_no_conflict(
 
 @pytest.mark.parametrize("narrowed", [True, False])
 def test_commits_of_rows_that_the_source_does_not_use_are_no_conflict(
-    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, narrowed: bool
+    spark_: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch, *, narrowed: bool
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     third = counter(TableBuilder(path), "third", 7)
     put(path, lambda _: Change(Operation("WRITE"), added=(third,)))
     table = DeltaTable.for_path(spark_, path)
@@ -449,22 +420,10 @@ def test_rows_that_a_source_uses_are_not_told_by_names_that_columns_have_no_more
     assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2]
 
 
-def test_a_conflict_of_a_fixed_source_is_not_retryable_at_once(
-    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_append_of_rows_of_the_table_is_not_blind(
+    spark_: SparkSession, path: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
-    table = DeltaTable.for_path(spark_, path)
-    source = table.to_df().selectExpr("id", "n + 1 n")
-    before_commit(monkeypatch, lambda: add_one(path))
-    with pytest.raises(ConflictError) as caught:
-        table.overwrite(source, max_retries=0)
-    assert not caught.value.retryable
-
-
-def test_an_append_of_rows_of_the_table_is_not_blind(spark_: SparkSession, tmp_path: Path) -> None:
-    path, other = tmp_path / "t", tmp_path / "t-other"
-    make(path)
+    other = tmp_path / "other"
     make(other)
     table = DeltaTable.for_path(spark_, path)
     append(table, DeltaTable.for_path(spark_, other).to_df())
@@ -477,10 +436,8 @@ def test_an_append_of_rows_of_the_table_is_not_blind(spark_: SparkSession, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("write", slow_but({"delete"}, ("delete", "update", "merge")))
 def test_a_condition_that_reads_the_table_depends_on_its_rows(
-    spark_: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
+    spark_: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     third = counter(TableBuilder(path), "third", 7)
     put(path, lambda _: Change(Operation("WRITE"), added=(third,)))
     table = DeltaTable.for_path(spark_, path)
@@ -512,10 +469,8 @@ def test_a_condition_that_reads_the_table_depends_on_its_rows(
     assert read_counter(path) == [*newest, 9]
 
 
-def test_a_checkpoint_hides_where_its_rows_are_from(spark_: SparkSession, tmp_path: Path) -> None:
+def test_a_checkpoint_hides_where_its_rows_are_from(spark_: SparkSession, path: Path) -> None:
     """What the documentation says is not promised."""
-    path = tmp_path / "t"
-    make(path)
     source = DeltaTable.for_path(spark_, path).to_df().localCheckpoint()
     add_one(path)
     merge(DeltaTable.for_path(spark_, path), source)
@@ -528,10 +483,8 @@ ROUNDS = 100
 @pytest.mark.slow
 @pytest.mark.parametrize("write", ["merge", "overwrite"])
 def test_racing_threads_that_add_one_lose_no_update(
-    spark_: SparkSession, tmp_path: Path, write: str
+    spark_: SparkSession, path: Path, write: str
 ) -> None:
-    path = tmp_path / "t"
-    make(path)
     barrier = Barrier(2, timeout=300)
 
     def work(_: int) -> list[bool]:
@@ -551,27 +504,7 @@ def test_racing_threads_that_add_one_lose_no_update(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", ["merge", "overwrite"])
-def test_racing_processes_that_add_one_lose_no_update(tmp_path: Path, write: str) -> None:
-    path = tmp_path / "t"
-    make(path)
-    job = json.dumps({"table": str(path), "write": write, "times": ROUNDS // 2})
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.delta.write.incrementing", job],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for _ in range(2)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    done = sum(int(process.communicate(timeout=600)[0]) for process in processes)
+def test_racing_processes_that_add_one_lose_no_update(path: Path, write: str) -> None:
+    done = sum(race(path, "increment", [{"write": write, "times": ROUNDS // 2}] * 2))
     assert read_counter(path) == [1 + done]
     assert done < ROUNDS, "some were told"

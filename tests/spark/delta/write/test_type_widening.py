@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from delvec import DeltaTable
 from delvec.errors import InvalidArgumentError
 from tests.delta import log_files
 from tests.spark.delta import spark_tables
-from tests.spark.delta.write.judge import Judged, copy_of, folder, judged
+from tests.spark.delta.write.judge import Judged, copy_of, folder, judged_merge, judged_write
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
@@ -63,13 +64,8 @@ def source(id_: int) -> str:
 
 def evolved(spark: SparkSession, table: Path, word: str, query: str) -> Judged:
     """Append the rows of a query with schema evolution, by both engines."""
-    rows = spark.sql(query)
-
-    def by_delta_spark(path: Path) -> None:
-        writer = rows.write.format("delta").mode("append")
-        writer.option("mergeSchema", "true").save(str(path))
-
-    return judged(spark, table, word, by_delta_spark, lambda t: t.append(rows, merge_schema=True))
+    act = partial(DeltaTable.append, merge_schema=True)
+    return judged_write(spark, table, word, query, act, mergeSchema="true")
 
 
 def test_an_append_widens_as_delta_spark_does(spark: SparkSession, table: Path) -> None:
@@ -85,19 +81,7 @@ def test_a_merge_widens_as_delta_spark_does(spark: SparkSession, table: Path, ve
     t = DeltaTable.for_path(spark, base)
     t.set_properties({"delta.enableDeletionVectors": vectors})
     query = f"{source(2)} UNION ALL {source(3)}"
-    done = judged(
-        spark,
-        base,
-        f"merge-{vectors}",
-        f"MERGE WITH SCHEMA EVOLUTION INTO {{T}} t USING ({query}) s ON t.id = s.id"
-        " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-        lambda t: (
-            t.merge(spark.sql(query), on="t.id = s.id", merge_schema=True)
-            .when_matched_update_all()
-            .when_not_matched_insert_all()
-            .execute()
-        ),
-    )
+    done = judged_merge(spark, base, f"merge-{vectors}", query, evolve=True)
     assert done.report is not None
     assert schema_of(done.path) == schema_of(base.parent / f"merge-{vectors}-theirs")
 

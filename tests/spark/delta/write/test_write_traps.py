@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,25 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from delvec import DeltaTable
 from delvec.delta.log.paths import commit_key
-from delvec.delta.write import transaction
-from delvec.delta.write.commit import commit
 from delvec.errors import ConflictError, FormatError
+from tests.delta.write.write_checks import before_commit
+from tests.spark.delta.readers import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.first_cases(1)]
-
-
-@pytest.fixture
-def before_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Let another writer be faster, once."""
-    others: list[Callable[[], object]] = []
-
-    def late(*arguments: object) -> object:
-        if others:
-            others.pop()()
-        return commit(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(transaction, "commit", late)
-    return others.append
 
 
 def ids_of(table: DeltaTable) -> list[int]:
@@ -42,15 +27,15 @@ def rows(spark: SparkSession, *values: tuple[int, str]) -> DataFrame:
 
 @pytest.mark.slow
 def test_an_overwrite_of_no_rows_still_depends_on_its_condition(
-    spark: SparkSession, tmp_path: Path, before_commit: Callable[[Callable[[], object]], None]
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable.create(spark, tmp_path / "t", "id long, day string", ["day"])
     mine, other = rows(spark, (1, "a")), rows(spark, (2, "a"))
-    before_commit(lambda: table.append(other))
+    before_commit(monkeypatch, lambda: table.append(other))
     report = table.overwrite(mine, where="day = 'a'")
     assert (report.attempts, report.rows_deleted) == (2, 1)
     assert ids_of(table) == [1]
-    before_commit(lambda: table.overwrite(other, where="day = 'b' or day = 'a'"))
+    before_commit(monkeypatch, lambda: table.overwrite(other, where="day = 'b' or day = 'a'"))
     with pytest.raises(ConflictError, match="removed or rewrote files"):
         table.overwrite(mine, where="day = 'a'", max_retries=0)
     assert ids_of(table) == [2]
@@ -100,20 +85,17 @@ def test_the_feed_of_whole_files_has_no_rows_of_others(spark: SparkSession, tmp_
     values = [(number, day) for day in "abc" for number in range(6)]
     table.append(rows(spark, *values).coalesce(1))
     table.delete("id = 0")
-    spark.conf.set("spark.delvec.scan.vectorMemory", "0")
-    try:
+    with settings_of(spark, {"spark.delvec.scan.vectorMemory": "0"}):
         version = table.delete("day = 'a' or (day = 'b' and id > 3)", rewrite_ratio=0.3).version
-    finally:
-        spark.conf.unset("spark.delvec.scan.vectorMemory")
     found = table.changes(version).groupBy("day", "_change_type").count().collect()
     assert sorted(map(tuple, found)) == [("a", "delete", 5), ("b", "delete", 2)]
 
 
 def test_rows_are_tracked_from_the_first_on(
-    spark: SparkSession, tmp_path: Path, before_commit: Callable[[Callable[[], object]], None]
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable.create(spark, tmp_path / "t", "id long")
-    before_commit(lambda: table.append(spark.range(3).coalesce(1)))
+    before_commit(monkeypatch, lambda: table.append(spark.range(3).coalesce(1)))
     with pytest.raises(ConflictError, match="added rows"):
         table.set_properties({"delta.enableRowTracking": "true"}, max_retries=0)
     table.add_feature("rowTracking")
