@@ -92,17 +92,11 @@ class TestSegments:
             table.commit(add(name))
         lines = [json.dumps(action) for action in (add("a"), add("b"))]
         (table.log / f"{1:020d}.{2:020d}.compacted.json").write_text("\n".join(lines))
-        for version in (1, 2):  # it is read instead of these
-            table.commit_path(version).write_text("damaged")
+        table.commit_path(2).write_text("damaged")  # it is read instead
         segment = find_segment(Storage.open(table.root))
         assert [(file.first, file.last) for file in segment.files] == [(0, 0), (1, 2), (3, 3)]
         assert live(table.root) == {"a": None, "b": None, "c": None}
-
-    def test_a_compacted_file_beyond_the_version_is_not_used(self, table: TableBuilder) -> None:
-        for name in "abc":
-            table.commit(add(name))
-        (table.log / f"{1:020d}.{3:020d}.compacted.json").write_text("damaged")
-        assert set(live(table.root, 2)) == {"a", "b"}
+        assert set(live(table.root, 1)) == {"a"}, "not beyond the version that is read"
 
     def test_the_newest_complete_checkpoint_is_used(self, table: TableBuilder) -> None:
         table.commit(add("a"))
@@ -114,19 +108,6 @@ class TestSegments:
         assert segment.checkpoint is not None
         assert segment.checkpoint.version == 1
         assert live(table.root) == {"a": None, "b": None}
-
-    def test_an_empty_checkpoint_file_does_not_count(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        (table.log / f"{1:020d}.checkpoint.parquet").touch()
-        assert live(table.root) == {"a": None}
-
-    @pytest.mark.parametrize(
-        "hint", ["", "not json", "[]", '{"version": 99}', '{"version": "1"}', '{"version": -1}']
-    )
-    def test_a_wrong_hint_is_no_obstacle(self, table: TableBuilder, hint: str) -> None:
-        table.commit(add("a"))
-        (table.log / "_last_checkpoint").write_text(hint)
-        assert live(table.root) == {"a": None}
 
     def test_with_a_hint_the_log_is_listed_from_there(self, table: TableBuilder) -> None:
         for name in "abc":
@@ -154,6 +135,8 @@ class TestSegments:
         (table.log / f"{1:020d}.{2:020d}.compacted.json").touch()
         [first, _] = table.checkpoint([add("b")["add"]], parts=2)
         first.write_bytes(b"")
+        assert set(live(table.root)) == {"b"}
+        (table.log / f"{2:020d}.checkpoint.parquet").touch()
         assert set(live(table.root)) == {"b"}
 
     def test_a_gap_is_an_error_that_names_the_commit(self, table: TableBuilder) -> None:
@@ -193,14 +176,10 @@ class TestReplay:
         table.commit(remove("a", vectors[0]), add("a", vectors[1]))
         assert live(table.root) == {"a": "uvBn[lx{q8@P<9BNH/isA@45"}
 
-    def test_a_removed_file_can_come_back(self, table: TableBuilder) -> None:
+    def test_a_file_that_comes_back_is_live_once(self, table: TableBuilder) -> None:
         table.commit(add("a"))
         table.commit(remove("a"))
         assert live(table.root) == {}
-        table.commit(add("a"))
-        assert live(table.root) == {"a": None}
-
-    def test_a_file_added_again_is_live_once(self, table: TableBuilder) -> None:
         table.commit(add("a"))
         table.commit(add("a", stats=json.dumps({"numRecords": 5})))
         files = open_snapshot(Storage.open(table.root)).files
@@ -213,74 +192,25 @@ class TestReplay:
         table.commit(remove("a"), remove("b", vector))
         assert set(live(table.root)) == {"c"}
 
-    def test_a_remove_that_names_no_vector_leaves_the_file_twice(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        table.commit(add("a", inline()))
-        with pytest.raises(FormatError, match=r"live more than once.*'a'"):
-            live(table.root)
-
-    def test_an_absolute_and_a_relative_name_of_one_file(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        table.commit(add(f"file:{table.root}/a", inline()))
-        with pytest.raises(FormatError, match="live more than once"):
-            live(table.root)
-
-    def test_adding_and_removing_the_same_is_refused(self, table: TableBuilder) -> None:
-        table.commit(add("a"), remove("a"))
-        with pytest.raises(FormatError, match=r"adds and removes the same file.*json: found 'a'"):
-            live(table.root)
-
     def test_paths_are_compared_decoded(self, table: TableBuilder) -> None:
         table.commit(add("p=a%20b/x"), add("q"))
         table.commit(remove("p=a b/x"))
         assert set(live(table.root)) == {"q"}
 
-    @pytest.mark.parametrize("kind", ["classic", "parts", "json", "parquet"])
-    def test_every_kind_of_checkpoint_gives_the_same(self, table: TableBuilder, kind: str) -> None:
-        adds = [add(name, inline() if name < "c" else None)["add"] for name in "abcde"]
-        table.commit(*({"add": each} for each in adds))
-        expected = live(table.root)
-        if kind in ("classic", "parts"):
-            table.checkpoint(adds, parts=1 if kind == "classic" else 3)
-        else:
-            table.checkpoint_with_sidecars(adds, as_json=kind == "json")
-        table.commit_path(0).unlink()
-        table.commit_path(1).unlink()
-        assert live(table.root) == expected
-        files = open_snapshot(Storage.open(table.root)).files
-        assert files.row_counts.to_pylist() == [100] * 5
-        assert {file.add["path"] for file in files.entries(range(5))} == set("abcde")
-
-    def test_statistics_only_as_columns(self, table: TableBuilder) -> None:
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
-        table.commit(add("a"))
-        [path] = table.checkpoint([add("a")["add"]])
-        parts = pq.read_table(path)
-        entry = parts.column("add").combine_chunks()
-        names = [name for name in (f.name for f in entry.type) if name != "stats"]
-        numbers = pa.StructArray.from_arrays([pa.array([None, None, 77])], ["numRecords"])
-        changed = pa.StructArray.from_arrays(
-            [*(entry.field(name) for name in names), numbers],
-            [*names, "stats_parsed"],
-            mask=entry.is_null(),
-        )
-        index = parts.schema.get_field_index("add")
-        pq.write_table(parts.set_column(index, "add", changed), path)
-        for version in (0, 1):
-            table.commit_path(version).unlink()
-        assert open_snapshot(Storage.open(table.root)).files.row_counts.to_pylist() == [77]
-
 
 class TestActions:
     def test_spaces_and_unknown_actions(self) -> None:
         data = (
-            b' { "add" : {"path":"a"} }\n\n{"future":{"x":1}}\n{ "txn": {"appId":"q","version":1}}'
+            b' { "add" : {"path":"a"} }\n\n{"future":{"x":1}}\n'
+            b'{"add":null,"remove":null,"txn":{"appId":"q","version":1}}'
         )
         actions = JsonActions("x.json", data)
-        assert [next(iter(action)) for action in actions.others()] == ["future", "txn"]
+        future, txn = actions.others()
+        assert "future" in future
+        assert txn["txn"] == {"appId": "q", "version": 1}
         assert actions.table([]).column("add").drop_null().to_pylist()[0]["path"] == "a"
         assert actions.action(0) == {"add": {"path": "a"}}
+        assert JsonActions("x.json", b"\n").table(["p"]).num_rows == 0
 
     @pytest.mark.parametrize(
         ("data", "offset"),
@@ -295,19 +225,10 @@ class TestActions:
             JsonActions("x.json", data).table([])
         assert caught.value.offset == offset
 
-    def test_a_field_of_the_wrong_type(self) -> None:
-        with pytest.raises(FormatError, match=r"wrong type .*in x\.json"):
-            JsonActions("x.json", b'{"add":{"path":5}}').table([])
-
     def test_strings_that_look_like_a_second_document_change_nothing(self) -> None:
         deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000  # which Python's parser refuses
         data = b'{"add":{"path":"}{ \\"}n","tags":' + deep + b"}}\n"
         assert JsonActions("x.json", data).table([])["add"][0]["path"].as_py() == '}{ "}n'
-
-    def test_an_action_behind_nulls(self) -> None:
-        data = b'{"add":null,"remove":null,"txn":{"appId":"q","version":1}}'
-        [action] = JsonActions("x.json", data).others()
-        assert action["txn"]["appId"] == "q"
 
     @pytest.mark.parametrize(
         "action",
@@ -336,9 +257,6 @@ class TestActions:
         path.write_text('{"future":' + "[" * 100_000 + "]" * 100_000 + "}")
         with pytest.raises(FormatError, match="damaged"):
             live(table.root)
-
-    def test_no_actions(self) -> None:
-        assert JsonActions("x.json", b"\n").table(["p"]).num_rows == 0
 
 
 class TestPaths:
@@ -369,6 +287,8 @@ class TestPaths:
             ("dbfs:/x", "s3://lake/t", "dbfs:///x"),
             ("file:/etc/passwd", "s3://lake/t", "/etc/passwd"),
             ("a%3Ab/c", "/t", "a:b/c"),
+            ("a..b/c.parquet", "/t", "a..b/c.parquet"),
+            ("x./.../.hidden/e.", "/t", "x./.../.hidden/e."),
         ],
     )
     def test_one_spelling_each(self, path: str, root: str, expected: str) -> None:
@@ -380,10 +300,6 @@ class TestPaths:
     def test_climbing_paths_are_refused(self, path: str) -> None:
         with pytest.raises(FormatError, match="leads out of the table"):
             canonicalize_paths(pa.array(["fine", path]), "/t")
-
-    def test_names_with_dots_are_fine(self) -> None:
-        names = ["a..b/c.parquet", "...", "a/.hidden", "x./y", "e."]
-        assert canonicalize_paths(pa.array(names), "/t").to_pylist() == names
 
 
 class TestProtocol:
@@ -401,10 +317,6 @@ class TestProtocol:
         readers = frozenset(name for name in known if FEATURES[name].for_readers)
         Protocol(3, 7, readers, frozenset(known)).require_readable("t")
         Protocol(2, 7, frozenset(), frozenset({"unknownToUs"})).require_readable("t")
-
-    def test_unknown_features_of_readers_are_refused(self) -> None:
-        with pytest.raises(UnsupportedFeatureError, match="futureFeature"):
-            Protocol(3, 7, frozenset({"futureFeature"}), frozenset()).require_readable("t")
 
     @pytest.mark.parametrize(
         "value",
