@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,9 @@ from delvec.errors import FormatError, InvalidArgumentError
 from delvec.storage import Storage
 from delvec.storage.fence import lists_of
 from delvec.storage.listed_files import open_listed_file
+from tests.storage.contract import copied
 
 BEYOND = "leads out of its folder, to a path that is not allowed"
-
-
-def copied(storage: Storage) -> Storage:
-    """Return what a task gets."""
-    copy: Storage = pickle.loads(pickle.dumps(storage))  # noqa: S301 - our own
-    return copy
 
 
 def fenced(root: str, *allowed: list[str] | None) -> Storage:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from delvec.storage import Storage
 from delvec.storage.listed_files import open_listed_file
 from tests.delta.builder import TableBuilder
 from tests.s3.server import S3Server
+from tests.storage.contract import copied
 from tests.storage.listener import Listener, listening
 
 OTHER = "s3://other/private.parquet"
@@ -36,12 +36,6 @@ def keys(listener: Listener, **more: str) -> dict[str, str]:
         "allow_http": "true",
         **more,
     }
-
-
-def copied(storage: Storage) -> Storage:
-    """Return what a task gets."""
-    copy: Storage = pickle.loads(pickle.dumps(storage))  # noqa: S301 - our own
-    return copy
 
 
 def asked(storage: Storage, path: str) -> None:
