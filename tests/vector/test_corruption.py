@@ -166,13 +166,9 @@ def test_a_large_frame_is_checked_as_a_small_one_is() -> None:
     for at in (9, 30, len(good) // 2, len(good) - 6, len(good) - 1):
         with pytest.raises(ChecksumError):
             decode_frame(corrupt(good, at))
-    with pytest.raises(FormatError, match="wrong number of values"):
-        decode_frame(good, cardinality=1)
-
-
-def test_a_wrong_cardinality_is_refused() -> None:
-    with pytest.raises(FormatError, match="expected 3, found 2"):
-        decode_frame(frame([1, 2]), cardinality=3)
+    for data in (good, frame([1, 2])):
+        with pytest.raises(FormatError, match="wrong number of values"):
+            decode_frame(data, cardinality=1)
 
 
 def test_a_keys_frame_is_never_taken_for_positions() -> None:
@@ -220,6 +216,9 @@ def descriptor_json(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
 def test_a_wrong_descriptor_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(FormatError, match=re.compile(message, re.DOTALL)):
         Descriptor.from_json(descriptor_json(**changes))
+    for value in (None, [], "x", 7):
+        with pytest.raises(FormatError, match="not an object"):
+            Descriptor.from_json(value)
 
 
 @pytest.mark.parametrize(
@@ -343,11 +342,6 @@ def test_a_wrong_delta_file_is_named() -> None:
         list(delta_file.frame_ranges(forged))
 
 
-def test_an_empty_vector_is_not_packed() -> None:
-    with pytest.raises(InvalidArgumentError, match="empty vector"):
-        list(pack([Bitmap()]))
-
-
 def corrupt(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
 
@@ -388,6 +382,9 @@ def test_copying_refuses_frames_that_iceberg_could_not_read() -> None:
     with pytest.raises(MagicError):
         copy_frames(data, [1], [len(payload) + 8])
     assert portable_frame(data[1:]) == encode_frame(Bitmap([1]))
+    inline = Descriptor("i", z85.encode(payload), None, len(payload), 1)
+    assert inline.decode() == Bitmap([1])
+    assert inline.inline_frame() == frame([1])
     assert portable_frame(frame([1])) == frame([1])
     with pytest.raises(ChecksumError):
         portable_frame(corrupt(data[1:], 20))
@@ -427,6 +424,10 @@ def test_limits_of_the_formats_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     vectors = [Bitmap([1]), Bitmap([2, 3])]
     monkeypatch.setattr(delta_file, "MAX_FILE_SIZE", 60)
     assert len(list(pack(vectors, target_size=1 << 40))) == 2
+    with pytest.raises(InvalidArgumentError, match="empty vector"):
+        list(pack([Bitmap()]))
+    with pytest.raises(InvalidArgumentError, match="letters and digits"):
+        list(pack(vectors, prefix="../x"))
     with pytest.raises(InvalidArgumentError, match="do not fit one file"):
         delta_file.from_frames(Frames.join(map(encode_frame, vectors)), [1, 2])
     monkeypatch.setattr(frame_module, "_MAX_PAYLOAD", 35)
@@ -444,25 +445,9 @@ def test_a_vector_that_claims_no_rows_but_has_bytes_is_refused() -> None:
     wrong = Descriptor("u", file.descriptors[0].path_or_inline, 1, 34, 0)
     with pytest.raises(FormatError, match="expected 0, found 1"):
         wrong.decode(file.data[1:])
-    assert Descriptor("i", "", None, 0, 0).inline_frame() == encode_frame(Bitmap())
-
-
-def test_a_native_inline_vector_is_framed_anew() -> None:
-    payload = native(ONE)
-    descriptor = Descriptor("i", z85.encode(payload), None, len(payload), 1)
-    assert descriptor.decode() == Bitmap([1])
-    assert descriptor.inline_frame() == frame([1])
-
-
-@pytest.mark.parametrize("value", [None, [], "x", 7])
-def test_a_descriptor_that_is_no_object_is_refused(value: Any) -> None:  # noqa: ANN401
-    with pytest.raises(FormatError, match="not an object"):
-        Descriptor.from_json(value)
-
-
-def test_a_prefix_of_ones_own_is_checked() -> None:
-    with pytest.raises(InvalidArgumentError, match="letters and digits"):
-        list(pack([Bitmap([1])], prefix="../x"))
+    empty = Descriptor("i", "", None, 0, 0)  # as delta-spark writes it
+    assert empty.decode() == Bitmap()
+    assert empty.inline_frame() == encode_frame(Bitmap())
 
 
 # A bucket that is announced with runs and has none is shorter than CRoaring would write it.
