@@ -143,7 +143,9 @@ def test_settings_of_hadoop_name_places_as_they_do_for_spark(listener: Listener)
     assert "Credential=all/" in str(listener.asked[1][1])
 
 
-def test_endpoints_that_hold_a_buckets_name_are_not_asked_for_another() -> None:
+def test_endpoints_that_hold_a_buckets_name_are_not_asked_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     own = {
         "aws_endpoint": "https://lake.store.example",
         "aws_virtual_hosted_style_request": "true",
@@ -158,13 +160,8 @@ def test_endpoints_that_hold_a_buckets_name_are_not_asked_for_another() -> None:
     place, _ = storage.open_elsewhere("s3a://other/x")
     assert storage.options["aws_endpoint"] == "https://lake.store.example"
     assert place.options["aws_endpoint"] == "https://other.store.example"
-
-
-def test_endpoints_of_the_environment_that_hold_a_buckets_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://lake.store.example")
-    monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")
+    for name in ("aws_endpoint", "aws_virtual_hosted_style_request"):
+        monkeypatch.setenv(name.upper().replace("ENDPOINT", "ENDPOINT_URL"), own[name])
     with pytest.raises(FormatError, match="not one of that bucket"):
         Storage.open("s3://lake/t", {"s3://other": {}}).open_elsewhere(OTHER)
 
@@ -192,14 +189,20 @@ def test_a_bucket_of_google_is_named_by_settings_of_hadoop() -> None:
     )
 
 
-@pytest.mark.s3
-def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -> None:
-    if not (s3.folder / "other").exists():
-        s3.create_bucket("other")
-    builder = TableBuilder(tmp_path / "t")
+def five_rows(s3: S3Server, root: Path, path: str, *, bucket: str) -> TableBuilder:
+    """Make a table of one file that the log knows by a path, and see to it that a bucket exists."""
+    if not (s3.folder / bucket).exists():
+        s3.create_bucket(bucket)
+    builder = TableBuilder(root)
     builder.create()
     add = builder.write_file("private.parquet", {"id": range(5)})
-    builder.commit({"add": add | {"path": OTHER}})
+    builder.commit({"add": add | {"path": path}})
+    return builder
+
+
+@pytest.mark.s3
+def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -> None:
+    builder = five_rows(s3, tmp_path / "t", OTHER, bucket="other")
     s3.upload(builder.root, "s3://lake/crossing")
     s3.upload(builder.root, "s3://other")
     options: dict[str, Any] = s3.storage_options
@@ -219,11 +222,7 @@ def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -
 def test_a_clone_in_another_bucket_names_the_bucket_of_its_source(
     s3: S3Server, tmp_path: Path
 ) -> None:
-    if not (s3.folder / "clones").exists():
-        s3.create_bucket("clones")
-    builder = TableBuilder(tmp_path / "t")
-    builder.create()
-    builder.commit({"add": builder.write_file("a.parquet", {"id": range(5)})})
+    builder = five_rows(s3, tmp_path / "t", "private.parquet", bucket="clones")
     s3.upload(builder.root, "s3://lake/source")
     options: dict[str, Any] = s3.storage_options
     DeltaTable.for_path(None, "s3://lake/source", options).clone("s3://clones/c")

@@ -145,18 +145,15 @@ class TestInABucket:
     def storage(self, s3: S3Server) -> Storage:
         return Storage.open(f"s3://lake/{uuid4().hex}/t", s3.storage_options)
 
-    def test_files_below_are_found(self, storage: Storage) -> None:
+    def test_files_below_are_found_and_markers_of_folders_are_none(
+        self, storage: Storage, s3: S3Server
+    ) -> None:
+        (s3.folder / storage.root.removeprefix("s3://") / "empty").mkdir(parents=True)
         storage.write("_tmp/1", b"x")
         storage.write("a/b/c.parquet", b"x")
         with pytest.raises(InvalidArgumentError, match=r"delete: a/b/c\.parquet"):
             operations.create_defined(storage, WANTED.state())
-
-    def test_markers_of_folders_and_hidden_files_are_no_files(
-        self, storage: Storage, s3: S3Server
-    ) -> None:
-        folder = s3.folder / storage.root.removeprefix("s3://")
-        (folder / "empty").mkdir(parents=True)
-        storage.write("_tmp/1", b"x")
+        storage.delete(["a/b/c.parquet"])
         assert operations.create_defined(storage, WANTED.state()).version == 0
 
     def test_a_hidden_folder_is_not_listed_to_its_end(self, storage: Storage, s3: S3Server) -> None:

@@ -94,86 +94,52 @@ def hours(*numbers: float) -> list[datetime]:
 def test_history_lists_commits_newest_first_with_what_they_say_of_themselves(
     tmp_path: Path,
 ) -> None:
-    commit(
-        tmp_path,
-        0,
-        NOON,
-        *table_actions(),
-        timestamp=1,
-        operation="CREATE TABLE",
-        operationParameters={"isManaged": "false", "partitionBy": "[]"},
-        userId="7",
-        userName="ada",
-        clusterId="c",
-        isolationLevel="Serializable",
-        isBlindAppend=True,
-        operationMetrics={},
-        userMetadata="first",
-        engineInfo="test/1",
-        somethingElse={"a": 1},
-    )
-    commit(
-        tmp_path,
-        1,
-        NOON + timedelta(milliseconds=1500),
-        {"add": {"path": 'a"commitInfo"', "size": 1, "partitionValues": {}, "dataChange": True}},
-        operation="DELETE",
-        operationParameters={"predicate": '["id = 3"]'},
-        operationMetrics={"numDeletedRows": "1"},
-        readVersion=0,
-        isBlindAppend=False,
-    )
-    found = history(Storage.open(tmp_path))
-    assert found.schema == SCHEMA
-    delete, create = found.to_pylist()
-    assert create == {
-        "version": 0,
-        "timestamp": NOON,
+    says: dict[str, Any] = {
+        "operation": "CREATE TABLE",
         "userId": "7",
         "userName": "ada",
-        "operation": "CREATE TABLE",
-        "operationParameters": [("isManaged", "false"), ("partitionBy", "[]")],
         "clusterId": "c",
-        "readVersion": None,
         "isolationLevel": "Serializable",
         "isBlindAppend": True,
-        "operationMetrics": [],
+        "operationMetrics": {},
         "userMetadata": "first",
         "engineInfo": "test/1",
+        "operationParameters": {"isManaged": "false", "partitionBy": "[]"},
     }
-    assert delete["version"] == 1
-    assert delete["timestamp"] == NOON + timedelta(milliseconds=1500)
-    assert delete["readVersion"] == 0
+    commit(tmp_path, 0, NOON, *table_actions(), timestamp=1, somethingElse={"a": 1}, **says)
+    later = NOON + timedelta(milliseconds=1500)
+    add = {"path": 'a"commitInfo"', "size": 1, "partitionValues": {}, "dataChange": True}
+    deletes = {"operationMetrics": {"numDeletedRows": "1"}, "readVersion": 0}
+    commit(tmp_path, 1, later, {"add": add}, operation="DELETE", isBlindAppend=False, **deletes)
+    commit(tmp_path, 2, later + timedelta(seconds=1), {"add": {**add, "path": "b"}})
+    found = history(Storage.open(tmp_path))
+    assert found.schema == SCHEMA
+    silent, delete, create = found.to_pylist()
+    pairs = [("isManaged", "false"), ("partitionBy", "[]")]
+    maps = {"operationParameters": pairs, "operationMetrics": []}
+    assert create == {"version": 0, "timestamp": NOON, "readVersion": None} | says | maps
+    assert (delete["version"], delete["timestamp"], delete["readVersion"]) == (1, later, 0)
     assert delete["operationMetrics"] == [("numDeletedRows", "1")]
     assert delete["userName"] is None
+    assert {name for name, value in silent.items() if value is not None} == {"version", "timestamp"}
 
 
 def test_what_writers_say_freely_becomes_text_or_null(tmp_path: Path) -> None:
-    commit(
-        tmp_path,
-        0,
-        NOON,
-        *table_actions(),
-        operation={"name": "odd"},
-        operationParameters={"flag": True, "n": 5, "list": ["ü"], "none": None, "text": "5"},
-        operationMetrics=[1, 2],
-        readVersion="1",
-        isBlindAppend="yes",
-        userId=12,
-        version=99,
-    )
+    odd: dict[str, Any] = {
+        "operation": {"name": "odd"},
+        "operationParameters": {"flag": True, "n": 5, "list": ["ü"], "none": None, "text": "5"},
+        "operationMetrics": [1, 2],
+        "readVersion": "1",
+        "isBlindAppend": "yes",
+        "userId": 12,
+        "version": 99,
+    }
+    commit(tmp_path, 0, NOON, *table_actions(), **odd)
     [row] = history(Storage.open(tmp_path)).to_pylist()
-    assert row["version"] == 0
-    assert row["operation"] == '{"name":"odd"}'
-    assert row["operationParameters"] == [
-        ("flag", "true"),
-        ("n", "5"),
-        ("list", '["ü"]'),
-        ("none", None),
-        ("text", "5"),
-    ]
+    assert (row["version"], row["operation"], row["userId"]) == (0, '{"name":"odd"}', "12")
+    texts = {"flag": "true", "n": "5", "list": '["ü"]', "none": None, "text": "5"}
+    assert row["operationParameters"] == list(texts.items())
     assert row["operationMetrics"] is row["readVersion"] is row["isBlindAppend"] is None
-    assert row["userId"] == "12"
 
 
 def test_a_limit_reads_no_more_commits_than_it_gives(tmp_path: Path) -> None:
@@ -276,10 +242,7 @@ def test_a_time_finds_the_newest_version_at_it_or_before(
     ],
 )
 def test_what_is_no_time_or_none_of_the_history_is_refused(
-    tmp_path: Path,
-    moment: Any,
-    zone: str,
-    message: str,  # noqa: ANN401
+    tmp_path: Path, moment: Any, zone: str, message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         find_version_at(plain_table(tmp_path, hours(0, 1)), moment, zone)
@@ -339,7 +302,7 @@ def test_times_in_commits_say_nothing_once_they_are_disabled(tmp_path: Path) -> 
     assert find_version_at(storage, copied) == 1
 
 
-def test_a_commit_without_the_time_that_it_must_hold_is_damaged(tmp_path: Path) -> None:
+def test_commits_that_lack_their_time_or_its_properties_are_damaged(tmp_path: Path) -> None:
     storage = own_times_table(tmp_path, 3, since=0, every=timedelta(minutes=1))
     commit(tmp_path, 3, NOON + timedelta(hours=1), operation="WRITE")
     with pytest.raises(FormatError, match=r"lacks its in-commit timestamp in .*03\.json"):
@@ -352,16 +315,13 @@ def test_a_commit_without_the_time_that_it_must_hold_is_damaged(tmp_path: Path) 
     ):
         with pytest.raises(FormatError, match="timestamp that is none"):
             ask()
-
-
-def test_half_of_the_properties_of_times_in_commits_is_damage(tmp_path: Path) -> None:
-    properties = {
+    half = {
         "delta.enableInCommitTimestamps": "true",
         "delta.inCommitTimestampEnablementVersion": "1",
     }
-    commit(tmp_path, 0, NOON, *table_actions(properties), operation="WRITE")
+    commit(tmp_path, 4, NOON, *table_actions(half), operation="WRITE")
     with pytest.raises(FormatError, match="since when it has in-commit timestamps"):
-        find_version_at(Storage.open(tmp_path), NOON)
+        find_version_at(storage, NOON)
 
 
 def test_no_table_and_an_unreadable_one_are_told_apart(tmp_path: Path) -> None:
