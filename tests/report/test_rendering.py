@@ -3,13 +3,25 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+import pytest
+
 import delvec
-from delvec.report.hints import call
-from delvec.report.rendering import OperationReport, Rendered, doc, documented, required, summary
+from delvec.report.hints import call, shell_word
+from delvec.report.rendering import (
+    OperationReport,
+    Rendered,
+    Stopwatch,
+    doc,
+    documented,
+    required,
+    summary,
+)
 from delvec.storage import RequestCounts
 
 
@@ -90,3 +102,41 @@ def below(cls: type[Any]) -> Iterator[type[Any]]:
     for each in type.__subclasses__(cls):
         yield each
         yield from below(each)
+
+
+def test_the_times_of_a_phase_add_up_even_if_one_fails() -> None:
+    stopwatch = Stopwatch()
+    stopwatch.add("plan", 2.0)
+    with pytest.raises(ZeroDivisionError), stopwatch.phase("plan"):
+        raise ZeroDivisionError
+    with stopwatch.phase("commit"):
+        pass
+    assert list(stopwatch.seconds) == ["plan", "commit"]
+    assert 2.0 < stopwatch.seconds["plan"] < 3.0
+
+
+def test_a_phase_is_described_for_as_long_as_it_runs() -> None:
+    told = []
+
+    @contextmanager
+    def describe() -> Iterator[None]:
+        told.append("begin")
+        yield
+        told.append("end")
+
+    with Stopwatch().phase("find", describe()):
+        told.append("work")
+    assert told == ["begin", "work", "end"]
+
+
+@pytest.mark.parametrize("word", ["a b", "it's", "a\n1", "\x1b1", "\\'\t", "é\x85f", "$x`"])
+def test_a_shell_reads_a_word_as_it_was(word: str) -> None:
+    line = f"printf %s {shell_word(word)}"
+    found = subprocess.run(["bash", "-c", line], check=True, capture_output=True)
+    assert found.stdout.decode() == word
+
+
+def test_a_path_is_no_option() -> None:
+    assert shell_word("-x", is_path=True) == "./-x"
+    assert call("vacuum", table="-x").command == "`delvec vacuum ./-x`"
+    assert shell_word("-1") == "-1"

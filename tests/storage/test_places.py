@@ -11,7 +11,7 @@ import pytest
 from delvec import DeltaTable
 from delvec.errors import DelvecError, FormatError, InvalidArgumentError
 from delvec.storage import Storage
-from delvec.storage.listed_files import open_listed_file
+from delvec.storage.listed_files import local_path, open_listed_file
 from tests.delta.builder import TableBuilder
 from tests.s3.server import S3Server
 from tests.storage.contract import copied
@@ -27,24 +27,13 @@ def listener() -> Iterator[Listener]:
         yield found
 
 
-def keys(listener: Listener, **more: str) -> dict[str, str]:
-    return {
-        "aws_access_key_id": "mine",
-        "aws_secret_access_key": "secret",
-        "aws_region": "eu-west-1",
-        "aws_endpoint": listener.endpoint,
-        "allow_http": "true",
-        **more,
-    }
-
-
 def asked(storage: Storage, path: str) -> None:
     place, key = open_listed_file(storage, path)
     place.exists(key)
 
 
 def test_keys_of_a_bucket_are_not_used_for_another(listener: Listener) -> None:
-    storage = Storage.open("s3://lake/t", keys(listener))
+    storage = Storage.open("s3://lake/t", listener.options)
     with pytest.raises(FormatError, match=UNNAMED) as error:
         asked(storage, OTHER)
     assert OTHER in str(error.value)
@@ -80,7 +69,7 @@ def test_a_token_of_an_account_is_not_sent_to_another(listener: Listener) -> Non
 def test_keys_of_the_environment_are_used_for_the_tables_own_bucket_alone(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in keys(listener).items():
+    for name, value in listener.options.items():
         monkeypatch.setenv(name.upper() if name.startswith("aws") else f"AWS_{name.upper()}", value)
     storage = Storage.open("s3://lake/t")
     with pytest.raises(FormatError, match=UNNAMED):
@@ -95,9 +84,9 @@ def test_keys_of_the_environment_are_used_for_the_tables_own_bucket_alone(
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_a_place_is_named_by_options_of_its_own(listener: Listener, scheme: str) -> None:
-    theirs = keys(listener, aws_access_key_id="theirs")
-    nested = {**keys(listener), f"{scheme}://other": theirs}
-    flat = {**keys(listener), **{f"{scheme}://other/{key}": theirs[key] for key in theirs}}
+    theirs = listener.options | {"aws_access_key_id": "theirs"}
+    nested = {**listener.options, f"{scheme}://other": theirs}
+    flat = {**listener.options, **{f"{scheme}://other/{key}": theirs[key] for key in theirs}}
     for options in (nested, flat):
         storage = Storage.open("s3://lake/t", options)
         for copy in (storage, copied(storage)):
@@ -129,7 +118,7 @@ def hadoop(listener: Listener, **more: str) -> dict[str, str]:
 
 def test_settings_of_hadoop_name_places_as_they_do_for_spark(listener: Listener) -> None:
     conf = hadoop(listener, **{"fs.s3a.bucket.other.access.key": "theirs"})
-    storage = Storage.open("s3a://lake/t", keys(listener), hadoop=conf.get)
+    storage = Storage.open("s3a://lake/t", listener.options, hadoop=conf.get)
     asked(storage, OTHER)
     asked(storage, "s3a://third/x")
     # What tasks get has no configuration to ask, and knows what was asked for before.
@@ -241,3 +230,17 @@ def test_the_options_of_a_table_are_not_taken_for_a_clone_behind_another_endpoin
     table = DeltaTable(Storage.open("s3://lake/t", {**own, "aws_region": "x"}))
     with pytest.raises(DelvecError, match=r"expected other\.<host>"):
         table.clone("s3://other/clone")
+
+
+@pytest.mark.parametrize(
+    "location", ["/a b%20", "file:/a b%20", "file:///a b%20", "file:////a b%20"]
+)
+def test_all_spellings_of_a_local_file_are_one_path(location: str) -> None:
+    assert local_path(location) == "/a b%20"
+
+
+def test_files_of_this_host_and_of_stores_are_told_from_those_of_other_hosts() -> None:
+    assert local_path("file://localhost/lake") == "/lake"
+    assert local_path("s3a://bucket/file:/x") == "s3a://bucket/file:/x"
+    with pytest.raises(FormatError, match="on another host"):
+        local_path("file://elsewhere/lake")

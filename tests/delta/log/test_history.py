@@ -242,7 +242,7 @@ def test_a_time_finds_the_newest_version_at_it_or_before(
     ],
 )
 def test_what_is_no_time_or_none_of_the_history_is_refused(
-    tmp_path: Path, moment: Any, zone: str, message: str
+    tmp_path: Path, moment: datetime | str, zone: str, message: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         find_version_at(plain_table(tmp_path, hours(0, 1)), moment, zone)

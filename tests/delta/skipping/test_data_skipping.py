@@ -225,8 +225,7 @@ SMALL, LARGE, NULLS, MIXED = (1, 3), (6, 9), (None, None), (3, None)
 def test_integers_are_skipped_and_trusted(
     predicate: Predicate, may: list[int], must: list[int]
 ) -> None:
-    bounds = exact(pa.int8(), SMALL, LARGE, NULLS, MIXED)
-    assert judged(predicate, bounds, 4) == (may, must)
+    assert judged(predicate, exact(pa.int8(), SMALL, LARGE, NULLS, MIXED), 4) == (may, must)
 
 
 @pytest.mark.parametrize(

@@ -141,54 +141,49 @@ def test_thousands_of_conditions_make_a_filter() -> None:
     assert table.filter(to_arrow(many, SCHEMA)).num_rows == 2
 
 
+C = Comparison
+
+
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
         ([], Always()),
-        ([("long", "=", 1)], Comparison(("long",), "=", 1)),
-        ([("long", "==", 1)], Comparison(("long",), "=", 1)),
-        ([("LONG", "<", 1)], Comparison(("long",), "<", 1)),
+        ([("long", "=", 1)], C(("long",), "=", 1)),
+        ([("long", "==", 1)], C(("long",), "=", 1)),
+        ([("LONG", "<", 1)], C(("long",), "<", 1)),
         (
             [("long", ">", 1), ("byte", "<=", 300)],
-            And((Comparison(("long",), ">", 1), Comparison(("byte",), "<=", 300))),
+            And((C(("long",), ">", 1), C(("byte",), "<=", 300))),
         ),
         (
             [[("long", ">", 1), ("long", "<", 5)], [("long", "=", None)]],
-            Or(
-                (
-                    And((Comparison(("long",), ">", 1), Comparison(("long",), "<", 5))),
-                    IsNull(("long",)),
-                )
-            ),
+            Or((And((C(("long",), ">", 1), C(("long",), "<", 5))), IsNull(("long",)))),
         ),
         ([[("long", "!=", None)]], Not(IsNull(("long",)))),
         ([("long", "in", [1, 2])], In(("long",), (1, 2))),
         ([("long", "not in", (1, 2.0))], Not(In(("long",), (1, 2)))),
         ([("long", "in", {1})], In(("long",), (1,))),
-        ([("long", "=", np.int32(5))], Comparison(("long",), "=", 5)),
-        ([("long", "=", 5.0)], Comparison(("long",), "=", 5)),
-        ([("double", "=", 5)], Comparison(("double",), "=", 5.0)),
-        ([("float", "<", 0.1)], Comparison(("float",), "<", 0.1)),
-        ([("decimal(5,2)", "=", 5)], Comparison(("decimal(5,2)",), "=", Decimal(5))),
-        ([("date", "=", "2024-02-29")], Comparison(("date",), "=", dt.date(2024, 2, 29))),
-        (
-            [("timestamp_ntz", "=", "2024-02-29 12:00:00.5")],
-            Comparison(("timestamp_ntz",), "=", NOON),
-        ),
+        ([("long", "=", np.int32(5))], C(("long",), "=", 5)),
+        ([("long", "=", 5.0)], C(("long",), "=", 5)),
+        ([("double", "=", 5)], C(("double",), "=", 5.0)),
+        ([("float", "<", 0.1)], C(("float",), "<", 0.1)),
+        ([("decimal(5,2)", "=", 5)], C(("decimal(5,2)",), "=", Decimal(5))),
+        ([("date", "=", "2024-02-29")], C(("date",), "=", dt.date(2024, 2, 29))),
+        ([("timestamp_ntz", "=", "2024-02-29 12:00:00.5")], C(("timestamp_ntz",), "=", NOON)),
         (
             [("timestamp_ntz", "=", dt.date(2024, 2, 29))],
-            Comparison(("timestamp_ntz",), "=", dt.datetime(2024, 2, 29)),  # noqa: DTZ001
+            C(("timestamp_ntz",), "=", dt.datetime(2024, 2, 29)),  # noqa: DTZ001
         ),
         (
             [("timestamp", ">=", "2024-02-29T12:00:00.500Z")],
-            Comparison(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
+            C(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
         ),
         (
             [("timestamp", ">=", "2024-02-29T14:00:00.5+02:00")],
-            Comparison(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
+            C(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
         ),
-        ([("s.x", "=", 1)], Comparison(("s", "x"), "=", 1)),
-        ([(("S", "X"), "=", 1)], Comparison(("s", "x"), "=", 1)),
+        ([("s.x", "=", 1)], C(("s", "x"), "=", 1)),
+        ([(("S", "X"), "=", 1)], C(("s", "x"), "=", 1)),
         ([("s", "=", None)], IsNull(("s",))),
     ],
     ids=str,
