@@ -427,12 +427,7 @@ class TestConstraintsAndFeatures:
             (
                 (2, 5),
                 "deletionVectors",
-                (
-                    3,
-                    7,
-                    "columnMapping,deletionVectors",
-                    "appendOnly,changeDataFeed,checkConstraint",
-                ),
+                (3, 7, "columnMapping,deletionVectors", "appendOnly,change"),
             ),
             ((1, 2), "v2Checkpoint", (3, 7, "v2Checkpoint", "appendOnly,invariants,v2Checkpoint")),
         ],

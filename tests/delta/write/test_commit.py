@@ -320,21 +320,20 @@ def test_times_of_commits_rise_when_the_clock_goes_back(
     assert infos[-1]["timestamp"] == 1_000_000
 
 
-def test_ids_need_counts_and_marks_that_are_numbers() -> None:
+def test_ids_need_counts_and_marks_that_are_numbers_and_columns_that_have_names(
+    table: Path,
+) -> None:
+    metadata = opened(table).metadata
+    assert materialized_columns(metadata) is None
+    on = replace(metadata, configuration={"delta.enableRowTracking": "true"})
+    with pytest.raises(FormatError, match="does not name its materialized columns"):
+        materialized_columns(on)
     with pytest.raises(PlanError, match="a has no numRecords"):
         assign_row_ids([{"path": "a"}], -1, 0)
     for text in ("{}", "[]", "x", '{"rowIdHighWaterMark":"4"}', '{"rowIdHighWaterMark":-2}'):
         with pytest.raises(FormatError, match="does not hold a high-water mark"):
             high_water_mark(text)
     assert high_water_mark(None) == -1
-
-
-def test_row_tracking_without_names_of_columns_is_refused(table: Path) -> None:
-    metadata = opened(table).metadata
-    assert materialized_columns(metadata) is None
-    on = replace(metadata, configuration={"delta.enableRowTracking": "true"})
-    with pytest.raises(FormatError, match="does not name its materialized columns"):
-        materialized_columns(on)
 
 
 # Rules that no commit may break.
