@@ -317,6 +317,15 @@ CASES |= {
 
 
 @case
+def a_vector_in_a_checkpoint_whose_kind_is_missing(root: Path) -> Damage:
+    table, adds = small_table(root)
+    adds[0]["deletionVector"] |= {"storageType": None}
+    table.checkpoint(adds)
+    table.drop_commits(0, 1, 2)
+    return Damage(FormatError, ("part-0.parquet", str(root)))
+
+
+@case
 def a_part_of_a_checkpoint_that_is_missing(root: Path) -> Damage:
     table, paths = _checkpointed(root, parts=2)
     table.commit()
