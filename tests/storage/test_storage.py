@@ -496,6 +496,25 @@ def test_threads_lose_no_counts(storage: Storage) -> None:
 # Races and crashes
 
 
+def test_a_write_is_durable_bytes_first_and_then_the_name(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(file: int) -> None:
+        there = Path(storage.root, "d", "f").exists()
+        synced.append(f"{'folder' if stat.S_ISDIR(os.fstat(file).st_mode) else 'file'} {there}")
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    for change in (storage.write_if_absent, storage.write):
+        synced.clear()
+        change("d/f", b"x")
+        assert synced[-1] == "folder True"
+        assert f"file {change == storage.write}" in synced
+
+
 def test_of_racing_processes_exactly_one_wins(storage: Storage) -> None:
     code = """
 storage, writer = Storage.open(sys.argv[1]), int(sys.argv[2])

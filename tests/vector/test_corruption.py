@@ -458,6 +458,7 @@ FOUR_UNFLAGGED = (
     [
         (buckets((0, UNFLAGGED)) + b"TRAILNG", "bytes after the last bucket"),
         (buckets((0, FLAGGED_BEYOND)) + b"TRAILNG", "bytes after the last bucket"),
+        (buckets((0, ONE), (1, UNFLAGGED)) + b"TRAILNG", "bytes after the last bucket"),
         (
             buckets(
                 *((key, FOUR_UNFLAGGED) for key in range(4)),

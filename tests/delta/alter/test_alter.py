@@ -386,8 +386,13 @@ class TestColumns:
         assert all(field.nullable for field in all_fields(wide.schema))
         assert columns.evolve_schema(wide, incoming) == wide
         assert columns.evolve_schema(wide, StructType(())) == wide
-        # Values are cast to the table's type when they are written.
+        # Values are cast to the table's type when they are written, unless it widens.
         assert columns.evolve_schema(state, StructType((Field("a", TEXT),))) == state
+        narrow = StructType((Field("n", PrimitiveType("integer")),))
+        for properties, kind in ({}, "integer"), ({"delta.enableTypeWidening": "true"}, "long"):
+            old = definition.new_table(narrow, properties=properties)
+            new = columns.evolve_schema(old, StructType((Field("n", LONG),)))
+            assert str(new.schema) == f"struct<n:{kind}>"
         for path, kind in (("s", LONG), ("p", ArrayType(TEXT))):
             with pytest.raises(InvalidArgumentError, match=f"column {path} is .* in the rows"):
                 columns.evolve_schema(state, StructType((Field(path, kind),)))

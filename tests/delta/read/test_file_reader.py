@@ -614,8 +614,10 @@ def test_nested_values_survive_renaming_slicing_and_growth(
     sliced = Conformer("x").conform(stored[start:stop], later, "c")
     sliced.validate(full=True)
     assert sliced.type == arrow_type(later)
-    with_later = {"name": lambda field: field.name, "more": {"later": None}}
-    expected = [changed_structs(row, kind, **with_later) for row in rows]
+    with_later = partial(
+        changed_structs, kind=kind, name=lambda field: field.name, more={"later": None}
+    )
+    expected = [with_later(row) for row in rows]
     assert sliced.to_pylist() == expected[start:stop]
     storage = Storage.open(tmp_path)
     file = put(storage, pa.table({"c": stored}), row_group_size=data.draw(st.integers(1, 5)))
