@@ -389,10 +389,10 @@ class TestColumns:
         # Values are cast to the table's type when they are written, unless it widens.
         assert columns.evolve_schema(state, StructType((Field("a", TEXT),))) == state
         narrow = StructType((Field("n", PrimitiveType("integer")),))
-        for properties, kind in ({}, "integer"), ({"delta.enableTypeWidening": "true"}, "long"):
+        for properties, name in ({}, "integer"), ({"delta.enableTypeWidening": "true"}, "long"):
             old = definition.new_table(narrow, properties=properties)
             new = columns.evolve_schema(old, StructType((Field("n", LONG),)))
-            assert str(new.schema) == f"struct<n:{kind}>"
+            assert str(new.schema) == f"struct<n:{name}>"
         for path, kind in (("s", LONG), ("p", ArrayType(TEXT))):
             with pytest.raises(InvalidArgumentError, match=f"column {path} is .* in the rows"):
                 columns.evolve_schema(state, StructType((Field(path, kind),)))
