@@ -316,13 +316,22 @@ CASES |= {
 }
 
 
-@case
-def a_vector_in_a_checkpoint_whose_kind_is_missing(root: Path) -> Damage:
+def _checkpointed_without(name: str, words: tuple[str, ...], root: Path) -> Damage:
     table, adds = small_table(root)
-    adds[0]["deletionVector"] |= {"storageType": None}
-    table.checkpoint(adds)
+    (adds[0] if name in adds[0] else adds[0]["deletionVector"])[name] = None
+    [path] = table.checkpoint(adds)
     table.drop_commits(0, 1, 2)
-    return Damage(FormatError, ("part-0.parquet", str(root)))
+    return Damage(FormatError, (str(root), *(word.format(file=path.name) for word in words)))
+
+
+CASES |= {
+    "a_vector_in_a_checkpoint_whose_kind_is_missing": partial(
+        _checkpointed_without, "storageType", ("part-0.parquet",)
+    ),
+    "a_file_in_a_checkpoint_without_a_path": partial(
+        _checkpointed_without, "path", ("{file}", "path")
+    ),
+}
 
 
 @case
