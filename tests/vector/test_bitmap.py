@@ -67,6 +67,7 @@ class BitmapAgainstSet(RuleBasedStateMachine):
     def through_bytes(self, pair: Pair) -> Pair:
         data = pair[0].to_bytes()
         assert pair[0].byte_size == len(data)
+        assert f" {len(data):,} B)" in repr(pair[0])
         assert pickle.loads(pickle.dumps(pair[0])) == pair[0]  # noqa: S301
         return self.keep(Bitmap.from_bytes(data), pair[1])
 

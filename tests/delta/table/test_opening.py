@@ -114,3 +114,4 @@ def test_html_of_a_table_shows_facts_and_columns_and_escapes_them(tmp_path: Path
         assert "<b>" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in table._repr_html_()
     assert "0 files, 0 B, 0 live rows" in table._repr_html_()
+    assert repr(table.detail()) == f"TableDetail({builder.root}: version 0)"

@@ -63,6 +63,7 @@ def test_what_a_table_is(orders: DeltaTable) -> None:
         1,
     )
     assert json.loads(json.dumps(detail.to_json()))["version"] == 2
+    assert "4 rows (13.3 %) by 1 deletion vector" in str(detail)
     assert orders.detail(version=1).rows == 30
 
 
