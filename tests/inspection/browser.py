@@ -159,11 +159,6 @@ class Browser:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    def screenshot(self, path: Path) -> None:
-        """Write a picture of the whole page."""
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(found["data"]))
-
     def pdf(self) -> bytes:
         """Return the page as it is printed."""
         found = self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)

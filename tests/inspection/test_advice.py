@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from dataclasses import replace
+from typing import Any
 
 import click
 import pytest
@@ -42,52 +43,91 @@ DELTA = InspectReport(
 ICEBERG = replace(DELTA, table="lake.db.orders", format="iceberg", branch="main", inspected_ms=100)
 
 
+DONE = StagingBranch("changes", 0, None)
+
+
 def actions(report: InspectReport) -> list[str]:
     return [each.action for each in advice_for(report)]
 
 
-def test_a_table_without_deletes_needs_nothing() -> None:
-    assert not advice_for(DELTA)
-    assert not advice_for(ICEBERG)
+def deleted(rows: int, /, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the changes of a report by deleted rows."""
+    return {"vectors": VectorFigures(count=1, rows=rows), **more}
 
 
-@pytest.mark.parametrize(("table", "action"), [(DELTA, "purge"), (ICEBERG, "compact")])
-def test_many_deleted_rows_are_rewritten(table: InspectReport, action: str) -> None:
-    limit = int(1000 * DELETED_SHARE)
-    assert not actions(replace(table, vectors=VectorFigures(count=1, rows=limit)))
-    assert actions(replace(table, vectors=VectorFigures(count=1, rows=limit + 1))) == [action]
+def small(before: int, after: int) -> dict[str, Any]:
+    return {"small_files": SmallFiles(before, 100, before, after)}
 
 
-def test_a_file_with_many_deleted_rows_is_rewritten_if_the_table_has_some() -> None:
-    over = Share("a", 1, 100, int(100 * FILE_DELETED_SHARE) + 1, 10)
-    report = replace(DELTA, vectors=VectorFigures(count=1, rows=31), most_deleted=Ranking((over,)))
-    assert actions(report) == ["purge"]
-    assert not actions(replace(report, rows=100_000))
-    at_limit = replace(over, deleted=int(100 * FILE_DELETED_SHARE))
-    assert not actions(replace(report, most_deleted=Ranking((at_limit,))))
+def one_file(rows: int) -> Ranking:
+    return Ranking((Share("a", 1, 100, rows, 10),))
 
 
-def test_where_counts_are_missing_one_file_stands_for_all() -> None:
-    share = Share("a", 1, 100, int(100 * DELETED_SHARE) + 1, 10)
-    report = replace(
-        DELTA, rows=None, vectors=VectorFigures(count=1, rows=6), most_deleted=Ranking((share,))
-    )
-    assert actions(report) == ["purge"]
-    less = Ranking((replace(share, deleted=int(100 * DELETED_SHARE)),))
-    assert not actions(replace(report, most_deleted=less))
+def freed(vacuum: int | None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"freed": Freed(vacuum=vacuum, vacuum_files=1), **more}
 
 
-@pytest.mark.parametrize(("table", "action"), [(DELTA, "optimize"), (ICEBERG, "compact")])
-def test_small_files_are_put_together_if_much_fewer_are_left(
-    table: InspectReport, action: str
-) -> None:
-    def small(before: int, after: int) -> InspectReport:
-        return replace(table, small_files=SmallFiles(before, 100, before, after))
+def positions(count: int, rows: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"positions": PositionFigures(count, rows, 10), **more}
 
-    assert actions(small(FEWER_FILES + 1, 1)) == [action]
-    assert not actions(small(FEWER_FILES, 1))
-    assert not actions(small(100, 50))
-    assert actions(small(100, 49)) == [action]
+
+LIMIT, FILE_LIMIT = int(1000 * DELETED_SHARE), int(100 * FILE_DELETED_SHARE)
+WORTH = int(1000 * FREED_SHARE)
+MANY, ENOUGH = MANY_POSITION_DELETES, int(MANY_POSITION_DELETES / POSITION_DELETE_SHARE)
+OLD = LogFigures(oldest_ms=0, max_age_ms=99)
+OF_DELTA: list[tuple[str, dict[str, Any], str]] = [
+    ("nothing deleted", {}, ""),
+    ("deleted rows at the limit", deleted(LIMIT), ""),
+    ("deleted rows above it", deleted(LIMIT + 1), "purge"),
+    ("a file at its limit", deleted(31, most_deleted=one_file(FILE_LIMIT)), ""),
+    ("a file above it", deleted(31, most_deleted=one_file(FILE_LIMIT + 1)), "purge"),
+    (
+        "a file above it in a large table",
+        deleted(31, most_deleted=one_file(FILE_LIMIT + 1), rows=100_000),
+        "",
+    ),
+    # Where counts are missing one file stands for all.
+    ("no counts, a file at the limit", deleted(6, rows=None, most_deleted=one_file(5)), ""),
+    ("no counts, a file above it", deleted(6, rows=None, most_deleted=one_file(6)), "purge"),
+    ("few small files", small(FEWER_FILES, 1), ""),
+    ("more small files", small(FEWER_FILES + 1, 1), "optimize"),
+    ("small files, half are left", small(100, 50), ""),
+    ("small files, fewer are left", small(100, 49), "optimize"),
+    ("a vacuum that frees little", freed(WORTH), ""),
+    ("a vacuum that frees enough", freed(WORTH + 1), "vacuum"),
+    ("a vacuum of unknown worth", freed(None), ""),
+    ("a vacuum of an empty table", freed(1, bytes=0), "vacuum"),
+    ("a short log", {"log": LogFigures(1, since_checkpoint=LONG_LOG * 10 - 1, interval=10)}, ""),
+]
+OF_ICEBERG: list[tuple[str, dict[str, Any], str]] = [
+    ("nothing deleted", {}, ""),
+    ("deleted rows at the limit", deleted(LIMIT), ""),
+    ("deleted rows above it", deleted(LIMIT + 1), "compact"),
+    ("files of others", deleted(900, owns_files=False), ""),
+    ("small files", small(FEWER_FILES + 1, 1), "compact"),
+    ("old snapshots", freed(500, log=OLD), "expire"),
+    ("young snapshots", freed(500, log=LogFigures(oldest_ms=0, max_age_ms=100)), ""),
+    ("old snapshots of files of others", freed(500, log=OLD, owns_files=False), ""),
+    ("a staging branch that is published", {"equality": EqualityFigures(staging=(DONE,))}, ""),
+    ("positions at the limit", positions(1, LIMIT), ""),
+    ("many files of positions", positions(MANY, MANY, files=ENOUGH - 1), "compact"),
+    ("many files of positions and of data", positions(MANY, MANY, files=ENOUGH), ""),
+    ("fewer files of positions", positions(MANY - 1, MANY - 1, files=1), ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("report", "action"),
+    [
+        *(pytest.param(replace(DELTA, **changes), a, id=name) for name, changes, a in OF_DELTA),
+        *(
+            pytest.param(replace(ICEBERG, **changes), a, id=f"{name} of iceberg")
+            for name, changes, a in OF_ICEBERG
+        ),
+    ],
+)
+def test_a_limit_is_passed_or_not(report: InspectReport, action: str) -> None:
+    assert " ".join(actions(report)) == action
 
 
 def test_a_long_log_wants_a_checkpoint() -> None:
@@ -95,24 +135,6 @@ def test_a_long_log_wants_a_checkpoint() -> None:
     [found] = advice_for(replace(DELTA, log=log))
     assert found.arguments == ("checkpoint", "/lake/orders")
     assert "30 commits are read to open the table" in found.why
-    assert not actions(replace(DELTA, log=replace(log, since_checkpoint=LONG_LOG * 10 - 1)))
-
-
-def test_a_vacuum_is_worth_it_if_it_frees_enough() -> None:
-    limit = int(1000 * FREED_SHARE)
-    assert actions(replace(DELTA, freed=Freed(vacuum=limit + 1, vacuum_files=1))) == ["vacuum"]
-    assert not actions(replace(DELTA, freed=Freed(vacuum=limit)))
-    assert not actions(replace(DELTA, freed=Freed(vacuum=None)))
-    empty = replace(DELTA, bytes=0, freed=Freed(vacuum=1, vacuum_files=1))
-    assert actions(empty) == ["vacuum"]
-
-
-def test_snapshots_expire_if_they_keep_much_and_are_old() -> None:
-    freed = Freed(vacuum=500, vacuum_files=2)
-    old = replace(ICEBERG, freed=freed, log=LogFigures(oldest_ms=0, max_age_ms=99))
-    assert actions(old) == ["expire"]
-    assert not actions(replace(old, log=LogFigures(oldest_ms=0, max_age_ms=100)))
-    assert not actions(replace(old, owns_files=False))
 
 
 def test_equality_deletes_are_resolved_before_anything_is_rewritten() -> None:
@@ -141,14 +163,6 @@ def test_a_staging_branch_that_main_has_not_taken_over_is_named() -> None:
     waiting = EqualityFigures(staging=(StagingBranch("changes", 3, 7),))
     [found] = advice_for(replace(ICEBERG, equality=waiting))
     assert found.why.startswith("the staging branch changes has 3 snapshots")
-    assert not advice_for(
-        replace(ICEBERG, equality=EqualityFigures(staging=(StagingBranch("changes", 0, None),)))
-    )
-
-
-def test_files_of_others_are_not_rewritten() -> None:
-    report = replace(ICEBERG, vectors=VectorFigures(count=1, rows=900), owns_files=False)
-    assert not advice_for(report)
 
 
 def test_every_command_that_is_advised_exists() -> None:
@@ -212,9 +226,7 @@ def test_a_vacuum_says_which_versions_it_takes() -> None:
 
 
 def test_position_deletes_are_rewritten_by_their_rows() -> None:
-    limit = int(1000 * DELETED_SHARE)
-    assert not advice_for(replace(ICEBERG, positions=PositionFigures(1, limit, 10)))
-    [found] = advice_for(replace(ICEBERG, positions=PositionFigures(1, limit + 1, 10)))
+    [found] = advice_for(replace(ICEBERG, **positions(1, LIMIT + 1)))
     assert found.why.startswith("up to 5.1 % of the rows are deleted")
     assert found.arguments == (
         *("compact", "lake.db.orders"),
@@ -223,16 +235,6 @@ def test_position_deletes_are_rewritten_by_their_rows() -> None:
     )
     options = '{"delete-file-threshold": 1, "remove-dangling-deletes": True}'
     assert found.call == f"t.compact(options={options})"
-
-
-def test_many_position_delete_files_are_rewritten_whatever_they_delete() -> None:
-    def with_files(count: int, data_files: int) -> InspectReport:
-        return replace(ICEBERG, files=data_files, positions=PositionFigures(count, count, 10))
-
-    enough = int(MANY_POSITION_DELETES / POSITION_DELETE_SHARE)
-    assert actions(with_files(MANY_POSITION_DELETES, enough - 1)) == ["compact"]
-    assert not actions(with_files(MANY_POSITION_DELETES, enough))
-    assert not actions(with_files(MANY_POSITION_DELETES - 1, 1))
 
 
 def test_python_names_a_call_and_no_command() -> None:

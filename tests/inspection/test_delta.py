@@ -19,7 +19,7 @@ from delvec.errors import InvalidArgumentError
 from delvec.inspection.report import InspectReport
 from delvec.vector import Descriptor
 from tests.cli import runner
-from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta.builder import TableBuilder, removed
 from tests.inspection.tables import partitioned_table
 
 run = partial(runner.run, columns=80)
@@ -30,7 +30,7 @@ def inspect(root: Path, **arguments: Any) -> InspectReport:  # noqa: ANN401
 
 
 def test_figures_are_those_of_the_table(tmp_path: Path) -> None:
-    _, adds = partitioned_table(tmp_path)
+    _, adds = partitioned_table(tmp_path, days=("null", None, "x"))
     report = inspect(tmp_path)
     detail = DeltaTable.for_path(None, tmp_path).detail()
     assert (report.files, report.bytes) == (detail.files, detail.bytes)
@@ -46,16 +46,15 @@ def test_figures_are_those_of_the_table(tmp_path: Path) -> None:
     assert (report.log.checkpoint, report.log.since_checkpoint) == (None, detail.version + 1)
     assert sum(each.files for each in report.sizes) == report.files
     assert not report.notes
-
-
-def test_files_with_the_most_deleted_rows_come_first(tmp_path: Path) -> None:
-    partitioned_table(tmp_path)
-    ranking = inspect(tmp_path).most_deleted
+    ranking = report.most_deleted
     assert [each.deleted for each in ranking.shown] == [30] * 3 + [10] * 3 + [0] * 6
     assert {each.name for each in ranking.shown[:3]} == {
         f"day={place}/part-{place}-3.parquet" for place in range(3)
     }
     assert (ranking.rest, ranking.others) == (None, 0)
+    shown = report.partitions.shown
+    assert {each.name for each in shown} == {"day='null'", "day=NULL", "day=x"}
+    assert {(each.files, each.rows, each.deleted) for each in shown} == {(4, 400, 40)}
 
 
 def test_more_files_than_are_shown_are_summed_up(tmp_path: Path) -> None:
@@ -67,13 +66,6 @@ def test_more_files_than_are_shown_are_summed_up(tmp_path: Path) -> None:
     assert sum(each.deleted for each in ranking.shown) + ranking.rest.deleted == 3 * 160
     rows = [each.rows or 0 for each in ranking.shown]
     assert sum(rows) + (ranking.rest.rows or 0) == report.rows
-
-
-def test_partitions_are_told_apart(tmp_path: Path) -> None:
-    partitioned_table(tmp_path, days=("null", None, "x"))
-    shown = inspect(tmp_path).partitions.shown
-    assert {each.name for each in shown} == {"day='null'", "day=NULL", "day=x"}
-    assert {(each.files, each.rows, each.deleted) for each in shown} == {(4, 400, 40)}
 
 
 def test_each_version_has_the_vectors_that_its_snapshot_has(tmp_path: Path) -> None:
@@ -105,13 +97,6 @@ def test_a_vector_is_as_old_as_the_commit_that_brought_it(tmp_path: Path) -> Non
     assert none.vectors.newest_ms is None
 
 
-def test_commits_that_were_cleaned_up_end_the_history(tmp_path: Path) -> None:
-    table, adds = partitioned_table(tmp_path)
-    table.checkpoint(adds)
-    table.drop_commits(0, 1, 2, 3, 4)
-    assert [each.at for each in inspect(tmp_path).moments] == [5, 6, 7, 8, 9]
-
-
 def test_commits_that_are_there_are_counted(tmp_path: Path) -> None:
     table, adds = partitioned_table(tmp_path)
     log = inspect(tmp_path).log
@@ -121,6 +106,7 @@ def test_commits_that_are_there_are_counted(tmp_path: Path) -> None:
     table.drop_commits(0, 1, 2, 3)
     report = inspect(tmp_path)
     assert (report.log.versions, report.log.oldest) == (6, 4)
+    assert [each.at for each in report.moments] == [4, 5, 6, 7, 8, 9]
     assert "6 commits from version 4 on, 0 since the checkpoint of version 9" in str(report)
 
 
@@ -134,16 +120,6 @@ def test_a_vacuum_would_free_what_its_dry_run_lists(tmp_path: Path) -> None:
     assert unlisted.why_unknown == "the folder was not to be listed"
 
 
-def test_files_that_are_still_retained_are_freed_later(tmp_path: Path) -> None:
-    table, adds = partitioned_table(tmp_path)
-    now = 4_000_000_000_000
-    gone = removed(adds[0]) | {"deletionTimestamp": now, "size": adds[0]["size"]}
-    table.commit({"remove": gone})
-    freed = inspect(tmp_path).freed
-    assert freed.later == adds[0]["size"]
-    assert freed.retention_hours == 168
-
-
 def test_what_is_freed_later_is_there(tmp_path: Path) -> None:
     """Neither files that are gone already count, nor those of writers that have not committed."""
     table, adds = partitioned_table(tmp_path)
@@ -155,7 +131,7 @@ def test_what_is_freed_later_is_there(tmp_path: Path) -> None:
     names: list[str] = [adds[0]["path"], adds[2]["path"], str(vectors)]
     expected = sum((tmp_path / name).stat().st_size for name in names)
     freed = inspect(tmp_path).freed
-    assert freed.later == expected
+    assert (freed.later, freed.retention_hours) == (expected, 168)
     assert (freed.vacuum, freed.vacuum_files) == (1000, 1)
     assert f"{expected:,}" not in str(inspect(tmp_path, listing=False))
 
@@ -177,14 +153,6 @@ def test_a_vacuum_keeps_the_version_that_was_current_when_the_retention_began(
     os.utime(old, (now - 8 * 86_400, now - 8 * 86_400))
     [vacuum] = [each for each in inspect(tmp_path).advice if each.action == "vacuum"]
     assert "ends time travel to versions before 7" in vacuum.why
-
-
-def test_a_retention_that_is_none_is_told_and_the_rest_is_shown(tmp_path: Path) -> None:
-    table = TableBuilder(tmp_path, properties={"delta.deletedFileRetentionDuration": "soon"})
-    table.create()
-    report = inspect(tmp_path)
-    assert report.freed.vacuum is None
-    assert report.freed.why_unknown == "delta.deletedFileRetentionDuration is not an interval"
 
 
 def test_a_purge_first_writes_and_a_vacuum_then_frees(tmp_path: Path) -> None:
@@ -232,14 +200,30 @@ def _add_without_file(place: int) -> dict[str, Any]:
     }
 
 
-def test_a_table_that_delvec_does_not_write_is_inspected_all_the_same(tmp_path: Path) -> None:
+def test_why_nothing_is_known_of_a_vacuum_is_told_and_the_rest_is_shown(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, properties={"delta.deletedFileRetentionDuration": "soon"})
+    table.create()
+    report = inspect(tmp_path)
+    assert report.freed.vacuum is None
+    assert report.freed.why_unknown == "delta.deletedFileRetentionDuration is not an interval"
+    table.protocol["writerFeatures"] = ["deletionVectors", "featureOfTheFuture"]
+    table.properties = {}
+    table.commit({"protocol": table.protocol}, {"metaData": table.metadata()})
+    report = inspect(tmp_path)
+    assert report.freed.vacuum is None
+    assert "featureOfTheFuture" in (report.freed.why_unknown or "")
+    assert "0 live, 0 deleted (0.0 %)" in str(report)
+    assert "nothing: no limit is passed" in str(report)
+    with pytest.raises(InvalidArgumentError, match="history is a number of commits"):
+        inspect(tmp_path, history=-1)
+
+
+def test_a_table_that_delvec_does_not_write_gets_a_note_in_place_of_advice(tmp_path: Path) -> None:
     table, _ = partitioned_table(tmp_path)
     assert [each.action for each in inspect(tmp_path).advice] == ["purge"]
     table.protocol["writerFeatures"] = ["deletionVectors", "featureOfTheFuture"]
     table.commit({"protocol": table.protocol})
     report = inspect(tmp_path)
-    assert report.freed.vacuum is None
-    assert "featureOfTheFuture" in (report.freed.why_unknown or "")
     assert report.advice == ()
     [note] = report.notes
     assert note.startswith("purge would be next, but is refused:")
@@ -269,20 +253,6 @@ def test_an_older_version_is_described_and_gets_no_advice(tmp_path: Path) -> Non
     newest = inspect(tmp_path, version=9)
     assert newest.is_newest
     assert newest.advice
-
-
-def test_an_empty_table_has_a_report(tmp_path: Path) -> None:
-    TableBuilder(tmp_path).create()
-    report = inspect(tmp_path)
-    assert "0 live, 0 deleted (0.0 %)" in str(report)
-    assert "nothing: no limit is passed" in str(report)
-    assert "Nothing to run" in report.to_html()
-
-
-def test_a_negative_history_is_refused(tmp_path: Path) -> None:
-    small_table(tmp_path)
-    with pytest.raises(InvalidArgumentError, match="history is a number of commits"):
-        inspect(tmp_path, history=-1)
 
 
 def test_the_command_shows_a_page_of_text(tmp_path: Path) -> None:

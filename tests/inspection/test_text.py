@@ -136,12 +136,9 @@ What to run next, for the table t
 Note: something is to be known"""
 
 
-def test_a_delta_table_fits_a_page_of_80_columns() -> None:
-    assert str(replace(DELTA, advice=advice_for(DELTA))) == DELTA_TEXT
-
-
-def test_an_iceberg_table_fits_a_page_of_80_columns() -> None:
-    assert str(replace(ICEBERG, advice=advice_for(ICEBERG))) == ICEBERG_TEXT
+@pytest.mark.parametrize(("report", "text"), [(DELTA, DELTA_TEXT), (ICEBERG, ICEBERG_TEXT)])
+def test_a_table_fits_a_page_of_80_columns(report: InspectReport, text: str) -> None:
+    assert str(replace(report, advice=advice_for(report))) == text
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 300])

@@ -165,34 +165,34 @@ def test_ids_are_put_in_and_nothing_else_changes() -> None:
     assert with_ids(copy, NESTED_IDS) == copy
 
 
-def test_a_file_without_any_id_stays_as_it_is() -> None:
-    file = parquet(field("l", list_of(INT)))
-    assert with_ids(file, {("l",): 1, ("l", "element"): 2}) == file
+ADDED: dict[str, tuple[list[pa.Field], Ids, dict[tuple[str, ...], int | None]]] = {
+    "no id at all": (
+        [field("l", list_of(INT))],
+        {("l",): 1, ("l", "element"): 2},
+        {("l",): None, ("l", "element"): None},
+    ),
+    "columns that the table has not": (
+        [field("gone", list_of(INT), 1), field("l", list_of(INT), 2)],
+        {("l",): 2, ("l", "element"): 3},
+        {("gone",): 1, ("gone", "element"): None, ("l",): 2, ("l", "element"): 3},
+    ),
+    "other names, known by their ids": (
+        [field("a", pa.struct([field("b", list_of(INT), 2)]), 1)],
+        {("s",): 1, ("s", "l"): 2, ("s", "l", "element"): 9},
+        {("a",): 1, ("a", "b"): 2, ("a", "b", "element"): 9},
+    ),
+    "fields of structs, by their names": (
+        [field("a", INT, 1), field("s", pa.struct([field("x", INT)]))],
+        {("a",): 1, ("s",): 2, ("s", "x"): 3},
+        {("a",): 1, ("s",): 2, ("s", "x"): 3},
+    ),
+}
 
 
-def test_columns_that_the_table_has_not_stay_as_they_are() -> None:
-    file = parquet(field("gone", list_of(INT), 1), field("l", list_of(INT), 2))
-    copy = with_ids(file, {("l",): 2, ("l", "element"): 3})
-    assert stored_ids(copy) == {
-        ("gone",): 1,
-        ("gone", "element"): None,
-        ("l",): 2,
-        ("l", "element"): 3,
-    }
-
-
-def test_columns_of_other_names_are_found_by_their_ids() -> None:
-    inner = pa.struct([field("b", list_of(INT), 2)])
-    copy = with_ids(
-        parquet(field("a", inner, 1)), {("s",): 1, ("s", "l"): 2, ("s", "l", "element"): 9}
-    )
-    assert stored_ids(copy) == {("a",): 1, ("a", "b"): 2, ("a", "b", "element"): 9}
-
-
-def test_fields_of_structs_get_an_id_by_their_name() -> None:
-    file = parquet(field("a", INT, 1), field("s", pa.struct([field("x", INT)])))
-    copy = with_ids(file, {("a",): 1, ("s",): 2, ("s", "x"): 3})
-    assert stored_ids(copy) == {("a",): 1, ("s",): 2, ("s", "x"): 3}
+@pytest.mark.parametrize("case", ADDED)
+def test_ids_are_those_of_the_table(case: str) -> None:
+    fields, ids, expected = ADDED[case]
+    assert stored_ids(with_ids(parquet(*fields), ids)) == expected
 
 
 @pytest.mark.parametrize(
@@ -250,15 +250,6 @@ def test_elements_are_found_in_lists_of_old_writers(form: str) -> None:
     nodes[OLD_ELEMENT[form]] = (*nodes[OLD_ELEMENT[form]][:4], 5)
     new = add_ids(footer, schema, missing_ids(schema, ids, "f"))
     assert new == footer_by_hand(*nodes)
-    assert not read_schema(new, "f").lacks_child_ids
-
-
-def test_a_repeated_map_of_an_old_writer_has_a_key_and_a_value() -> None:
-    nodes = [(1, "m", 1, 2, 1), (2, "map", 2, 0, 0), (0, "key", 0, 0, 0), (1, "value", 0, 0, 0)]
-    footer = footer_by_hand((0, "root", 1, 0, 0), *nodes)
-    schema = read_schema(footer, "f")
-    ids: Ids = {("m",): 1, ("m", "key"): 2, ("m", "value"): 3}
-    new = add_ids(footer, schema, missing_ids(schema, ids, "f"))
     assert not read_schema(new, "f").lacks_child_ids
 
 

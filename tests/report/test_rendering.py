@@ -3,20 +3,21 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 import delvec
-from delvec.report.hints import call
+from delvec.report.hints import call, shell_word
 from delvec.report.rendering import (
     OperationReport,
     Rendered,
+    Stopwatch,
     doc,
-    document,
     documented,
     required,
     summary,
@@ -58,10 +59,6 @@ def test_all_parts_of_a_summary_have_their_lines_and_styles() -> None:
     ]
 
 
-def test_a_summary_may_be_its_headline_alone() -> None:
-    assert list(summary("done", {})) == [("done", "bold")]
-
-
 def test_no_line_of_a_report_has_control_characters_and_notes_keep_both_spellings() -> None:
     report = Count("a\x1bb", notes=("a\nb", call("purge")))
     lines: list[Any] = [text for text, _ in report.styled_lines()]
@@ -81,19 +78,12 @@ def test_the_docstring_lists_each_field_with_those_that_are_inherited_last() -> 
 
 
 def test_json_has_what_is_particular_to_a_report_first_and_no_tuple() -> None:
-    found = Count("t", places=(RequestCounts(gets=2),)).to_json()
+    phases = MappingProxyType({"plan": 1.0})
+    found = Count("t", places=(RequestCounts(gets=2),), phases=phases).to_json()
     assert list(found) == ["table", "rows", "places", "phases", "notes"]
     assert found["places"][0]["gets"] == 2
-    assert found["notes"] == []
-
-
-def test_a_report_is_frozen_compared_by_its_fields_and_has_a_short_repr() -> None:
-    assert Count("t") == Count("t") != Count("t", 1)
-    assert repr(Count("t")) == "Count(COUNT of t)"
-    with pytest.raises(AttributeError):
-        Count("t").rows = 2  # type: ignore[misc]
-    with pytest.raises(TypeError, match="table"):
-        Count()  # type: ignore[call-arg]
+    assert (found["phases"], found["notes"]) == ({"plan": 1.0}, [])
+    assert type(found["phases"]) is dict
 
 
 def test_every_report_documents_every_field() -> None:
@@ -114,15 +104,39 @@ def below(cls: type[Any]) -> Iterator[type[Any]]:
         yield from below(each)
 
 
-def test_a_document_holds_plain_data() -> None:
-    @dataclass(frozen=True)
-    class Report:
-        table: str
-        requests: RequestCounts
-        phases: Mapping[str, float] = field(default_factory=dict)
-        notes: tuple[str, ...] = ()
+def test_the_times_of_a_phase_add_up_even_if_one_fails() -> None:
+    stopwatch = Stopwatch()
+    stopwatch.add("plan", 2.0)
+    with pytest.raises(ZeroDivisionError), stopwatch.phase("plan"):
+        raise ZeroDivisionError
+    with stopwatch.phase("commit"):
+        pass
+    assert list(stopwatch.seconds) == ["plan", "commit"]
+    assert 2.0 < stopwatch.seconds["plan"] < 3.0
 
-    found = document(Report("t", RequestCounts(gets=1), MappingProxyType({"plan": 1.0}), ("x",)))
-    assert found["requests"]["gets"] == 1
-    assert (found["table"], found["phases"], found["notes"]) == ("t", {"plan": 1.0}, ["x"])
-    assert type(found["phases"]) is dict
+
+def test_a_phase_is_described_for_as_long_as_it_runs() -> None:
+    told = []
+
+    @contextmanager
+    def describe() -> Iterator[None]:
+        told.append("begin")
+        yield
+        told.append("end")
+
+    with Stopwatch().phase("find", describe()):
+        told.append("work")
+    assert told == ["begin", "work", "end"]
+
+
+@pytest.mark.parametrize("word", ["a b", "it's", "a\n1", "\x1b1", "\\'\t", "é\x85f", "$x`"])
+def test_a_shell_reads_a_word_as_it_was(word: str) -> None:
+    line = f"printf %s {shell_word(word)}"
+    found = subprocess.run(["bash", "-c", line], check=True, capture_output=True)
+    assert found.stdout.decode() == word
+
+
+def test_a_path_is_no_option() -> None:
+    assert shell_word("-x", is_path=True) == "./-x"
+    assert call("vacuum", table="-x").command == "`delvec vacuum ./-x`"
+    assert shell_word("-1") == "-1"

@@ -4,6 +4,7 @@ import io
 import json
 from types import MappingProxyType
 
+import pytest
 from rich.console import Console
 
 from delvec.delta.write.report import WriteReport
@@ -59,23 +60,30 @@ def test_a_report_tells_every_fact_that_is_not_zero() -> None:
     ]
 
 
-def test_a_report_without_facts_is_one_line() -> None:
-    assert str(WriteReport("SET TBLPROPERTIES", "t", 3)) == "SET TBLPROPERTIES on t: version 3"
-    assert str(WriteReport("DELETE", "t")) == "DELETE on t: nothing to do, nothing was written"
-
-
-def test_a_dry_run_says_that_nothing_was_written() -> None:
-    planned = WriteReport("DELETE", "t", dry_run=True, rows_deleted=2, vectors_added=1)
-    assert str(planned).splitlines() == [
-        "DELETE on t: dry run: nothing was written, 2 rows would be deleted",
-        "  vectors  1 added",
-    ]
-    assert str(WriteReport("DELETE", "t", dry_run=True)).endswith("no row would change")
-
-
-def test_phases_that_took_no_time_have_no_share() -> None:
-    lines = str(WriteReport("DELETE", "t", 1, phases={"plan": 0.0})).splitlines()
-    assert lines[1] == "  plan     0.00 s"
+@pytest.mark.parametrize(
+    ("report", "lines"),
+    [
+        (WriteReport("SET TBLPROPERTIES", "t", 3), ["SET TBLPROPERTIES on t: version 3"]),
+        (WriteReport("DELETE", "t"), ["DELETE on t: nothing to do, nothing was written"]),
+        (
+            WriteReport("DELETE", "t", dry_run=True),
+            ["DELETE on t: dry run: nothing was written, no row would change"],
+        ),
+        (
+            WriteReport("DELETE", "t", dry_run=True, rows_deleted=2, vectors_added=1),
+            [
+                "DELETE on t: dry run: nothing was written, 2 rows would be deleted",
+                "  vectors  1 added",
+            ],
+        ),
+        (
+            WriteReport("DELETE", "t", 1, phases={"plan": 0.0}),
+            ["DELETE on t: version 1", "  plan     0.00 s"],
+        ),
+    ],
+)
+def test_a_report_without_facts_is_short(report: WriteReport, lines: list[str]) -> None:
+    assert str(report).splitlines() == lines
 
 
 def test_a_report_goes_to_json_and_back() -> None:
@@ -87,12 +95,9 @@ def test_a_report_goes_to_json_and_back() -> None:
     assert WriteReport(**document) == FULL
 
 
-def test_notebooks_get_escaped_text() -> None:
+def test_notebooks_and_rich_show_the_same_text_and_take_nothing_for_markup() -> None:
     html = WriteReport("DELETE", "<b>&</b>", 1)._repr_html_()
     assert html == "<pre>DELETE on &lt;b&gt;&amp;&lt;/b&gt;: version 1</pre>"
-
-
-def test_rich_shows_the_same_text_and_takes_nothing_for_markup() -> None:
     for markup in (False, True):
         sink = io.StringIO()
         Console(file=sink, width=200, markup=markup).print(FULL)

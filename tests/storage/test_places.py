@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ import pytest
 from delvec import DeltaTable
 from delvec.errors import DelvecError, FormatError, InvalidArgumentError
 from delvec.storage import Storage
-from delvec.storage.listed_files import open_listed_file
+from delvec.storage.listed_files import local_path, open_listed_file
 from tests.delta.builder import TableBuilder
 from tests.s3.server import S3Server
+from tests.storage.contract import copied
 from tests.storage.listener import Listener, listening
 
 OTHER = "s3://other/private.parquet"
@@ -27,30 +27,13 @@ def listener() -> Iterator[Listener]:
         yield found
 
 
-def keys(listener: Listener, **more: str) -> dict[str, str]:
-    return {
-        "aws_access_key_id": "mine",
-        "aws_secret_access_key": "secret",
-        "aws_region": "eu-west-1",
-        "aws_endpoint": listener.endpoint,
-        "allow_http": "true",
-        **more,
-    }
-
-
-def copied(storage: Storage) -> Storage:
-    """Return what a task gets."""
-    copy: Storage = pickle.loads(pickle.dumps(storage))  # noqa: S301 - our own
-    return copy
-
-
 def asked(storage: Storage, path: str) -> None:
     place, key = open_listed_file(storage, path)
     place.exists(key)
 
 
 def test_keys_of_a_bucket_are_not_used_for_another(listener: Listener) -> None:
-    storage = Storage.open("s3://lake/t", keys(listener))
+    storage = Storage.open("s3://lake/t", listener.options)
     with pytest.raises(FormatError, match=UNNAMED) as error:
         asked(storage, OTHER)
     assert OTHER in str(error.value)
@@ -86,7 +69,7 @@ def test_a_token_of_an_account_is_not_sent_to_another(listener: Listener) -> Non
 def test_keys_of_the_environment_are_used_for_the_tables_own_bucket_alone(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in keys(listener).items():
+    for name, value in listener.options.items():
         monkeypatch.setenv(name.upper() if name.startswith("aws") else f"AWS_{name.upper()}", value)
     storage = Storage.open("s3://lake/t")
     with pytest.raises(FormatError, match=UNNAMED):
@@ -101,9 +84,9 @@ def test_keys_of_the_environment_are_used_for_the_tables_own_bucket_alone(
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_a_place_is_named_by_options_of_its_own(listener: Listener, scheme: str) -> None:
-    theirs = keys(listener, aws_access_key_id="theirs")
-    nested = {**keys(listener), f"{scheme}://other": theirs}
-    flat = {**keys(listener), **{f"{scheme}://other/{key}": theirs[key] for key in theirs}}
+    theirs = listener.options | {"aws_access_key_id": "theirs"}
+    nested = {**listener.options, f"{scheme}://other": theirs}
+    flat = {**listener.options, **{f"{scheme}://other/{key}": theirs[key] for key in theirs}}
     for options in (nested, flat):
         storage = Storage.open("s3://lake/t", options)
         for copy in (storage, copied(storage)):
@@ -135,7 +118,7 @@ def hadoop(listener: Listener, **more: str) -> dict[str, str]:
 
 def test_settings_of_hadoop_name_places_as_they_do_for_spark(listener: Listener) -> None:
     conf = hadoop(listener, **{"fs.s3a.bucket.other.access.key": "theirs"})
-    storage = Storage.open("s3a://lake/t", keys(listener), hadoop=conf.get)
+    storage = Storage.open("s3a://lake/t", listener.options, hadoop=conf.get)
     asked(storage, OTHER)
     asked(storage, "s3a://third/x")
     # What tasks get has no configuration to ask, and knows what was asked for before.
@@ -149,7 +132,9 @@ def test_settings_of_hadoop_name_places_as_they_do_for_spark(listener: Listener)
     assert "Credential=all/" in str(listener.asked[1][1])
 
 
-def test_endpoints_that_hold_a_buckets_name_are_not_asked_for_another() -> None:
+def test_endpoints_that_hold_a_buckets_name_are_not_asked_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     own = {
         "aws_endpoint": "https://lake.store.example",
         "aws_virtual_hosted_style_request": "true",
@@ -164,13 +149,8 @@ def test_endpoints_that_hold_a_buckets_name_are_not_asked_for_another() -> None:
     place, _ = storage.open_elsewhere("s3a://other/x")
     assert storage.options["aws_endpoint"] == "https://lake.store.example"
     assert place.options["aws_endpoint"] == "https://other.store.example"
-
-
-def test_endpoints_of_the_environment_that_hold_a_buckets_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://lake.store.example")
-    monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")
+    for name in ("aws_endpoint", "aws_virtual_hosted_style_request"):
+        monkeypatch.setenv(name.upper().replace("ENDPOINT", "ENDPOINT_URL"), own[name])
     with pytest.raises(FormatError, match="not one of that bucket"):
         Storage.open("s3://lake/t", {"s3://other": {}}).open_elsewhere(OTHER)
 
@@ -198,14 +178,20 @@ def test_a_bucket_of_google_is_named_by_settings_of_hadoop() -> None:
     )
 
 
-@pytest.mark.s3
-def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -> None:
-    if not (s3.folder / "other").exists():
-        s3.create_bucket("other")
-    builder = TableBuilder(tmp_path / "t")
+def five_rows(s3: S3Server, root: Path, path: str, *, bucket: str) -> TableBuilder:
+    """Make a table of one file that the log knows by a path, and see to it that a bucket exists."""
+    if not (s3.folder / bucket).exists():
+        s3.create_bucket(bucket)
+    builder = TableBuilder(root)
     builder.create()
     add = builder.write_file("private.parquet", {"id": range(5)})
-    builder.commit({"add": add | {"path": OTHER}})
+    builder.commit({"add": add | {"path": path}})
+    return builder
+
+
+@pytest.mark.s3
+def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -> None:
+    builder = five_rows(s3, tmp_path / "t", OTHER, bucket="other")
     s3.upload(builder.root, "s3://lake/crossing")
     s3.upload(builder.root, "s3://other")
     options: dict[str, Any] = s3.storage_options
@@ -225,11 +211,7 @@ def test_a_table_whose_file_is_in_another_bucket(s3: S3Server, tmp_path: Path) -
 def test_a_clone_in_another_bucket_names_the_bucket_of_its_source(
     s3: S3Server, tmp_path: Path
 ) -> None:
-    if not (s3.folder / "clones").exists():
-        s3.create_bucket("clones")
-    builder = TableBuilder(tmp_path / "t")
-    builder.create()
-    builder.commit({"add": builder.write_file("a.parquet", {"id": range(5)})})
+    builder = five_rows(s3, tmp_path / "t", "private.parquet", bucket="clones")
     s3.upload(builder.root, "s3://lake/source")
     options: dict[str, Any] = s3.storage_options
     DeltaTable.for_path(None, "s3://lake/source", options).clone("s3://clones/c")
@@ -248,3 +230,17 @@ def test_the_options_of_a_table_are_not_taken_for_a_clone_behind_another_endpoin
     table = DeltaTable(Storage.open("s3://lake/t", {**own, "aws_region": "x"}))
     with pytest.raises(DelvecError, match=r"expected other\.<host>"):
         table.clone("s3://other/clone")
+
+
+@pytest.mark.parametrize(
+    "location", ["/a b%20", "file:/a b%20", "file:///a b%20", "file:////a b%20"]
+)
+def test_all_spellings_of_a_local_file_are_one_path(location: str) -> None:
+    assert local_path(location) == "/a b%20"
+
+
+def test_files_of_this_host_and_of_stores_are_told_from_those_of_other_hosts() -> None:
+    assert local_path("file://localhost/lake") == "/lake"
+    assert local_path("s3a://bucket/file:/x") == "s3a://bucket/file:/x"
+    with pytest.raises(FormatError, match="on another host"):
+        local_path("file://elsewhere/lake")

@@ -43,18 +43,8 @@ Decoder = tuple[str, "Callable[[bytes], object]", list[bytes]]
 _MAGICS = (POSITIONS, KEYS, bytes.fromhex("d0d33964"))
 MEMORY_HEADROOM = 512 << 20  # all inputs are under 64 KiB
 _EXTREMES = [
-    0,
-    1,
-    0x7F,
-    0xFF,
-    0xFFFF,
-    2**31 - 1,
-    2**31,
-    2**32 - 1,
-    2**63 - 1,
-    2**64 - 1,
-    12346,
-    12347,
+    *(0, 1, 0x7F, 0xFF, 0xFFFF, 12346, 12347),
+    *(2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1),
 ]
 
 

@@ -86,28 +86,24 @@ def test_the_example_of_the_delta_specification_is_refused_as_all_engines_do() -
         Descriptor("i", old, None, 40, 6).decode()
 
 
+# 32-bit Roaring bitmaps: {1}, {0} and none.
+ONE = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")
+ZERO = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0000")
+EMPTY = bytes.fromhex("3a300000 00000000")
+
+
 def test_java_writes_empty_buckets_for_gaps_and_they_are_read() -> None:
     """[1, 2**33] as Java has it: keys 0, 1 (empty) and 2."""
-    one = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")
-    zero = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0000")
-    empty = bytes.fromhex("3a300000 00000000")
     keys = [key.to_bytes(4, "little") for key in range(3)]
-    body = (3).to_bytes(8, "little") + keys[0] + one + keys[1] + empty + keys[2] + zero
+    body = (3).to_bytes(8, "little") + keys[0] + ONE + keys[1] + EMPTY + keys[2] + ZERO
     frame = frame_payload(bytes.fromhex("d1d33964") + body)
     assert decode_frame(frame) == Bitmap([1, 2**33])
     assert len(encode_frame(Bitmap([1, 2**33]))) == len(frame) - 12
 
 
 def test_the_native_layout_is_read_and_never_written() -> None:
-    one = bytes.fromhex("3a300000 01000000 0000 0000 10000000 0100")
-    empty = bytes.fromhex("3a300000 00000000")
-    native = b"".join(
-        [
-            bytes.fromhex("d0d33964"),
-            (3).to_bytes(4, "little"),
-            *(len(part).to_bytes(4, "little") + part for part in (one, empty, one)),
-        ]
-    )
+    parts = [len(part).to_bytes(4, "little") + part for part in (ONE, EMPTY, ONE)]
+    native = bytes.fromhex("d0d33964 03000000") + b"".join(parts)
     frame = b"".join((len(native).to_bytes(4, "big"), native, crc32(native).to_bytes(4, "big")))
     expected = Bitmap([1, 2**33 + 1])
     assert decode_frame(frame, allow_native=True) == expected
@@ -149,7 +145,3 @@ def test_an_absent_offset_means_the_first_vector_of_the_file() -> None:
     assert descriptor.file_range == (1, 44)
     assert descriptor.unique_id == f"u{descriptor.path_or_inline}"
     assert descriptor.decode(file.data[1:]) == Bitmap([0, 9])
-
-
-def test_the_empty_descriptor_of_delta_spark_is_an_empty_vector() -> None:
-    assert Descriptor("i", "", None, 0, 0).decode() == Bitmap()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from delvec.delta.alter import columns, definition
-from delvec.delta.alter import definition as constraints
 from delvec.delta.alter.table_state import TableState, add_features
 from delvec.delta.schema.known_properties import PROPERTIES, check_properties
 from delvec.delta.schema.metadata import Metadata, Property
@@ -177,16 +176,8 @@ class TestNewTables:
             definition.new_table(StructType(schema), partition_by, properties)
 
     def test_every_known_property_can_be_set_or_says_why_not(self) -> None:
-        tries = (
-            "true",
-            "1",
-            "interval 7 days",
-            "name",
-            "classic",
-            "Serializable",
-            "snappy",
-            "1.0.0",
-        )
+        tries = ["true", "1", "interval 7 days", "name", "classic", "Serializable"]
+        tries += ["snappy", "1.0.0"]
         for known in PROPERTIES.values():
             valid = [text for text in tries if known.is_valid(text)]
             assert valid, known
@@ -395,8 +386,13 @@ class TestColumns:
         assert all(field.nullable for field in all_fields(wide.schema))
         assert columns.evolve_schema(wide, incoming) == wide
         assert columns.evolve_schema(wide, StructType(())) == wide
-        # Values are cast to the table's type when they are written.
+        # Values are cast to the table's type when they are written, unless it widens.
         assert columns.evolve_schema(state, StructType((Field("a", TEXT),))) == state
+        narrow = StructType((Field("n", PrimitiveType("integer")),))
+        for properties, name in ({}, "integer"), ({"delta.enableTypeWidening": "true"}, "long"):
+            old = definition.new_table(narrow, properties=properties)
+            new = columns.evolve_schema(old, StructType((Field("n", LONG),)))
+            assert str(new.schema) == f"struct<n:{name}>"
         for path, kind in (("s", LONG), ("p", ArrayType(TEXT))):
             with pytest.raises(InvalidArgumentError, match=f"column {path} is .* in the rows"):
                 columns.evolve_schema(state, StructType((Field(path, kind),)))
@@ -407,22 +403,22 @@ class TestConstraintsAndFeatures:
         state = definition.new_table(StructType((Field("t", PrimitiveType("timestamp_ntz")),)))
         odd = replace(state, protocol=Protocol(1, 2))
         assert definition.set_properties(odd, {"k": "v"}).protocol == Protocol(1, 2)
-        assert constraints.add_constraint(odd, "c", "t > now()").protocol == Protocol(1, 3)
+        assert definition.add_constraint(odd, "c", "t > now()").protocol == Protocol(1, 3)
 
     def test_constraints_come_and_go(self) -> None:
         state = definition.new_table(PLAIN, properties=OFF)
-        with_check = constraints.add_constraint(state, "Positive", " a > 0 ")
+        with_check = definition.add_constraint(state, "Positive", " a > 0 ")
         assert protocol(with_check) == (1, 3, "", "")
         assert with_check.metadata.configuration["delta.constraints.positive"] == "a > 0"
         with pytest.raises(InvalidArgumentError, match="constraint positive already: a > 0"):
-            constraints.add_constraint(with_check, "POSITIVE", "a > 1")
-        gone = constraints.drop_constraint(with_check, "posiTive")
+            definition.add_constraint(with_check, "POSITIVE", "a > 1")
+        gone = definition.drop_constraint(with_check, "posiTive")
         assert gone.metadata == state.metadata
         with pytest.raises(
             InvalidArgumentError, match="no constraint positive: the table has none"
         ):
-            constraints.drop_constraint(gone, "positive")
-        assert constraints.drop_constraint(gone, "positive", if_exists=True) == gone
+            definition.drop_constraint(gone, "positive")
+        assert definition.drop_constraint(gone, "positive", if_exists=True) == gone
 
     @pytest.mark.parametrize(
         ("was", "added", "expected"),
@@ -436,12 +432,7 @@ class TestConstraintsAndFeatures:
             (
                 (2, 5),
                 "deletionVectors",
-                (
-                    3,
-                    7,
-                    "columnMapping,deletionVectors",
-                    "appendOnly,changeDataFeed,checkConstraint",
-                ),
+                (3, 7, "columnMapping,deletionVectors", "appendOnly,change"),
             ),
             ((1, 2), "v2Checkpoint", (3, 7, "v2Checkpoint", "appendOnly,invariants,v2Checkpoint")),
         ],

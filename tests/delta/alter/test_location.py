@@ -86,43 +86,26 @@ def test_what_is_refused_is_what_vacuum_deletes(tmp_path: Path) -> None:
     assert left == {*HIDDEN, "metadata/v1.metadata.json"}
 
 
-def test_another_table_inside_the_folder_is_refused(tmp_path: Path) -> None:
-    operations.create_defined(Storage.open(tmp_path / "orders"), WANTED.state())
-    put(tmp_path / "orders", "part-0.parquet")
-    with pytest.raises(InvalidArgumentError, match="has files"):
-        operations.create_defined(Storage.open(tmp_path), WANTED.state())
-
-
 def test_some_of_many_files_are_named(tmp_path: Path) -> None:
     put(tmp_path, *(f"{number}.csv" for number in range(5)))
     with pytest.raises(InvalidArgumentError, match=r"delete: 0\.csv, 1\.csv, 2\.csv and more\n"):
         require_empty_location(Storage.open(tmp_path), METADATA)
 
 
-def _created(tmp_path: Path) -> None:
-    DeltaTable.create(None, tmp_path / "t", ROWS)
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "create": lambda path: DeltaTable.create(None, path, ROWS),
+    "create if not exists": lambda path: DeltaTable.create_if_not_exists(None, path, ROWS),
+    "replace": lambda path: DeltaTable.create(None, path, ROWS, mode="replace"),
+    "clone": lambda path: DeltaTable.create(None, path.with_name("source"), ROWS).clone(path),
+}
 
 
-def _created_if_not_exists(tmp_path: Path) -> None:
-    DeltaTable.create_if_not_exists(None, tmp_path / "t", ROWS)
-
-
-def _replaced(tmp_path: Path) -> None:
-    DeltaTable.create(None, tmp_path / "t", ROWS, mode="replace")
-
-
-def _cloned(tmp_path: Path) -> None:
-    DeltaTable.create(None, tmp_path / "source", ROWS).clone(tmp_path / "t")
-
-
-@pytest.mark.parametrize("make", [_created, _created_if_not_exists, _replaced, _cloned])
-def test_no_call_makes_a_table_over_files_of_others(
-    tmp_path: Path, make: Callable[[Path], Any]
-) -> None:
+@pytest.mark.parametrize("name", MAKERS)
+def test_no_call_makes_a_table_over_files_of_others(tmp_path: Path, name: str) -> None:
     (tmp_path / "t").mkdir()
     pq.write_table(pa.table({"id": [1]}), tmp_path / "t" / "rows.parquet")
     with pytest.raises(InvalidArgumentError, match=r"rows\.parquet"):
-        make(tmp_path)
+        MAKERS[name](tmp_path / "t")
     DeltaTable.convert_to_delta(None, tmp_path / "t")  # as the hint says
     assert DeltaTable.for_path(None, tmp_path / "t").count() == 1
 
@@ -162,18 +145,15 @@ class TestInABucket:
     def storage(self, s3: S3Server) -> Storage:
         return Storage.open(f"s3://lake/{uuid4().hex}/t", s3.storage_options)
 
-    def test_files_below_are_found(self, storage: Storage) -> None:
+    def test_files_below_are_found_and_markers_of_folders_are_none(
+        self, storage: Storage, s3: S3Server
+    ) -> None:
+        (s3.folder / storage.root.removeprefix("s3://") / "empty").mkdir(parents=True)
         storage.write("_tmp/1", b"x")
         storage.write("a/b/c.parquet", b"x")
         with pytest.raises(InvalidArgumentError, match=r"delete: a/b/c\.parquet"):
             operations.create_defined(storage, WANTED.state())
-
-    def test_markers_of_folders_and_hidden_files_are_no_files(
-        self, storage: Storage, s3: S3Server
-    ) -> None:
-        folder = s3.folder / storage.root.removeprefix("s3://")
-        (folder / "empty").mkdir(parents=True)
-        storage.write("_tmp/1", b"x")
+        storage.delete(["a/b/c.parquet"])
         assert operations.create_defined(storage, WANTED.state()).version == 0
 
     def test_a_hidden_folder_is_not_listed_to_its_end(self, storage: Storage, s3: S3Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from delvec.errors import (
     TruncatedError,
     UnsupportedFeatureError,
 )
-from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta.builder import Action, TableBuilder, removed, small_table
 
 
 class Damage(NamedTuple):
@@ -53,84 +54,33 @@ def with_vector(name: str, **fields: object) -> Callable[[dict[str, Any]], dict[
     return change
 
 
-# Vectors
+# Files of vectors
 
 
-@case
-def a_flipped_byte_in_a_vector(root: Path) -> Damage:
-    table, _ = small_table(root)
-    path = table.vector_path()
-    data = bytearray(path.read_bytes())
-    data[-6] ^= 0x10  # the last position of the second vector
-    path.write_bytes(data)
-    return Damage(ChecksumError, ("part-1.parquet", path.name, str(root)))
+def _with_vector_file(
+    change: Callable[[bytes], bytes], error: type[DelvecError], root: Path
+) -> Damage:
+    path = small_table(root)[0].vector_path()
+    path.write_bytes(change(path.read_bytes()))
+    return Damage(error, ("part-1.parquet", path.name, str(root)))
 
 
-@case
-def a_vector_file_that_is_cut_short(root: Path) -> Damage:
-    table, _ = small_table(root)
-    path = table.vector_path()
-    path.write_bytes(path.read_bytes()[:-3])
-    return Damage(TruncatedError, ("part-1.parquet", path.name, str(root)))
+def _flipped(data: bytes) -> bytes:
+    """Change the last position of the second vector."""
+    return data[:-6] + bytes([data[-6] ^ 0x10]) + data[-5:]
+
+
+CASES["a_flipped_byte_in_a_vector"] = partial(_with_vector_file, _flipped, ChecksumError)
+CASES["a_vector_file_that_is_cut_short"] = partial(
+    _with_vector_file, lambda data: data[:-3], TruncatedError
+)
 
 
 @case
 def a_vector_file_that_is_gone(root: Path) -> Damage:
-    table, _ = small_table(root)
-    path = table.vector_path()
+    path = small_table(root)[0].vector_path()
     path.unlink()
     return Damage(ObjectNotFoundError, (".parquet", path.name, str(root)))
-
-
-@case
-def a_wrong_cardinality_in_the_log(root: Path) -> Damage:
-    table, _ = small_table(root)
-    rewritten(table.commit_path(2), with_vector("part-1.parquet", cardinality=3))
-    return Damage(FormatError, ("part-1.parquet", table.vector_path().name, "3", "2"))
-
-
-@case
-def a_cardinality_of_nothing_for_a_vector_that_is_there(root: Path) -> Damage:
-    table, _ = small_table(root)
-    rewritten(table.commit_path(2), with_vector("part-1.parquet", cardinality=0))
-    return Damage(FormatError, ("part-1.parquet", table.vector_path().name, "2"))
-
-
-@case
-def a_vector_whose_cardinality_is_missing(root: Path) -> Damage:
-    table, _ = small_table(root)
-    rewritten(table.commit_path(2), with_vector("part-1.parquet", cardinality=None))
-    return Damage(FormatError, ("part-1.parquet", "cardinality", str(root)))
-
-
-@case
-def a_vector_whose_path_is_missing(root: Path) -> Damage:
-    table, _ = small_table(root)
-    rewritten(table.commit_path(2), with_vector("part-1.parquet", pathOrInlineDv=None))
-    return Damage(FormatError, ("part-1.parquet", str(root)))
-
-
-@case
-def a_vector_whose_kind_is_missing(root: Path) -> Damage:
-    table, _ = small_table(root)
-    rewritten(table.commit_path(2), with_vector("part-1.parquet", storageType=None))
-    return Damage(FormatError, ("part-1.parquet", str(root)))
-
-
-@case
-def a_wrong_size_of_a_vector_in_the_log(root: Path) -> Damage:
-    table, _ = small_table(root)
-    rewritten(table.commit_path(2), with_vector("part-0.parquet", sizeInBytes=34))
-    return Damage(FormatError, ("part-0.parquet", table.vector_path().name))
-
-
-@case
-def the_offset_of_another_vector(root: Path) -> Damage:
-    """Both vectors are of one size and cardinality, so that only the position tells."""
-    table, adds = small_table(root)
-    other = adds[1]["deletionVector"]["offset"]
-    rewritten(table.commit_path(2), with_vector("part-0.parquet", offset=other + 1))
-    return Damage(FormatError, ("part-0.parquet", table.vector_path().name))
 
 
 @case
@@ -143,79 +93,85 @@ def a_position_that_the_file_does_not_have(root: Path) -> Damage:
     return Damage(FormatError, ("part-0.parquet", table.vector_path().name, "row 10", "10"))
 
 
-@case
-def a_vector_of_an_unknown_kind(root: Path) -> Damage:
+# Descriptors of vectors: the file, what its descriptor says, and the words of the error
+
+DESCRIPTORS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "a_wrong_cardinality_in_the_log": ("part-1", {"cardinality": 3}, ("{file}", "{bin}", "3", "2")),
+    "a_cardinality_of_nothing_for_a_vector_that_is_there": (
+        *("part-1", {"cardinality": 0}),
+        ("{file}", "{bin}", "2"),
+    ),
+    "a_vector_whose_cardinality_is_missing": (
+        *("part-1", {"cardinality": None}),
+        ("{file}", "cardinality", "{root}"),
+    ),
+    "a_vector_whose_path_is_missing": ("part-1", {"pathOrInlineDv": None}, ("{file}", "{root}")),
+    "a_vector_whose_kind_is_missing": ("part-1", {"storageType": None}, ("{file}", "{root}")),
+    "a_wrong_size_of_a_vector_in_the_log": ("part-0", {"sizeInBytes": 34}, ("{file}", "{bin}")),
+    # Both vectors are of one size and cardinality, so that only the position tells.
+    "the_offset_of_another_vector": ("part-0", {"offset": 46}, ("{file}", "{bin}")),
+    "a_vector_of_an_unknown_kind": ("part-0", {"storageType": "r"}, ("{file}", "'r'")),
+    "a_vector_that_climbs_out_of_the_table": (
+        *("part-0", {"pathOrInlineDv": ".." + "0" * 20}),
+        ("{file}", "'..'", "{root}"),
+    ),
+    "an_absolute_vector_on_another_kind_of_store": (
+        *("part-0", {"storageType": "p", "pathOrInlineDv": "s3://elsewhere/dv.bin"}),
+        ("s3://elsewhere/dv.bin", "{root}"),
+    ),
+    "a_field_of_the_wrong_type": ("part-0", {"cardinality": "two"}, (f"{2:020}.json",)),
+}
+
+
+def _with_descriptor(name: str, root: Path) -> Damage:
+    stem, fields, words = DESCRIPTORS[name]
     table, _ = small_table(root)
-    rewritten(table.commit_path(2), with_vector("part-0.parquet", storageType="r"))
-    return Damage(FormatError, ("part-0.parquet", "'r'"))
+    file, vectors = f"{stem}.parquet", table.vector_path().name
+    rewritten(table.commit_path(2), with_vector(file, **fields))
+    return Damage(FormatError, tuple(w.format(file=file, bin=vectors, root=root) for w in words))
 
 
-@case
-def a_vector_that_climbs_out_of_the_table(root: Path) -> Damage:
-    table, adds = small_table(root)
-    text = adds[0]["deletionVector"]["pathOrInlineDv"]
-    rewritten(table.commit_path(2), with_vector("part-0.parquet", pathOrInlineDv=f"..{text}"))
-    return Damage(FormatError, ("part-0.parquet", "'..'", str(root)))
+CASES |= {name: partial(_with_descriptor, name) for name in DESCRIPTORS}
 
 
-@case
-def an_absolute_vector_on_another_kind_of_store(root: Path) -> Damage:
-    table, _ = small_table(root)
-    path = "s3://elsewhere/deletion_vector.bin"
-    change = with_vector("part-0.parquet", storageType="p", pathOrInlineDv=path)
-    rewritten(table.commit_path(2), change)
-    return Damage(FormatError, (path, str(root)))
+# Commits whose bytes are damaged
 
 
-# The log
+def _with_commit(
+    version: int, change: Callable[[bytes], bytes], words: tuple[str, ...], root: Path
+) -> Damage:
+    path = small_table(root)[0].commit_path(version)
+    path.write_bytes(change(path.read_bytes()))
+    return Damage(FormatError, (path.name, *words))
 
 
-@case
-def a_commit_that_is_cut_short(root: Path) -> Damage:
-    table, _ = small_table(root)
-    path = table.commit_path(2)
-    path.write_text(path.read_text()[:-40])
-    return Damage(FormatError, (path.name, "line"))
+def _with_a_hole(data: bytes) -> bytes:
+    return data[:300] + bytes(60) + data[360:]
 
 
-@case
-def a_commit_with_a_hole_of_zeros(root: Path) -> Damage:
-    table, _ = small_table(root)
-    path = table.commit_path(2)
-    data = path.read_bytes()
-    path.write_bytes(data[:300] + bytes(60) + data[360:])
-    return Damage(FormatError, (path.name,))
+CASES |= {
+    "a_commit_that_is_cut_short": partial(_with_commit, 2, lambda data: data[:-40], ("line",)),
+    "a_commit_with_a_hole_of_zeros": partial(_with_commit, 2, _with_a_hole, ()),
+    "a_commit_that_is_not_text": partial(
+        _with_commit, 1, lambda data: data.replace(b"part-0", b"part\xff0"), ("UTF-8",)
+    ),
+    # What a writer leaves that died: without its actions nobody knows which rows are deleted.
+    "a_commit_without_a_byte": partial(_with_commit, 2, lambda _: b"", ()),
+}
 
 
-@case
-def a_commit_that_is_not_text(root: Path) -> Damage:
-    table, _ = small_table(root)
-    path = table.commit_path(1)
-    path.write_bytes(path.read_bytes().replace(b"part-0", b"part\xff0"))
-    return Damage(FormatError, (path.name, "UTF-8"))
-
-
-@case
-def a_commit_without_a_byte(root: Path) -> Damage:
-    """What a writer leaves that died: without its actions nobody knows which rows are deleted."""
-    table, _ = small_table(root)
-    path = table.commit_path(2)
-    path.write_bytes(b"")
-    return Damage(FormatError, (path.name,))
-
-
-@case
-def a_field_of_the_wrong_type(root: Path) -> Damage:
-    table, _ = small_table(root)
-    rewritten(table.commit_path(2), with_vector("part-0.parquet", cardinality="two"))
-    return Damage(FormatError, (table.commit_path(2).name,))
+# Actions that are missing
 
 
 @case
 def an_add_without_a_path(root: Path) -> Damage:
     table, adds = small_table(root)
-    table.commit({"add": {name: value for name, value in adds[0].items() if name != "path"}})
+    table.commit({"add": _without(adds[0], "path")})
     return Damage(FormatError, ("path", str(root)))
+
+
+def _without(action: Action, name: str) -> Action:
+    return {key: value for key, value in action.items() if key != name}
 
 
 @case
@@ -232,44 +188,37 @@ def a_first_commit_that_is_missing(root: Path) -> Damage:
     return Damage(FormatError, (str(root), table.commit_path(0).name))
 
 
-@case
-def a_log_without_a_protocol(root: Path) -> Damage:
+def _without_action(kind: str, root: Path) -> Damage:
     table, _ = small_table(root)
-    rewritten(table.commit_path(0), lambda action: None if "protocol" in action else action)
-    return Damage(FormatError, (str(root), "protocol"))
+    rewritten(table.commit_path(0), lambda action: None if kind in action else action)
+    return Damage(FormatError, (str(root), kind))
 
 
-@case
-def a_log_without_metadata(root: Path) -> Damage:
-    table, _ = small_table(root)
-    rewritten(table.commit_path(0), lambda action: None if "metaData" in action else action)
-    return Damage(FormatError, (str(root), "metaData"))
+CASES["a_log_without_a_protocol"] = partial(_without_action, "protocol")
+CASES["a_log_without_metadata"] = partial(_without_action, "metaData")
+
+
+# Files that are there twice: another engine would read their rows twice
 
 
 @case
 def a_file_that_was_removed_without_its_vector(root: Path) -> Damage:
-    """Another engine would read the rows of the file twice."""
     table, adds = small_table(root)
     [again] = table.write_vectors([0, 1, 9], prefix="ab")
-    plain = {name: value for name, value in adds[0].items() if name != "deletionVector"}
+    plain = _without(adds[0], "deletionVector")
     table.commit({"remove": removed(plain)}, {"add": adds[0] | {"deletionVector": again}})
     return Damage(FormatError, ("part-0.parquet", str(root), "more than once"))
 
 
-@case
-def a_file_under_two_spellings(root: Path) -> Damage:
+def _spelled(spelling: str, root: Path) -> Damage:
     table, adds = small_table(root)
-    plain = {name: value for name, value in adds[0].items() if name != "deletionVector"}
-    table.commit({"add": plain | {"path": "part%2D0.parquet"}})
+    plain = _without(adds[0], "deletionVector")
+    table.commit({"add": plain | {"path": spelling.format(root=root.as_uri())}})
     return Damage(FormatError, ("part-0.parquet", str(root), "more than once"))
 
 
-@case
-def an_absolute_spelling_of_a_file_of_the_table(root: Path) -> Damage:
-    table, adds = small_table(root)
-    plain = {name: value for name, value in adds[0].items() if name != "deletionVector"}
-    table.commit({"add": plain | {"path": (root / "part-0.parquet").as_uri()}})
-    return Damage(FormatError, ("part-0.parquet", str(root), "more than once"))
+CASES["a_file_under_two_spellings"] = partial(_spelled, "part%2D0.parquet")
+CASES["an_absolute_spelling_of_a_file_of_the_table"] = partial(_spelled, "{root}/part-0.parquet")
 
 
 @case
@@ -289,82 +238,48 @@ def a_data_file_that_is_gone(root: Path) -> Damage:
     return Damage(ObjectNotFoundError, ("part-1.parquet",))
 
 
-def forged(root: Path, path: str) -> None:
+def _forged(path: str, shown: str, root: Path) -> Damage:
     """Add a file beside the table, by a path that leads there."""
     table, _ = small_table(root)
     outside = TableBuilder(root.parent).write_file("outside.parquet", {"id": [99]})
-    table.commit({"add": outside | {"path": path}})
+    table.commit({"add": outside | {"path": path.format(root=root)}})
+    return Damage(FormatError, (str(root), shown))
 
 
-@case
-def a_path_that_climbs(root: Path) -> Damage:
-    forged(root, "../outside.parquet")
-    return Damage(FormatError, (str(root), "../outside.parquet"))
-
-
-@case
-def an_encoded_path_that_climbs(root: Path) -> Damage:
-    forged(root, "..%2Foutside.parquet")
-    return Damage(FormatError, (str(root), "../outside.parquet"))
-
-
-@case
-def an_encoded_path_with_encoded_dots(root: Path) -> Damage:
-    forged(root, "inside/%2e%2E/../outside.parquet")
-    return Damage(FormatError, (str(root), "../outside.parquet"))
-
-
-@case
-def an_absolute_path_that_climbs(root: Path) -> Damage:
-    forged(root, f"file://{root}/../outside.parquet")
-    return Damage(FormatError, (str(root), "../outside.parquet"))
-
-
-@case
-def a_path_on_another_kind_of_store(root: Path) -> Damage:
-    forged(root, "s3://elsewhere/outside.parquet")
-    return Damage(FormatError, (str(root), "s3://elsewhere/outside.parquet"))
-
-
-@case
-def a_path_that_is_badly_encoded(root: Path) -> Damage:
-    forged(root, "outside%2.parquet")
-    return Damage(FormatError, (str(root), "outside%2.parquet"))
+PATHS = {
+    "a_path_that_climbs": ("../outside.parquet", "../outside.parquet"),
+    "an_encoded_path_that_climbs": ("..%2Foutside.parquet", "../outside.parquet"),
+    "an_encoded_path_with_encoded_dots": (
+        *("inside/%2e%2E/../outside.parquet", "../outside.parquet"),
+    ),
+    "an_absolute_path_that_climbs": ("file://{root}/../outside.parquet", "../outside.parquet"),
+    "a_path_on_another_kind_of_store": ("s3://elsewhere/x.parquet", "s3://elsewhere/x.parquet"),
+    "a_path_that_is_badly_encoded": ("outside%2.parquet", "outside%2.parquet"),
+}
+CASES |= {name: partial(_forged, *paths) for name, paths in PATHS.items()}
 
 
 # Tables from the future
 
 
-def with_protocol(root: Path, **protocol: object) -> None:
+def _with_protocol(protocol: dict[str, Any], word: str, root: Path) -> Damage:
     table, _ = small_table(root)
     table.commit({"protocol": table.protocol | protocol})
+    return Damage(UnsupportedFeatureError, (str(root), word))
 
 
-@case
-def a_reader_version_from_the_future(root: Path) -> Damage:
-    with_protocol(root, minReaderVersion=4)
-    return Damage(UnsupportedFeatureError, (str(root), "4"))
-
-
-def with_feature(root: Path, name: str) -> Damage:
+def _with_feature(name: str) -> Damaging:
     features = ["deletionVectors", name]
-    with_protocol(root, readerFeatures=features, writerFeatures=features)
-    return Damage(UnsupportedFeatureError, (str(root), name))
+    protocol = {"readerFeatures": features, "writerFeatures": features}
+    return partial(_with_protocol, protocol, name)
 
 
-@case
-def a_feature_from_the_future(root: Path) -> Damage:
-    return with_feature(root, "futureFeature")
-
-
-@case
-def a_table_that_a_catalog_manages(root: Path) -> Damage:
-    return with_feature(root, "catalogManaged")
-
-
-@case
-def a_table_with_adaptive_metadata(root: Path) -> Damage:
-    return with_feature(root, "adaptiveMetadata-preview")
+CASES |= {
+    "a_reader_version_from_the_future": partial(_with_protocol, {"minReaderVersion": 4}, "4"),
+    "a_feature_from_the_future": _with_feature("futureFeature"),
+    "a_table_that_a_catalog_manages": _with_feature("catalogManaged"),
+    "a_table_with_adaptive_metadata": _with_feature("adaptiveMetadata-preview"),
+}
 
 
 @case
@@ -378,7 +293,7 @@ def files_of_another_format(root: Path) -> Damage:
 # Checkpoints
 
 
-def checkpointed(root: Path, *, parts: int = 1) -> tuple[TableBuilder, list[Path]]:
+def _checkpointed(root: Path, *, parts: int = 1) -> tuple[TableBuilder, list[Path]]:
     """Make the small table live in a checkpoint alone."""
     table, adds = small_table(root)
     paths = table.checkpoint(adds, parts=parts)
@@ -387,26 +302,41 @@ def checkpointed(root: Path, *, parts: int = 1) -> tuple[TableBuilder, list[Path
     return table, paths
 
 
-@case
-def a_checkpoint_that_is_damaged(root: Path) -> Damage:
-    _, [path] = checkpointed(root)
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2])
+def _with_checkpoint(change: Callable[[bytes], bytes], root: Path) -> Damage:
+    _, [path] = _checkpointed(root)
+    path.write_bytes(change(path.read_bytes()))
     return Damage(FormatError, (path.name, "checkpoint"))
 
 
-@case
-def a_checkpoint_with_damaged_pages(root: Path) -> Damage:
-    _, [path] = checkpointed(root)
-    data = bytearray(path.read_bytes())
-    data[4:1200] = bytes(1196)
-    path.write_bytes(data)
-    return Damage(FormatError, (path.name, "checkpoint"))
+CASES |= {
+    "a_checkpoint_that_is_damaged": partial(_with_checkpoint, lambda data: data[: len(data) // 2]),
+    "a_checkpoint_with_damaged_pages": partial(
+        _with_checkpoint, lambda data: data[:4] + bytes(1196) + data[1200:]
+    ),
+}
+
+
+def _checkpointed_without(name: str, words: tuple[str, ...], root: Path) -> Damage:
+    table, adds = small_table(root)
+    (adds[0] if name in adds[0] else adds[0]["deletionVector"])[name] = None
+    [path] = table.checkpoint(adds)
+    table.drop_commits(0, 1, 2)
+    return Damage(FormatError, (str(root), *(word.format(file=path.name) for word in words)))
+
+
+CASES |= {
+    "a_vector_in_a_checkpoint_whose_kind_is_missing": partial(
+        _checkpointed_without, "storageType", ("part-0.parquet",)
+    ),
+    "a_file_in_a_checkpoint_without_a_path": partial(
+        _checkpointed_without, "path", ("{file}", "path")
+    ),
+}
 
 
 @case
 def a_part_of_a_checkpoint_that_is_missing(root: Path) -> Damage:
-    table, paths = checkpointed(root, parts=2)
+    table, paths = _checkpointed(root, parts=2)
     table.commit()
     paths[1].unlink()
     return Damage(FormatError, (str(root), table.commit_path(0).name))

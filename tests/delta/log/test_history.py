@@ -94,97 +94,52 @@ def hours(*numbers: float) -> list[datetime]:
 def test_history_lists_commits_newest_first_with_what_they_say_of_themselves(
     tmp_path: Path,
 ) -> None:
-    commit(
-        tmp_path,
-        0,
-        NOON,
-        *table_actions(),
-        timestamp=1,
-        operation="CREATE TABLE",
-        operationParameters={"isManaged": "false", "partitionBy": "[]"},
-        userId="7",
-        userName="ada",
-        clusterId="c",
-        isolationLevel="Serializable",
-        isBlindAppend=True,
-        operationMetrics={},
-        userMetadata="first",
-        engineInfo="test/1",
-        somethingElse={"a": 1},
-    )
-    commit(
-        tmp_path,
-        1,
-        NOON + timedelta(milliseconds=1500),
-        {"add": {"path": 'a"commitInfo"', "size": 1, "partitionValues": {}, "dataChange": True}},
-        operation="DELETE",
-        operationParameters={"predicate": '["id = 3"]'},
-        operationMetrics={"numDeletedRows": "1"},
-        readVersion=0,
-        isBlindAppend=False,
-    )
-    found = history(Storage.open(tmp_path))
-    assert found.schema == SCHEMA
-    delete, create = found.to_pylist()
-    assert create == {
-        "version": 0,
-        "timestamp": NOON,
+    says: dict[str, Any] = {
+        "operation": "CREATE TABLE",
         "userId": "7",
         "userName": "ada",
-        "operation": "CREATE TABLE",
-        "operationParameters": [("isManaged", "false"), ("partitionBy", "[]")],
         "clusterId": "c",
-        "readVersion": None,
         "isolationLevel": "Serializable",
         "isBlindAppend": True,
-        "operationMetrics": [],
+        "operationMetrics": {},
         "userMetadata": "first",
         "engineInfo": "test/1",
+        "operationParameters": {"isManaged": "false", "partitionBy": "[]"},
     }
-    assert delete["version"] == 1
-    assert delete["timestamp"] == NOON + timedelta(milliseconds=1500)
-    assert delete["readVersion"] == 0
+    commit(tmp_path, 0, NOON, *table_actions(), timestamp=1, somethingElse={"a": 1}, **says)
+    later = NOON + timedelta(milliseconds=1500)
+    add = {"path": 'a"commitInfo"', "size": 1, "partitionValues": {}, "dataChange": True}
+    deletes = {"operationMetrics": {"numDeletedRows": "1"}, "readVersion": 0}
+    commit(tmp_path, 1, later, {"add": add}, operation="DELETE", isBlindAppend=False, **deletes)
+    commit(tmp_path, 2, later + timedelta(seconds=1), {"add": {**add, "path": "b"}})
+    found = history(Storage.open(tmp_path))
+    assert found.schema == SCHEMA
+    silent, delete, create = found.to_pylist()
+    pairs = [("isManaged", "false"), ("partitionBy", "[]")]
+    maps = {"operationParameters": pairs, "operationMetrics": []}
+    assert create == {"version": 0, "timestamp": NOON, "readVersion": None} | says | maps
+    assert (delete["version"], delete["timestamp"], delete["readVersion"]) == (1, later, 0)
     assert delete["operationMetrics"] == [("numDeletedRows", "1")]
     assert delete["userName"] is None
-
-
-def test_a_commit_that_says_nothing_of_itself_has_a_version_and_a_time_alone(
-    tmp_path: Path,
-) -> None:
-    commit(tmp_path, 0, NOON, *table_actions())
-    [row] = history(Storage.open(tmp_path)).to_pylist()
-    assert {name: value for name, value in row.items() if value is not None} == {
-        "version": 0,
-        "timestamp": NOON,
-    }
+    assert {name for name, value in silent.items() if value is not None} == {"version", "timestamp"}
 
 
 def test_what_writers_say_freely_becomes_text_or_null(tmp_path: Path) -> None:
-    commit(
-        tmp_path,
-        0,
-        NOON,
-        *table_actions(),
-        operation={"name": "odd"},
-        operationParameters={"flag": True, "n": 5, "list": ["ü"], "none": None, "text": "5"},
-        operationMetrics=[1, 2],
-        readVersion="1",
-        isBlindAppend="yes",
-        userId=12,
-        version=99,
-    )
+    odd: dict[str, Any] = {
+        "operation": {"name": "odd"},
+        "operationParameters": {"flag": True, "n": 5, "list": ["ü"], "none": None, "text": "5"},
+        "operationMetrics": [1, 2],
+        "readVersion": "1",
+        "isBlindAppend": "yes",
+        "userId": 12,
+        "version": 99,
+    }
+    commit(tmp_path, 0, NOON, *table_actions(), **odd)
     [row] = history(Storage.open(tmp_path)).to_pylist()
-    assert row["version"] == 0
-    assert row["operation"] == '{"name":"odd"}'
-    assert row["operationParameters"] == [
-        ("flag", "true"),
-        ("n", "5"),
-        ("list", '["ü"]'),
-        ("none", None),
-        ("text", "5"),
-    ]
+    assert (row["version"], row["operation"], row["userId"]) == (0, '{"name":"odd"}', "12")
+    texts = {"flag": "true", "n": "5", "list": '["ü"]', "none": None, "text": "5"}
+    assert row["operationParameters"] == list(texts.items())
     assert row["operationMetrics"] is row["readVersion"] is row["isBlindAppend"] is None
-    assert row["userId"] == "12"
 
 
 def test_a_limit_reads_no_more_commits_than_it_gives(tmp_path: Path) -> None:
@@ -214,13 +169,18 @@ def test_times_of_files_are_made_to_rise(tmp_path: Path) -> None:
         assert find_version_at(storage, moment) == version
 
 
-def test_history_goes_on_without_the_commits_that_were_cleaned_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("checkpoint", "gone"), [(3, (0, 1)), (2, (0, 1, 2))], ids=["commits before it", "none before"]
+)
+def test_history_goes_on_without_the_commits_that_were_cleaned_up(
+    tmp_path: Path, checkpoint: int, gone: tuple[int, ...]
+) -> None:
     storage = plain_table(tmp_path, hours(*range(5)))
-    write_checkpoint(tmp_path, 3)
-    for version in (0, 1):
+    write_checkpoint(tmp_path, checkpoint)
+    for version in gone:
         (tmp_path / commit_key(version)).unlink()
-    assert history(storage)["version"].to_pylist() == [4, 3, 2]
-    # Version 2 has its commit but nothing to begin from.
+    assert history(storage)["version"].to_pylist() == [4, 3, 2][: 5 - len(gone)]
+    # A version that has its commit but nothing to begin from cannot be read.
     assert find_version_at(storage, NOON + timedelta(hours=3)) == 3
     with pytest.raises(InvalidArgumentError, match="oldest version that can be is 3, of 2024"):
         find_version_at(storage, NOON + timedelta(hours=2, minutes=30))
@@ -233,81 +193,59 @@ def write_checkpoint(root: Path, version: int) -> None:
     (root / "_delta_log" / name).write_text("".join(json.dumps(a) + "\n" for a in actions))
 
 
-def test_a_checkpoint_one_version_before_the_first_commit_is_where_to_begin(tmp_path: Path) -> None:
-    storage = plain_table(tmp_path, hours(*range(5)))
-    write_checkpoint(tmp_path, 2)
-    for version in (0, 1, 2):
-        (tmp_path / commit_key(version)).unlink()
-    assert find_version_at(storage, NOON + timedelta(hours=3)) == 3
-    with pytest.raises(InvalidArgumentError, match="oldest version that can be is 3"):
-        find_version_at(storage, NOON + timedelta(hours=2))
-
-
 def test_a_log_of_a_checkpoint_alone_tells_no_times(tmp_path: Path) -> None:
-    storage = plain_table(tmp_path, hours(0, 1))
-    write_checkpoint(tmp_path, 1)
-    for version in (0, 1):
-        (tmp_path / commit_key(version)).unlink()
+    storage = plain_table(tmp_path, hours(0))
+    write_checkpoint(tmp_path, 0)
+    (tmp_path / commit_key(0)).unlink()
     assert history(storage).num_rows == 0
     with pytest.raises(InvalidArgumentError, match="no commits left"):
         find_version_at(storage, NOON)
 
 
 @pytest.mark.parametrize(
-    ("moment", "version"),
+    ("moment", "zone", "version"),
     [
-        ("2024-01-31 12:00:00", 0),
-        ("2024-01-31T12:59:59.999Z", 0),
-        ("2024-01-31T13:00:00Z", 1),
-        ("2024-01-31 13:00", 1),
-        ("2024-01-31 14:00+01:00", 1),
-        (" 2024-01-31 13:30:00.12 ", 1),
-        ("2024-01-31 19:00:00+05:00", 2),
-        (datetime(2024, 1, 31, 13, 0, 0, 999), 1),  # noqa: DTZ001
-        (datetime(2024, 1, 31, 14, 0, 0, 999, tzinfo=timezone.utc), 2),
-        (datetime(2024, 1, 31, 9, tzinfo=timezone(timedelta(hours=-4))), 1),
+        ("2024-01-31 12:00:00", "UTC", 0),
+        ("2024-01-31T12:59:59.999Z", "UTC", 0),
+        ("2024-01-31T13:00:00Z", "UTC", 1),
+        ("2024-01-31 13:00", "UTC", 1),
+        ("2024-01-31 14:00+01:00", "UTC", 1),
+        (" 2024-01-31 13:30:00.12 ", "UTC", 1),
+        ("2024-01-31 19:00:00+05:00", "UTC", 2),
+        ("2024-02-01", "UTC", 3),
+        ("2024-01-31 14:00", "Europe/Berlin", 1),
+        ("2024-01-31 14:00Z", "Europe/Berlin", 2),
+        (datetime(2024, 1, 31, 14), "Europe/Berlin", 1),  # noqa: DTZ001
+        (datetime(2024, 1, 31, 13, 0, 0, 999), "UTC", 1),  # noqa: DTZ001
+        (datetime(2024, 1, 31, 14, 0, 0, 999, tzinfo=timezone.utc), "UTC", 2),
+        (datetime(2024, 1, 31, 9, tzinfo=timezone(timedelta(hours=-4))), "UTC", 1),
     ],
 )
 def test_a_time_finds_the_newest_version_at_it_or_before(
-    tmp_path: Path, moment: datetime | str, version: int
+    tmp_path: Path, moment: datetime | str, zone: str, version: int
 ) -> None:
-    assert find_version_at(plain_table(tmp_path, hours(0, 1, 2)), moment) == version
-
-
-def test_a_time_without_a_zone_is_that_of_the_zone_named(tmp_path: Path) -> None:
-    storage = plain_table(tmp_path, hours(0, 1, 2))
-    assert find_version_at(storage, "2024-01-31 14:00", "Europe/Berlin") == 1
-    naive = datetime(2024, 1, 31, 14)  # noqa: DTZ001
-    assert find_version_at(storage, naive, time_zone="Europe/Berlin") == 1
-    assert find_version_at(storage, "2024-01-31 14:00Z", "Europe/Berlin") == 2
-    with pytest.raises(InvalidArgumentError, match="no time zone 'Europe/Nowhere'"):
-        find_version_at(storage, "2024-01-31 14:00", "Europe/Nowhere")
-
-
-def test_a_day_is_its_midnight(tmp_path: Path) -> None:
-    storage = plain_table(tmp_path, hours(0, 11, 12, 13))
-    assert find_version_at(storage, "2024-02-01") == 2
-
-
-def test_times_outside_of_the_history_are_refused_with_the_nearest_version(tmp_path: Path) -> None:
-    storage = plain_table(tmp_path, hours(0, 1))
-    with pytest.raises(
-        InvalidArgumentError, match=r"newest version is 1, of 2024-01-31 13:00:00\.000\+00:00"
-    ):
-        find_version_at(storage, "2024-01-31 13:00:00.001")
-    with pytest.raises(
-        InvalidArgumentError, match=r"oldest .* is 0, of 2024-01-31 12:00:00\.000\+00:00"
-    ):
-        find_version_at(storage, "2024-01-31 11:59:59.999")
+    assert find_version_at(plain_table(tmp_path, hours(0, 1, 2, 12, 13)), moment, zone) == version
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "yesterday", "2024-13-01", "2024-01-31 25:00:00", "1706702400", 1706702400, 1.5]
+    ("moment", "zone", "message"),
+    [
+        ("2024-01-31 13:00:00.001", "UTC", r"newest version is 1, of .* 13:00:00\.000\+00:00"),
+        ("2024-01-31 11:59:59.999", "UTC", r"oldest .* is 0, of 2024-01-31 12:00:00\.000\+00:00"),
+        ("2024-01-31 14:00", "Europe/Nowhere", "no time zone 'Europe/Nowhere'"),
+        *(
+            (wrong, "UTC", "timestamp")
+            for wrong in ("", "yesterday", "2024-13-01", "2024-01-31 25:00:00", "1706702400")
+        ),
+        (1706702400, "UTC", "timestamp"),
+        (1.5, "UTC", "timestamp"),
+    ],
 )
-def test_what_is_no_time_is_refused(tmp_path: Path, wrong: object) -> None:
-    storage = plain_table(tmp_path, hours(0, 1))
-    with pytest.raises(InvalidArgumentError, match="timestamp"):
-        find_version_at(storage, wrong)  # type: ignore[arg-type]
+def test_what_is_no_time_or_none_of_the_history_is_refused(
+    tmp_path: Path, moment: datetime | str, zone: str, message: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        find_version_at(plain_table(tmp_path, hours(0, 1)), moment, zone)
 
 
 def test_times_in_commits_count_from_the_version_that_enabled_them(tmp_path: Path) -> None:
@@ -364,7 +302,7 @@ def test_times_in_commits_say_nothing_once_they_are_disabled(tmp_path: Path) -> 
     assert find_version_at(storage, copied) == 1
 
 
-def test_a_commit_without_the_time_that_it_must_hold_is_damaged(tmp_path: Path) -> None:
+def test_commits_that_lack_their_time_or_its_properties_are_damaged(tmp_path: Path) -> None:
     storage = own_times_table(tmp_path, 3, since=0, every=timedelta(minutes=1))
     commit(tmp_path, 3, NOON + timedelta(hours=1), operation="WRITE")
     with pytest.raises(FormatError, match=r"lacks its in-commit timestamp in .*03\.json"):
@@ -377,16 +315,13 @@ def test_a_commit_without_the_time_that_it_must_hold_is_damaged(tmp_path: Path) 
     ):
         with pytest.raises(FormatError, match="timestamp that is none"):
             ask()
-
-
-def test_half_of_the_properties_of_times_in_commits_is_damage(tmp_path: Path) -> None:
-    properties = {
+    half = {
         "delta.enableInCommitTimestamps": "true",
         "delta.inCommitTimestampEnablementVersion": "1",
     }
-    commit(tmp_path, 0, NOON, *table_actions(properties), operation="WRITE")
+    commit(tmp_path, 4, NOON, *table_actions(half), operation="WRITE")
     with pytest.raises(FormatError, match="since when it has in-commit timestamps"):
-        find_version_at(Storage.open(tmp_path), NOON)
+        find_version_at(storage, NOON)
 
 
 def test_no_table_and_an_unreadable_one_are_told_apart(tmp_path: Path) -> None:

@@ -20,21 +20,11 @@ from delvec.delta.schema.partition_values import (
 from delvec.delta.schema.types import ArrayType, PrimitiveType, arrow_type
 from delvec.errors import FormatError, InvalidArgumentError
 
-ALL = [
-    *("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary"),
-    *("date", "timestamp", "timestamp_ntz", "decimal(10,2)"),
-]
 UTC = timezone.utc
 
 
 def parse(text: str | None, kind: str, zone: str = "UTC") -> PartitionValue | None:
     return parse_partition_value(text, PrimitiveType(kind), zone)
-
-
-@pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("text", [None, ""])
-def test_nothing_is_null_in_every_type(kind: str, text: str | None) -> None:
-    assert parse(text, kind) is None
 
 
 @pytest.mark.parametrize(
@@ -76,41 +66,28 @@ def test_a_text_becomes_a_value(kind: str, text: str, value: object) -> None:
     column = partition_column(pa.array([None, text, text]), PrimitiveType(kind))
     assert column.type == arrow_type(PrimitiveType(kind))
     assert column.to_pylist() == [None, value, value]
+    assert parse(None, kind) is parse("", kind) is None
+    if kind in ("float", "double"):
+        assert math.isnan(parse("NaN", kind))  # type: ignore[arg-type]
 
 
-def test_nan_is_a_number() -> None:
-    assert math.isnan(parse("NaN", "double"))  # type: ignore[arg-type]
-    assert math.isnan(parse("NaN", "float"))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("boolean", "1"),
-        ("byte", "128"),
-        ("byte", " 1"),
-        ("integer", "1.0"),
-        ("integer", "0x10"),
-        ("long", "9223372036854775808"),
-        ("long", "1_000"),
-        ("long", "\u0661"),
-        ("double", "1_0.0"),
-        ("double", "one"),
-        ("decimal(10,2)", "1.005"),
-        ("decimal(10,2)", "123456789.00"),
-        ("decimal(10,2)", "NaN"),
-        ("decimal(10,2)", "1E999999999"),
-        ("date", "2021-9-8"),
-        ("date", "2021-02-29"),
-        ("date", "2021-09-08 00:00:00"),
-        ("timestamp", "2021-09-08 25:00:00"),
-        ("timestamp", "2021-09-08 11:11:11.0000001"),
-        ("timestamp", "2021-09-08Z"),
-        ("timestamp", "9999-12-31 23:59:59-01:00"),
-        ("timestamp_ntz", "2021-09-08T11:11:11Z"),
-        ("timestamp_ntz", "yesterday"),
+WRONG = {
+    "boolean": ["1"],
+    "byte": ["128", " 1"],
+    "integer": ["1.0", "0x10"],
+    "long": ["9223372036854775808", "1_000", "\u0661"],
+    "double": ["1_0.0", "one"],
+    "decimal(10,2)": ["1.005", "123456789.00", "NaN", "1E999999999"],
+    "date": ["2021-9-8", "2021-02-29", "2021-09-08 00:00:00"],
+    "timestamp": [
+        *("2021-09-08 25:00:00", "2021-09-08 11:11:11.0000001"),
+        *("2021-09-08Z", "9999-12-31 23:59:59-01:00"),
     ],
-)
+    "timestamp_ntz": ["2021-09-08T11:11:11Z", "yesterday"],
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, each) for kind in WRONG for each in WRONG[kind]])
 def test_a_wrong_text_is_refused_with_type_and_value(kind: str, text: str) -> None:
     with pytest.raises(FormatError) as caught:
         parse(text, kind)

@@ -191,9 +191,6 @@ def test_what_is_no_schema_is_refused(source: str, mode: Any) -> None:  # noqa: 
 def test_a_type_from_the_future_is_named(kind: object) -> None:
     with pytest.raises(UnsupportedFeatureError, match="column 'a' has a type"):
         parse_schema(text(json_field("a", kind)))
-
-
-def test_an_unknown_mapping_mode_is_refused() -> None:
     with pytest.raises(UnsupportedFeatureError, match="mode 'other'"):
         parse_schema(text(), "other")  # type: ignore[arg-type]
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import pickle
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -35,7 +34,6 @@ from delvec.errors import InvalidArgumentError
 from tests.delta.skipping.predicate_model import (
     EMPTY,
     KINDS,
-    NAN,
     SCHEMA,
     UTC,
     VALUES,
@@ -130,6 +128,8 @@ def test_filters_know_columns_by_the_spelling_of_the_schema() -> None:
     table = pa.table({"Id": [1, 2]})
     schema = StructType((Field("Id", PrimitiveType("long")),))
     assert table.filter(to_arrow(Comparison(("ID",), ">", 1), schema)).num_rows == 1
+    dotted = StructType((Field("s.x", PrimitiveType("long")),))  # no path
+    assert parse_filters([("s.x", "=", 1)], dotted) == Comparison(("s.x",), "=", 1)
     with pytest.raises(InvalidArgumentError, match="there is no column 'Ib'"):
         to_arrow(IsNull(("Ib",)), schema)
 
@@ -141,60 +141,49 @@ def test_thousands_of_conditions_make_a_filter() -> None:
     assert table.filter(to_arrow(many, SCHEMA)).num_rows == 2
 
 
-def test_predicates_pickle_and_compare() -> None:
-    one = And((Not(In(("a", "b"), (1, 2))), Or((Always(), Never(), StartsWith(("a",), "x")))))
-    assert pickle.loads(pickle.dumps(one)) == one  # noqa: S301
-    assert columns_of(one) == {("a", "b"), ("a",)}
+C = Comparison
 
 
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
         ([], Always()),
-        ([("long", "=", 1)], Comparison(("long",), "=", 1)),
-        ([("long", "==", 1)], Comparison(("long",), "=", 1)),
-        ([("LONG", "<", 1)], Comparison(("long",), "<", 1)),
+        ([("long", "=", 1)], C(("long",), "=", 1)),
+        ([("long", "==", 1)], C(("long",), "=", 1)),
+        ([("LONG", "<", 1)], C(("long",), "<", 1)),
         (
             [("long", ">", 1), ("byte", "<=", 300)],
-            And((Comparison(("long",), ">", 1), Comparison(("byte",), "<=", 300))),
+            And((C(("long",), ">", 1), C(("byte",), "<=", 300))),
         ),
         (
             [[("long", ">", 1), ("long", "<", 5)], [("long", "=", None)]],
-            Or(
-                (
-                    And((Comparison(("long",), ">", 1), Comparison(("long",), "<", 5))),
-                    IsNull(("long",)),
-                )
-            ),
+            Or((And((C(("long",), ">", 1), C(("long",), "<", 5))), IsNull(("long",)))),
         ),
         ([[("long", "!=", None)]], Not(IsNull(("long",)))),
         ([("long", "in", [1, 2])], In(("long",), (1, 2))),
         ([("long", "not in", (1, 2.0))], Not(In(("long",), (1, 2)))),
         ([("long", "in", {1})], In(("long",), (1,))),
-        ([("long", "=", np.int32(5))], Comparison(("long",), "=", 5)),
-        ([("long", "=", 5.0)], Comparison(("long",), "=", 5)),
-        ([("double", "=", 5)], Comparison(("double",), "=", 5.0)),
-        ([("float", "<", 0.1)], Comparison(("float",), "<", 0.1)),
-        ([("decimal(5,2)", "=", 5)], Comparison(("decimal(5,2)",), "=", Decimal(5))),
-        ([("date", "=", "2024-02-29")], Comparison(("date",), "=", dt.date(2024, 2, 29))),
-        (
-            [("timestamp_ntz", "=", "2024-02-29 12:00:00.5")],
-            Comparison(("timestamp_ntz",), "=", NOON),
-        ),
+        ([("long", "=", np.int32(5))], C(("long",), "=", 5)),
+        ([("long", "=", 5.0)], C(("long",), "=", 5)),
+        ([("double", "=", 5)], C(("double",), "=", 5.0)),
+        ([("float", "<", 0.1)], C(("float",), "<", 0.1)),
+        ([("decimal(5,2)", "=", 5)], C(("decimal(5,2)",), "=", Decimal(5))),
+        ([("date", "=", "2024-02-29")], C(("date",), "=", dt.date(2024, 2, 29))),
+        ([("timestamp_ntz", "=", "2024-02-29 12:00:00.5")], C(("timestamp_ntz",), "=", NOON)),
         (
             [("timestamp_ntz", "=", dt.date(2024, 2, 29))],
-            Comparison(("timestamp_ntz",), "=", dt.datetime(2024, 2, 29)),  # noqa: DTZ001
+            C(("timestamp_ntz",), "=", dt.datetime(2024, 2, 29)),  # noqa: DTZ001
         ),
         (
             [("timestamp", ">=", "2024-02-29T12:00:00.500Z")],
-            Comparison(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
+            C(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
         ),
         (
             [("timestamp", ">=", "2024-02-29T14:00:00.5+02:00")],
-            Comparison(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
+            C(("timestamp",), ">=", NOON.replace(tzinfo=UTC)),
         ),
-        ([("s.x", "=", 1)], Comparison(("s", "x"), "=", 1)),
-        ([(("S", "X"), "=", 1)], Comparison(("s", "x"), "=", 1)),
+        ([("s.x", "=", 1)], C(("s", "x"), "=", 1)),
+        ([(("S", "X"), "=", 1)], C(("s", "x"), "=", 1)),
         ([("s", "=", None)], IsNull(("s",))),
     ],
     ids=str,
@@ -206,9 +195,13 @@ def test_filters_are_read(filters: list[Any], expected: Predicate) -> None:
         assert type(parsed.value) is type(expected.value)
 
 
-def test_a_dot_in_a_name_is_no_path() -> None:
-    schema = StructType((Field("s.x", PrimitiveType("long")),))
-    assert parse_filters([("s.x", "=", 1)], schema) == Comparison(("s.x",), "=", 1)
+ONE = ("long", "=", 1)
+MALFORMED: list[Any] = [ONE, [("long", "=")], [[]], [[ONE], ONE], "long = 1", [(5, "=", 1)]]
+INCOMPARABLE = [
+    *(("long", 2**63), ("double", 2**53 + 1), ("decimal(5,2)", Decimal("1.005"))),
+    *(("date", "2024-02-29T00:00"), ("date", "yesterday")),
+    ("timestamp", "2024-02-29T12:00:00.1234567Z"),
+]
 
 
 @pytest.mark.parametrize(
@@ -222,30 +215,20 @@ def test_a_dot_in_a_name_is_no_path() -> None:
         ([("long", ["="], 1)], "no operator"),
         ([("long", "=", "1")], "column long of type int64 cannot be compared with '1'"),
         ([("long", "=", 1.5)], "cannot be compared with 1.5"),
-        ([("long", "=", 2**63)], "cannot be compared"),
         ([("long", "=", True)], "cannot be compared with True"),
         ([("boolean", "=", 1)], "cannot be compared with 1"),
-        ([("double", "=", 2**53 + 1)], "cannot be compared"),
         ([("decimal(5,2)", "=", 1.5)], "Hint: give a decimal.Decimal that fits"),
-        ([("decimal(5,2)", "=", Decimal("1.005"))], "cannot be compared"),
         ([("date", "=", "2024-02-30")], "cannot be compared with '2024-02-30'"),
-        ([("date", "=", "2024-02-29T00:00")], "cannot be compared"),
-        ([("date", "=", "yesterday")], "cannot be compared"),
         ([("timestamp", "=", "2024-02-29T12:00:00")], "Hint: give the time zone"),
         ([("timestamp", "=", dt.date(2024, 2, 29))], "Hint: give the time zone"),
-        ([("timestamp", "=", "2024-02-29T12:00:00.1234567Z")], "cannot be compared"),
         ([("timestamp_ntz", "=", "2024-02-29T12:00Z")], "Hint: the column has no time zone"),
         ([("s", "=", 1)], "cannot be compared with 1"),
         ([("long", "<", None)], "cannot be compared with None\nHint: ask for nulls by"),
         ([("long", "in", [1, None])], 'Hint: ask for nulls by \\("long", "=", None\\)'),
         ([("long", "in", 1)], "`in` on column long needs a list of values, got 1"),
         ([("string", "in", "abc")], "needs a list of values"),
-        (("long", "=", 1), "malformed"),
-        ([("long", "=")], "malformed"),
-        ([[]], "malformed"),
-        ([[("long", "=", 1)], ("long", "=", 1)], "malformed"),
-        ("long = 1", "malformed"),
-        ([(5, "=", 1)], "malformed"),
+        *((wrong, "malformed") for wrong in MALFORMED),
+        *(([(name, "=", value)], "cannot be compared") for name, value in INCOMPARABLE),
         ([("string", "=", b"x" * 500)], r"b'x{70,}\.\.\.$"),
     ],
     ids=str,
@@ -262,11 +245,3 @@ def test_lists_can_be_asked_for_nulls_only() -> None:
         table.filter(to_arrow(parse_filters([("tags", "!=", None)], schema), schema)).num_rows == 2
     )
     assert to_arrow(Comparison(("tags",), "=", "a"), schema) is None
-
-
-def test_nan_is_a_number_larger_than_all() -> None:
-    table = pa.table({"double": [1.0, NAN, None]})
-    for op, kept in {"=": 1, "!=": 1, "<": 1, "<=": 2, ">": 0, ">=": 1, "<=>": 1}.items():
-        predicate = Comparison(("double",), op, NAN)  # type: ignore[arg-type]
-        assert table.filter(to_arrow(predicate, SCHEMA)).num_rows == kept, op
-    assert table.filter(to_arrow(Comparison(("double",), ">", 5.0), SCHEMA)).num_rows == 1

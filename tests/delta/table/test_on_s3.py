@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from delvec import DeltaTable
-from delvec.errors import ObjectNotFoundError
-from delvec.storage import Storage
 from tests.delta.builder import TableBuilder
 from tests.s3.server import S3Server
 
@@ -66,15 +64,3 @@ def test_a_vector_costs_at_most_one_request(table: DeltaTable) -> None:
     assert without == FILES
     # Ten vectors in one file come with one GET, the ten others with one each.
     assert with_vectors - without == 11
-
-
-def test_a_vector_that_is_gone(table: DeltaTable, s3: S3Server) -> None:
-    storage = Storage.open(URI, s3.storage_options)
-    [*_, vector] = [info.key for info in storage.list() if info.key.endswith(".bin")]
-    data = storage.read(vector)
-    storage.delete([vector])
-    try:
-        with pytest.raises(ObjectNotFoundError, match=r"deletion vector of a b/part-\d+\.parquet"):
-            table.to_arrow()
-    finally:
-        storage.write(vector, data)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +12,6 @@ from delvec import DeltaTable
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError, TableNotFoundError
 from tests.delta.builder import TableBuilder, small_table
-from tests.repository import ROOT
 
 COLUMNS = StructType((Field("id", PrimitiveType("long")),))
 
@@ -35,42 +31,38 @@ def test_a_table_is_opened_by_its_path_alone(
         assert repr(table) == f"DeltaTable({str(tmp_path)!r})"
 
 
-def test_a_path_alone_starts_no_jvm_and_imports_no_spark(tmp_path: Path) -> None:
-    small_table(tmp_path)
-    code = (
-        "import sys, delvec, pyarrow; t = delvec.DeltaTable(sys.argv[1]); pyarrow.table(t);"
-        " assert 'pyspark' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=ROOT)
-
-
-def test_a_missing_folder_says_how_to_make_a_table(tmp_path: Path) -> None:
-    for path in (tmp_path / "none", tmp_path):
-        with pytest.raises(
-            TableNotFoundError, match="there is no such folder, or it is empty"
-        ) as e:
+@pytest.mark.parametrize(
+    ("files", "message", "hint"),
+    [
+        ([], "there is no such folder, or it is empty", "create(spark, '{path}', schema)"),
+        (
+            ["day=1/part.parquet"],
+            "holds Parquet files and no _delta_log",
+            "DeltaTable.convert_to_delta(None, '{path}')",
+        ),
+        (
+            ["metadata/v1.metadata.json", "data/part.parquet"],
+            "is the folder of an Iceberg table",
+            "IcebergTable.for_name(spark, ",
+        ),
+        (["notes.txt"], "it has no commits in _delta_log", ""),
+    ],
+)
+def test_what_is_no_table_says_how_to_make_or_open_one(
+    tmp_path: Path, files: list[str], message: str, hint: str
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"id": [1]}), tmp_path / name)
+    for path in (tmp_path, tmp_path / "none")[: 1 if files else 2]:
+        assert not DeltaTable.is_delta_table(path)
+        with pytest.raises(TableNotFoundError, match=message) as caught:
             DeltaTable(path)
-        assert f"DeltaTable.create(spark, '{path}', schema)" in str(e.value.hint)
-
-
-def test_a_folder_of_parquet_files_says_how_to_convert_it(tmp_path: Path) -> None:
-    (tmp_path / "day=1").mkdir()
-    pq.write_table(pa.table({"id": [1]}), tmp_path / "day=1" / "part.parquet")
-    with pytest.raises(TableNotFoundError, match="holds Parquet files and no _delta_log") as caught:
-        DeltaTable.for_path(None, tmp_path)
-    assert f"DeltaTable.convert_to_delta(None, '{tmp_path}')" in str(caught.value.hint)
-    DeltaTable.convert_to_delta(None, tmp_path)
-    assert DeltaTable(tmp_path).count() == 1
-
-
-def test_the_folder_of_an_iceberg_table_says_how_to_open_it(tmp_path: Path) -> None:
-    for name in ("metadata/v1.metadata.json", "data/part.parquet"):
-        path = tmp_path / name
-        path.parent.mkdir()
-        path.write_bytes(b"{}")
-    with pytest.raises(TableNotFoundError, match="is the folder of an Iceberg table") as caught:
-        DeltaTable(tmp_path)
-    assert "IcebergTable.for_name(spark, " in str(caught.value.hint)
+        assert hint.format(path=path) in str(caught.value.hint)
+    if "convert" in hint:
+        DeltaTable.convert_to_delta(None, tmp_path)
+        assert DeltaTable.is_delta_table(tmp_path)
+        assert DeltaTable(tmp_path).count() == 1
 
 
 @pytest.mark.parametrize("name", ["db.orders", "spark_catalog.db.orders"])
@@ -78,12 +70,6 @@ def test_a_name_in_the_place_of_a_path_says_how_to_open_it(name: str) -> None:
     with pytest.raises(TableNotFoundError, match="looks like the name of a table") as caught:
         DeltaTable(name)
     assert f"DeltaTable.for_name(spark, {name!r})" in str(caught.value.hint)
-
-
-def test_a_folder_of_other_files_is_named_as_before(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(TableNotFoundError, match="it has no commits in _delta_log"):
-        DeltaTable(tmp_path)
 
 
 def test_a_version_belongs_to_the_read(tmp_path: Path) -> None:
@@ -128,11 +114,4 @@ def test_html_of_a_table_shows_facts_and_columns_and_escapes_them(tmp_path: Path
         assert "<b>" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in table._repr_html_()
     assert "0 files, 0 B, 0 live rows" in table._repr_html_()
-
-
-def test_a_detail_is_short_in_a_prompt_and_a_page_in_print(tmp_path: Path) -> None:
-    small_table(tmp_path)
-    detail = DeltaTable(tmp_path).detail()
-    assert repr(detail) == f"TableDetail({tmp_path}: version {detail.version})"
-    assert f"{detail.deleted_rows} row" in str(detail)
-    assert os.linesep not in repr(detail)
+    assert repr(table.detail()) == f"TableDetail({builder.root}: version 0)"

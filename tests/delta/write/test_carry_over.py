@@ -11,14 +11,21 @@ import pytest
 
 from delvec import DeltaTable
 from delvec.delta.log.file_set import FileEntry
-from delvec.delta.write.change import Base, Change, Operation, Rewrite
-from delvec.delta.write.commit import Committed, commit
+from delvec.delta.write.change import Change, Operation, Rewrite
+from delvec.delta.write.commit import Committed
 from delvec.errors import ConflictError, PlanError
 from delvec.storage import Storage
-from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap
 from tests.delta.builder import TableBuilder, removed
-from tests.delta.write.write_checks import deletion, ids, live, positions, unnamed_files
+from tests.delta.write.write_checks import (
+    deletion,
+    ids,
+    live,
+    opened,
+    positions,
+    put,
+    unnamed_files,
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ def rewritten(
     known: Mapping[str, Mapping[int, int]] | None = None,
 ) -> Change:
     """Move the rows of files to new ones, in order; `known` overrides where they went."""
-    snapshot = DeltaTable.for_path(None, builder.root).snapshot()
+    snapshot = opened(builder.root)
     files, rewrites = live(snapshot), []
     starts = {"a": 0, "b": 10}
     for name, group in groups.items():
@@ -62,19 +69,16 @@ def rewritten(
 
 
 def delete(path: Path, *wanted: int) -> None:
-    snapshot = DeltaTable.for_path(None, path).snapshot()
-    with UncommittedFiles(snapshot.storage) as uncommitted:
-        commit(Base.of(snapshot), deletion(snapshot, positions(path, wanted)), uncommitted)
+    snapshot = opened(path)
+    put(snapshot, deletion(snapshot, positions(path, wanted)))
 
 
 def committed(builder: TableBuilder, change: Change, *winners: Callable[[], Any]) -> Committed:
     """Commit on the version before the winners."""
-    base = Base.of(DeltaTable.for_path(None, builder.root).snapshot())
+    base = opened(builder.root)
     for winner in winners:
         winner()
-    with UncommittedFiles(base.storage) as uncommitted:
-        uncommitted.add(*(file.path for file in change.moved_to))
-        return commit(base, change, uncommitted)
+    return put(base, change)
 
 
 BOTH = {"new": ("a", "b")}
@@ -88,7 +92,7 @@ def test_deleted_rows_are_deleted_in_the_new_file(tmp_path: Path) -> None:
         builder, rewritten(builder, BOTH), lambda: delete(path, 1, 12), lambda: delete(path, 2)
     )
     assert ids(path) == [0, 3, 10, 11, 13]
-    assert list(live(DeltaTable.for_path(None, path).snapshot())) == ["new"]
+    assert list(live(opened(path))) == ["new"]
     assert done.reconciled == 3
     assert not unnamed_files(path)
 
@@ -100,12 +104,12 @@ def test_a_delete_that_wins_again_after_the_vector_was_stored(
     path = builder.root
     change = rewritten(builder, BOTH)
     waiting = [3, 13]
-    put = Storage.write_if_absent
+    write = Storage.write_if_absent
 
     def beaten(storage: Storage, key: str, data: bytes) -> None:
         if waiting and b"OPTIMIZE" in data:
             delete(path, waiting.pop())
-        put(storage, key, data)
+        write(storage, key, data)
 
     monkeypatch.setattr(Storage, "write_if_absent", beaten)
     done = committed(builder, change, lambda: delete(path, 0))
@@ -123,7 +127,7 @@ def test_without_rows_there_is_no_new_file(tmp_path: Path) -> None:
         Operation("OPTIMIZE"),
         rewrites=(
             Rewrite(
-                (live(DeltaTable.for_path(None, path).snapshot())["a"],),
+                (live(opened(path))["a"],),
                 FileEntry("new", builder.write_file("new", {"id": [2, 3]})),
                 2,
                 Places({"a": {2: 0, 3: 1}}),
@@ -132,14 +136,12 @@ def test_without_rows_there_is_no_new_file(tmp_path: Path) -> None:
         data_change=False,
     )
     # By hand: delvec would remove a file without live rows, and the rewrite would be given up.
-    base = Base.of(DeltaTable.for_path(None, path).snapshot())
-    entry = live(DeltaTable.for_path(None, path).snapshot())["a"].add
+    base = opened(path)
+    entry = live(base)["a"].add
     [vector] = builder.write_vectors([0, 1, 2, 3])
     builder.version = base.version
     builder.commit({"add": {**entry, "deletionVector": vector}}, {"remove": removed(dict(entry))})
-    with UncommittedFiles(base.storage) as uncommitted:
-        uncommitted.add("new")
-        commit(base, change, uncommitted)
+    put(base, change)
     assert ids(path) == [10, 11, 12, 13]
     assert not unnamed_files(path)
 
@@ -176,36 +178,34 @@ def test_files_that_somebody_removed_are_left_to_them(tmp_path: Path) -> None:
     builder = made(tmp_path / "t")
     path = builder.root
     change = rewritten(builder, APART)
-    snapshot = DeltaTable.for_path(None, path).snapshot()
+    snapshot = opened(path)
     removal = Change(Operation("DELETE"), removed=(live(snapshot)["a"],))
     done = committed(builder, change, lambda: committed(builder, removal))
     assert len(done.change.rewrites) == 1
     assert ids(path) == [10, 11, 12, 13]
-    assert list(live(DeltaTable.for_path(None, path).snapshot())) == ["new-b"]
+    assert list(live(opened(path))) == ["new-b"]
     assert not unnamed_files(path)
 
 
-def test_a_log_that_was_cleaned_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+def test_a_log_that_was_cleaned_meanwhile_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     builder = made(tmp_path / "t")
     path = builder.root
     change = rewritten(builder, BOTH)
-    base = Base.of(DeltaTable.for_path(None, path).snapshot())
+    base = opened(path)
     delete(path, 1)
     delete(path, 2)
     DeltaTable.for_path(None, path).checkpoint()
     gone = builder.commit_path(base.version + 1)
-    put = Storage.write_if_absent
+    write = Storage.write_if_absent
 
     def beaten(storage: Storage, key: str, data: bytes) -> None:
         try:
-            put(storage, key, data)
+            write(storage, key, data)
         finally:
             gone.unlink(missing_ok=True)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Storage, "write_if_absent", beaten)
-        with (
-            pytest.raises(ConflictError, match="cleaned up"),
-            UncommittedFiles(base.storage) as own,
-        ):
-            commit(base, change, own)
+    monkeypatch.setattr(Storage, "write_if_absent", beaten)
+    with pytest.raises(ConflictError, match="cleaned up"):
+        put(base, change)

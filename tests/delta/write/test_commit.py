@@ -19,7 +19,7 @@ from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.skipping.predicate import Always
 from delvec.delta.skipping.statistics import record_count, tight_bounds, widen_bounds
 from delvec.delta.write.change import AppTransaction, Base, Change, Operation, ReadSet
-from delvec.delta.write.commit import Committed, commit
+from delvec.delta.write.commit import commit
 from delvec.delta.write.commit_actions import (
     commit_info_body,
     encode_lines,
@@ -33,7 +33,15 @@ from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Descriptor
 from tests.delta.builder import TableBuilder, removed, small_table
 from tests.delta.log_files import commits, newest_version
-from tests.delta.write.write_checks import deletion, files_below, ids, live, unnamed_files
+from tests.delta.write.write_checks import (
+    deletion,
+    files_below,
+    ids,
+    live,
+    opened,
+    put,
+    unnamed_files,
+)
 
 ID = StructType([StructField("id", LongType())])
 FIRST, SECOND = "part-0.parquet", "part-1.parquet"
@@ -44,15 +52,6 @@ START = [*range(1, 9), 10, 11, 12, *range(15, 20)]
 def table(tmp_path: Path) -> Path:
     """Version 2: ids 1 to 8 at rows 1 to 8 of a file, 10 to 12 and 15 to 19 in another."""
     return small_table(tmp_path / "t")[0].root
-
-
-def opened(path: Path) -> Snapshot:
-    return DeltaTable.for_path(None, path).snapshot()
-
-
-def put(snapshot: Snapshot, change: Change) -> Committed:
-    with UncommittedFiles(snapshot.storage) as uncommitted:
-        return commit(Base.of(snapshot), change, uncommitted)
 
 
 def last(path: Path, kind: str) -> list[dict[str, Any]]:
@@ -181,15 +180,11 @@ def test_what_an_application_has_committed_is_not_done_again(table: Path) -> Non
     assert "delta.checkpointInterval" not in handle.properties
     later = handle.set_properties({"delta.checkpointInterval": "7"}, txn_app_id="a", txn_version=5)
     assert later.version == 4
-
-
-def test_nothing_to_do_marks_the_transaction_as_done(table: Path) -> None:
-    handle = DeltaTable.for_path(None, table)
-    done = handle.set_properties(
-        {"delta.enableDeletionVectors": "true"}, txn_app_id="a", txn_version=1
+    nothing = handle.set_properties(
+        {"delta.checkpointInterval": "7"}, txn_app_id="b", txn_version=1
     )
-    assert done.version == 3
-    assert handle.snapshot().transactions == {"a": 1}
+    assert nothing.version == 5, "what is nothing to do is marked as done"
+    assert handle.snapshot().transactions == {"a": 5, "b": 1}
 
 
 @dataclass(frozen=True)
@@ -224,14 +219,6 @@ def test_a_put_whose_reply_got_lost_is_recognised(table: Path, outcome: str) -> 
     assert not unnamed_files(table)
 
 
-def test_a_put_that_failed_on_a_disk_leaves_nothing(table: Path) -> None:
-    snapshot, before = opened(table), files_below(table)
-    storage = Unlucky(str(table), outcome="failed")
-    with pytest.raises(StorageError, match="reset"), UncommittedFiles(storage) as uncommitted:
-        commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), uncommitted)
-    assert files_below(table) == before
-
-
 @dataclass(frozen=True)
 class Remote(Unlucky):
     """A disk that goes by the name of an object store, where a lost put may still arrive."""
@@ -244,15 +231,19 @@ class Remote(Unlucky):
         return Storage(self.folder)._backend
 
 
-def test_files_of_a_commit_of_unknown_outcome_stay_in_an_object_store(table: Path) -> None:
+@pytest.mark.parametrize("root", ["", "s3://lake/t"], ids=["disk", "object store"])
+def test_files_of_a_commit_of_unknown_outcome_stay_in_an_object_store(
+    table: Path, root: str
+) -> None:
     snapshot, before = opened(table), files_below(table)
-    storage = Remote("s3://lake/t", outcome="unknown", folder=str(table))
+    failing = Unlucky(str(table), outcome="failed")
+    storage = Remote(root, outcome="unknown", folder=str(table)) if root else failing
     with pytest.raises(StorageError, match="reset"), UncommittedFiles(storage) as uncommitted:
         commit(through(snapshot, storage), deletion(snapshot, {FIRST: [1]}), uncommitted)
     assert newest_version(table) == 2
-    [kept] = files_below(table).keys() - before.keys()
-    assert kept.startswith("deletion_vector_")
     assert ids(table) == START
+    kept = sorted(files_below(table).keys() - before.keys())
+    assert [name.partition("_")[0] for name in kept] == (["deletion"] if root else [])
 
 
 def test_a_table_that_was_dropped_meanwhile_gets_no_new_log(table: Path) -> None:
@@ -329,21 +320,20 @@ def test_times_of_commits_rise_when_the_clock_goes_back(
     assert infos[-1]["timestamp"] == 1_000_000
 
 
-def test_ids_need_counts_and_marks_that_are_numbers() -> None:
+def test_ids_need_counts_and_marks_that_are_numbers_and_columns_that_have_names(
+    table: Path,
+) -> None:
+    metadata = opened(table).metadata
+    assert materialized_columns(metadata) is None
+    on = replace(metadata, configuration={"delta.enableRowTracking": "true"})
+    with pytest.raises(FormatError, match="does not name its materialized columns"):
+        materialized_columns(on)
     with pytest.raises(PlanError, match="a has no numRecords"):
         assign_row_ids([{"path": "a"}], -1, 0)
     for text in ("{}", "[]", "x", '{"rowIdHighWaterMark":"4"}', '{"rowIdHighWaterMark":-2}'):
         with pytest.raises(FormatError, match="does not hold a high-water mark"):
             high_water_mark(text)
     assert high_water_mark(None) == -1
-
-
-def test_row_tracking_without_names_of_columns_is_refused(table: Path) -> None:
-    metadata = opened(table).metadata
-    assert materialized_columns(metadata) is None
-    on = replace(metadata, configuration={"delta.enableRowTracking": "true"})
-    with pytest.raises(FormatError, match="does not name its materialized columns"):
-        materialized_columns(on)
 
 
 # Rules that no commit may break.

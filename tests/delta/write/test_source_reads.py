@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 
 from delvec import DeltaTable
-from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.skipping.predicate import Comparison
-from delvec.delta.write.change import Base, Change, Operation, ReadSet, SourceRead
-from delvec.delta.write.commit import commit
+from delvec.delta.write.change import Change, Operation, ReadSet, SourceRead
 from delvec.delta.write.conflicts import validate_source_read
 from delvec.errors import ConflictError
-from delvec.storage.uncommitted import UncommittedFiles
 from tests.delta.builder import small_table
 from tests.delta.log_files import commits
-from tests.delta.write.write_checks import deletion
+from tests.delta.write.write_checks import deletion, opened, put
 
 FIRST = "part-0.parquet"
 
@@ -26,15 +23,6 @@ FIRST = "part-0.parquet"
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     return small_table(tmp_path / "t")[0].root
-
-
-def opened(path: Path) -> Snapshot:
-    return DeltaTable.for_path(None, path).snapshot()
-
-
-def put(snapshot: Snapshot, change: Change) -> int:
-    with UncommittedFiles(snapshot.storage) as uncommitted:
-        return commit(Base.of(snapshot), change, uncommitted).version
 
 
 def append(*sources: SourceRead, name: str = "new.parquet") -> Change:
@@ -56,7 +44,7 @@ def test_an_append_of_rows_of_the_table_conflicts_with_every_change_of_rows(tabl
         with pytest.raises(ConflictError, match=r"version 3 .* had read version 2") as caught:
             put(late, append(SourceRead(2, is_fixed=is_fixed)))
         assert caught.value.retryable is not is_fixed, "whoever reads again may try again"
-    assert put(late, append()) == 4
+    assert put(late, append()).version == 4
     assert commits(table)[-1][0]["commitInfo"]["isBlindAppend"]
 
 
@@ -82,7 +70,7 @@ def test_blind_appends_come_after_a_source_unless_the_operation_has_seen_them(ta
     put(late, append())
     with pytest.raises(ConflictError):  # it may have read them
         put(late, append(SourceRead(late.version), name="newer.parquet"))
-    assert put(late, append(read, name="newer.parquet")) == late.version + 2
+    assert put(late, append(read, name="newer.parquet")).version == late.version + 2
     with pytest.raises(ConflictError) as caught:
         validate_source_read(opened(table), read)
     assert not caught.value.retryable

@@ -125,25 +125,6 @@ def test_vectors_are_written_where_they_are_on_and_nothing_forbids_them() -> Non
             writes_vectors(table)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"minReaderVersion": 1, "minWriterVersion": 2},
-        {"minReaderVersion": 2, "minWriterVersion": 7, "writerFeatures": ["columnMapping", "x"]},
-        {
-            "minReaderVersion": 3,
-            "minWriterVersion": 7,
-            "readerFeatures": ["deletionVectors"],
-            "writerFeatures": ["appendOnly", "deletionVectors"],
-        },
-    ],
-)
-def test_protocols_are_written_as_they_are_read(value: dict[str, Any]) -> None:
-    protocol = Protocol.from_json(value)
-    assert protocol.to_json() == value
-    assert Protocol.from_json(protocol.to_json()) == protocol
-
-
 @pytest.mark.parametrize("more", [{}, {"name": "n", "description": "d", "createdTime": 5}])
 def test_metadata_is_written_as_it_is_read(more: dict[str, Any]) -> None:
     value = {

@@ -15,7 +15,7 @@ from delvec.delta.log.file_set import FileEntry
 from delvec.delta.log.snapshot import Snapshot
 from delvec.delta.read.vectors import load_vectors
 from delvec.delta.write.change import Base, Change, Operation, VectorUpdate
-from delvec.delta.write.commit import commit
+from delvec.delta.write.commit import Committed, commit
 from delvec.storage.uncommitted import UncommittedFiles
 from delvec.vector import Bitmap, Descriptor
 from tests.delta.log_files import commits
@@ -52,6 +52,18 @@ def ids(path: Path, version: int | None = None) -> list[int]:
     """Read the column `id` without a session, sorted."""
     found = DeltaTable.for_path(None, path).to_arrow(columns=["id"], version=version)
     return sorted(found.column("id").to_pylist())
+
+
+def opened(path: Path) -> Snapshot:
+    """Open the newest version without a session."""
+    return DeltaTable.for_path(None, path).snapshot()
+
+
+def put(snapshot: Snapshot, change: Change) -> Committed:
+    """Commit a change that was made of a version, or leave nothing of it."""
+    with UncommittedFiles(snapshot.storage) as uncommitted:
+        uncommitted.add(*(file.path for file in change.moved_to))
+        return commit(Base.of(snapshot), change, uncommitted)
 
 
 def live(snapshot: Snapshot) -> dict[str, FileEntry]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -297,8 +297,10 @@ def conform_struct(values: pa.Array, kind: pa.DataType) -> pa.Array:
         else pa.nulls(len(values), field.type)
         for field in kind
     ]
-    # Some writers have a struct of nulls where there is no vector; its first field is null then.
-    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=arrays[0].is_null())
+    # Some writers have a struct of nulls where there is no vector. A vector that lacks a field is
+    # none of these: it is damaged, and without it deleted rows would be read.
+    absent = reduce(pc.and_, (each.is_null() for each in arrays))
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=absent)
 
 
 def _partition_values(
