@@ -27,38 +27,6 @@ def orders(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "Missing argument 'TARGET'"),
-        (("lake.db.t", "--format-version", "1"), "2<=x<=3"),
-        (("lake.db.t", "--vectors", "copy"), "'repack', 'reference'"),
-        (("lake.db.t", "--format-version", "2", "--vectors", "reference"), "cannot refer"),
-        (("lake.db.t", "--start-version", "0"), "start_version needs history='per-version'"),
-        (("lake.db.t", "--follow", "--dry-run"), "--follow goes with neither"),
-        (("lake.db.t", "--follow", "--version", "1"), "--follow goes with neither"),
-        (("lake.db.t", "--interval", "1"), "--interval needs --follow"),
-        (("lake.db.t", "--conf", "spark.x"), "KEY=VALUE"),
-        (("lake.db.t", "--folder", "../x"), "folder is a relative path"),
-    ],
-)
-def test_wrong_usage_is_told_before_anything_starts(
-    arguments: tuple[str, ...], message: str
-) -> None:
-    result = run("nothing", *arguments)
-    assert result.exit_code == ExitCode.USAGE, result.output
-    assert message in result.output
-
-
-@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--follow",)], ids=str)
-def test_a_source_that_is_not_there_is_told_before_spark_starts(
-    tmp_path: Path, more: tuple[str, ...]
-) -> None:
-    result = run(tmp_path / "nothing", "lake.db.t", "--json", *more)
-    assert result.exit_code == ExitCode.NOT_FOUND
-    assert json.loads(result.output)["error"]["type"] == "TableNotFoundError"
-
-
 @pytest.mark.more
 @pytest.mark.spark
 def test_a_dry_run_shows_each_file_and_writes_nothing(

@@ -36,44 +36,6 @@ def ids(spark: SparkSession, name: str, ref: str = "main") -> list[int]:
     return sorted(rows["id"].to_pylist())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("delete-keys", "lake.db.t", "--values", "1"), "Missing option '--key'"),
-        (("delete-keys", "lake.db.t", "--key", "id"), "give --values or --source, one of them"),
-        (
-            ("delete-keys", "lake.db.t", "--key", "id", "--values", "1", "--source", "x.csv"),
-            "give --values or --source, one of them",
-        ),
-        (
-            ("delete-keys", "lake.db.t", "--key", "a", "--key", "b", "--values", "1"),
-            "--values is for one column",
-        ),
-        (("delete-keys", "lake.db.t", "--key", "id", "--values", "1,,2"), "a value is empty"),
-        (
-            ("delete-keys", "lake.db.t", "--key", "id", "--values", "1", "--partition", "x"),
-            "'x' is not of the form KEY=VALUE",
-        ),
-        (("upsert", "lake.db.t", "--source", "x.csv"), "Missing option '--key'"),
-        (("upsert", "lake.db.t", "--key", "id"), "Missing option '--source'"),
-        (
-            ("upsert", "lake.db.t", "--source", "x.csv", "--key", "id", "--txn-version", "1"),
-            "--txn-app-id and --txn-version go together",
-        ),
-        (
-            ("upsert", "lake.db.t", "--source", "x.csv", "--key", "id", "--duplicates", "x"),
-            "'error', 'last'",
-        ),
-    ],
-)
-def test_wrong_usage_is_told_before_anything_starts(
-    arguments: tuple[str, ...], message: str
-) -> None:
-    result = run(*arguments)
-    assert result.exit_code == ExitCode.USAGE, result.output
-    assert message in result.output
-
-
 def test_lines_of_standard_input_have_all_columns_of_the_key() -> None:
     arguments = ("delete-keys", "lake.db.t", "--key", "a", "--key", "b", "--source", "-")
     result = run(*arguments, input="1,x\n2\n")

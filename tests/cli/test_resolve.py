@@ -50,43 +50,6 @@ RESOLVED = [(each, "new" if each == 5 else "old") for each in range(10) if each 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("resolve", "lake.db.t", "--follow", "--dry-run"), "--follow does not go with --dry-run"),
-        (("resolve", "lake.db.t", "--interval", "3s"), "--interval needs --follow"),
-        (("resolve", "lake.db.t", "--metrics-port", "0"), "--metrics-port needs --follow"),
-        (
-            ("resolve", "lake.db.t", "--follow", "--metrics-host", "::"),
-            "--metrics-host needs --metrics-port",
-        ),
-        (("resolve", "lake.db.t", "--restart-staging"), "--restart-staging needs --staging"),
-        (("resolve", "lake.db.t", "--follow", "--interval", "soon"), "'soon' is not a duration"),
-        (("resolve", "lake.db.t", "--follow", "--interval", "-3s"), "'-3s' is not a duration"),
-        (("resolve", "lake.db.t", "--wait", "3 weeks"), "'3 weeks' is not a duration"),
-        (("resolve", "lake.db.t", "--index", "hash"), "'auto', 'join', 'index'"),
-        (("resolve", "lake.db.t", "--max-snapshots", "0"), "0 is not in the range"),
-        (("resolve",), "Missing argument 'TABLE'"),
-        (("compact", "lake.db.t", "--wait", "x"), "'x' is not a duration"),
-        (
-            ("compact", "lake.db.t", "--rewrite-option", "rewrite-all"),
-            "is not of the form KEY=VALUE",
-        ),
-        (("compact", "lake.db.t", "-o", "rewrite-all=true"), "No such option"),
-        (("convert", "/t", "lake.db.t", "--interval", "soon"), "'soon' is not a duration"),
-        (("index", "lake.db.t"), "give --key or --drop, one of them"),
-        (("index", "lake.db.t", "--key", "id", "--drop"), "give --key or --drop, one of them"),
-        (("index", "lake.db.t", "--drop", "--branch", "x"), "--branch goes with --key"),
-    ],
-)
-def test_wrong_usage_is_told_before_anything_starts(
-    arguments: tuple[str, ...], message: str
-) -> None:
-    result = run(*arguments)
-    assert result.exit_code == ExitCode.USAGE
-    assert message in result.output
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [("30s", 30), ("30", 30), (" 1.5m ", 90), ("500ms", 0.5), ("2 h", 7200), ("1d", 86400)],
 )
