@@ -30,8 +30,7 @@ def test_a_sound_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_damaged_table(tmp_path: Path) -> None:
     small_table(tmp_path)
     (tmp_path / "part-1.parquet").unlink()
-    result = run(tmp_path)
-    assert result.exit_code == ExitCode.DAMAGED
+    result = run(tmp_path, code=ExitCode.DAMAGED)
     assert "error: the data file is gone (part-1.parquet)" in result.output
     found = json.loads(run(tmp_path, "--json").output)
     assert (found["ok"], found["errors"]) == (False, 1)
@@ -53,8 +52,7 @@ def test_a_log_that_cannot_be_read(tmp_path: Path) -> None:
 def test_repairs_are_told_before_they_are_made(tmp_path: Path) -> None:
     table_with(tmp_path, INLINE)
     for arguments in ((), ("--dry-run",), ("--repair", "--dry-run")):
-        planned = run(tmp_path, *arguments)
-        assert planned.exit_code == ExitCode.OK
+        planned = run(tmp_path, *arguments, code=ExitCode.OK)
         assert "can be repaired: a deletion vector has a form" in planned.output
         assert "nothing was changed" in planned.output
     assert len(list((tmp_path / "_delta_log").iterdir())) == 3

@@ -33,8 +33,7 @@ def table(tmp_path: Path) -> DeltaTable:
 def test_a_version_is_restored_and_reported(table: DeltaTable) -> None:
     assert "dry run" in run(table.storage.root, "--version", "1", "--dry-run").output
     assert table.version == 2
-    result = run(table.storage.root, "--version", "1", "--commit-metadata", "oops")
-    assert result.exit_code == 0, result.output
+    result = run(table.storage.root, "--version", "1", "--commit-metadata", "oops", code=0)
     assert result.output.startswith(f"RESTORE on {table.storage.root}: version 3")
     assert "version 1 has 1 file" in result.output
     assert table.count() == 3
@@ -42,8 +41,7 @@ def test_a_version_is_restored_and_reported(table: DeltaTable) -> None:
 
 
 def test_a_time_is_taken_as_utc(table: DeltaTable) -> None:
-    result = run(table.storage.root, "--timestamp", "1999-01-31 10:00")
-    assert result.exit_code == ExitCode.USAGE
+    result = run(table.storage.root, "--timestamp", "1999-01-31 10:00", code=ExitCode.USAGE)
     assert "1999-01-31 10:00:00" in result.output
 
 
@@ -51,7 +49,6 @@ def test_a_gone_vector_is_not_found_and_named(table: DeltaTable, tmp_path: Path)
     table.restore(1)
     [vector] = (tmp_path / "t").glob("deletion_vector_*.bin")
     vector.unlink()
-    result = run(table.storage.root, "--version", "2")
-    assert result.exit_code == ExitCode.NOT_FOUND
+    result = run(table.storage.root, "--version", "2", code=ExitCode.NOT_FOUND)
     assert vector.name in result.output
     assert table.version == 3

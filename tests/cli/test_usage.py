@@ -67,39 +67,38 @@ OPENED = [
 ]
 
 
-def run_on(table: str | Path, line: str, *more: str) -> Result:
-    return run(*(str(table) if word == "T" else word for word in shlex.split(line)), *more)
+def run_on(table: str | Path, line: str, *more: str, code: int) -> Result:
+    words = [str(table) if word == "T" else word for word in shlex.split(line)]
+    return run(*words, *more, code=code)
 
 
 @pytest.mark.parametrize("line", DELTA)
 def test_a_catalog_name_instead_of_a_path(line: str) -> None:
-    result = run_on("lake.db.orders", line)
-    assert result.exit_code == ExitCode.USAGE, result.output
+    result = run_on("lake.db.orders", line, code=ExitCode.USAGE)
     assert "lake.db.orders is the name of a table in a catalog; this command takes" in result.stderr
     assert "Hint: name its folder" in result.stderr
 
 
 @pytest.mark.parametrize("line", ICEBERG)
 def test_a_path_instead_of_a_catalog_name(line: str) -> None:
-    result = run_on("./orders", line)
-    assert result.exit_code == ExitCode.USAGE, result.output
+    result = run_on("./orders", line, code=ExitCode.USAGE)
     assert "./orders is a path; this command takes an Iceberg table by its name" in result.stderr
     assert "Hint: name it as catalog.database.table" in result.stderr
 
 
 @pytest.mark.parametrize("line", OPENED)
 def test_a_missing_folder_and_a_folder_of_parquet(line: str, tmp_path: Path) -> None:
-    missing = run_on(tmp_path / "nothing", line)
-    assert missing.exit_code == ExitCode.NOT_FOUND
+    missing = run_on(tmp_path / "nothing", line, code=ExitCode.NOT_FOUND)
     assert f"{tmp_path}/nothing is not a Delta table" in missing.stderr
     assert "Hint: " in missing.stderr
     assert "convert-to-delta" not in missing.stderr
-    document = json.loads(run_on(tmp_path / "nothing", line, "--json").stdout)
+    document = json.loads(
+        run_on(tmp_path / "nothing", line, "--json", code=ExitCode.NOT_FOUND).stdout
+    )
     assert document["error"]["type"] == "TableNotFoundError"
     (tmp_path / "plain").mkdir()
     pq.write_table(pa.table({"id": [1]}), tmp_path / "plain" / "part.parquet")
-    plain = run_on(tmp_path / "plain", line)
-    assert plain.exit_code == ExitCode.NOT_FOUND
+    plain = run_on(tmp_path / "plain", line, code=ExitCode.NOT_FOUND)
     assert "convert-to-delta" in plain.stderr
 
 
@@ -224,8 +223,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("line", "message"), WRONG)
 def test_wrong_usage_is_told_before_anything_starts(line: str, message: str) -> None:
-    result = run(*shlex.split(line))
-    assert result.exit_code == ExitCode.USAGE, result.output
+    result = run(*shlex.split(line), code=ExitCode.USAGE)
     assert message in " ".join(result.stderr.split())
     assert "'--help'?" not in result.stderr
     assert result.stdout == ""
@@ -262,12 +260,11 @@ def test_exit_codes_tell_a_missing_folder_from_another_file_and_from_damage(tmp_
     text, vectors = tmp_path / "readme.txt", tmp_path / "deletion_vector.bin"
     text.write_text("hello")
     vectors.write_text("hello")
-    assert run("convert-to-delta", tmp_path / "nothing").exit_code == ExitCode.NOT_FOUND
-    assert run("inspect", text).exit_code == ExitCode.USAGE
-    assert run("inspect", vectors).exit_code == ExitCode.DAMAGED
+    run("convert-to-delta", tmp_path / "nothing", code=ExitCode.NOT_FOUND)
+    run("inspect", text, code=ExitCode.USAGE)
+    run("inspect", vectors, code=ExitCode.DAMAGED)
     for name in ("files", "check", "history"):
-        result = run(name, text)
-        assert result.exit_code == ExitCode.NOT_FOUND
+        result = run(name, text, code=ExitCode.NOT_FOUND)
         assert "is not a Delta table: it is a file" in result.stderr
 
 

@@ -31,8 +31,7 @@ def table(tmp_path: Path) -> TableBuilder:
 
 
 def test_a_dry_run_lists_the_files(table: TableBuilder) -> None:
-    result = run(table.root, "--dry-run")
-    assert result.exit_code == 0
+    result = run(table.root, "--dry-run", code=0)
     assert f"VACUUM of {table.root}: dry run, 1 file (2.0 KiB) would be deleted" in result.output
     assert "other file" in result.output
     assert "orphan.txt" in result.output
@@ -52,8 +51,7 @@ def test_files_are_deleted_by_a_listing_or_from_the_log_alone(table: TableBuilde
 
 
 def test_a_short_retention_is_wrong_usage_unless_forced(table: TableBuilder) -> None:
-    result = run(table.root, "--retention-hours", "2")
-    assert result.exit_code == ExitCode.USAGE
+    result = run(table.root, "--retention-hours", "2", code=ExitCode.USAGE)
     assert "keeps removed files for 168 hours" in result.output
     assert document(table.root, "--retention-hours", "2", "--force")["files_deleted"] == 2
     assert files_of(table.root) == {"part-1.parquet", table.vector_path().name}
@@ -66,7 +64,6 @@ def test_a_failed_delete_has_an_exit_code(
         raise StorageError(f"{keys[0]}: no")
 
     monkeypatch.setattr(Disk, "delete", failing)
-    result = run(table.root)
-    assert result.exit_code == ExitCode.FAILED
+    result = run(table.root, code=ExitCode.FAILED)
     assert "1 NOT deleted" in result.output
     assert "not deleted: orphan.txt: no" in result.output

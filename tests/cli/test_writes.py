@@ -140,16 +140,14 @@ def test_a_transaction_is_written_once_and_keys_of_a_file_are_deleted(
     root = orders.storage.root
     txn = ("--txn-app-id", "job", "--txn-version", "1", "--json")
     for written in (3, 0):
-        told = run("append", root, "--source", tmp_path / "new.csv", *txn)
-        assert told.exit_code == 0, told.output
+        told = run("append", root, "--source", tmp_path / "new.csv", *txn, code=0)
         assert json.loads(told.output)["rows_inserted"] == written
     told = run("delete-keys", root, "--key", "id", "--source", tmp_path / "gone.csv", "--json")
     assert json.loads(told.output)["rows_deleted"] == 1
     told = run("delete-keys", root, "--key", "id", "--values", "3", "--dry-run")
     assert "1 row would be deleted" in told.output
     assert sorted(orders.to_arrow()["id"].to_pylist()) == [1, 3]
-    wrong = run("delete-keys", root, "--key", "id", "--values", "x")
-    assert wrong.exit_code == ExitCode.USAGE
+    wrong = run("delete-keys", root, "--key", "id", "--values", "x", code=ExitCode.USAGE)
     assert "not all values of id are long" in wrong.output
 
 
