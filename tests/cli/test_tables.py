@@ -21,12 +21,12 @@ LONG = "part-00000-fae5310a-a37d-4e51-827b-c3d5516560ca-c000.snappy.parquet"
 def add(
     path: str, size: int, rows: int | None, vector: dict[str, Any] | None = None, day: str = "1"
 ) -> dict[str, Any]:
-    action = {"path": path, "size": size, "partitionValues": {"day": day or None}}
+    action: dict[str, Any] = {"path": path, "size": size, "partitionValues": {"day": day or None}}
     action |= {"modificationTime": 5, "dataChange": True}
     if rows is not None:
-        stats = {"minValues": {"id": 1}, "maxValues": {"id": 3}, "nullCount": {"id": 0}}
-        stats |= {"numRecords": rows, "tightBounds": vector is None}
-        action["stats"] = json.dumps(stats)
+        bounds = {"minValues": {"id": 1}, "maxValues": {"id": 3}, "nullCount": {"id": 0}}
+        counts = {"numRecords": rows, "tightBounds": vector is None}
+        action["stats"] = json.dumps({**bounds, **counts})
     return {"add": action | ({"deletionVector": vector} if vector else {})}
 
 

@@ -71,7 +71,7 @@ class Source:
         loaded = load_vectors(self.storage, self.files.data_files())
         return dict(zip(self.data_paths.to_pylist(), loaded, strict=True))
 
-    def repacked(self, **options: int) -> StoredVectors:
+    def repacked(self, **options: Any) -> StoredVectors:  # noqa: ANN401
         return repack(*self._stores, "data", self.uncommitted, **options)
 
     def as_positions(self) -> StoredVectors:

@@ -159,8 +159,9 @@ class TestChanges:
     ) -> None:
         """Each commit of the log, from version 1 on, adds and removes files with their vectors."""
         for commit in log.split(" | "):
-            actions = [(word[0], *named(word[1:])) for word in commit.split()]
-            table.commit(*((add if sign == "+" else remove)(*file) for sign, *file in actions))
+            table.commit(
+                *((add if word[0] == "+" else remove)(*named(word[1:])) for word in commit.split())
+            )
         found = changes(table, start)
         assert touched(found) == set(expected.split())
         files = map(named, live.split())
