@@ -23,20 +23,21 @@ def separate() -> CliRunner:
 def run(
     *arguments: str | Path,
     columns: int = 200,
+    code: int | None = None,
     runner: CliRunner | None = None,
     **more: Any,  # noqa: ANN401
 ) -> Result:
-    """Run the command as in a terminal of so many columns, without colours."""
+    """Run the command as in a terminal of so many columns, without colours; check how it ends."""
     environment = {"COLUMNS": str(columns), "NO_COLOR": "1"}
     words = [str(each) for each in arguments]
-    return (runner or CliRunner()).invoke(main, words, env=environment, **more)
+    result = (runner or CliRunner()).invoke(main, words, env=environment, **more)
+    assert code in (None, result.exit_code), result.output
+    return result
 
 
 def run_json(*arguments: str | Path) -> Any:  # noqa: ANN401
     """Run a command that succeeds, with --json; return the document."""
-    result = run(*arguments, "--json", runner=separate())
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return json.loads(run(*arguments, "--json", code=0, runner=separate()).stdout)
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -13,36 +13,14 @@ from delvec._version import __version__
 from delvec.cli.exits import ExitCode, exit_code
 from delvec.vector import Bitmap, DeletionVector, EqualityDeleteVector, pack, puffin
 from delvec.vector.puffin import Blob
-from tests.cli.runner import commands, run
+from tests.cli.runner import run
 
 
-def test_help_lists_the_commands_and_exit_codes() -> None:
-    result = run("--help")
-    assert result.exit_code == 0
-    for word in ("demo", "inspect", "--version", "Exit codes"):
-        assert word in result.output
-    assert run("-h").output == result.output
-
-
-def test_every_command_takes_json_and_help() -> None:
-    for name, _ in commands():
-        result = run(*name.split(), "--help")
-        assert result.exit_code == 0
-        assert "--json" in result.output
-
-
-def test_version() -> None:
-    assert run("--version").output == f"delvec {__version__}\n"
-
-
-def test_the_installed_command_runs() -> None:
+def test_the_installed_command_tells_its_version_and_help_has_a_short_option() -> None:
     command = [str(Path(sys.executable).parent / "delvec"), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"delvec {__version__}\n"
-
-
-def test_an_unknown_command_is_wrong_usage() -> None:
-    assert run("nonsense").exit_code == ExitCode.USAGE
+    assert run("-h").output == run("--help").output
 
 
 @pytest.fixture
@@ -53,57 +31,41 @@ def delta_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_inspect_shows_a_delta_file(delta_file: Path) -> None:
-    result = run("inspect", str(delta_file))
-    assert result.exit_code == 0
-    assert "Delta deletion vector file, 84 bytes, 2 entries" in result.output
-    assert "1,002 values; all sound" in result.output
-    document = json.loads(run("inspect", "--json", f"file://{delta_file}").output)
-    assert document["entries"] == [
-        {"offset": 1, "bytes": 44, "type": "vector", "cardinality": 2, "min": 0, "max": 9},
-        {"offset": 45, "bytes": 39, "type": "vector", "cardinality": 1000, "min": 0, "max": 999},
-    ]
-
-
 def test_inspect_names_the_vector_that_is_damaged_and_shows_the_others(delta_file: Path) -> None:
     data = bytearray(delta_file.read_bytes())
     data[20] ^= 1
     delta_file.write_bytes(data)
-    result = run("inspect", str(delta_file))
-    assert result.exit_code == ExitCode.DAMAGED
+    result = run("inspect", str(delta_file), code=ExitCode.DAMAGED)
     assert "checksum of the vector does not match at byte 1" in result.output
     assert "1,000 values; 1 damaged" in result.output
-    result = run("inspect", "--json", str(delta_file))
-    assert result.exit_code == ExitCode.DAMAGED
+    result = run("inspect", "--json", str(delta_file), code=ExitCode.DAMAGED)
     assert json.loads(result.output)["damaged"] == 1
 
 
 def test_inspect_shows_a_puffin_file_with_all_kinds_of_blobs(tmp_path: Path) -> None:
     blobs = [
-        DeletionVector(Bitmap([5]), "s3://lake/[odd] name.parquet").to_blob(),
+        DeletionVector(Bitmap([5]), "s3://lake/\x1b[2J:x:[odd]\nname.parquet").to_blob(),
         EqualityDeleteVector(Bitmap([100, 500]), 3).to_blob(),
         Blob("apache-datasketches-theta-v1", b"sketch"),
     ]
     path = tmp_path / "x.puffin"
     path.write_bytes(puffin.encode(blobs).data)
-    result = run("inspect", str(path))
-    assert result.exit_code == 0
-    for text in ("s3://lake/[odd] name.parquet", "field 3", "apache-datasketches-theta-v1"):
+    result = run("inspect", str(path), code=0)
+    odd = "s3://lake/\\x1b[2J:x:[odd]\\nname.parquet"  # it cannot speak to the terminal
+    for text in (odd, "field 3", "apache-datasketches-theta-v1"):
         assert text in result.output
     wrong = blobs[0].data[:-1] + bytes([blobs[0].data[-1] ^ 1])
     broken = Blob(blobs[0].type, wrong, blobs[0].fields, blobs[0].properties)
     path.write_bytes(puffin.encode([broken]).data)
-    assert run("inspect", str(path)).exit_code == ExitCode.DAMAGED
+    run("inspect", str(path), code=ExitCode.DAMAGED)
 
 
 def test_errors_become_messages_and_exit_codes(tmp_path: Path) -> None:
-    missing = run("inspect", str(tmp_path / "nothing.bin"))
-    assert missing.exit_code == ExitCode.NOT_FOUND
+    missing = run("inspect", str(tmp_path / "nothing.bin"), code=ExitCode.NOT_FOUND)
     assert "Error:" in missing.output
     assert "nothing.bin does not exist" in missing.output
     (tmp_path / "text.bin").write_bytes(b"hello")
-    wrong = run("inspect", "--json", str(tmp_path / "text.bin"))
-    assert wrong.exit_code == ExitCode.DAMAGED
+    wrong = run("inspect", "--json", str(tmp_path / "text.bin"), code=ExitCode.DAMAGED)
     error = json.loads(wrong.output)["error"]
     assert error["type"] == "FormatError"
     assert error["path"].endswith("text.bin")
@@ -122,8 +84,7 @@ def test_errors_become_messages_and_exit_codes(tmp_path: Path) -> None:
 def test_files_of_other_kinds_are_named(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "file.bin"
     path.write_bytes(content)
-    result = run("inspect", str(path))
-    assert result.exit_code == ExitCode.DAMAGED
+    result = run("inspect", str(path), code=ExitCode.DAMAGED)
     assert message.format(path=path) in result.output.replace("\n", " ")
 
 
@@ -132,13 +93,12 @@ def test_a_large_file_of_another_kind_stays_unread(tmp_path: Path) -> None:
         with (tmp_path / "large.bin").open("wb") as file:
             file.write(head)
             file.truncate(1 << 40)
-        assert run("inspect", str(tmp_path / "large.bin")).exit_code == ExitCode.DAMAGED
+        run("inspect", str(tmp_path / "large.bin"), code=ExitCode.DAMAGED)
 
 
 def test_a_folder_that_is_no_table_is_named_as_one(tmp_path: Path) -> None:
     for name in (str(tmp_path), f"{tmp_path}/"):
-        result = run("inspect", name)
-        assert result.exit_code == ExitCode.NOT_FOUND
+        result = run("inspect", name, code=ExitCode.NOT_FOUND)
         assert "is not a Delta table: there is no such folder, or it is empty" in result.output
 
 
@@ -149,21 +109,12 @@ def test_a_folder_that_is_no_table_is_named_as_one(tmp_path: Path) -> None:
 def test_odd_names_are_shown_as_they_are(delta_file: Path, name: str) -> None:
     path = delta_file.with_name(name)
     path.write_bytes(delta_file.read_bytes())
-    result = run("inspect", str(path))
-    assert result.exit_code == 0
+    result = run("inspect", str(path), code=0)
     shown = name.replace("\x1b", "\\x1b")
     assert f"{shown}: Delta deletion vector file" in result.output
     assert "\x1b" not in result.output
     uri = path.as_uri()
     assert json.loads(run("inspect", "--json", uri).output)["bytes"] == 84
-
-
-def test_blobs_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
-    blob = DeletionVector(Bitmap([5]), "s3://lake/\x1b[2J:x:[bold]\nnext").to_blob()
-    path = tmp_path / "x.puffin"
-    path.write_bytes(puffin.encode([blob]).data)
-    result = run("inspect", str(path))
-    assert "s3://lake/\\x1b[2J:x:[bold]\\nnext" in result.output
 
 
 def test_vectors_in_the_native_layout_are_shown(tmp_path: Path) -> None:
@@ -176,15 +127,8 @@ def test_vectors_in_the_native_layout_are_shown(tmp_path: Path) -> None:
 
 
 def test_hints_are_shown() -> None:
-    result = run("inspect", "ftp://host/file.bin")
-    assert result.exit_code == ExitCode.UNSUPPORTED
+    result = run("inspect", "ftp://host/file.bin", code=ExitCode.UNSUPPORTED)
     assert "Hint: use a path, or a URI with file, s3" in result.output
-
-
-def test_storage_options_are_pairs() -> None:
-    result = run("inspect", "x", "--storage-option", "region")
-    assert result.exit_code == ExitCode.USAGE
-    assert "KEY=VALUE" in result.output
 
 
 @pytest.mark.parametrize(

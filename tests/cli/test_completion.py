@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from click.shell_completion import BashComplete
 
 from delvec.cli import main
+from tests.cli.runner import run
 
 BIN = Path(sys.executable).parent
 
@@ -45,12 +45,9 @@ assert not {"pyarrow", "numpy", "rich", "pyspark"} & set(sys.modules)
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_its_script(shell: str) -> None:
-    done = subprocess.run(
-        [BIN / "delvec", "completion", shell], capture_output=True, text=True, check=True
-    )
-    assert f"_DELVEC_COMPLETE={shell}_complete" in done.stdout
+def test_each_shell_gets_its_script() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert f"_DELVEC_COMPLETE={shell}_complete" in run("completion", shell, code=0).output
 
 
 def test_bash_completes_folders_by_the_script(tmp_path: Path) -> None:

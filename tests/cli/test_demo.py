@@ -65,7 +65,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.mark.more
 @pytest.mark.spark
-def test_it_begins_with_a_table_and_a_delete_on_which_all_readers_of_the_log_agree(
+def test_all_readers_of_the_log_agree_on_a_delete_that_changes_no_data_file(
     spark: SparkSession, told: Told
 ) -> None:
     found = told.found["delete"]
@@ -80,12 +80,6 @@ def test_it_begins_with_a_table_and_a_delete_on_which_all_readers_of_the_log_agr
     by_delta = spark.read.format("delta").option("versionAsOf", 2).load(str(told.folder / "orders"))
     assert by_delta.count() == after
     assert f"{after:,}" in told.text
-
-
-@pytest.mark.more
-@pytest.mark.spark
-def test_the_data_files_are_those_that_were_there_before_the_delete(told: Told) -> None:
-    found = told.found["delete"]
     assert found["files_unchanged"] is True
     assert len(found["files"]) == found["report"]["vectors_added"]
     for name, facts in found["files"].items():
@@ -113,7 +107,7 @@ def test_update_and_merge_rewrite_no_file_and_their_rows_are_those_of_the_versio
 
 @pytest.mark.more
 @pytest.mark.spark
-def test_staged_upserts_become_vectors_that_stock_iceberg_reads(
+def test_stock_iceberg_reads_upserts_and_the_rows_of_the_delta_table_from_its_files(
     spark: SparkSession, told: Told
 ) -> None:
     found = told.found["keys"]
@@ -127,13 +121,6 @@ def test_staged_upserts_become_vectors_that_stock_iceberg_reads(
     new = stock.where(f"id >= {before['rows']}").count()
     assert after["rows"] - before["rows"] == new > 0
     assert stock.where("balance = 200").count() == 1_500
-
-
-@pytest.mark.more
-@pytest.mark.spark
-def test_stock_iceberg_reads_the_rows_of_the_delta_table_from_its_files(
-    spark: SparkSession, told: Told
-) -> None:
     found = told.found["conversion"]
     first, second = found["rows"]
     assert (first["mode"], second["mode"], second["files"]) == ("full", "incremental", 0)
@@ -147,7 +134,7 @@ def test_stock_iceberg_reads_the_rows_of_the_delta_table_from_its_files(
 
 @pytest.mark.more
 @pytest.mark.spark
-def test_the_person_is_in_the_bytes_until_the_vacuum_and_nowhere_after_it(told: Told) -> None:
+def test_the_person_is_in_the_bytes_until_the_vacuum_and_the_page_comes_last(told: Told) -> None:
     found = told.found["erasing"]
     table = told.table("customers")
     rows = found["steps"][0]["live"]
@@ -165,11 +152,6 @@ def test_the_person_is_in_the_bytes_until_the_vacuum_and_nowhere_after_it(told: 
     assert not table.to_arrow([("customer", "=", 7)]).num_rows
     assert found["traces"]["is_empty"] is True
     assert "traces finds nothing" in told.text
-
-
-@pytest.mark.more
-@pytest.mark.spark
-def test_the_page_is_written_last_and_its_place_is_told(told: Told) -> None:
     file = told.folder / "report.html"
     assert told.found["page"]["path"] == str(file)
     assert str(file) in told.text

@@ -32,29 +32,16 @@ def people(tmp_path: Path) -> TableBuilder:
 
 
 def test_traces_end_with_a_code_of_their_own_while_something_is_left(people: TableBuilder) -> None:
-    result = run("traces", people.root, "--where", "name = 'Anna'")
-    assert result.exit_code == ExitCode.TRACES
-    assert "TRACES of name = 'Anna'" in result.output
+    result = run("traces", people.root, "--where", "name = 'Anna'", code=ExitCode.TRACES)
     assert "1 row in 1 file" in result.output
     assert "run `delvec purge`, then `delvec vacuum` after 20" in result.output
-
-
-def test_traces_end_with_0_when_nothing_is_left(people: TableBuilder) -> None:
-    result = run("traces", people.root, "--where", "name = 'Carl' AND id = 5")
-    assert result.exit_code == ExitCode.OK
-    assert "nothing is left" in result.output
-
-
-def test_traces_print_one_document(people: TableBuilder) -> None:
-    result = run("traces", people.root, "--where", "id = 1", "--json")
-    assert result.exit_code == ExitCode.TRACES
-    told = json.loads(result.output)
-    assert told["condition"] == "id = 1"
-    assert told["is_empty"] is False
+    told = json.loads(run("traces", people.root, "--where", "id = 1", "--json").output)
     [place] = told["places"]
     assert (place["kind"], place["path"], place["rows"]) == ("deleted", "a.parquet", 1)
     assert [step["action"] for step in place["steps"]] == ["delvec purge", "delvec vacuum"]
     assert told["gone_at"] == place["steps"][1]["not_before"]
+    nothing = run("traces", people.root, "--where", "name = 'Carl' AND id = 5")
+    assert (nothing.exit_code, "nothing is left" in nothing.output) == (ExitCode.OK, True)
 
 
 def test_a_record_holds_digests_in_place_of_values(people: TableBuilder) -> None:
@@ -64,11 +51,6 @@ def test_a_record_holds_digests_in_place_of_values(people: TableBuilder) -> None
     told = json.loads(result.output)
     assert "'name', '=', 'sha256:" in told["condition"]
     assert {"time", "delvec", "host", "table_id", "version"} <= told.keys()
-
-
-def test_traces_of_no_table_and_without_a_condition_are_refused(tmp_path: Path) -> None:
-    assert run("traces", tmp_path, "--where", "id = 1").exit_code == ExitCode.NOT_FOUND
-    assert run("traces", tmp_path).exit_code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize(
@@ -100,14 +82,12 @@ def test_a_downgrade_of_a_table_without_vectors_starts_no_spark(tmp_path: Path) 
     planned = run("downgrade", tmp_path, "--dry-run", "--json")
     assert json.loads(planned.output)["after"] == "reader 1, writer 7 with checkpointProtection"
     assert DeltaTable.for_path(None, tmp_path).version == 0
-    result = run("downgrade", tmp_path)
-    assert result.exit_code == ExitCode.OK
+    result = run("downgrade", tmp_path, code=ExitCode.OK)
     assert "version 5, reader 1, writer 7 with checkpointProtection" in result.output
-    young = run("downgrade", tmp_path, "--truncate-history")
-    assert young.exit_code == ExitCode.UNSUPPORTED
+    young = run("downgrade", tmp_path, "--truncate-history", code=ExitCode.UNSUPPORTED)
     assert "run it again after 20" in young.output
     age(tmp_path, days=2, log=True)
-    assert run("downgrade", tmp_path, "--truncate-history").exit_code == ExitCode.OK
+    run("downgrade", tmp_path, "--truncate-history", code=ExitCode.OK)
     assert "nothing to do" in run("downgrade", tmp_path).output
 
 
@@ -121,8 +101,7 @@ def test_spark_evaluates_other_conditions_and_rewrites_files(
     assert json.loads(result.output)["places"][0]["kind"] == "deleted"
     redacted = run("traces", people.root, "--where", "upper(`name`) = 'ANNA'", "--redact")
     assert "TRACES of upper(`name`) = sha256:" in redacted.output
-    wrong = run("traces", people.root, "--where", "nam = 'Anna'")
-    assert wrong.exit_code == ExitCode.USAGE
+    run("traces", people.root, "--where", "nam = 'Anna'", code=ExitCode.USAGE)
     small_table(tmp_path / "v")
     told = json.loads(run("downgrade", tmp_path / "v", "--json").output)
     assert told["files_with_vectors"] == 2

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from datetime import datetime, timezone
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from delvec.cli.commands import vacuum as clean_target
 from delvec.cli.output import Output
 from delvec.cli.terminal import Column, fitted
 from delvec.delta.check.report import CheckReport
-from delvec.delta.read.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from delvec.report.findings import Finding
 
 NAME = "part-00000-fae5310a-a37d-4e51-827b-c3d5516560ca-c000.snappy.parquet"
@@ -74,12 +72,16 @@ TABLES = {
 }
 
 
+def drawn(draw: Callable[[Output], object], width: int) -> str:
+    """What an output draws on a terminal of so many columns."""
+    output, text = Output(), io.StringIO()
+    output._console = Console(file=text, width=width, highlight=False, emoji=False)
+    draw(output)
+    return text.getvalue()
+
+
 def printed(columns: Sequence[Column], rows: list[dict[str, Any]], width: int) -> str:
-    output = Output()
-    output._console = Console(file=io.StringIO(), width=width, highlight=False, emoji=False)
-    output.table(columns, rows)
-    text: str = output._console.file.getvalue()  # type: ignore[attr-defined]
-    return text
+    return drawn(lambda output: output.table(columns, rows), width)
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -105,16 +107,10 @@ def test_columns_are_omitted_in_their_order_and_named() -> None:
     ]
     rows = [{"a": "x" * 10, "b": "y" * 10, "c": "z" * 10}]
     found = [fitted(columns, rows, width) for width in (38, 37, 25, 24, 12, 11)]
-    assert [None if each is None else "".join(c.key for c in each) for each in found] == [
-        "abc",
-        "ac",
-        "ac",
-        "a",
-        "a",
-        None,
-    ]
-    shown = " ".join(printed(columns, rows, 37).split())
-    assert "No room for: b. Widen the terminal, or add --json." in shown
+    shown = [None if each is None else "".join(column.key for column in each) for each in found]
+    assert shown == ["abc", "ac", "ac", "a", "a", None]
+    text = " ".join(printed(columns, rows, 37).split())
+    assert "No room for: b. Widen the terminal, or add --json." in text
 
 
 def test_rows_become_blocks_where_no_table_fits() -> None:
@@ -153,13 +149,9 @@ def test_names_of_files_stay_different_when_they_are_shortened() -> None:
 
 
 def test_lines_of_reports_hang_below_their_text() -> None:
-    output = Output()
-    output._console = Console(file=io.StringIO(), width=44, highlight=False, emoji=False)
     finding = Finding("warning", "x", "", "much is wrong with it, and more is not known", "purge")
-    output.draw(
-        CheckReport("/lake/orders", 3, data_files=4, vectors=5, infos=1, findings=(finding,))
-    )
-    text: str = output._console.file.getvalue()  # type: ignore[attr-defined]
+    report = CheckReport("/lake/orders", 3, data_files=4, vectors=5, infos=1, findings=(finding,))
+    text = drawn(lambda output: output.draw(report), 44)
     assert [line.rstrip() for line in text.splitlines()] == [
         "CHECK of /lake/orders, version 3: nothing is",
         "    wrong",
@@ -172,24 +164,10 @@ def test_lines_of_reports_hang_below_their_text() -> None:
 
 
 def test_a_sentence_is_not_folded_inside_of_a_figure() -> None:
-    output = Output()
-    output._console = Console(file=io.StringIO(), width=20, highlight=False, emoji=False)
-    output.note("4 files, 9 deleted 9.5 % ", ("of 1.5 MiB", "dim"))
-    text: str = output._console.file.getvalue()  # type: ignore[attr-defined]
+    text = drawn(lambda output: output.note("4 files, 9 deleted 9.5 % ", ("of 1.5 MiB", "dim")), 20)
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines == ["4 files, 9 deleted", "9.5 % of 1.5 MiB"]
     assert "\ue000" not in text
-
-
-def test_rows_of_changes_fold() -> None:
-    keys = ("id", "note", CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
-    when = datetime(2026, 1, 31, tzinfo=timezone.utc).isoformat()
-    row = dict(
-        zip(keys, (12_345_678, "a long note " * 9, "update_postimage", 7, when), strict=True)
-    )
-    text = printed([Column(key, key) for key in keys], [row], 60)
-    assert max(map(len, text.splitlines())) <= 60
-    assert "12,345,678" in text
 
 
 def test_snapshots_without_a_time_that_python_has_are_shown() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from delvec.cli.exits import ExitCode
-from tests.delta.builder import TableBuilder
+from tests.delta.builder import TableBuilder, small_table
 
 pytestmark = pytest.mark.more
 
@@ -80,7 +80,10 @@ def test_lines_in_a_pipe_are_whole_and_plain(table: Path) -> None:
     assert done.stderr == ""
 
 
-def test_help_and_history_import_neither_spark_nor_more_than_they_need(table: Path) -> None:
+def test_help_and_history_import_neither_spark_nor_more_than_they_need(
+    table: Path, tmp_path: Path
+) -> None:
+    small_table(tmp_path)
     absent = {"pyspark", "py4j", "pyarrow", "numpy", "rich", "delvec.delta"}
     code = f"""
 import sys
@@ -97,6 +100,7 @@ assert "pandas" not in sys.modules
 for name in ("history", "detail", "schema", "properties", "files"):
     run(name, {str(table)!r})
 run("checkpoint", {str(table)!r}, "--dry-run")
+run("check", {str(tmp_path)!r})
 assert not {{"pyspark", "py4j"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

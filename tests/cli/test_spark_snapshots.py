@@ -19,36 +19,6 @@ from tests.spark.delta.readers import INTERPRETED, settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-DELTA = (
-    "append",
-    "changes",
-    "column",
-    "constraint",
-    "create",
-    "delete",
-    "downgrade",
-    "feature",
-    "merge",
-    "optimize",
-    "overwrite",
-    "purge",
-    "update",
-)
-ICEBERG = (
-    "branch",
-    "clean-target",
-    "compact",
-    "consolidate",
-    "convert",
-    "delete-keys",
-    "expire-snapshots",
-    "index",
-    "refs",
-    "remove-orphan-files",
-    "resolve",
-    "tag",
-    "upsert",
-)
 OF_BOTH = ("check", "detail", "files", "history", "properties", "schema")
 TABLE = "sqlite.printed.orders"
 CONVERTED = "sqlite.printed.converted"
@@ -152,22 +122,12 @@ def refs(recorder: Recorder, first: str) -> None:
 
 
 @PINNED
-@pytest.mark.parametrize("name", [*DELTA, *ICEBERG])
-def test_a_command_prints_what_its_snapshot_shows(recorder: Recorder, name: str) -> None:
-    compare(name, recorder.of(name))
-
-
-@PINNED
-@pytest.mark.parametrize("name", OF_BOTH)
-def test_a_command_of_both_formats_prints_what_its_second_snapshot_shows(
-    recorder: Recorder, name: str
-) -> None:
-    compare(f"iceberg/{name}", recorder.of(name))
-
-
-def test_all_were_run_and_none_raised(recorder: Recorder) -> None:
-    assert recorder.printed.keys() - {"convert-to-delta"} == {*DELTA, *ICEBERG, *OF_BOTH}
+def test_commands_print_what_their_snapshots_show(recorder: Recorder) -> None:
     assert recorder.failed == []
+    shown = recorder.printed.keys() - {"convert-to-delta"}  # which needs no session
+    assert len(shown) == 32
+    for name in shown:
+        compare(f"iceberg/{name}" if name in OF_BOTH else name, recorder.of(name))
 
 
 def test_lines_fit_the_terminal(recorder: Recorder) -> None:

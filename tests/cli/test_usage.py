@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import Result
 
 from delvec.cli import main
 from delvec.cli.exits import ExitCode
@@ -18,134 +20,210 @@ from tests.delta.builder import small_table
 
 run = partial(runner.run, columns=300, runner=runner.separate())
 
-DELTA = (
-    ("changes", "--start-version", "0"),
-    ("checkpoint",),
-    ("clean-log",),
-    ("clone", "/tmp/target"),  # noqa: S108 - never made
-    ("column add", "id2 long"),
-    ("column drop", "id"),
-    ("constraint add", "positive", "--check", "id > 0"),
-    ("feature add", "vacuumProtocolCheck"),
-    ("create", "--schema", "id long"),
-    ("downgrade",),
-    ("generate-manifest",),
-    ("merge", "--source", "x.csv", "--on", "a", "--upsert"),
-    ("optimize",),
-    ("overwrite", "--source", "x.csv", "--all"),
-    ("purge",),
-    ("recompute-statistics",),
-    ("restore", "--version", "0"),
-    ("traces", "--where", "id = 1"),
-    ("update", "--set", "a=1", "--all"),
-    ("vacuum",),
-)
-ICEBERG = (
-    ("branch create", "audit"),
-    ("branch rollback", "--snapshot-id", "1"),
-    ("clean-target",),
-    ("compact",),
-    ("consolidate",),
-    ("expire-snapshots",),
-    ("remove-orphan-files",),
-    ("index", "--key", "id"),
-    ("refs",),
-    ("resolve",),
-    ("tag drop", "end-of-2026"),
-    ("upsert", "--source", "x.csv", "--key", "id"),
-)
+# `T` is a table.
+DELTA = [
+    "changes T --start-version 0",
+    "checkpoint T",
+    "clean-log T",
+    "clone T /tmp/target",
+    "column add T 'id2 long'",
+    "column drop T id",
+    "constraint add T positive --check 'id > 0'",
+    "feature add T vacuumProtocolCheck",
+    "create T --schema 'id long'",
+    "downgrade T",
+    "generate-manifest T",
+    "merge T --source x.csv --on a --upsert",
+    "optimize T",
+    "overwrite T --source x.csv --all",
+    "purge T",
+    "recompute-statistics T",
+    "restore T --version 0",
+    "traces T --where 'id = 1'",
+    "update T --set a=1 --all",
+    "vacuum T",
+]
+ICEBERG = [
+    "branch create T audit",
+    "branch rollback T --snapshot-id 1",
+    "clean-target T",
+    "compact T --rewrite-option rewrite-all=true",
+    "consolidate T",
+    "expire-snapshots T",
+    "remove-orphan-files T",
+    "index T --key id --branch main",
+    "refs T",
+    "resolve T",
+    "tag drop T end-of-2026",
+    "upsert T --source x.csv --key id",
+]
+# Before Spark starts.
+OPENED = [
+    *("check T", "detail T", "files T", "history T", "properties T", "schema T", "vacuum T"),
+    *("delete T --all", "update T --set a=1 --all", "append T --source x.csv"),
+    *("merge T --source x.csv --on a --upsert", "changes T --start-version 0"),
+    *("convert T lake.db.t", "convert T lake.db.t --dry-run", "convert T lake.db.t --follow"),
+    "traces T --where 'id = 1'",
+]
 
 
-@pytest.mark.parametrize("arguments", DELTA, ids=lambda given: given[0])
-def test_a_catalog_name_instead_of_a_path(arguments: tuple[str, ...]) -> None:
-    result = run(*arguments[0].split(), "lake.db.orders", *arguments[1:])
-    assert result.exit_code == ExitCode.USAGE, result.output
+def run_on(table: str | Path, line: str, *more: str, code: int) -> Result:
+    words = [str(table) if word == "T" else word for word in shlex.split(line)]
+    return run(*words, *more, code=code)
+
+
+@pytest.mark.parametrize("line", DELTA)
+def test_a_catalog_name_instead_of_a_path(line: str) -> None:
+    result = run_on("lake.db.orders", line, code=ExitCode.USAGE)
     assert "lake.db.orders is the name of a table in a catalog; this command takes" in result.stderr
     assert "Hint: name its folder" in result.stderr
 
 
-@pytest.mark.parametrize("arguments", ICEBERG, ids=lambda given: given[0])
-def test_a_path_instead_of_a_catalog_name(arguments: tuple[str, ...]) -> None:
-    result = run(*arguments[0].split(), "/lake/orders", *arguments[1:])
-    assert result.exit_code == ExitCode.USAGE, result.output
-    assert (
-        "/lake/orders is a path; this command takes an Iceberg table by its name" in result.stderr
-    )
+@pytest.mark.parametrize("line", ICEBERG)
+def test_a_path_instead_of_a_catalog_name(line: str) -> None:
+    result = run_on("./orders", line, code=ExitCode.USAGE)
+    assert "./orders is a path; this command takes an Iceberg table by its name" in result.stderr
     assert "Hint: name it as catalog.database.table" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["detail", "files", "history", "schema", "properties", "vacuum"])
-def test_a_missing_folder_and_a_folder_of_parquet(name: str, tmp_path: Path) -> None:
-    missing = run(name, tmp_path / "nothing")
-    assert missing.exit_code == ExitCode.NOT_FOUND
-    assert str(tmp_path / "nothing") in missing.stderr
+@pytest.mark.parametrize("line", OPENED)
+def test_a_missing_folder_and_a_folder_of_parquet(line: str, tmp_path: Path) -> None:
+    missing = run_on(tmp_path / "nothing", line, code=ExitCode.NOT_FOUND)
+    assert f"{tmp_path}/nothing is not a Delta table" in missing.stderr
     assert "Hint: " in missing.stderr
+    assert "convert-to-delta" not in missing.stderr
+    document = json.loads(
+        run_on(tmp_path / "nothing", line, "--json", code=ExitCode.NOT_FOUND).stdout
+    )
+    assert document["error"]["type"] == "TableNotFoundError"
     (tmp_path / "plain").mkdir()
     pq.write_table(pa.table({"id": [1]}), tmp_path / "plain" / "part.parquet")
-    plain = run(name, tmp_path / "plain")
-    assert plain.exit_code == ExitCode.NOT_FOUND
+    plain = run_on(tmp_path / "plain", line, code=ExitCode.NOT_FOUND)
     assert "convert-to-delta" in plain.stderr
-    assert "convert-to-delta" not in missing.stderr
 
 
-def test_a_misspelt_column_is_named_with_those_that_are_near(tmp_path: Path) -> None:
-    table, _ = small_table(tmp_path / "t")
-    assert table.fields == {"id": "long"}
+def test_a_misspelt_property_is_named_with_those_that_are_near(tmp_path: Path) -> None:
+    small_table(tmp_path / "t")
     result = run("properties", tmp_path / "t", "--set", "delta.enableDeletionVektors=true")
     assert result.exit_code == ExitCode.USAGE
     assert "delta.enableDeletionVectors" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("histroy", "t"), "no such command 'histroy': did you mean history?"),
-        (("delete_keys", "t"), "no such command 'delete_keys': did you mean delete-keys"),
-        (("--dry-run", "vacuum", "t"), "options come after it, as in delvec history TABLE --json"),
-        (("files", "t", "--limt", "3"), "No such option '--limt'. Did you mean '--limit'?"),
-        (("files", "t", "--where", "x"), "No such option '--where'."),
-        (("xyzzy",), "no such command 'xyzzy': delvec --help lists all."),
-        (("files", "t", "--limmit", "1"), "--limmit"),
-        (("files", "t", "--limit", "many"), "'many' is not a valid integer"),
-        (("files", "t", "--limit", "-1"), "-1 is not in the range x>=0"),
-        (("files",), "Missing argument 'TABLE'"),
-        (("files", "a", "b"), "unexpected extra argument"),
-        (("files", "t", "--version", "1", "--timestamp", "2026-01-01"), "not both"),
-        (("restore", "t"), "give --version or --timestamp"),
-        (("upsert", "lake.db.t", "--key", "id"), "Missing option '--source'"),
-        (("properties", "t", "--set", "a=1", "--unset", "b"), "give one of them"),
-        (("properties", "t", "--set", "a"), "'a' is not of the form KEY=VALUE"),
-        (
-            ("convert-to-delta", "t", "--partition-by", "a=date", "--partition-by", "b"),
-            "or of none",
-        ),
-        (("changes", "t"), "give --start-version or --start-timestamp"),
-        (("branch", "rollback", "lake.db.t"), "give --snapshot-id or --timestamp"),
-        (("recompute-statistics", "t", "--where", "id < 3"), "comparisons of partition columns"),
-        (("append", "lake.db.t", "--source", "x", "--merge-schema"), "is for a Delta table"),
-        (("delete", "lake.db.t", "--all", "--max-retries", "3"), "is for a Delta table"),
-        (("append", "lake.db.t", "--source", "x", "--max-retries", "0"), "is for a Delta table"),
-        (("properties", "lake.db.t", "--commit-metadata", "main"), "--commit-metadata is for"),
-        (("completion", "tcsh"), "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
-        (("detail", "./t", "--branch", "x"), "--branch is for an Iceberg table"),
-        (("schema", "lake.db.t", "--version", "1"), "--version is for a Delta table"),
-        (("schema", "lake.db.t", "--timestamp", "2026-01-31"), "--timestamp is for a Delta table"),
-        (("check", "lake.db.t", "--repair"), "--repair is for a Delta table"),
-        (("check", "lake.db.t", "--sample", "3"), "--sample is for a Delta table"),
-        (("check", "./t", "--snapshot-id", "3"), "--snapshot-id is for an Iceberg table"),
-        (("delete", "lake.db.t", "--all", "--rewrite-ratio", "1"), "--rewrite-ratio is for a Del"),
-        (("delete", "./t", "--all", "--key", "id"), "--key is for an Iceberg table"),
-        (("delete-keys", "./t", "--key", "a", "--values", "1", "--branch", "b"), "is for an Iceb"),
-        (("files", "./t", "--branch", "b"), "--branch is for an Iceberg table"),
-        (("history", "./t", "--branch", "b"), "--branch is for an Iceberg table"),
-        (("inspect", "./t", "--snapshot-id", "3"), "--snapshot-id is for an Iceberg table"),
-        (("properties", "lake.db.t", "--dry-run"), "--dry-run is for a Delta table"),
-        (("delete", "t", "--where", "a", "--conf", "x"), "'x' is not of the form KEY=VALUE"),
-    ],
-)
-def test_usage_that_click_or_a_command_refuses(arguments: tuple[str, ...], message: str) -> None:
-    result = run(*arguments)
-    assert result.exit_code == ExitCode.USAGE, result.output
+WRONG = [
+    ("histroy t", "no such command 'histroy': did you mean history?"),
+    ("delete_keys t", "no such command 'delete_keys': did you mean delete-keys"),
+    ("xyzzy", "no such command 'xyzzy': delvec --help lists all."),
+    ("--dry-run vacuum t", "options come after it, as in delvec history TABLE --json"),
+    ("files t --limt 3", "No such option '--limt'. Did you mean '--limit'?"),
+    ("files t --where x", "No such option '--where'."),
+    ("files t --limit many", "'many' is not a valid integer"),
+    ("files t --limit -1", "-1 is not in the range x>=0"),
+    ("history t --limit 0", "0 is not in the range x>=1"),
+    ("files", "Missing argument 'TABLE'"),
+    ("convert t", "Missing argument 'TARGET'"),
+    ("files a b", "unexpected extra argument"),
+    ("files t --storage-option no-sign", "'no-sign' is not of the form KEY=VALUE"),
+    ("files t --version 1 --timestamp 2026-01-01", "not both"),
+    ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    # Writes.
+    ("delete t", "give --where CONDITION, or --all"),
+    ("delete t --all --where a", "not both"),
+    ("delete t --all --rewrite-ratio 2", "0<x<=1"),
+    ("delete t --where a --conf x", "'x' is not of the form KEY=VALUE"),
+    ("update t --set a=1", "give --where CONDITION, or --all"),
+    ("update t --all", "--set"),
+    ("update t --all --set 1", "expected ="),
+    ("update t --all --set a=1 --set a=2", "a is set twice"),
+    ("merge t --source s --on a", "give --upsert, or one --when"),
+    ("merge t --source s --on a --when then", "expected NOT MATCHED"),
+    ("create t", "--schema"),
+    ("create t --schema 'a int' --property k", "KEY=VALUE"),
+    ("append t", "--source"),
+    ("delete-keys lake.db.t --values 1", "Missing option '--key'"),
+    ("delete-keys lake.db.t --key id", "give --values or --source, one of them"),
+    ("delete-keys lake.db.t --key id --values 1 --source x.csv", "give --values or --source, one"),
+    ("delete-keys lake.db.t --key a --key b --values 1", "--values is for one column"),
+    ("delete-keys lake.db.t --key id --values 1,,2", "a value is empty"),
+    ("delete-keys lake.db.t --key id --values 1 --partition x", "'x' is not of the form KEY=VALUE"),
+    ("upsert lake.db.t --source x.csv", "Missing option '--key'"),
+    ("upsert lake.db.t --key id", "Missing option '--source'"),
+    ("upsert lake.db.t --source x --key id --txn-version 1", "--txn-version go together"),
+    ("upsert lake.db.t --source x --key id --duplicates x", "'error', 'last'"),
+    # What tables are and were.
+    ("changes t", "give --start-version or --start-timestamp"),
+    ("restore t", "give --version or --timestamp"),
+    ("restore t --version 1 --timestamp 2024-01-31", "not both"),
+    ("restore t --version -1", "x>=0"),
+    ("branch rollback lake.db.t", "give --snapshot-id or --timestamp"),
+    ("properties t --set a=1 --unset b", "give one of them"),
+    ("properties t --set a", "'a' is not of the form KEY=VALUE"),
+    ("convert-to-delta t --partition-by a=date --partition-by b", "or of none"),
+    ("recompute-statistics t --where 'id < 3'", "comparisons of partition columns"),
+    ("traces t", "--where"),
+    ("vacuum t --retention-hours -1", "x>=0"),
+    ("check ./t --sample -1", "--sample"),
+    # Maintenance of Iceberg tables, and services.
+    ("resolve lake.db.t --follow --dry-run", "--follow does not go with --dry-run"),
+    ("resolve lake.db.t --interval 3s", "--interval needs --follow"),
+    ("resolve lake.db.t --metrics-port 0", "--metrics-port needs --follow"),
+    ("resolve lake.db.t --follow --metrics-host ::", "--metrics-host needs --metrics-port"),
+    ("resolve lake.db.t --restart-staging", "--restart-staging needs --staging"),
+    ("resolve lake.db.t --follow --interval -3s", "'-3s' is not a duration"),
+    ("resolve lake.db.t --wait '3 weeks'", "'3 weeks' is not a duration"),
+    ("resolve lake.db.t --index hash", "'auto', 'join', 'index'"),
+    ("resolve lake.db.t --max-snapshots 0", "0 is not in the range"),
+    ("compact lake.db.t --wait x", "'x' is not a duration"),
+    ("compact lake.db.t --rewrite-option rewrite-all", "is not of the form KEY=VALUE"),
+    ("compact lake.db.t -o rewrite-all=true", "No such option"),
+    ("index lake.db.t", "give --key or --drop, one of them"),
+    ("index lake.db.t --key id --drop", "give --key or --drop, one of them"),
+    ("index lake.db.t --drop --branch x", "--branch goes with --key"),
+    ("clean-target lake.db.t --older-than 'a week'", "neither an age such as 7d"),
+    ("clean-target lake.db.t --older-than 99999999999d", "neither an age such as 7d"),
+    ("clean-target lake.db.t --retain-last 0", "x>=1"),
+    ("clean-target lake.db.t --orphan-age 2026-01-31", "not an age such as 7d"),
+    ("clean-target lake.db.t --orphan-age 99999999999d", "not an age such as 7d"),
+    ("clean-target lake.db.t --orphan-age 23h", "orphan_age is a timedelta of a day or more"),
+    # Conversions.
+    ("convert t lake.db.t --format-version 1", "2<=x<=3"),
+    ("convert t lake.db.t --vectors copy", "'repack', 'reference'"),
+    ("convert t lake.db.t --format-version 2 --vectors reference", "cannot refer"),
+    ("convert t lake.db.t --start-version 0", "start_version needs history='per-version'"),
+    ("convert t lake.db.t --follow --dry-run", "--follow goes with neither"),
+    ("convert t lake.db.t --follow --version 1", "--follow goes with neither"),
+    ("convert t lake.db.t --interval 1", "--interval needs --follow"),
+    ("convert t lake.db.t --interval soon", "'soon' is not a duration"),
+    ("convert t lake.db.t --folder ../x", "folder is a relative path"),
+    # Options of the other format.
+    ("append lake.db.t --source x --merge-schema", "--merge-schema is for a Delta table"),
+    ("append lake.db.t --source x --max-retries 0", "--max-retries is for a Delta table"),
+    ("check lake.db.t --dry-run", "--dry-run is for a Delta table"),
+    ("check lake.db.t --repair", "--repair is for a Delta table"),
+    ("check lake.db.t --sample 3", "--sample is for a Delta table"),
+    ("check lake.db.t -o region=x", "--storage-option is for a Delta table"),
+    ("delete lake.db.t --all --max-retries 3", "--max-retries is for a Delta table"),
+    ("delete lake.db.t --all --rewrite-ratio 1", "--rewrite-ratio is for a Delta table"),
+    ("files lake.db.t --storage-option a=b", "--storage-option is for a Delta table"),
+    ("properties lake.db.t --commit-metadata main", "--commit-metadata is for a Delta table"),
+    ("properties lake.db.t --dry-run", "--dry-run is for a Delta table"),
+    ("schema lake.db.t --timestamp 2026-01-31", "--timestamp is for a Delta table"),
+    ("schema lake.db.t --version 1", "--version is for a Delta table"),
+    ("append ./t --source x.csv --branch b", "--branch is for an Iceberg table"),
+    ("check s3://lake/t --snapshot-id 3", "--snapshot-id is for an Iceberg table"),
+    ("check /lake/t --branch x", "--branch is for an Iceberg table"),
+    ("delete ./t --all --key id", "--key is for an Iceberg table"),
+    ("delete-keys ./t --key a --values 1 --branch b", "--branch is for an Iceberg table"),
+    ("delete-keys ./t --key a --values 1 --partition a=b", "--partition is for an Iceberg table"),
+    ("detail ./t --branch x", "--branch is for an Iceberg table"),
+    ("files ./t --branch b", "--branch is for an Iceberg table"),
+    ("history ./t --branch b", "--branch is for an Iceberg table"),
+    ("inspect ./t --snapshot-id 3", "--snapshot-id is for an Iceberg table"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), WRONG)
+def test_wrong_usage_is_told_before_anything_starts(line: str, message: str) -> None:
+    result = run(*shlex.split(line), code=ExitCode.USAGE)
     assert message in " ".join(result.stderr.split())
     assert "'--help'?" not in result.stderr
     assert result.stdout == ""
@@ -157,19 +235,19 @@ def test_a_command_of_commands_alone_shows_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message", "command"),
+    ("line", "message", "command"),
     [
-        (("files", "--json"), "Missing argument 'TABLE'.", "delvec files"),
-        (("files", "t", "--limmit", "1", "--json"), "No such option '--limmit'", "delvec files"),
-        (("restore", "t", "--json"), "give --version or --timestamp", "delvec restore"),
-        (("histroy", "t", "--json"), "did you mean history?", "delvec"),
-        (("--bogus", "--json"), "No such option '--bogus'", "delvec"),
+        ("files", "Missing argument 'TABLE'.", "delvec files"),
+        ("files t --limmit 1", "No such option '--limmit'", "delvec files"),
+        ("restore t", "give --version or --timestamp", "delvec restore"),
+        ("histroy t", "did you mean history?", "delvec"),
+        ("--bogus", "No such option '--bogus'", "delvec"),
     ],
 )
 def test_wrong_usage_is_told_in_json_where_that_is_asked_for(
-    arguments: tuple[str, ...], message: str, command: str
+    line: str, message: str, command: str
 ) -> None:
-    result = separate().invoke(main, arguments, prog_name="delvec")
+    result = separate().invoke(main, [*line.split(), "--json"], prog_name="delvec")
     assert result.exit_code == ExitCode.USAGE
     assert result.stderr == ""
     error = json.loads(result.stdout)["error"]
@@ -182,15 +260,11 @@ def test_exit_codes_tell_a_missing_folder_from_another_file_and_from_damage(tmp_
     text, vectors = tmp_path / "readme.txt", tmp_path / "deletion_vector.bin"
     text.write_text("hello")
     vectors.write_text("hello")
-    missing = run("convert-to-delta", tmp_path / "nothing")
-    assert (missing.exit_code, run("inspect", text).exit_code) == (
-        ExitCode.NOT_FOUND,
-        ExitCode.USAGE,
-    )
-    assert run("inspect", vectors).exit_code == ExitCode.DAMAGED
+    run("convert-to-delta", tmp_path / "nothing", code=ExitCode.NOT_FOUND)
+    run("inspect", text, code=ExitCode.USAGE)
+    run("inspect", vectors, code=ExitCode.DAMAGED)
     for name in ("files", "check", "history"):
-        result = run(name, text)
-        assert result.exit_code == ExitCode.NOT_FOUND
+        result = run(name, text, code=ExitCode.NOT_FOUND)
         assert "is not a Delta table: it is a file" in result.stderr
 
 

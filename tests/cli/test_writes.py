@@ -129,50 +129,6 @@ def test_assignments_are_divided_by_their_own_commas_only() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("delete", "t"), "give --where CONDITION, or --all"),
-        (("delete", "t", "--all", "--where", "a"), "not both"),
-        (("delete", "t", "--all", "--rewrite-ratio", "2"), "0<x<=1"),
-        (("update", "t", "--set", "a=1"), "give --where CONDITION, or --all"),
-        (("update", "t", "--all"), "--set"),
-        (("update", "t", "--all", "--set", "1"), "expected ="),
-        (("update", "t", "--all", "--set", "a=1", "--set", "a=2"), "a is set twice"),
-        (("merge", "t", "--source", "s", "--on", "a"), "give --upsert, or one --when"),
-        (("merge", "t", "--source", "s", "--on", "a", "--when", "then"), "expected NOT MATCHED"),
-        (("create", "t"), "--schema"),
-        (("create", "t", "--schema", "a int", "--property", "k"), "KEY=VALUE"),
-        (("append", "t"), "--source"),
-        (("changes", "t"), "--start-version"),
-    ],
-)
-def test_wrong_usage_is_told_before_anything_starts(
-    arguments: tuple[str, ...], message: str
-) -> None:
-    result = run(*arguments)
-    assert result.exit_code == ExitCode.USAGE
-    assert message in result.output
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("delete", "--all"),
-        ("update", "--set", "a=1", "--all"),
-        ("append", "--source", "x.csv"),
-        ("merge", "--source", "x.csv", "--on", "a", "--upsert"),
-        ("changes", "--start-version", "0"),
-    ],
-)
-def test_a_table_that_is_not_there_is_told_before_spark_starts(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    result = run(arguments[0], tmp_path / "nothing", *arguments[1:], "--json")
-    assert result.exit_code == ExitCode.NOT_FOUND
-    assert json.loads(result.output)["error"]["type"] == "TableNotFoundError"
-
-
 @pytest.mark.spark
 def test_a_transaction_is_written_once_and_keys_of_a_file_are_deleted(
     orders: DeltaTable, tmp_path: Path
@@ -184,16 +140,14 @@ def test_a_transaction_is_written_once_and_keys_of_a_file_are_deleted(
     root = orders.storage.root
     txn = ("--txn-app-id", "job", "--txn-version", "1", "--json")
     for written in (3, 0):
-        told = run("append", root, "--source", tmp_path / "new.csv", *txn)
-        assert told.exit_code == 0, told.output
+        told = run("append", root, "--source", tmp_path / "new.csv", *txn, code=0)
         assert json.loads(told.output)["rows_inserted"] == written
     told = run("delete-keys", root, "--key", "id", "--source", tmp_path / "gone.csv", "--json")
     assert json.loads(told.output)["rows_deleted"] == 1
     told = run("delete-keys", root, "--key", "id", "--values", "3", "--dry-run")
     assert "1 row would be deleted" in told.output
     assert sorted(orders.to_arrow()["id"].to_pylist()) == [1, 3]
-    wrong = run("delete-keys", root, "--key", "id", "--values", "x")
-    assert wrong.exit_code == ExitCode.USAGE
+    wrong = run("delete-keys", root, "--key", "id", "--values", "x", code=ExitCode.USAGE)
     assert "not all values of id are long" in wrong.output
 
 
@@ -213,7 +167,7 @@ def source_rows(
 
 @pytest.mark.more
 @pytest.mark.spark
-def test_csv_takes_the_types_of_the_table_whatever_the_order_of_columns(
+def test_sources_take_the_types_of_the_table_and_keep_other_columns(
     orders: DeltaTable, tmp_path: Path
 ) -> None:
     file = tmp_path / "new.csv"
@@ -221,13 +175,6 @@ def test_csv_takes_the_types_of_the_table_whatever_the_order_of_columns(
     types, rows = source_rows(orders, file)
     assert types == {"note": "string", "ID": "bigint", "day": "date", "extra": "int"}
     assert rows == [("007", 1, date(2026, 1, 31), 5), (None, 2, None, 6)]
-
-
-@pytest.mark.more
-@pytest.mark.spark
-def test_json_takes_the_types_of_the_table_and_keeps_other_columns(
-    orders: DeltaTable, tmp_path: Path
-) -> None:
     file = tmp_path / "new.jsonl"
     file.write_text('{"id": 1, "day": "2026-01-31", "extra": [1]}\n')
     types, rows = source_rows(orders, file)

@@ -244,18 +244,25 @@ def _with_pairs(value: Any) -> Any:  # noqa: ANN401
     }
 
 
+def table_with(
+    root: Path,
+    *files: Mapping[str, Any] | pa.Table,
+    **options: Any,  # noqa: ANN401
+) -> tuple[TableBuilder, list[Action]]:
+    """Make a table whose version 1 adds `part-0.parquet` and so on; give it and the adds."""
+    table = TableBuilder(root, **options)
+    table.create()
+    adds = [table.write_file(f"part-{number}.parquet", each) for number, each in enumerate(files)]
+    table.commit(*({"add": add} for add in adds))
+    return table, adds
+
+
 def small_table(root: Path) -> tuple[TableBuilder, list[Action]]:
     """Make a table of three versions: two files of ten rows; then rows 0 and 9, and 3 and 4 go.
 
     Its rows are the ids 1 to 8, 10 to 12 and 15 to 19. Both vectors are in one file.
     """
-    table = TableBuilder(root)
-    table.create()
-    adds = [
-        table.write_file(f"part-{number}.parquet", {"id": list(range(start, start + 10))})
-        for number, start in ((0, 0), (1, 10))
-    ]
-    table.commit(*({"add": add} for add in adds))
+    table, adds = table_with(root, {"id": range(10)}, {"id": range(10, 20)})
     vectors = table.write_vectors([0, 9], [3, 4])
     live = [
         add | {"deletionVector": vector, "stats": '{"numRecords": 10, "tightBounds": false}'}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ SECRET_VARIABLE: Final = "DELVEC_HOSTILE_SECRET"  # noqa: S105 - a name
 SECRET: Final = "s3cr3t-of-somebody-else"  # noqa: S105 - the point of it
 
 _LONGEST_MESSAGE: Final = 4000
+
+Kind = Literal["runs", "leaks", "comes back", "deletes", "takes the machine", "foreign error"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class Ground:
         return self.session
 
 
+Put = Callable[[Ground], object]
+Then = Callable[[Ground, Any], None]
+Row = tuple[Any, ...]  # the place, the operation or several of them, and `put`
+
+
 @dataclass(frozen=True)
 class Attack:
     """One row of the table of attacks.
@@ -65,19 +72,52 @@ class Attack:
             take the machine.
     """
 
-    kind: Literal["runs", "leaks", "comes back", "deletes", "takes the machine", "foreign error"]
+    kind: Kind
     place: str
     operation: str
     expected: Literal["refused", "harmless"]
-    put: Callable[[Ground], object]
+    put: Put
     says: str = ""
-    then: Callable[[Ground, Any], None] | None = None
+    then: Then | None = None
     confined: bool = False
     slow: bool = False
 
     @property
     def name(self) -> str:
         return f"{self.kind}: {self.place}, {self.operation}"
+
+
+def refused(kind: Kind, *rows: Row, says: str = "", **more: Any) -> list[Attack]:  # noqa: ANN401
+    """Return attacks that raise an error; a row may end with what its own says."""
+    return _attacks(rows, "says", says, kind=kind, expected="refused", **more)
+
+
+def harmless(kind: Kind, *rows: Row, then: Then | None = None, **more: Any) -> list[Attack]:  # noqa: ANN401
+    """Return attacks that do no harm; a row may end with a `then` of its own."""
+    return _attacks(rows, "then", then, kind=kind, expected="harmless", **more)
+
+
+def _attacks(
+    rows: Iterable[Row],
+    last: str,
+    shared: object,
+    *,
+    slow: bool | Callable[[str, str], bool] = False,
+    **more: Any,  # noqa: ANN401
+) -> list[Attack]:
+    """Return an attack for each operation of each row; `slow` may tell by place and operation."""
+    return [
+        Attack(
+            place=place,
+            operation=each,
+            put=put,
+            slow=slow if isinstance(slow, bool) else slow(place, each),
+            **{last: (*own, shared)[0]},
+            **more,
+        )
+        for place, operations, put, *own in rows
+        for each in ([operations] if isinstance(operations, str) else operations)
+    ]
 
 
 def launch(attack: Attack, ground: Ground, operation: Callable[[Ground], Any]) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.delta.builder import TableBuilder, small_table
-from tests.hostile.attack import Attack, Ground
+from tests.hostile.attack import Ground, harmless, refused
 
 _ROWS: Final = 16
 _DEEP: Final = '{"a":' * 100_000 + "1" + "}" * 100_000
@@ -242,10 +242,11 @@ _FOOTERS: Final[dict[str, Callable[[bytes], bytes]]] = {
 }
 
 
-# Each takes a process of its own.
-_QUICK: Final = {
-    ("a column chunk of another type", "read"),
-    ("structs nested 100,000 deep", "check"),
+_CHECKPOINTS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "strings that are not UTF-8": lambda data: data.replace(b"part-0", b"\xff\xfe\xfdt-0"),
+    "zeroes": _FOOTERS["zeroes"],
+    "its last byte missing": lambda data: data[:-1],
+    "structs nested 100,000 deep": _nested_type,
 }
 
 
@@ -274,6 +275,11 @@ _ENTRIES: Final[dict[str, Callable[[Path], None]]] = {
     "a name that is not UTF-8": _name_of_bytes,
 }
 _PLACES: Final = {"the folder": "", "the log": "_delta_log", "a partition": "part=1"}
+_LOOKS: Final = {
+    "read": _all_rows,
+    "check": _looks_odd,
+    **dict.fromkeys(("inspect", "vacuum", "traces without Spark")),
+}
 
 
 def _with_entry(make: Callable[[Path], None], place: str) -> Callable[[Ground], None]:
@@ -305,174 +311,134 @@ def _finds_the_file(_: Ground, report: Any) -> None:  # noqa: ANN401
     assert errors in (["unreadable-file"], ["damaged-log"]), errors
 
 
+_IGNORED: Final = ("check", "vacuum", "checkpoint", "history")
 ATTACKS: Final = [
-    *(
-        Attack(
-            "foreign error",
-            f"deep JSON in {place}",
-            operation,
-            "harmless" if ignored else "refused",
-            put,
-            says="" if ignored else "damaged|not JSON|no objects",
-        )
-        for place, (put, ignored) in _NESTED.items()
-        for operation in ("read", "inspect")
-    ),
-    *(
-        Attack("foreign error", f"deep JSON in {place}", operation, "harmless", put)
-        for place, (put, ignored) in _NESTED.items()
-        if ignored and place != "tags of a file"  # which a checkpoint has to copy
-        for operation in ("check", "vacuum", "checkpoint", "history")
-    ),
-    *(
-        Attack(
-            "foreign error",
-            f"a hint that is {what}",
-            "read",
-            "harmless",
-            _with_file("_last_checkpoint", data),
-            then=_all_rows,
-        )
-        for what, data in _HINTS.items()
-    ),
-    *(
-        Attack(
-            "foreign error",
-            what,
-            operation,
-            "refused",
-            put,
-            says="found|damaged|no text|wrong type|does not know",
-        )
-        for what, put in _WRONG_BODIES.items()
-        for operation in ("read", "checkpoint")
-    ),
-    *(
-        Attack(
-            "foreign error",
-            f"{name} of {value[:9]}...",
-            operation,
-            "harmless",
-            _with_property(name, value),
-        )
-        for name, value in (
-            ("delta.checkpointInterval", _DIGITS),
-            ("delta.logRetentionDuration", f"interval {_DIGITS[:300]} weeks"),
-            ("delta.deletedFileRetentionDuration", "interval 999999999999999999 weeks"),
-        )
-        for operation in ("read", "checkpoint", "inspect", "set a property", "check")
-    ),
-    Attack(
+    *refused(
         "foreign error",
-        "a checkpoint interval in Arabic digits",
-        "set a property",
-        "harmless",
-        _with_property("delta.checkpointInterval", "٣"),
+        *(
+            (f"deep JSON in {place}", ("read", "inspect"), put)
+            for place, (put, ignored) in _NESTED.items()
+            if not ignored
+        ),
+        says="damaged|not JSON|no objects",
     ),
-    *(
-        Attack("foreign error", f"a table whose {key} is {value!r}", "checkpoint", "refused", put)
-        for key, value in (("id", 7), ("createdTime", 10**30), ("format", {"options": 1.5}))
-        for put in [_set(key, value, "metaData")]
+    *harmless(
+        "foreign error",
+        *(
+            (
+                f"deep JSON in {place}",
+                # A checkpoint has to copy tags.
+                ("read", "inspect", *(() if place == "tags of a file" else _IGNORED)),
+                put,
+            )
+            for place, (put, ignored) in _NESTED.items()
+            if ignored
+        ),
     ),
-    Attack(
+    *harmless(
+        "foreign error",
+        *(
+            (f"a hint that is {what}", "read", _with_file("_last_checkpoint", data))
+            for what, data in _HINTS.items()
+        ),
+        then=_all_rows,
+    ),
+    *refused(
+        "foreign error",
+        *((what, ("read", "checkpoint"), put) for what, put in _WRONG_BODIES.items()),
+        says="found|damaged|no text|wrong type|does not know",
+    ),
+    *harmless(
+        "foreign error",
+        *(
+            (
+                f"{name} of {value[:9]}...",
+                ("read", "checkpoint", "inspect", "set a property", "check"),
+                _with_property(name, value),
+            )
+            for name, value in (
+                ("delta.checkpointInterval", _DIGITS),
+                ("delta.logRetentionDuration", f"interval {_DIGITS[:300]} weeks"),
+                ("delta.deletedFileRetentionDuration", "interval 999999999999999999 weeks"),
+            )
+        ),
+        (
+            "a checkpoint interval in Arabic digits",
+            "set a property",
+            _with_property("delta.checkpointInterval", "٣"),
+        ),
+    ),
+    *refused(
+        "foreign error",
+        *(
+            (f"a table whose {key} is {value!r}", "checkpoint", _set(key, value, "metaData"))
+            for key, value in (("id", 7), ("createdTime", 10**30), ("format", {"options": 1.5}))
+        ),
+    ),
+    *harmless(
         "takes the machine",
-        "char(65536) of 2,000 rows",
-        "count in batches",
-        "harmless",
-        _char_column("65536"),
-        then=_count_is(2_000),
+        ("char(65536) of 2,000 rows", "count in batches", _char_column("65536"), _count_is(2_000)),
         confined=True,
     ),
-    *(
-        Attack(
-            "foreign error",
-            f"char of {len(width)} digits",
-            "count in batches",
-            "refused",
-            _char_column(width),
-            says="too wide|only Spark pads",
-        )
-        for width in ("65537", "9" * 12, _DIGITS)
-    ),
-    Attack(
+    *refused(
         "foreign error",
-        "strings of a data file that are not UTF-8",
-        "read",
-        "refused",
-        _strings_of_bytes,
+        *(
+            (f"char of {len(width)} digits", "count in batches", _char_column(width))
+            for width in ("65537", "9" * 12, _DIGITS)
+        ),
+        says="too wide|only Spark pads",
+    ),
+    *refused(
+        "foreign error",
+        ("strings of a data file that are not UTF-8", "read", _strings_of_bytes),
         says=r"not UTF-8 in .*a\.parquet",
     ),
-    *(
-        Attack(
-            "foreign error",
-            f"a checkpoint with {what}",
-            operation,
-            "refused",
-            _checkpoint(damage),
-            says="checkpoint",
-        )
-        for what, damage in (
-            (
-                "strings that are not UTF-8",
-                lambda data: data.replace(b"part-0", b"\xff\xfe\xfdt-0"),
-            ),
-            ("zeroes", lambda data: data[:4] + bytes(len(data) - 12) + data[-8:]),
-            ("its last byte missing", lambda data: data[:-1]),
-            ("structs nested 100,000 deep", _nested_type),
-        )
-        for operation in ("read", "inspect")
+    *refused(
+        "foreign error",
+        *(
+            (f"a checkpoint with {what}", ("read", "inspect"), _checkpoint(damage))
+            for what, damage in _CHECKPOINTS.items()
+        ),
+        says="checkpoint",
     ),
-    *(
-        Attack(
-            "foreign error",
-            f"a data file with {what}",
-            operation,
-            "refused" if operation == "read" else "harmless",
-            _data_file(damage),
-            says=r"a\.parquet",
-            confined=True,
-            slow=(what, operation) not in _QUICK,
-        )
-        for what, damage in _FOOTERS.items()
-        for operation in ("read", "check")
+    *refused(
+        "foreign error",
+        *(
+            (f"a data file with {what}", "read", _data_file(each))
+            for what, each in _FOOTERS.items()
+        ),
+        says=r"a\.parquet",
+        confined=True,
+        slow=lambda place, _: "of another type" not in place,
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{what} in {place}",
-            operation,
-            "harmless",
-            _with_entry(make, folder),
-            then=_looks_odd if operation == "check" else _all_rows if operation == "read" else None,
-        )
-        for what, make in _ENTRIES.items()
-        for place, folder in _PLACES.items()
-        for operation in (
-            ("read", "check", "inspect", "vacuum", "traces without Spark")
-            if what == "a link to itself"
-            else ("check", "traces without Spark")
-        )
+    *harmless(
+        "foreign error",
+        *(
+            (f"a data file with {what}", "check", _data_file(each))
+            for what, each in _FOOTERS.items()
+        ),
+        confined=True,
+        slow=lambda place, _: "nested" not in place,
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{name} that is a link to itself",
-            "read",
-            "harmless",
-            _looped(name),
-            then=_all_rows,
-        )
-        for name in ("_last_checkpoint", f"{2:020d}.crc", "_last_vacuum_info", "_sidecars")
+    *harmless(
+        "takes the machine",
+        *(
+            (f"{what} in {place}", operation, _with_entry(make, folder), then)
+            for what, make in _ENTRIES.items()
+            for place, folder in _PLACES.items()
+            for operation, then in _LOOKS.items()
+            if what == "a link to itself" or operation in ("check", "traces without Spark")
+        ),
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"a path of {path!r}",
-            "check",
-            "harmless",
-            _bad_path(path),
-            then=_finds_the_file,
-        )
-        for path in ("a//b.parquet", "a\\b.parquet", "a%00b.parquet", "x" * 3000)
+    *harmless(
+        "takes the machine",
+        *(
+            (f"{name} that is a link to itself", "read", _looped(name), _all_rows)
+            for name in ("_last_checkpoint", f"{2:020d}.crc", "_last_vacuum_info", "_sidecars")
+        ),
+        *(
+            (f"a path of {path!r}", "check", _bad_path(path), _finds_the_file)
+            for path in ("a//b.parquet", "a\\b.parquet", "a%00b.parquet", "x" * 3000)
+        ),
     ),
 ]

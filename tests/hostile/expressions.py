@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import SECRET_VARIABLE, Attack, Ground
+from tests.hostile.attack import SECRET_VARIABLE, Attack, Ground, harmless, refused
 
 _FEATURES: Final = {
     "generated column": "generatedColumns",
@@ -94,78 +94,55 @@ def _untouched(ground: Ground, _: Any) -> None:  # noqa: ANN401
     assert len(list((ground.table / "_delta_log").glob("*.json"))) == 2
 
 
-def _refused(kind: str, what: str, operation: str, *, slow: bool = False) -> Attack:
-    return Attack(
+def _stored(kind: str, what: str, operations: object, *, slow: bool = False) -> list[Attack]:
+    return refused(
         "runs" if "JVM" in what else "leaks",
-        f"{kind} with {what}",
-        operation,
-        "refused",
-        put=_put(kind, _PAYLOADS[what]),
+        (f"{kind} with {what}", operations, _put(kind, _PAYLOADS[what])),
         says=_REFUSED,
         then=_untouched,
         slow=slow,
     )
 
 
+_ALL_WRITES: Final = (
+    "append an id",
+    "overwrite by an id",
+    "update all",
+    "merge an id",
+    "merge inserts",
+)
 _WRITES: Final = {
-    "generated column": (
-        "append an id",
-        "overwrite by an id",
-        "update all",
-        "merge an id",
-        "merge inserts",
-    ),
+    **dict.fromkeys(("generated column", "constraint", "invariant"), _ALL_WRITES),
     "default": ("append an id", "overwrite by an id", "update to the default", "merge inserts"),
-    "constraint": (
-        "append an id",
-        "overwrite by an id",
-        "update all",
-        "merge an id",
-        "merge inserts",
-    ),
-    "invariant": (
-        "append an id",
-        "overwrite by an id",
-        "update all",
-        "merge an id",
-        "merge inserts",
-    ),
 }
 _READS: Final = ("read on Spark", "optimize", "purge", "delete all", "change feed")
 
 ATTACKS: Final = [
-    # Every payload by every kind, and one of them by every operation.
-    *(_refused(kind, what, "append an id") for kind in _WRITES for what in _PAYLOADS),
+    # Every payload by every kind, and two of them by every operation.
     *(
-        _refused(kind, "a method of the JVM", operation)
-        for kind, operations in _WRITES.items()
-        for operation in operations
-        if operation != "append an id"
+        each
+        for kind in _WRITES
+        for what in _PAYLOADS
+        for each in _stored(kind, what, _WRITES[kind][0])
     ),
     *(
-        _refused(kind, "a file, by a subquery", operation, slow=True)
-        for kind, operations in _WRITES.items()
-        for operation in operations
-        if operation != "append an id"
+        each
+        for kind, (_, *others) in _WRITES.items()
+        for what, slow in (("a method of the JVM", False), ("a file, by a subquery", True))
+        for each in _stored(kind, what, others, slow=slow)
     ),
     # What does not write rows evaluates nothing.
-    *(
-        Attack(
-            "runs",
-            f"{kind} with a method of the JVM",
-            operation,
-            "harmless",
-            put=_put(kind, _REFLECTED),
-            slow=operation != "read on Spark",
-        )
-        for kind in _WRITES
-        for operation in _READS
+    *harmless(
+        "runs",
+        *((f"{kind} with a method of the JVM", _READS, _put(kind, _REFLECTED)) for kind in _WRITES),
+        slow=lambda _, operation: operation != "read on Spark",
     ),
-    *(
-        Attack(
-            "foreign error", f"{kind} of {what}", "append an id", "refused", put=_put(kind, text)
-        )
-        for kind in ("generated column", "constraint")
-        for what, text in _DAMAGED.items()
+    *refused(
+        "foreign error",
+        *(
+            (f"{kind} of {what}", "append an id", _put(kind, text))
+            for kind in ("generated column", "constraint")
+            for what, text in _DAMAGED.items()
+        ),
     ),
 ]

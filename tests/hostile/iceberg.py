@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.hostile.attack import Attack, Ground
+from tests.hostile.attack import Ground, harmless, refused
 from tests.hostile.iceberg_tables import (
     Metadata,
     aged,
@@ -135,132 +135,79 @@ def _names_what_stays(_: Ground, report: Any) -> None:  # noqa: ANN401
     assert all(path in str(report) for path in report.refused[:5])
 
 
+_OTHERS: Final = "may be that of others"
+_NOT_ALONE: Final = "not sqlite.hostile.t's alone"
+_BOTH: Final = (_ORPHANS, _EXPIRE)
 DELETES: Final = [
-    *(
-        Attack(
-            "deletes",
-            f"a location of {what}",
-            operation,
-            "refused",
-            _located(where),
-            says,
-            slow=what != "another table",
-        )
-        for what, where, says in (
-            ("another table", "/outside/victim", "may be that of others"),
-            ("all tables", "", "may be that of others"),
-            ("no table", "/outside", "may be that of others"),
-            ("another table by ..", "/table/../outside/victim", "leads somewhere else"),
-        )
-        for operation in (_ORPHANS, _EXPIRE)
-    ),
-    *(
-        Attack(
-            "deletes",
-            f"metadata right in {what}",
-            operation,
-            "refused",
-            _right_in(at),
-            says,
-            slow=operation == _EXPIRE or "Delta" in what,
-        )
-        for what, at, says in (
-            ("another table's folder", "outside/victim", "not sqlite.hostile.t's alone"),
-            ("a Delta table's folder", "outside/delta", "not sqlite.hostile.t's alone"),
-        )
-        for operation in (_ORPHANS, _EXPIRE)
-    ),
-    Attack(
+    *refused(
         "deletes",
-        "metadata right in a folder with tables",
-        _ORPHANS,
-        "refused",
-        _right_in(""),
-        "other tables inside",
+        ("a location of another table", _BOTH, _located("/outside/victim"), _OTHERS),
+        ("a location of all tables", _BOTH, _located(""), _OTHERS),
+        ("a location of no table", _BOTH, _located("/outside"), _OTHERS),
+        (
+            "a location of another table by ..",
+            _BOTH,
+            _located("/table/../outside/victim"),
+            "leads somewhere else",
+        ),
+        slow=lambda place, _: place != "a location of another table",
     ),
-    Attack(
+    *refused(
         "deletes",
-        "another entry of the same table",
-        _ORPHANS,
-        "refused",
-        _earlier_entry,
-        "another entry",
-        slow=True,
+        ("metadata right in another table's folder", _BOTH, _right_in("outside/victim")),
+        ("metadata right in a Delta table's folder", _BOTH, _right_in("outside/delta")),
+        says=_NOT_ALONE,
+        slow=lambda place, operation: operation == _EXPIRE or "Delta" in place,
     ),
-    Attack(
+    *refused(
         "deletes",
-        "the folder of another table's data, given",
-        "iceberg: remove_orphan_files of outside",
-        "refused",
-        _located("/table"),
-        "not sqlite.hostile.t's alone",
+        ("metadata right in a folder with tables", _ORPHANS, _right_in(""), "other tables inside"),
+        ("another entry of the same table", _ORPHANS, _earlier_entry, "another entry"),
+        (
+            "the folder of another table's data, given",
+            "iceberg: remove_orphan_files of outside",
+            _located("/table"),
+            _NOT_ALONE,
+        ),
+        slow=lambda place, _: "entry" in place,
     ),
-    *(
-        Attack(
-            "deletes",
-            f"a file outside that was added and removed, {how}",
-            _EXPIRE,
-            "harmless",
-            _had(path),
-            then=_names_what_stays,
-            slow=how != "by its path",
-        )
-        for how, path in (
-            ("by its path", "{ground}/outside/secret.txt"),
-            ("by its URI", "file://{ground}/outside/secret.txt"),
-            ("by ..", "{ground}/table/../outside/secret.txt"),
-            ("behind a link", "{ground}/table/data/link/secret.txt"),
-            ("in a folder whose name begins alike", "{ground}/table2/x.parquet"),
-        )
-    ),
-    Attack(
+    *harmless(
         "deletes",
-        "a snapshot of another table",
-        _EXPIRE,
-        "harmless",
-        forged(_with_snapshot_of_victim),
+        *(
+            (f"a file outside that was added and removed, {how}", _EXPIRE, _had(path))
+            for how, path in (
+                ("by its path", "{ground}/outside/secret.txt"),
+                ("by its URI", "file://{ground}/outside/secret.txt"),
+                ("by ..", "{ground}/table/../outside/secret.txt"),
+                ("behind a link", "{ground}/table/data/link/secret.txt"),
+                ("in a folder whose name begins alike", "{ground}/table2/x.parquet"),
+            )
+        ),
+        ("a snapshot of another table", _EXPIRE, forged(_with_snapshot_of_victim)),
+        ("a statistics file outside", _EXPIRE, forged(_with_statistics)),
+        ("a link out of the folder", _ORPHANS, _linked),
         then=_names_what_stays,
+        slow=lambda place, _: (
+            place == "a statistics file outside"
+            or ("removed, " in place and "by its path" not in place)
+        ),
     ),
-    Attack(
+    *refused(
         "deletes",
-        "a statistics file outside",
-        _EXPIRE,
-        "harmless",
-        forged(_with_statistics),
-        then=_names_what_stays,
-        slow=True,
-    ),
-    Attack(
-        "deletes", "a link out of the folder", _ORPHANS, "harmless", _linked, then=_names_what_stays
-    ),
-    *(
-        Attack(
-            "deletes",
+        (
             "a metadata log that names a file outside",
-            operation,
-            "refused",
+            ("iceberg: append", "iceberg: compact", "iceberg: create_tag", _EXPIRE),
             forged(_logged),
             "would delete .*secret.txt",
-            slow=operation == _EXPIRE,
-        )
-        for operation in ("iceberg: append", "iceberg: compact", "iceberg: create_tag", _EXPIRE)
-    ),
-    Attack(
-        "deletes",
-        "a target at another table's location",
-        "iceberg: clean_target",
-        "refused",
-        _converted,
-        "may be that of others",
-    ),
-    Attack(
-        "deletes",
-        "an index with another table's files",
-        "iceberg: drop_index",
-        "refused",
-        _index_of_others,
-        "files that are not in",
-        slow=True,
+        ),
+        ("a target at another table's location", "iceberg: clean_target", _converted, _OTHERS),
+        (
+            "an index with another table's files",
+            "iceberg: drop_index",
+            _index_of_others,
+            "files that are not in",
+        ),
+        slow=lambda place, operation: operation == _EXPIRE or "an index" in place,
     ),
 ]
 
@@ -285,16 +232,10 @@ def _cycle_elsewhere(metadata: Metadata, _: Ground) -> None:
     ]
 
 
-CYCLES: Final = [
+CYCLES: Final = refused(
+    "takes the machine",
     *(
-        Attack(
-            "takes the machine",
-            f"snapshots whose parents are {what}",
-            operation,
-            "refused",
-            forged(change),
-            "of sqlite.hostile.t .* is among its own ancestors",
-        )
+        (f"snapshots whose parents are {what}", f"iceberg: {operation}", forged(change))
         for what, change, operations in (
             (
                 "each other",
@@ -304,9 +245,10 @@ CYCLES: Final = [
             ("themselves", _cycle(1), ("history", "check", "delete")),
             ("each other, on no branch", _cycle_elsewhere, ("history", "expire_snapshots")),
         )
-        for operation in (f"iceberg: {each}" for each in operations)
-    )
-]
+        for operation in operations
+    ),
+    says="of sqlite.hostile.t .* is among its own ancestors",
+)
 
 # Values that are not what they should be.
 
@@ -323,43 +265,35 @@ def _locked(value: str | None = None, tag: str = "delvec-lock-7", **given: objec
 
 
 _COMPACT: Final = "iceberg: compact"
+_LOCKS: Final = {
+    "that is too deep": _locked("[" * 1900),
+    "whose end is infinite": _locked(expires_ms=float("inf")),
+    "whose end has 400 digits": _locked(expires_ms=10**400),
+    "of a generation of 400 digits": _locked(generation=10**400),
+    "for ever": _locked(lease_ms=10**17, expires_ms=10**14),
+    "with a tag of 5000 digits": _locked(tag=f"delvec-lock-{_MANY_DIGITS}"),
+    "that is no JSON": _locked("{"),
+    "that is a list": _locked("[7]"),
+    "that is a number": _locked("7"),
+    "of a generation that is text": _locked(generation="٤"),
+    "of a generation below 0": _locked(generation=-7, tag="delvec-lock--7"),
+    "with a tag in Arabic digits": _locked(tag="delvec-lock-٤"),
+    "whose lease is below 0": _locked(lease_ms=-1),
+    "of an owner that is a list": _locked(owner=[1]),
+    "of an owner with escapes": _locked(owner="\x1b[31m"),
+    "of the last generation": _locked(generation=10**15 - 1),
+}
+_QUICK_LOCKS: Final = ("deep", "infinite", "end has 400 digits", "last generation")
 LOCKS: Final = [
-    *(
-        Attack("foreign error", f"a lock {what}", _COMPACT, "harmless", put, slow=at > 2)
-        for at, (what, put) in enumerate(
-            (
-                ("that is too deep", _locked("[" * 1900)),
-                ("whose end is infinite", _locked(expires_ms=float("inf"))),
-                ("whose end has 400 digits", _locked(expires_ms=10**400)),
-                ("of a generation of 400 digits", _locked(generation=10**400)),
-                ("for ever", _locked(lease_ms=10**17, expires_ms=10**14)),
-                ("with a tag of 5000 digits", _locked(tag=f"delvec-lock-{_MANY_DIGITS}")),
-                ("that is no JSON", _locked("{")),
-                ("that is a list", _locked("[7]")),
-                ("that is a number", _locked("7")),
-                ("of a generation that is text", _locked(generation="٤")),
-                ("of a generation below 0", _locked(generation=-7, tag="delvec-lock--7")),
-                ("with a tag in Arabic digits", _locked(tag="delvec-lock-٤")),
-                ("whose lease is below 0", _locked(lease_ms=-1)),
-                ("of an owner that is a list", _locked(owner=[1])),
-                ("of an owner with escapes", _locked(owner="\x1b[31m")),
-            )
-        )
-    ),
-    Attack(
+    *harmless(
         "foreign error",
-        "a lock until the year 9999",
-        _COMPACT,
-        "refused",
-        _locked(expires_ms=253_402_300_799_999),
-        r"locked by me .*after 300 seconds.*drop_tag\('delvec-lock-7'\)",
+        *((f"a lock {what}", _COMPACT, put) for what, put in _LOCKS.items()),
+        slow=lambda place, _: not place.endswith(_QUICK_LOCKS),
     ),
-    Attack(
+    *refused(
         "foreign error",
-        "a lock of the last generation",
-        _COMPACT,
-        "harmless",
-        _locked(generation=10**15 - 1),
+        ("a lock until the year 9999", _COMPACT, _locked(expires_ms=253_402_300_799_999)),
+        says=r"locked by me .*after 300 seconds.*drop_tag\('delvec-lock-7'\)",
     ),
 ]
 
@@ -402,114 +336,80 @@ _INSPECT: Final = "iceberg: inspect"
 _HISTORY: Final = "iceberg: history"
 _SIZE: Final = {"write.target-file-size-bytes": _MANY_DIGITS}
 _AGE: Final = {"history.expire.max-snapshot-age-ms": _MANY_DIGITS}
+_APPLICATION: Final = {"delvec.txn_app_id": "app"}
+_UNTOLD: Final = "does not tell what was committed"
+_RESOLVED: Final = {"delvec.resolved_branch": "stage"}
+_MANY_RESOLVED: Final = dict.fromkeys(
+    (f"delvec.resolved_{each}" for each in ("snapshot", "sequence", "files")), _MANY_DIGITS
+)
 VALUES: Final = [
-    *(
-        Attack(
-            "foreign error",
-            f"totals of {what}",
-            operation,
-            "harmless",
-            _totals(value),
-            then=then,
-            slow=operation == _INSPECT and value != _MANY_DIGITS,
-        )
-        for what, value in (
-            ("5000 digits", _MANY_DIGITS),
-            ("20 digits", "9" * 20),
-            ("Arabic digits", "٤"),
-            ("words", "many"),
-        )
-        for operation, then in ((_INSPECT, _two_files), (_HISTORY, _two_snapshots))
-    ),
-    Attack("foreign error", "totals below 0", "iceberg: show", "harmless", _totals("-5")),
-    Attack(
-        "foreign error", "totals of 5000 digits", "iceberg: show", "harmless", _totals("9" * 5000)
-    ),
-    *(
-        Attack(
-            "foreign error",
-            f"a snapshot {what}",
-            operation,
-            "harmless",
-            _at(moment),
-            then=then,
-            slow=operation != _HISTORY,
-        )
-        for what, moment in (("of the end of time", 2**63 - 1), ("of its beginning", -(2**63)))
-        for operation, then in (
-            (_HISTORY, _two_snapshots),
-            (_INSPECT, _two_files),
-            (_COMPACT, None),
-        )
-    ),
-    Attack(
+    *harmless(
         "foreign error",
-        "a snapshot of the end of time",
-        "iceberg: read of 1970",
-        "refused",
-        _at(2**63 - 1),
-        "goes back to",
+        *(
+            (f"totals of {what}", operation, _totals(value), then)
+            for what, value in (
+                ("5000 digits", _MANY_DIGITS),
+                ("20 digits", "9" * 20),
+                ("Arabic digits", "٤"),
+                ("words", "many"),
+            )
+            for operation, then in ((_INSPECT, _two_files), (_HISTORY, _two_snapshots))
+        ),
+        ("totals below 0", "iceberg: show", _totals("-5")),
+        ("totals of 5000 digits", "iceberg: show", _totals(_MANY_DIGITS)),
+        slow=lambda place, operation: operation == _INSPECT and "5000" not in place,
     ),
-    Attack(
+    *harmless(
         "foreign error",
-        "properties of 5000 digits",
-        _INSPECT,
-        "harmless",
-        _properties(**_SIZE, **_AGE),
-        then=_two_files,
-        slow=True,
+        *(
+            (f"a snapshot {what}", operation, _at(moment), then)
+            for what, moment in (("of the end of time", 2**63 - 1), ("of its beginning", -(2**63)))
+            for operation, then in (
+                (_HISTORY, _two_snapshots),
+                (_INSPECT, _two_files),
+                (_COMPACT, None),
+            )
+        ),
+        ("properties of 5000 digits", _INSPECT, _properties(**_SIZE, **_AGE), _two_files),
+        slow=lambda _, operation: operation != _HISTORY,
     ),
-    *(
-        Attack(
-            "foreign error",
-            f"a transaction {what}",
-            "iceberg: append in a transaction",
-            "refused",
-            put,
-            says,
-        )
-        for what, put, says in (
-            (
-                "in a property that is words",
-                _properties(**{"delvec.txn.main.app": "two@three"}),
-                "does not tell what was committed",
-            ),
-            (
-                "of 5000 digits in a property",
-                _properties(**{"delvec.txn.main.app": f"{_MANY_DIGITS}@1"}),
-                "does not tell what was committed",
-            ),
-            (
-                "without a version in a summary",
-                _in_summary(**{"delvec.txn_app_id": "app"}),
-                "without a version",
-            ),
-            (
-                "of words in a summary",
-                _in_summary(**{"delvec.txn_app_id": "app", "delvec.txn_version": "one"}),
-                "without a version",
-            ),
-        )
-    ),
-    *(
-        Attack(
-            "foreign error",
-            f"progress of a resolve {what}",
-            "iceberg: resolve",
-            "refused",
-            _in_summary(branch="stage", **{"delvec.resolved_branch": "stage", **given}),
-            "does not say what was taken over",
-        )
-        for what, given in (
-            ("without a snapshot", {}),
-            (
-                "of 5000 digits",
-                dict.fromkeys(
-                    (f"delvec.resolved_{each}" for each in ("snapshot", "sequence", "files")),
-                    _MANY_DIGITS,
+    *refused(
+        "foreign error",
+        ("a snapshot of the end of time", "iceberg: read of 1970", _at(2**63 - 1), "goes back to"),
+        *(
+            (f"a transaction {what}", "iceberg: append in a transaction", put, says)
+            for what, put, says in (
+                (
+                    "in a property that is words",
+                    _properties(**{"delvec.txn.main.app": "two@three"}),
+                    _UNTOLD,
                 ),
-            ),
-        )
+                (
+                    "of 5000 digits in a property",
+                    _properties(**{"delvec.txn.main.app": f"{_MANY_DIGITS}@1"}),
+                    _UNTOLD,
+                ),
+                (
+                    "without a version in a summary",
+                    _in_summary(**_APPLICATION),
+                    "without a version",
+                ),
+                (
+                    "of words in a summary",
+                    _in_summary(**_APPLICATION, **{"delvec.txn_version": "one"}),
+                    "without a version",
+                ),
+            )
+        ),
+        *(
+            (
+                f"progress of a resolve {what}",
+                "iceberg: resolve",
+                _in_summary(branch="stage", **_RESOLVED, **given),
+                "does not say what was taken over",
+            )
+            for what, given in (("without a snapshot", {}), ("of 5000 digits", _MANY_RESOLVED))
+        ),
     ),
 ]
 
@@ -538,66 +438,56 @@ def _without_schema(metadata: Metadata, _: Ground) -> None:
 
 
 _FOLDER: Final = "iceberg: open in a catalog of folders"
-_OWN: Final = r"table sqlite.hostile.t"
+_PARSED: Final = {
+    "that are too deep": damaged(lambda text: f'{text[:-1]}, "x": {_DEEP}}}'),
+    "that end early": damaged(lambda text: text[:1000]),
+    "that are empty": damaged(lambda _: ""),
+    "that are no JSON": damaged(lambda _: "\x00\x1b[31m" * 100),
+    "of a format to come": _replaced('"format-version": 3', '"format-version": 99'),
+    "without a current schema": _replaced('"current-schema-id": 0', '"current-schema-id": 9'),
+    "with a ref that leads nowhere": _replaced(
+        '"refs": {', '"refs": {"x": {"snapshot-id": 5, "type": "tag"}, '
+    ),
+    "with a number of 5000 digits": _replaced(
+        '"last-column-id": 2', f'"last-column-id": {_MANY_DIGITS}'
+    ),
+    "with a text of a megabyte": _replaced(
+        '"format-version": 3', f'"format-version": "{"x" * 10**6}"'
+    ),
+}
 DAMAGED: Final = [
-    *(
-        Attack("foreign error", f"metadata {what}", _FOLDER, "refused", put, "lake.hostile.t")
-        for what, put in (
-            ("that are too deep", damaged(lambda text: f'{text[:-1]}, "x": {_DEEP}}}')),
-            ("that end early", damaged(lambda text: text[:1000])),
-            ("that are empty", damaged(lambda _: "")),
-            ("that are no JSON", damaged(lambda _: "\x00\x1b[31m" * 100)),
-            ("of a format to come", _replaced('"format-version": 3', '"format-version": 99')),
-            (
-                "without a current schema",
-                _replaced('"current-schema-id": 0', '"current-schema-id": 9'),
-            ),
-            (
-                "with a ref that leads nowhere",
-                _replaced('"refs": {', '"refs": {"x": {"snapshot-id": 5, "type": "tag"}, '),
-            ),
-            (
-                "with a number of 5000 digits",
-                _replaced('"last-column-id": 2', f'"last-column-id": {_MANY_DIGITS}'),
-            ),
-            (
-                "with a text of a megabyte",
-                _replaced('"format-version": 3', f'"format-version": "{"x" * 10**6}"'),
-            ),
-        )
-    ),
-    Attack(
+    *refused(
         "foreign error",
-        "metadata whose partition spec is not there",
-        "iceberg: open",
-        "refused",
-        forged(lambda metadata, _: metadata.update({"default-spec-id": 9})),
-        "metadata of sqlite.hostile.t .*no partition spec 9",
+        *((f"metadata {what}", _FOLDER, put, "lake.hostile.t") for what, put in _PARSED.items()),
+        (
+            "metadata whose partition spec is not there",
+            "iceberg: open",
+            forged(lambda metadata, _: metadata.update({"default-spec-id": 9})),
+            "metadata of sqlite.hostile.t .*no partition spec 9",
+        ),
+        (
+            "a snapshot whose schema is not there",
+            "iceberg: read of a tag",
+            forged(_without_schema),
+            "there is no schema 9",
+        ),
     ),
-    Attack(
-        "foreign error",
-        "a snapshot whose schema is not there",
-        "iceberg: read of a tag",
-        "refused",
-        forged(_without_schema),
-        "there is no schema 9",
-    ),
-    *(
-        Attack(
-            "leaks",
-            f"a manifest list that is {what}",
-            operation,
-            "refused",
-            _listed_in(path),
-            _OWN,
-            slow=what != "a private file" or operation == _INSPECT,
-        )
-        for what, path in (
-            ("a private file", "file:{outside}/secret.txt"),
-            ("a folder", "file:{outside}"),
-            ("on another host", "http://127.0.0.1:1/list.avro"),
-        )
-        for operation in (_INSPECT, "iceberg: read", "iceberg: delete")
+    *refused(
+        "leaks",
+        *(
+            (
+                f"a manifest list that is {what}",
+                (_INSPECT, "iceberg: read", "iceberg: delete"),
+                _listed_in(path),
+            )
+            for what, path in (
+                ("a private file", "file:{outside}/secret.txt"),
+                ("a folder", "file:{outside}"),
+                ("on another host", "http://127.0.0.1:1/list.avro"),
+            )
+        ),
+        says="table sqlite.hostile.t",
+        slow=lambda place, operation: "a private file" not in place or operation == _INSPECT,
     ),
 ]
 
@@ -619,29 +509,18 @@ _LIES: Final[dict[str, Callable[[Any, Any, Ground], object]]] = {
     "at the beginning of its file": lambda made, _, __: made.withContentOffset(0),
     "in a private file": lambda made, _, ground: made.withPath(f"{ground.outside}/secret.txt"),
 }
+_LIED: Final = {f"a vector {what}": _vector(lie) for what, lie in _LIES.items()}
 VECTORS: Final = [
-    *(
-        Attack(
-            "comes back",
-            f"a vector {what}",
-            "iceberg: delete of 2",
-            "refused",
-            _vector(lie),
-            slow=at > 0,
-        )
-        for at, (what, lie) in enumerate(_LIES.items())
+    *refused(
+        "comes back",
+        *((place, "iceberg: delete of 2", put) for place, put in _LIED.items()),
+        slow=lambda place, _: "more rows" not in place,
     ),
-    *(
-        Attack(
-            "comes back",
-            f"a vector {what}",
-            "iceberg: check",
-            "harmless",
-            _vector(lie),
-            then=_something_is_wrong,
-            slow=True,
-        )
-        for what, lie in _LIES.items()
+    *harmless(
+        "comes back",
+        *((place, "iceberg: check", put) for place, put in _LIED.items()),
+        then=_something_is_wrong,
+        slow=True,
     ),
 ]
 

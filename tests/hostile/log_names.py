@@ -14,7 +14,7 @@ from uuid import UUID
 
 import delvec
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import Attack, Ground
+from tests.hostile.attack import Ground, Put, Then, harmless, refused
 
 _SCRIPTS: Final = {"Arabic": 0x660, "Devanagari": 0x966, "fullwidth": 0xFF10}
 _LONG_MAX: Final = 2**63 - 1
@@ -137,17 +137,9 @@ def _write_hint(ground: Ground, text: str) -> None:
 # What is no file, under the name of one.
 
 
-def _folder(path: Path) -> None:
-    path.mkdir()
-
-
 def _full_folder(path: Path) -> None:
     path.mkdir()
     (path / "x").write_text("x")
-
-
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
 
 
 def _socket(path: Path) -> None:
@@ -161,25 +153,17 @@ def _socket(path: Path) -> None:
         os.close(here)
 
 
-def _device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def _dangling(path: Path) -> None:
-    path.symlink_to("nowhere")
-
-
-_NO_FILES: Final = {
-    "a folder": _folder,
+_NO_FILES: Final[dict[str, Callable[[Path], object]]] = {
+    "a folder": Path.mkdir,
     "a folder that is not empty": _full_folder,
-    "a pipe": _pipe,
+    "a pipe": os.mkfifo,
     "a socket": _socket,
-    "a device": _device,
-    "a dangling link": _dangling,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a dangling link": lambda path: path.symlink_to("nowhere"),
 }
 
 
-def _instead_of(ground: Ground, name: str, make: Callable[[Path], None]) -> None:
+def _instead_of(ground: Ground, name: str, make: Callable[[Path], object]) -> None:
     """Put what is no file to the place of a file of the table, or where one comes next."""
     table = _half_deleted(ground)
     if "checkpoint" in name:
@@ -196,181 +180,147 @@ def _nothing_came(ground: Ground, _: Any) -> None:  # noqa: ANN401
     assert _rows(ground) == 50
 
 
-_NEXT: Final = f"_delta_log/{3:020d}.json"
+def _has_finding(_: Ground, report: Any) -> None:  # noqa: ANN401
+    assert any(_BEYOND in each.path for each in report.findings), report.findings
+
+
+def _is_committed(version: int) -> Then:
+    def look(ground: Ground, _: Any) -> None:  # noqa: ANN401
+        table = delvec.DeltaTable.for_path(None, str(ground.table))
+        assert table.version == version
+        assert table.detail().properties["hostile"] == "no"
+
+    return look
+
+
+def _instead(what: str, name: str) -> Put:
+    return partial(_instead_of, name=name, make=_NO_FILES[what])
+
+
+_NEXT: Final = {what: _instead(what, f"_delta_log/{3:020d}.json") for what in _NO_FILES}
+
+_ARABIC: Final = partial(_foreign_digits, script="Arabic", version=2, suffix=".json")
+_TOO_LATE: Final = f"a file of version {_BEYOND}"
+_PARTED: Final = ".checkpoint.0000000001.0000000001.parquet"
+
+
+def _version(version: int) -> Put:
+    return partial(_forged_checkpoint, version=version)
+
 
 ATTACKS: Final = [
-    *(
-        Attack(
-            "comes back",
-            f"version {version} in {script} digits, as {suffix.strip('.')[:20]}",
-            "read",
-            "harmless",
-            put=partial(_foreign_digits, script=script, version=version, suffix=suffix),
-            then=_half_is_deleted,
-            slow=script != "Arabic",
-        )
-        for script, version, suffix in _IN_DIGITS
+    *harmless(
+        "comes back",
+        *(
+            (
+                f"version {version} in {script} digits, as {suffix.strip('.')[:20]}",
+                "read",
+                partial(_foreign_digits, script=script, version=version, suffix=suffix),
+            )
+            for script, version, suffix in _IN_DIGITS
+        ),
+        then=_half_is_deleted,
+        slow=lambda place, _: "Arabic" not in place,
     ),
-    *(
-        Attack(
-            "comes back",
+    *harmless(
+        "comes back",
+        (
             "version 2 in Arabic digits",
-            operation,
-            "harmless",
-            put=partial(_foreign_digits, script="Arabic", version=2, suffix=".json"),
-            then=_half_is_deleted,
-        )
-        for operation in ("history", "check", "inspect", "vacuum", "checkpoint", "set properties")
+            ("history", "check", "inspect", "vacuum", "checkpoint", "set properties"),
+            _ARABIC,
+        ),
+        *((f"a commit under {name!r}", "read", partial(_also, name=name)) for name in _LIKE_NAMES),
+        then=_half_is_deleted,
     ),
-    *(
-        Attack(
-            "comes back",
-            f"a commit under {name!r}",
-            "read",
-            "harmless",
-            put=partial(_also, name=name),
-            then=_half_is_deleted,
-        )
-        for name in _LIKE_NAMES
-    ),
-    *(
-        Attack(
-            "comes back",
-            f"a file of version {_BEYOND}: {suffix.strip('.')[:20]}",
-            operation,
-            "refused",
-            put=partial(_forged_checkpoint, version=int(_BEYOND), suffix=suffix),
-            says=f"no version in .*{_BEYOND}.*Hint",
-        )
-        for suffix, operation in (
-            *((".checkpoint.parquet", operation) for operation in _READS),
-            (".checkpoint.parquet", "set properties"),
-            (_V2, "set properties"),
-            (".checkpoint.0000000001.0000000001.parquet", "set properties"),
-            (".json", "set properties"),
-            (".crc", "set properties"),
-        )
-    ),
-    Attack(
+    *refused(
         "comes back",
-        f"a file of version {_BEYOND}",
-        "delvec check",
-        "harmless",
-        put=partial(_forged_checkpoint, version=int(_BEYOND)),
-        then=lambda _, report: _has_finding(report, _BEYOND),
+        *(
+            (
+                f"{_TOO_LATE}: {suffix.strip('.')[:20]}",
+                operations,
+                partial(_forged_checkpoint, version=int(_BEYOND), suffix=suffix),
+            )
+            for suffix, operations in (
+                (".checkpoint.parquet", (*_READS, "set properties")),
+                *((each, "set properties") for each in (_V2, _PARTED, ".json", ".crc")),
+            )
+        ),
+        says=f"no version in .*{_BEYOND}.*Hint",
     ),
-    Attack(
+    *refused(
         "comes back",
-        "a checkpoint of the last version that a long holds",
-        "set properties",
-        "refused",
-        put=partial(_forged_checkpoint, version=_LONG_MAX),
+        (
+            "a checkpoint of the last version that a long holds",
+            "set properties",
+            _version(_LONG_MAX),
+        ),
         says="no version can follow",
     ),
-    Attack(
+    *harmless(
         "comes back",
-        "a checkpoint of the last but one version that a long holds",
-        "set properties",
-        "harmless",
-        put=partial(_forged_checkpoint, version=_LONG_MAX - 1),
-        then=lambda ground, _: _is_committed(ground, _LONG_MAX),
+        (_TOO_LATE, "delvec check", _version(int(_BEYOND)), _has_finding),
+        (
+            "a checkpoint of the last but one version that a long holds",
+            "set properties",
+            _version(_LONG_MAX - 1),
+            _is_committed(_LONG_MAX),
+        ),
+        ("a checkpoint beyond the last commit", "set properties", _version(10), _is_committed(11)),
+        *(
+            (
+                f"a hint with {what}",
+                "set properties",
+                partial(_write_hint, text=text),
+                _half_is_deleted,
+            )
+            for what, text in _HINTS.items()
+        ),
     ),
-    Attack(
-        "comes back",
-        "a checkpoint beyond the last commit",
-        "set properties",
-        "harmless",
-        put=partial(_forged_checkpoint, version=10),
-        then=lambda ground, _: _is_committed(ground, 11),
-    ),
-    *(
-        Attack(
-            "takes the machine",
+    *harmless(
+        "takes the machine",
+        (
             f"a checkpoint of version {_LONG_MAX}",
-            operation,
-            "harmless",
-            put=partial(_forged_checkpoint, version=_LONG_MAX),
-            confined=True,
-        )
-        for operation in _READS
-        if operation != "vacuum"  # it commits
+            [each for each in _READS if each != "vacuum"],  # which commits
+            _version(_LONG_MAX),
+        ),
+        confined=True,
     ),
-    *(
-        Attack(
-            "comes back",
-            f"a hint with {what}",
-            "set properties",
-            "harmless",
-            put=partial(_write_hint, text=text),
-            then=_half_is_deleted,
-        )
-        for what, text in _HINTS.items()
+    *refused(
+        "takes the machine",
+        *((f"{what} as the next commit", "set properties", put) for what, put in _NEXT.items()),
+        says=f"{3:020d}.json is there, and is no file.*Hint",
+        then=_nothing_came,
+        confined=True,
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{what} as the next commit",
-            "set properties",
-            "refused",
-            put=partial(_instead_of, name=_NEXT, make=make),
-            says=f"{3:020d}.json is there, and is no file.*Hint",
-            then=_nothing_came,
-            confined=True,
-        )
-        for what, make in _NO_FILES.items()
+    *harmless(
+        "takes the machine",
+        *((f"{what} as the next commit", "read", put) for what, put in _NEXT.items()),
+        then=_half_is_deleted,
+        confined=True,
+        slow=lambda place, _: not place.startswith(("a pipe", "a device")),
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{what} as the next commit",
-            "read",
-            "harmless",
-            put=partial(_instead_of, name=_NEXT, make=make),
-            then=_half_is_deleted,
-            confined=True,
-            slow=what not in ("a pipe", "a device"),
-        )
-        for what, make in _NO_FILES.items()
+    *refused(
+        "takes the machine",
+        *(
+            (f"{what} as {shown}", operation, _instead(what, name))
+            for what in ("a pipe", "a device")
+            for shown, name, operation in (
+                ("a commit", f"_delta_log/{1:020d}.json", "open"),
+                ("a data file", "a.parquet", "read"),
+                ("a vector", "vector", "read"),
+            )
+        ),
+        says="does not exist|lacks the commit",
+        confined=True,
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{what} as {shown}",
-            operation,
-            "refused",
-            put=partial(_instead_of, name=name, make=_NO_FILES[what]),
-            says="does not exist|lacks the commit",
-            confined=True,
-        )
-        for what in ("a pipe", "a device")
-        for shown, name, operation in (
-            ("a commit", f"_delta_log/{1:020d}.json", "open"),
-            ("a data file", "a.parquet", "read"),
-            ("a vector", "vector", "read"),
-        )
-    ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{what} as {name.rpartition('/')[2][-20:]}",
-            operation,
-            "harmless",
-            put=partial(_instead_of, name=f"_delta_log/{name}", make=_NO_FILES[what]),
-            then=_half_is_deleted,
-            confined=True,
-        )
-        for what in ("a pipe", "a device", "a folder")
-        for name in (f"{2:020d}.checkpoint.parquet", f"{2:020d}.crc", "_last_checkpoint")
-        for operation in ("read", "check")
+    *harmless(
+        "takes the machine",
+        *(
+            (f"{what} as {name[-20:]}", ("read", "check"), _instead(what, f"_delta_log/{name}"))
+            for what in ("a pipe", "a device", "a folder")
+            for name in (f"{2:020d}.checkpoint.parquet", f"{2:020d}.crc", "_last_checkpoint")
+        ),
+        then=_half_is_deleted,
+        confined=True,
     ),
 ]
-
-
-def _has_finding(report: Any, part: str) -> None:  # noqa: ANN401
-    assert any(part in each.path for each in report.findings), report.findings
-
-
-def _is_committed(ground: Ground, version: int) -> None:
-    table = delvec.DeltaTable.for_path(None, str(ground.table))
-    assert table.version == version
-    assert table.detail().properties["hostile"] == "no"

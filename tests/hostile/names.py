@@ -14,7 +14,7 @@ from delvec import DeltaTable, IcebergTable
 from delvec.iceberg.client.catalog import catalog_of, find_table, table_name
 from delvec.iceberg.search.key_index import index_name
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import SECRET_VARIABLE, Attack, Ground
+from tests.hostile.attack import SECRET_VARIABLE, Ground, harmless, refused
 from tests.hostile.iceberg_tables import NAME
 
 _VARIABLES: Final = (f"${{env:{SECRET_VARIABLE}}}", "${spark.hostile.secret}")
@@ -245,18 +245,11 @@ _QUICK: Final = {
 }
 # Nothing of these names is read or computed there.
 _NOT_TOUCHED: Final = {
+    *((place, each) for place in list(_PLACES)[:-1] for each in ("append", "overwrite")),
     *(
         ("logical names of mapped columns", operation)
         for operation in ("checkpoint", "delete", "delete by keys", "traces")
     ),
-    ("columns", "append"),
-    ("columns", "overwrite"),
-    ("physical names", "append"),
-    ("physical names", "overwrite"),
-    ("logical names of mapped columns", "append"),
-    ("logical names of mapped columns", "overwrite"),
-    ("fields of a struct", "append"),
-    ("fields of a struct", "overwrite"),
 }
 
 
@@ -374,6 +367,8 @@ def _told_apart(_: Ground, rows: Any) -> None:  # noqa: ANN401
     assert rows == [{"id": row, "x": row + 3} for row in range(3)]
 
 
+_LIKE_VARIABLES: Final = "named like variables, paths and SQL"
+_OWN: Final = "is delvec's own"
 _IDS: Final = {
     "delta.enableRowTracking": "true",
     "delta.rowTracking.materializedRowIdColumnName": "x",
@@ -381,90 +376,72 @@ _IDS: Final = {
 }
 
 ATTACKS: Final = [
-    *(
-        Attack(
-            "leaks",
-            f"{place} named like variables, paths and SQL",
-            operation,
-            "harmless",
-            put=put,
-            then=_unharmed(place, operation),
-            slow=operation not in _QUICK[place],
-        )
-        for place, put in _PLACES.items()
-        for operation in _AFTER
-        if (place, operation) not in _NOT_TOUCHED
-    ),
-    *(
-        Attack("comes back", f"a column {name}", operation, "refused", put=_named(name), says=says)
-        for name, operation, says in (
-            ("__delvec_place", "zorder", "is delvec's own"),
-            ("__delvec_number", "delete", "is delvec's own"),
-            ("__DELVEC_CLAUSE", "update", "is delvec's own"),
-            ("__delvec_change", "changes", "is delvec's own"),
-            ("__delvec_position", "traces", "is delvec's own"),
-            ("_Change_Type", "changes", "as the change feed has"),
-            ("_change_type", "delete", "as the change feed has"),
-        )
-    ),
-    Attack(
-        "comes back",
-        "columns of row tracking that are others",
-        "update",
-        "refused",
-        put=_named("x", **_IDS),
-        says="names of other columns",
-    ),
-    *(
-        Attack(
-            "foreign error",
-            f"columns {one!a} and {other!a}",
-            "read on Spark",
-            "refused",
-            put=_named(one, other),
-            says="differ in case only",
-        )
-        for one, other in (("x", "X"), ("K", "k"))
-    ),
-    *(
-        Attack(
-            "comes back",
-            "key columns named like variables and paths",
-            operation,
-            "harmless",
-            put=_iceberg_columns,
-            then=_odd_rows,
-            slow=operation != "iceberg: delete keys",
-        )
-        for operation in (
-            "iceberg: delete keys",
-            "iceberg: delete keys and resolve",
-            "iceberg: delete keys and consolidate",
-        )
-    ),
-    Attack(
-        "comes back",
-        "a column of an Iceberg table that is called like one of delvec's",
-        "iceberg: read",
-        "refused",
-        put=_iceberg_own_name,
-        says="is delvec's own",
-    ),
-    Attack(
+    *harmless(
         "leaks",
-        "the UUID of an Iceberg table",
-        "iceberg: index",
-        "refused",
-        put=_iceberg_uuid,
+        *(
+            (f"{place} {_LIKE_VARIABLES}", operation, put, _unharmed(place, operation))
+            for place, put in _PLACES.items()
+            for operation in _AFTER
+            if (place, operation) not in _NOT_TOUCHED
+        ),
+        slow=lambda place, each: each not in _QUICK[place.removesuffix(f" {_LIKE_VARIABLES}")],
+    ),
+    *refused(
+        "comes back",
+        *(
+            (f"a column {name}", operation, _named(name), says)
+            for name, operation, says in (
+                ("__delvec_place", "zorder", _OWN),
+                ("__delvec_number", "delete", _OWN),
+                ("__DELVEC_CLAUSE", "update", _OWN),
+                ("__delvec_change", "changes", _OWN),
+                ("__delvec_position", "traces", _OWN),
+                ("_Change_Type", "changes", "as the change feed has"),
+                ("_change_type", "delete", "as the change feed has"),
+            )
+        ),
+        (
+            "columns of row tracking that are others",
+            "update",
+            _named("x", **_IDS),
+            "names of other columns",
+        ),
+        (
+            "a column of an Iceberg table that is called like one of delvec's",
+            "iceberg: read",
+            _iceberg_own_name,
+            _OWN,
+        ),
+    ),
+    *refused(
+        "foreign error",
+        *(
+            (f"columns {one!a} and {other!a}", "read on Spark", _named(one, other))
+            for one, other in (("x", "X"), ("K", "k"))
+        ),
+        says="differ in case only",
+    ),
+    *harmless(
+        "comes back",
+        (
+            "key columns named like variables and paths",
+            (
+                "iceberg: delete keys",
+                "iceberg: delete keys and resolve",
+                "iceberg: delete keys and consolidate",
+            ),
+            _iceberg_columns,
+            _odd_rows,
+        ),
+        slow=lambda _, operation: operation != "iceberg: delete keys",
+    ),
+    *refused(
+        "leaks",
+        ("the UUID of an Iceberg table", "iceberg: index", _iceberg_uuid),
         says="Invalid UUID string: \\$",
         then=_index_knows_no_secret,
     ),
-    Attack(
-        "foreign error",
-        "a file with two columns of a name",
-        "read",
-        "harmless",
-        put=_one_name_twice,
-        then=_told_apart,
+    *harmless(
+        "foreign error", ("a file with two columns of a name", "read", _one_name_twice, _told_apart)
     ),
 ]

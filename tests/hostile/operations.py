@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 import delvec
 import delvec.errors
@@ -54,14 +55,21 @@ def _delta(ground: Ground) -> delvec.DeltaTable:
     return delvec.DeltaTable.for_path(ground.spark, str(ground.table))
 
 
-def _merge(ground: Ground) -> Any:  # noqa: ANN401
-    table = _delta(ground)
+def _on(
+    opened: Callable[[Ground], delvec.DeltaTable],
+    run: Callable[[delvec.DeltaTable], Any],
+    *,
+    spark: bool = False,
+) -> Operation:
+    return Operation(lambda ground: run(opened(ground)), spark)
+
+
+def _merge(table: delvec.DeltaTable) -> Any:  # noqa: ANN401
     merge = table.merge(table.to_arrow(), on="t.id = s.id")
     return merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-def _zorder(ground: Ground) -> Any:  # noqa: ANN401
-    table = _delta(ground)
+def _zorder(table: delvec.DeltaTable) -> Any:  # noqa: ANN401
     named = [each for each in table.schema.names if each not in table.partition_columns]
     plain = [each for each in named if isinstance(table.schema.field(each).type, PrimitiveType)]
     return table.optimize(zorder_by=[quote(each) for each in plain[:3]])
@@ -77,11 +85,15 @@ def _show(ground: Ground) -> dict[str, str]:
         done = separate().invoke(main, [name, str(ground.table)], env={"COLUMNS": "120"})
         assert isinstance(done.exception, SystemExit | None), done.exception
         shown[f"delvec {name}"] = done.stdout + done.stderr
+    return shown | _show_reports(table)
+
+
+def _show_reports(table: delvec.DeltaTable | delvec.IcebergTable) -> dict[str, str]:
+    shown = {"whole page of inspect": table.inspect().to_html()}
     for name in ("inspect", "check", "detail"):
         report = getattr(table, name)()
         shown[f"str of {name}"] = f"{report}\n{report!r}"
         shown[f"page of {name}"] = report._repr_html_()
-    shown["whole page of inspect"] = table.inspect().to_html()
     return shown
 
 
@@ -122,16 +134,16 @@ def _by_source(ground: Ground) -> Any:  # noqa: ANN401
         raise delvec.errors.DelvecError(str(error)[-1000:]) from None
 
 
-def _rows(ground: Ground) -> Any:  # noqa: ANN401
-    return ground.spark.range(2, 3)
+def _ids(table: delvec.DeltaTable, start: int, end: int) -> DataFrame:
+    assert table.spark is not None
+    return table.spark.range(start, end)
 
 
-def _merge_ids(ground: Ground) -> Any:  # noqa: ANN401
-    return _delta(ground).merge(_rows(ground).union(ground.spark.range(1, 2)), "t.id = s.id")
+def _merge_ids(table: delvec.DeltaTable) -> Any:  # noqa: ANN401
+    return table.merge(_ids(table, 1, 3), "t.id = s.id")
 
 
-def _change_feed(ground: Ground) -> Any:  # noqa: ANN401
-    table = _delta(ground)
+def _change_feed(table: delvec.DeltaTable) -> Any:  # noqa: ANN401
     table.set_properties({"delta.enableChangeDataFeed": "true"})
     table.delete("id = 1")
     return table.changes(2).collect()
@@ -151,105 +163,80 @@ def _delete_keys(table: delvec.IcebergTable, parts: int = 1) -> delvec.IcebergTa
     return table
 
 
-def _show_iceberg(ground: Ground) -> dict[str, str]:
-    """Show an Iceberg table as text and in a notebook."""
-    table, shown = _in_lake(ground), {}
-    for name in ("inspect", "check", "detail"):
-        report = getattr(table, name)()
-        shown[f"str of {name}"] = f"{report}\n{report!r}"
-        shown[f"page of {name}"] = report._repr_html_()
-    shown["whole page of inspect"] = table.inspect().to_html()
-    return shown
-
+# Of a Delta table, without a session.
+_OFFLINE: Final[dict[str, Callable[[delvec.DeltaTable], Any]]] = {
+    "open": lambda table: table,
+    "read": lambda table: table.to_arrow().to_pylist(),
+    "history": lambda table: table.arrow_history(),
+    "check": lambda table: table.check(),
+    "inspect": lambda table: table.inspect(),
+    "vacuum": lambda table: table.vacuum(retention_hours=0, force=True),
+    "lite vacuum": lambda table: table.vacuum(lite=True, retention_hours=0, force=True),
+    "vacuum by retention": lambda table: table.vacuum(),
+    "clean log": lambda table: table.clean_log(),
+    "checkpoint": lambda table: table.checkpoint(),
+    "restore": lambda table: table.restore(2),
+    "generate manifest": lambda table: table.generate_manifest(),
+    "set properties": lambda table: table.set_properties({"hostile": "no"}),
+    "set a property": lambda table: table.set_properties({"a": "b"}),
+    "count": lambda table: table.count(),
+    "count in batches": lambda table: sum(batch.num_rows for batch in table.to_batches()),
+    "traces without Spark": lambda table: table.traces([("id", "=", 5)]),
+}
+# With one.
+_ON_SPARK: Final[dict[str, Callable[[delvec.DeltaTable], Any]]] = {
+    "read on Spark": lambda table: table.to_df().collect(),
+    "append": lambda table: table.append(table.to_arrow()),
+    "overwrite": lambda table: table.overwrite(table.to_arrow()),
+    "delete": lambda table: table.delete("id % 2 = 0"),
+    "delete by keys": lambda table: table.delete(keys=[0, 2, 4, 6, 8], on="id"),
+    "update": lambda table: table.update({"id": "id + 100"}, "id < 3"),
+    "merge": _merge,
+    "zorder": _zorder,
+    "traces": lambda table: table.traces("id = 1"),
+    "changes": lambda table: table.changes(start_version=0).collect(),
+    "append ids": lambda table: table.append(_ids(table, 0, 3)),
+    # The rows of the table are in `id` and `word`; new ones have an `id` of 2.
+    "append an id": lambda table: table.append(_ids(table, 2, 3)),
+    "overwrite by an id": lambda table: table.overwrite(_ids(table, 2, 3)),
+    "update all": lambda table: table.update({"id": "id + 1"}),
+    "update to the default": lambda table: table.update({"word": "DEFAULT"}),
+    "merge an id": lambda table: (
+        _merge_ids(table).when_matched_update({"id": "s.id + 1"}).execute()
+    ),
+    "merge inserts": lambda table: (
+        _merge_ids(table).when_not_matched_insert({"id": "s.id"}).execute()
+    ),
+    "delete all": lambda table: table.delete("id > 0"),
+    "change feed": _change_feed,
+    "optimize": lambda table: table.optimize(),
+    "purge": lambda table: table.purge(),
+}
 
 OPERATIONS: Final[dict[str, Operation]] = {
-    # Without a session.
-    "open": Operation(_offline),
-    "read": Operation(lambda ground: _offline(ground).to_arrow().to_pylist()),
-    "history": Operation(lambda ground: _offline(ground).arrow_history()),
-    "check": Operation(lambda ground: _offline(ground).check()),
+    **{name: _on(_offline, run) for name, run in _OFFLINE.items()},
+    **{
+        f"{name}, fenced": _on(_fenced, _OFFLINE[name])
+        for name in ("read", "check", "inspect", "restore")
+    },
+    "clone": Operation(lambda ground: _offline(ground).clone(ground.folder / "clone")),
+    "clone, fenced": Operation(lambda ground: _fenced(ground).clone(ground.folder / "clone")),
     "delvec check": Operation(  # opens the table as a part of the check
         lambda ground: delvec.DeltaTable(Storage.open(ground.table)).check()
     ),
-    "inspect": Operation(lambda ground: _offline(ground).inspect()),
     "show": Operation(_show),
-    "vacuum": Operation(lambda ground: _offline(ground).vacuum(retention_hours=0, force=True)),
-    "lite vacuum": Operation(
-        lambda ground: _offline(ground).vacuum(lite=True, retention_hours=0, force=True)
-    ),
-    "clean log": Operation(lambda ground: _offline(ground).clean_log()),
-    "checkpoint": Operation(lambda ground: _offline(ground).checkpoint()),
-    "restore": Operation(lambda ground: _offline(ground).restore(2)),
-    "generate manifest": Operation(lambda ground: _offline(ground).generate_manifest()),
-    "clone": Operation(lambda ground: _offline(ground).clone(ground.folder / "clone")),
-    "read, fenced": Operation(lambda ground: _fenced(ground).to_arrow().to_pylist()),
-    "check, fenced": Operation(lambda ground: _fenced(ground).check()),
-    "inspect, fenced": Operation(lambda ground: _fenced(ground).inspect()),
-    "restore, fenced": Operation(lambda ground: _fenced(ground).restore(2)),
-    "clone, fenced": Operation(lambda ground: _fenced(ground).clone(ground.folder / "clone")),
-    "set properties": Operation(lambda ground: _offline(ground).set_properties({"hostile": "no"})),
-    "vacuum by retention": Operation(lambda ground: _offline(ground).vacuum()),
-    "count": Operation(lambda ground: _offline(ground).count()),
-    "count in batches": Operation(
-        lambda ground: sum(batch.num_rows for batch in _offline(ground).to_batches())
-    ),
-    "set a property": Operation(lambda ground: _offline(ground).set_properties({"a": "b"})),
-    "traces without Spark": Operation(lambda ground: _offline(ground).traces([("id", "=", 5)])),
-    # With one.
-    "read on Spark": Operation(lambda ground: _delta(ground).to_df().collect(), spark=True),
-    "append": Operation(
-        lambda ground: _delta(ground).append(_delta(ground).to_arrow()), spark=True
-    ),
-    "overwrite": Operation(
-        lambda ground: _delta(ground).overwrite(_delta(ground).to_arrow()), spark=True
-    ),
-    "delete": Operation(lambda ground: _delta(ground).delete("id % 2 = 0"), spark=True),
-    "delete by keys": Operation(
-        lambda ground: _delta(ground).delete(keys=[0, 2, 4, 6, 8], on="id"), spark=True
-    ),
-    "update": Operation(
-        lambda ground: _delta(ground).update({"id": "id + 100"}, "id < 3"), spark=True
-    ),
-    "merge": Operation(_merge, spark=True),
-    "zorder": Operation(_zorder, spark=True),
-    "traces": Operation(lambda ground: _delta(ground).traces("id = 1"), spark=True),
-    "changes": Operation(
-        lambda ground: _delta(ground).changes(start_version=0).collect(), spark=True
-    ),
-    "append ids": Operation(
-        lambda ground: _delta(ground).append(ground.spark.range(3)), spark=True
-    ),
-    # The rows of the table are in `id` and `word`; new ones have an `id` of 2.
-    "append an id": Operation(lambda ground: _delta(ground).append(_rows(ground)), spark=True),
-    "overwrite by an id": Operation(
-        lambda ground: _delta(ground).overwrite(_rows(ground)), spark=True
-    ),
-    "update all": Operation(lambda ground: _delta(ground).update({"id": "id + 1"}), spark=True),
-    "update to the default": Operation(
-        lambda ground: _delta(ground).update({"word": "DEFAULT"}), spark=True
-    ),
-    "merge an id": Operation(
-        lambda ground: _merge_ids(ground).when_matched_update({"id": "s.id + 1"}).execute(),
-        spark=True,
-    ),
-    "merge inserts": Operation(
-        lambda ground: _merge_ids(ground).when_not_matched_insert({"id": "s.id"}).execute(),
-        spark=True,
-    ),
-    "delete all": Operation(lambda ground: _delta(ground).delete("id > 0"), spark=True),
-    "change feed": Operation(_change_feed, spark=True),
-    "show Iceberg": Operation(_show_iceberg, spark=True),
-    "optimize": Operation(lambda ground: _delta(ground).optimize(), spark=True),
-    "purge": Operation(lambda ground: _delta(ground).purge(), spark=True),
-    "read on Spark, fenced": _in_fenced_session(lambda ground: _delta(ground).to_df().collect()),
-    "optimize, fenced": _in_fenced_session(lambda ground: _delta(ground).optimize()),
-    "purge, fenced": _in_fenced_session(lambda ground: _delta(ground).purge()),
+    **{name: _on(_delta, run, spark=True) for name, run in _ON_SPARK.items()},
+    **{
+        f"{name}, fenced": _in_fenced_session(_on(_delta, _ON_SPARK[name]).run)
+        for name in ("read on Spark", "optimize", "purge")
+    },
     "delete, fenced": _in_fenced_session(lambda ground: _delta(ground).delete("id = 3")),
     "update, fenced": _in_fenced_session(
         lambda ground: _delta(ground).update({"id": "id + 1"}, "id = 3")
     ),
     "convert, fenced": _in_fenced_session(_convert),
     "read by the data source, fenced": _in_fenced_session(_by_source),
+    "show Iceberg": Operation(lambda ground: _show_reports(_in_lake(ground)), spark=True),
     "read Iceberg, fenced": _in_fenced_session(lambda ground: _in_lake(ground).to_df().collect()),
     "compact Iceberg, fenced": _in_fenced_session(
         lambda ground: _in_lake(ground).compact(options={"rewrite-all": True})

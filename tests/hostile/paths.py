@@ -11,9 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from delvec.iceberg.client.catalog import iceberg_view, load_table, table_name
 from delvec.vector import Bitmap, pack
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import SECRET, Attack, Ground
+from tests.hostile.attack import SECRET, Attack, Ground, harmless, refused
+from tests.hostile.iceberg_tables import metadata_of
 from tests.hostile.operations import IN_LAKE
 
 Named = Callable[[Ground], str]
@@ -140,6 +142,8 @@ _QUICK: Final = (
     *("%00", "FILE:// with %252e%252e", "another host"),
     *("an absolute path", "a link to a file", "a link to a folder"),
 )
+_ABSOLUTE: Final = _FENCED["an absolute path"]
+_AS_FILE: Final = "an absolute path as a data file"
 _SLOW_ON_SPARK: Final = ("update", "convert", "read by the data source")
 
 
@@ -226,26 +230,16 @@ def _with_metadata(change: Callable[[dict[str, Any], Ground], None]) -> Callable
     """Change the newest metadata file, as somebody does who may write to the table's folder."""
 
     def forge(ground: Ground, _: Any) -> None:  # noqa: ANN401
-        from delvec.iceberg.client.catalog import load_table, table_name  # noqa: PLC0415
-
-        spark = ground.spark
-        loaded = load_table(spark, table_name(spark, IN_LAKE))
-        path = str(loaded.current.metadataFileLocation()).removeprefix("file:")
-        from pathlib import Path  # noqa: PLC0415
-
-        file = Path(path)
-        value = json.loads(file.read_text())
+        value, file = metadata_of(ground, IN_LAKE)
         change(value, ground)
         file.write_text(json.dumps(value))
         (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
-        spark.sql(f"REFRESH TABLE {IN_LAKE}")
+        ground.spark.sql(f"REFRESH TABLE {IN_LAKE}")
 
     return forge
 
 
 def _outside_list(value: dict[str, Any], ground: Ground) -> None:
-    from pathlib import Path  # noqa: PLC0415
-
     for snapshot in value["snapshots"]:
         inside = Path(snapshot["manifest-list"].removeprefix("file:"))
         copy = ground.outside / inside.name
@@ -271,8 +265,6 @@ def _outside_writes(value: dict[str, Any], ground: Ground) -> None:
 
 def _outside_deletes(ground: Ground, _: Any) -> None:  # noqa: ANN401
     """Add a position delete file that lies outside, by Iceberg's own library."""
-    from delvec.iceberg.client.catalog import iceberg_view, load_table, table_name  # noqa: PLC0415
-
     spark = ground.spark
     [[data]] = spark.sql(f"SELECT file_path FROM {IN_LAKE}.files LIMIT 1").collect()
     file = ground.outside / "deletes.parquet"
@@ -332,42 +324,24 @@ ATTACKS: Final = [
         for name in ("an absolute path", "a link to a file")
         for operation in ("purge", "delete", "optimize")
     ),
-    *(
-        _leak(
-            "an absolute path as a data file",
-            f"{operation}, fenced",
-            _put_for(operation, _FENCED["an absolute path"]),
-            _BEYOND,
-            slow=operation in _SLOW_ON_SPARK,
-        )
-        for operation in ("restore", "clone", "convert", "read by the data source", "update")
-    ),
-    Attack(
+    *refused(
         "leaks",
-        "an absolute path as a data file",
-        "check, fenced",
-        "harmless",
-        _data_file(_FENCED["an absolute path"]),
-        then=_nothing_read,
+        *(
+            (_AS_FILE, f"{operation}, fenced", _put_for(operation, _ABSOLUTE), _BEYOND)
+            for operation in ("restore", "clone", "convert", "read by the data source", "update")
+        ),
+        slow=lambda _, operation: operation.startswith(_SLOW_ON_SPARK),
     ),
-    *(
-        Attack(
-            "leaks",
-            "an absolute path as a data file",
-            operation,
-            "harmless",
-            _data_file(_FENCED["an absolute path"]),
-            then=_names_it,
-        )
-        for operation in ("check", "inspect", "inspect, fenced")
-    ),
-    Attack(
+    *harmless(
         "leaks",
-        "a file in an allowed folder, which is none",
-        "read, fenced",
-        "harmless",
-        _make_allowed(_data_file(_in_allowed)),
-        then=_allowed,
+        (_AS_FILE, "check, fenced", _data_file(_ABSOLUTE), _nothing_read),
+        (_AS_FILE, ("check", "inspect", "inspect, fenced"), _data_file(_ABSOLUTE), _names_it),
+        (
+            "a file in an allowed folder, which is none",
+            "read, fenced",
+            _make_allowed(_data_file(_in_allowed)),
+            _allowed,
+        ),
     ),
     # Vectors.
     *(
@@ -412,16 +386,14 @@ ATTACKS: Final = [
             ("compact Iceberg, fenced", True),
         )
     ),
-    *(
-        Attack(
-            "leaks",
+    *harmless(
+        "leaks",
+        (
             "a data file of Iceberg that lies outside",
-            operation,
-            "harmless",
+            ("check Iceberg", "inspect Iceberg", "compact Iceberg"),
             _ICEBERG["a data file"],
-            then=_names_it,
-            slow=True,
-        )
-        for operation in ("check Iceberg", "inspect Iceberg", "compact Iceberg")
+            _names_it,
+        ),
+        slow=True,
     ),
 ]

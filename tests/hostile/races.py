@@ -9,19 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tests.delta.builder import TableBuilder
 from tests.delta.vacuum.aging import age, tombstone
-from tests.hostile.attack import Attack, Ground
-
-Put = Callable[[Ground], object]
-
+from tests.hostile.attack import Attack, Ground, Put, Then, harmless
 
 _LOG: Final = "_delta_log"
 _MANIFESTS: Final = "_symlink_format_manifest"
@@ -238,40 +235,32 @@ _HARD_LINKED: Final = [
     ("generate manifest", f"{_MANIFESTS}/.manifest.crc"),
 ]
 
+
+def _link_attacks(rows: Iterable[tuple[str, str, str, Put, Then | None]]) -> Iterator[Attack]:
+    """Return attacks by place, operation, what is said if it is refused, `put` and `then`."""
+    for place, operation, says, put, then in rows:
+        expected: Literal["refused", "harmless"] = "refused" if says else "harmless"
+        yield Attack("deletes", place, operation, expected, put, says, then)
+
+
 ATTACKS: Final = [
-    *(
-        Attack(
-            "deletes",
+    *_link_attacks(
+        (
             f"{folder} becomes a link at {event} of {name}",
             operation,
-            "refused" if says else "harmless",
-            put=_swapped(make, folder, event, name),
-            says=says,
-            then=_folders_stay if event == "os.rmdir" else _has_struck,
+            says,
+            _swapped(make, folder, event, name),
+            _folders_stay if event == "os.rmdir" else _has_struck,
         )
         for operation, says, make, folder, event, name in _SWAPS
     ),
-    *(
-        Attack(
-            "deletes",
-            f"{folder} is a link",
-            operation,
-            "refused" if says else "harmless",
-            put=_linked(folder, properties),
-            says=says,
-        )
+    *_link_attacks(
+        (f"{folder} is a link", operation, says, _linked(folder, properties), None)
         for operation, says, folder, properties in _LINKED
     ),
-    *(
-        Attack("deletes", f"{name} is a hard link", operation, "harmless", put=_hard_linked(name))
-        for operation, name in _HARD_LINKED
-    ),
-    Attack(
+    *harmless(
         "deletes",
-        "up/old is a link at every other system call",
-        "vacuum",
-        "harmless",
-        put=_flickering,
-        then=_has_struck,
+        *((f"{name} is a hard link", each, _hard_linked(name)) for each, name in _HARD_LINKED),
+        ("up/old is a link at every other system call", "vacuum", _flickering, _has_struck),
     ),
 ]

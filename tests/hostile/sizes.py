@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import Attack, Ground
+from tests.hostile.attack import Ground, Put, harmless, refused
 
 _HUGE: Final = 10**12
 _ROWS: Final = 12_345  # a number whose bytes occur in a footer as a count of rows only
@@ -145,7 +145,7 @@ def _with_vector(ground: Ground, changed: Mapping[str, int]) -> None:
     table.commit({"add": add | {"deletionVector": {**vector, **changed}}})
 
 
-def _sidecar(ground: Ground, changed: Mapping[str, int]) -> None:
+def _sidecar(ground: Ground, size: int) -> None:
     table = TableBuilder(ground.table)
     table.create()
     add = table.write_file("a.parquet", {"id": range(10)})
@@ -154,7 +154,7 @@ def _sidecar(ground: Ground, changed: Mapping[str, int]) -> None:
     lines = [json.loads(line) for line in manifest.read_text().splitlines()]
     for line in lines:
         if "sidecar" in line:
-            line["sidecar"] |= dict(changed)
+            line["sidecar"]["sizeInBytes"] = size
     manifest.write_text("".join(json.dumps(line) + "\n" for line in lines))
     table.write_hint()
 
@@ -170,251 +170,200 @@ def _far_checkpoint(ground: Ground) -> None:
         table.checkpoint([add])
 
 
+def _is_equal(found: object, expected: object) -> None:
+    assert found == expected
+
+
 def _ten_rows(_: Ground, rows: Any) -> None:  # noqa: ANN401
     assert len(rows) == 10
 
 
+_FOOTER: Final = "10^12 rows in the footer of a data file"
+_UNLIKE_FOOTER: Final = "does not have the rows that the footer says"
+_STATISTICS: Final = {
+    f"{rows} rows of a data file in its statistics": partial(
+        _with_add, stats=json.dumps({"numRecords": rows})
+    )
+    for rows in (10**15, 2**63 - 1)
+}
+_INLINE: Final = partial(_inline, size=1 << 26)
+_VECTORS: Final = {
+    f"a vector with {name} {value}": partial(_with_vector, changed={name: value})
+    for name, value in (
+        ("sizeInBytes", 2**31 - 1),
+        ("offset", 2**31 - 1),
+        ("cardinality", 2**63 - 1),
+        ("sizeInBytes", 2**31),
+    )
+}
+_OFTEN: Final = "a partition column that is named 10^6 times"
+_TWO_LONGS: Final = f"{_field('id', _LONG)},{_field('p', _LONG)}"
+_NAMED_OFTEN: Final = partial(
+    _with_schema, schema=_TWO_LONGS, partition_columns=["p", "P"] * 500_000
+)
+
+
+def _property(name: str, value: str) -> tuple[str, Put]:
+    return f"delta.{name} of {value[:30]}", partial(_with_properties, properties={name: value})
+
+
+_confined_refused = partial(refused, "takes the machine", confined=True)
+_confined_harmless = partial(harmless, "takes the machine", confined=True)
 ATTACKS: Final = [
-    *(
-        Attack(
-            "takes the machine",
-            f"a checkpoint of {number} in {count} parts",
-            operation,
-            "harmless",
-            put=partial(_parts, name=f"{version:020d}.checkpoint.{number}.{count}.parquet"),
-            confined=True,
+    *_confined_harmless(
+        *(
+            (
+                f"a checkpoint of {number} in {count} parts",
+                ("read",) if version > 1 else (*_READS, "vacuum", "set properties"),
+                partial(_parts, name=f"{version:020d}.checkpoint.{number}.{count}.parquet"),
+            )
+            for number, count, version in (
+                ("0000000001", "9999999999", 1),
+                ("9999999999", "9999999999", 5),
+                ("0000000000", "0000000000", 1),
+                ("0000000000", "0000000001", 7),
+            )
         )
-        for number, count, version in (
-            ("0000000001", "9999999999", 1),
-            ("9999999999", "9999999999", 5),
-            ("0000000000", "0000000000", 1),
-            ("0000000000", "0000000001", 7),
-        )
-        for operation in (("read",) if version > 1 else (*_READS, "vacuum", "set properties"))
     ),
-    *(
-        Attack(
-            "takes the machine",
-            "10^12 rows in the footer of a data file",
-            operation,
-            "refused" if operation == "read" else "harmless",
-            put=_rows_of_data_file,
-            says="does not have the rows that the footer says",
-            confined=True,
-        )
-        for operation in _READS
+    *_confined_refused(
+        (_FOOTER, "read", _rows_of_data_file, _UNLIKE_FOOTER),
+        (
+            f"{_FOOTER} without the table's columns",
+            "read",
+            _only_missing_columns,
+            f"{_UNLIKE_FOOTER}.*{_HUGE}.*{_ROWS}",
+        ),
     ),
-    Attack(
+    *_confined_harmless(
+        (_FOOTER, [each for each in _READS if each != "read"], _rows_of_data_file),
+        (
+            "an honest file of many rows without the table's columns",
+            "count",
+            _many_equal_rows,
+            lambda _, rows: _is_equal(rows, _MANY),
+        ),
+    ),
+    *_confined_refused(
+        *(
+            (
+                f"{rows} rows in the footer of a checkpoint",
+                (*_READS, "vacuum", "set properties") if rows == _HUGE else "read",
+                partial(_rows_of_checkpoint, rows=rows),
+            )
+            for rows in (_HUGE, 10**9, 10**5, 2**62)
+        ),
+        says="a checkpoint claims more rows than it has.*Hint",
+        slow=lambda _, operation: operation not in ("read", "set properties"),
+    ),
+    *_confined_harmless(
+        *(
+            (f"{size} bytes of a data file", (*_READS, "vacuum"), partial(_with_add, size=size))
+            for size in (10**15, 2**63 - 1, -1)
+        ),
+        slow=lambda place, _: str(10**15) not in place,
+    ),
+    *refused(
         "takes the machine",
-        "10^12 rows in the footer of a data file without the table's columns",
-        "read",
-        "refused",
-        put=_only_missing_columns,
-        says=f"does not have the rows that the footer says.*{_HUGE}.*{_ROWS}",
-        confined=True,
-    ),
-    Attack(
-        "takes the machine",
-        "an honest file of many rows without the table's columns",
-        "count",
-        "harmless",
-        put=_many_equal_rows,
-        then=lambda _, rows: _is_equal(rows, _MANY),
-        confined=True,
-    ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{rows} rows in the footer of a checkpoint",
-            operation,
-            "refused",
-            put=partial(_rows_of_checkpoint, rows=rows),
-            says="a checkpoint claims more rows than it has.*Hint",
-            confined=True,
-            slow=operation not in ("read", "set properties"),
-        )
-        for rows, operation in (
-            *((_HUGE, operation) for operation in (*_READS, "vacuum", "set properties")),
-            (10**9, "read"),
-            (10**5, "read"),
-            (2**62, "read"),
-        )
-    ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{size} bytes of a data file",
-            operation,
-            "harmless",
-            put=partial(_with_add, size=size),
-            confined=True,
-            slow=size != 10**15,
-        )
-        for size in (10**15, 2**63 - 1, -1)
-        for operation in (*_READS, "vacuum")
-    ),
-    Attack(
-        "takes the machine",
-        "10^15 bytes of a data file",
-        "read on Spark",
-        "refused",
-        put=partial(_with_add, size=10**15),
+        ("10^15 bytes of a data file", "read on Spark", partial(_with_add, size=10**15)),
         says="does not have as many bytes as the log says.*a.parquet.*Hint",
     ),
-    Attack(
+    *harmless(  # such a file is large enough
         "takes the machine",
-        "10^15 bytes of a data file",
-        "optimize",
-        "harmless",  # such a file is large enough
-        put=partial(_with_add, size=10**15, deletionVector=None),
+        (
+            "10^15 bytes of a data file",
+            "optimize",
+            partial(_with_add, size=10**15, deletionVector=None),
+        ),
         slow=True,
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{rows} rows of a data file in its statistics",
-            operation,
-            "refused" if operation == "read" else "harmless",
-            put=partial(_with_add, stats=json.dumps({"numRecords": rows})),
-            says="as many rows as the log says",
-            confined=True,
-        )
-        for rows in (10**15, 2**63 - 1)
-        for operation in ("read", "check", "inspect")
+    *_confined_refused(
+        *((place, "read", put) for place, put in _STATISTICS.items()),
+        says="as many rows as the log says",
     ),
-    *(
-        Attack(
-            "takes the machine",
-            "an inline vector of 64 MiB",
-            operation,
-            "refused" if operation == "read" else "harmless",
-            put=partial(_inline, size=1 << 26),
-            says="not a vector",
-            confined=True,
-            slow=True,
-        )
-        for operation in ("read", "check", "inspect", "checkpoint")
+    *_confined_harmless(
+        *((place, ("check", "inspect"), put) for place, put in _STATISTICS.items())
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"a vector with {', '.join(f'{name} {value}' for name, value in changed.items())}",
-            operation,
-            "refused" if operation == "read" else "harmless",
-            put=partial(_with_vector, changed=changed),
-            says="ends before the requested bytes|wrong number of values|out of bounds",
-            confined=True,
-        )
-        for changed in (
-            {"sizeInBytes": 2**31 - 1},
-            {"offset": 2**31 - 1},
-            {"cardinality": 2**63 - 1},
-            {"sizeInBytes": 2**31},
-        )
-        for operation in ("read", "check")
+    *_confined_refused(
+        ("an inline vector of 64 MiB", "read", _INLINE), says="not a vector", slow=True
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"a sidecar with {name} {value}",
-            "read",
-            "harmless",
-            put=partial(_sidecar, changed={name: value}),
-            then=_ten_rows,
-            confined=True,
-        )
-        for name, value in (("sizeInBytes", 10**18), ("sizeInBytes", -1))
+    *_confined_harmless(
+        ("an inline vector of 64 MiB", ("check", "inspect", "checkpoint"), _INLINE), slow=True
     ),
-    *(
-        Attack(
-            "takes the machine",
-            f"{levels} {kind} inside of each other",
-            operation,
-            "refused",
-            put=partial(_with_schema, schema=_nested(kind, levels)),
-            says="nested too deep",
-            confined=True,
-            slow=levels != 900,
-        )
-        for kind in ("arrays", "structs", "maps")
-        for levels in (100, 900, 10_000)
-        for operation in ("read", "checkpoint")
+    *_confined_refused(
+        *((place, "read", put) for place, put in _VECTORS.items()),
+        says="ends before the requested bytes|wrong number of values|out of bounds",
     ),
-    *(
-        Attack(
-            "takes the machine",
-            "a partition column that is named 10^6 times",
-            operation,
-            "refused" if operation != "delvec check" else "harmless",
-            put=partial(
-                _with_schema,
-                schema=f"{_field('id', _LONG)},{_field('p', _LONG)}",
-                partition_columns=["p", "P"] * 500_000,
-            ),
-            says="more than once",
-            confined=True,
-            slow=operation != "read",
-        )
-        for operation in ("read", "delvec check", "checkpoint")
-    ),
-    *(
-        Attack(
-            "takes the machine",
-            f"delta.{name} of {value[:30]}",
-            operation,
-            "harmless",
-            put=partial(_with_properties, properties={name: value}),
-            confined=True,
-            slow=operation == "checkpoint",
-        )
-        for name, value in (
-            ("dataSkippingNumIndexedCols", "2000000000"),
-            ("dataSkippingStringPrefixLength", "2000000000"),
-            ("checkpointInterval", "9" * 5000),
-            ("logRetentionDuration", f"interval {'9' * 400} days"),
-            ("logRetentionDuration", "interval 9999999999999999 weeks"),
-            ("columnMapping.maxColumnId", "9" * 5000),
-            ("targetFileSize", "9" * 5000),
-        )
-        for operation in ("inspect", "set properties", "checkpoint")
-    ),
-    *(
-        Attack(
-            "takes the machine",
-            f"delta.{name} of {value[:30]}",
-            operation,
-            "refused",
-            put=partial(_with_properties, properties={name: value}),
-            says=f"delta.{name} .*Hint",
-            confined=True,
-        )
-        for name, value, operation in (
-            ("dataSkippingNumIndexedCols", "9" * 5000, "checkpoint"),
-            ("deletedFileRetentionDuration", f"interval {'9' * 400} days", "vacuum by retention"),
-            ("logRetentionDuration", f"interval {'9' * 400} days", "clean log"),
-        )
-    ),
-    Attack(
-        "takes the machine",
-        "2 * 10^9 characters as the prefix of a file",
-        "append ids",
-        "refused",
-        put=partial(
-            _with_properties,
-            properties={"randomizeFilePrefixes": "true", "randomPrefixLength": "2000000000"},
+    *_confined_harmless(*((place, "check", put) for place, put in _VECTORS.items())),
+    *_confined_harmless(
+        *(
+            (f"a sidecar with sizeInBytes {size}", "read", partial(_sidecar, size=size))
+            for size in (10**18, -1)
         ),
-        says="delta.randomPrefixLength has a value that it cannot have.*255.*Hint",
+        then=_ten_rows,
     ),
-    Attack(
+    *_confined_refused(
+        *(
+            (
+                f"{levels} {kind} inside of each other",
+                ("read", "checkpoint"),
+                partial(_with_schema, schema=_nested(kind, levels)),
+            )
+            for kind in ("arrays", "structs", "maps")
+            for levels in (100, 900, 10_000)
+        ),
+        says="nested too deep",
+        slow=lambda place, _: not place.startswith("900 "),
+    ),
+    *_confined_refused(
+        (_OFTEN, ("read", "checkpoint"), _NAMED_OFTEN),
+        says="more than once",
+        slow=lambda _, operation: operation != "read",
+    ),
+    *_confined_harmless((_OFTEN, "delvec check", _NAMED_OFTEN), slow=True),
+    *_confined_harmless(
+        *(
+            (place, ("inspect", "set properties", "checkpoint"), put)
+            for place, put in (
+                _property("dataSkippingNumIndexedCols", "2000000000"),
+                _property("dataSkippingStringPrefixLength", "2000000000"),
+                _property("checkpointInterval", "9" * 5000),
+                _property("logRetentionDuration", f"interval {'9' * 400} days"),
+                _property("logRetentionDuration", "interval 9999999999999999 weeks"),
+                _property("columnMapping.maxColumnId", "9" * 5000),
+                _property("targetFileSize", "9" * 5000),
+            )
+        ),
+        slow=lambda _, operation: operation == "checkpoint",
+    ),
+    *_confined_refused(
+        *(
+            (place, operation, put, f"{place.split()[0]} .*Hint")
+            for operation, (place, put) in (
+                ("checkpoint", _property("dataSkippingNumIndexedCols", "9" * 5000)),
+                (
+                    "vacuum by retention",
+                    _property("deletedFileRetentionDuration", f"interval {'9' * 400} days"),
+                ),
+                ("clean log", _property("logRetentionDuration", f"interval {'9' * 400} days")),
+            )
+        )
+    ),
+    *refused(
         "takes the machine",
-        "the changes of 2^62 versions",
-        "changes",
-        "refused",
-        put=_far_checkpoint,
-        says="the changes of version 2 .* cannot be read any more",
+        (
+            "2 * 10^9 characters as the prefix of a file",
+            "append ids",
+            partial(
+                _with_properties,
+                properties={"randomizeFilePrefixes": "true", "randomPrefixLength": "2000000000"},
+            ),
+            "delta.randomPrefixLength has a value that it cannot have.*255.*Hint",
+        ),
+        (
+            "the changes of 2^62 versions",
+            "changes",
+            _far_checkpoint,
+            "the changes of version 2 .* cannot be read any more",
+        ),
     ),
 ]
-
-
-def _is_equal(found: object, expected: object) -> None:
-    assert found == expected

@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from pyspark.sql.functions import lit
 
 from tests.delta.builder import TableBuilder
-from tests.hostile.attack import SECRET, Attack, Ground
+from tests.hostile.attack import SECRET, Ground, harmless, refused
 from tests.hostile.operations import IN_LAKE
 
 _TEXTS: Final = {
@@ -132,7 +132,7 @@ _PLACES: Final = (
     "the commit",
     "the name of a file",
 )
-_ERRORS: Final[dict[str, Callable[[Ground, str], None]]] = {
+_ERRORS: Final[dict[str, Callable[..., None]]] = {
     "a feature that the table needs": _protocol,
     "the mode of column mapping": _mapping,
     "the type of a column": _type,
@@ -142,44 +142,32 @@ _ERRORS: Final[dict[str, Callable[[Ground, str], None]]] = {
 }
 
 
-def _put(ground: Ground, *, make: Callable[..., Any], arguments: tuple[str, ...]) -> None:
-    make(ground, *arguments)
-
-
 ATTACKS: Final = [
-    *(
-        Attack(
-            "runs",
-            f"{kind} in {place}",
-            "show",
-            "harmless",
-            put=partial(_put, make=_table, arguments=(place, text)),
-            then=_is_shown,
-        )
-        for place in _PLACES
-        for kind, text in _TEXTS.items()
+    *harmless(
+        "runs",
+        *(
+            (f"{kind} in {place}", "show", partial(_table, place=place, text=text))
+            for place in _PLACES
+            for kind, text in _TEXTS.items()
+        ),
+        then=_is_shown,
+    ),
+    *harmless(
+        "runs",
+        *(
+            (f"{kind} in an Iceberg table", "show Iceberg", partial(_iceberg_table, text=text))
+            for kind, text in _TEXTS.items()
+        ),
+        then=_is_shown,
+        slow=True,
     ),
     *(
-        Attack(
-            "runs",
-            f"{kind} in an Iceberg table",
-            "show Iceberg",
-            "harmless",
-            put=partial(_put, make=_iceberg_table, arguments=(text,)),
-            then=_is_shown,
-            slow=True,
-        )
-        for kind, text in _TEXTS.items()
-    ),
-    *(
-        Attack(
-            "leaks" if make is _linked_line else "runs",
-            f"{kind} in {place}",
-            "read",
-            "refused",
-            put=partial(_put, make=make, arguments=(text,)),
-        )
+        attack
         for place, make in _ERRORS.items()
         for kind, text in _TEXTS.items()
+        for attack in refused(
+            "leaks" if make is _linked_line else "runs",
+            (f"{kind} in {place}", "read", partial(make, text=text)),
+        )
     ),
 ]

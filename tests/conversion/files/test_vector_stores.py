@@ -71,26 +71,15 @@ class Source:
         loaded = load_vectors(self.storage, self.files.data_files())
         return dict(zip(self.data_paths.to_pylist(), loaded, strict=True))
 
-    def repacked(self, **options: int) -> StoredVectors:
-        return repack(
-            self.files,
-            self.data_paths,
-            self.storage,
-            self.target,
-            "data",
-            self.uncommitted,
-            **options,
-        )
+    def repacked(self, **options: Any) -> StoredVectors:  # noqa: ANN401
+        return repack(*self._stores, "data", self.uncommitted, **options)
 
     def as_positions(self) -> StoredVectors:
-        return write_position_deletes(
-            self.files,
-            self.data_paths,
-            self.storage,
-            self.target,
-            "deletion-vectors",
-            self.uncommitted,
-        )
+        return write_position_deletes(*self._stores, "deletion-vectors", self.uncommitted)
+
+    @property
+    def _stores(self) -> tuple[FileSet, pa.Array, Storage, Storage]:
+        return self.files, self.data_paths, self.storage, self.target
 
     def container(self, path: str) -> bytes:
         return Path(path.removeprefix("file:")).read_bytes()
@@ -119,6 +108,11 @@ def table_of(tmp_path: Path, adds: Sequence[Action]) -> Source:
     return Source(snapshot.files, snapshot.storage, target, UncommittedFiles(target))
 
 
+def source_of(tmp_path: Path, vectors: Sequence[Action], rows: int | None = ROWS) -> Source:
+    """A table of files `part-0.parquet` and so on, with these vectors."""
+    return table_of(tmp_path, [add(f"part-{n}.parquet", v, rows) for n, v in enumerate(vectors)])
+
+
 def builder(tmp_path: Path) -> TableBuilder:
     table = TableBuilder(tmp_path / "delta")
     table.log.mkdir(parents=True)
@@ -131,13 +125,8 @@ def native_payload(bitmap: Bitmap) -> bytes:
     return bytes.fromhex("d0d33964 01000000") + len(body).to_bytes(4, "little") + body
 
 
-def inline(bitmap: Bitmap) -> Action:
-    payload = encode_frame(bitmap)[4:-4]
-    return Descriptor("i", z85.encode(payload), None, len(payload), len(bitmap)).to_json()
-
-
-def native_inline(bitmap: Bitmap) -> Action:
-    payload = native_payload(bitmap)
+def inline(bitmap: Bitmap, *, native: bool = False) -> Action:
+    payload = native_payload(bitmap) if native else encode_frame(bitmap)[4:-4]
     return Descriptor("i", z85.encode(payload), None, len(payload), len(bitmap)).to_json()
 
 
@@ -165,11 +154,11 @@ def every_kind(tmp_path: Path) -> Source:
         *table.write_vectors([0, 9], range(500), [999]),
         inline(Bitmap([7, 8])),
         *table.write_vectors([1, 2, 3], prefix="ab"),
-        native_inline(Bitmap([5, 600])),
+        inline(Bitmap([5, 600]), native=True),
         *elsewhere(tmp_path / "other place", [4], [5, 6]),
         native_on_disk(table, Bitmap([11, 12])),
     ]
-    return table_of(tmp_path, [add(f"part-{n}.parquet", v) for n, v in enumerate(vectors)])
+    return source_of(tmp_path, vectors)
 
 
 def read_back(source: Source, stored: StoredVectors) -> dict[str, Bitmap]:
@@ -206,12 +195,19 @@ def test_vectors_of_every_kind_arrive_in_puffin_files(tmp_path: Path) -> None:
     assert set(stored.paths.to_pylist()) == {f"file:{source.target.root}/{key}"}
     assert key.startswith("data/")
     assert key.endswith("-deletes.puffin")
+    by_pyiceberg = deletion_vectors_from_puffin_file(PuffinFile(source.target.read(key)))
+    read = {v.referenced_data_file: Bitmap(v.to_vector().to_numpy()) for v in by_pyiceberg}
+    assert read == source.bitmaps
+    blobs = read_footer(reader_of(source.target.read(key)), int(stored.sizes[0])).blobs
+    said = {blob.properties["referenced-data-file"]: blob.properties[SOURCE_ID] for blob in blobs}
+    ids = vector_ids(source.files.vectors).to_pylist()
+    assert said == dict(zip(source.data_paths.to_pylist(), ids, strict=True))
 
 
 def test_the_frames_in_puffin_are_those_of_delta_byte_for_byte(tmp_path: Path) -> None:
     table = builder(tmp_path)
     vectors = table.write_vectors([0, 9], range(0, 1000, 3))
-    source = table_of(tmp_path, [add(f"part-{n}.parquet", v) for n, v in enumerate(vectors)])
+    source = source_of(tmp_path, vectors)
     stored = source.repacked()
     assert stored.offsets is not None
     assert stored.lengths is not None
@@ -221,14 +217,6 @@ def test_the_frames_in_puffin_are_those_of_delta_byte_for_byte(tmp_path: Path) -
         frame = table.vector_path().read_bytes()[vector["offset"] :][: vector["sizeInBytes"] + 8]
         start, length = int(stored.offsets[row]), int(stored.lengths[row])
         assert data[start : start + length] == frame
-
-
-def test_pyiceberg_reads_the_puffin_files(tmp_path: Path) -> None:
-    source = every_kind(tmp_path)
-    [path] = set(source.repacked().paths.to_pylist())
-    vectors = deletion_vectors_from_puffin_file(PuffinFile(source.container(path)))
-    read = {v.referenced_data_file: Bitmap(v.to_vector().to_numpy()) for v in vectors}
-    assert read == source.bitmaps
 
 
 @pytest.mark.parametrize("options", [{"target_size": 200}, {"most_vectors": 2}])
@@ -249,8 +237,7 @@ def test_a_vector_larger_than_a_file_should_be_gets_one_of_its_own(tmp_path: Pat
     table = builder(tmp_path)
     large = range(0, 200_000, 2)
     vectors = table.write_vectors([1], large, [2])
-    adds = [add(f"part-{n}.parquet", v, 200_000) for n, v in enumerate(vectors)]
-    source = table_of(tmp_path, adds)
+    source = source_of(tmp_path, vectors, 200_000)
     stored = source.repacked(target_size=1000)
     assert read_back(source, stored) == source.bitmaps
     assert stored.files_written == 3
@@ -288,7 +275,7 @@ def damaged(tmp_path: Path, change: Action, *, second: bool = True) -> Source:
     table = builder(tmp_path)
     vectors = table.write_vectors([0, 9], [3, 4])
     vectors[int(second)] |= change
-    return table_of(tmp_path, [add(f"part-{n}.parquet", v) for n, v in enumerate(vectors)])
+    return source_of(tmp_path, vectors)
 
 
 def all_ways(source: Source) -> list[Any]:
@@ -373,7 +360,7 @@ def test_a_damaged_inline_vector_is_refused_by_the_name_of_its_file(tmp_path: Pa
 
 def test_overlapping_ranges_are_copied_each_for_itself(tmp_path: Path) -> None:
     [vector] = builder(tmp_path).write_vectors([1, 2])
-    source = table_of(tmp_path, [add(f"part-{n}.parquet", vector) for n in range(100)])
+    source = source_of(tmp_path, [vector] * 100)
     stored = source.repacked(target_size=1000)
     assert read_back(source, stored) == source.bitmaps
     assert stored.files_written > 3
@@ -382,7 +369,7 @@ def test_overlapping_ranges_are_copied_each_for_itself(tmp_path: Path) -> None:
 def test_vectors_are_referred_to_in_place_with_true_sizes(tmp_path: Path) -> None:
     table = builder(tmp_path)
     vectors = [*table.write_vectors([0, 9], [3, 4]), *elsewhere(tmp_path / "a b", [4], [5, 6])]
-    source = table_of(tmp_path, [add(f"part-{n}.parquet", v) for n, v in enumerate(vectors)])
+    source = source_of(tmp_path, vectors)
     stored = reference(source.files, source.storage)
     assert stored.offsets is not None
     assert stored.lengths is not None
@@ -442,8 +429,7 @@ def test_positions_arrive_in_parquet_files_of_icebergs_schema(tmp_path: Path) ->
 def test_more_positions_than_fit_one_piece_go_through_a_file(tmp_path: Path) -> None:
     count = 1_200_000
     vectors = builder(tmp_path).write_vectors(range(1, 2 * count, 2), [3])
-    adds = [add(f"part-{n}.parquet", v, 2 * count) for n, v in enumerate(vectors)]
-    source = table_of(tmp_path, adds)
+    source = source_of(tmp_path, vectors, 2 * count)
     stored = source.as_positions()
     assert stored.cardinalities.tolist() == [count, 1]
     rows = pq.read_table(stored.paths[0].as_py().removeprefix("file:"))
@@ -451,18 +437,14 @@ def test_more_positions_than_fit_one_piece_go_through_a_file(tmp_path: Path) -> 
     assert rows.column("file_path").unique().to_pylist() == [source.data_paths[0].as_py()]
 
 
-def test_a_position_that_the_file_does_not_have_is_refused_when_it_is_decoded(
+def test_a_position_that_the_file_does_not_have_is_refused_if_its_length_is_known(
     tmp_path: Path,
 ) -> None:
-    [vector] = builder(tmp_path).write_vectors([5000])
-    source = table_of(tmp_path, [add("part-0.parquet", vector)])
+    vectors = builder(tmp_path / "known").write_vectors([5000])
     with pytest.raises(FormatError, match=r"does not have .*part-0\.parquet in "):
-        source.as_positions()
-
-
-def test_files_of_unknown_length_are_carried_too(tmp_path: Path) -> None:
-    [vector] = builder(tmp_path).write_vectors([5000])
-    source = table_of(tmp_path, [add("part-0.parquet", vector, None)])
+        source_of(tmp_path / "known", vectors).as_positions()
+    vectors = builder(tmp_path / "unknown").write_vectors([5000])
+    source = source_of(tmp_path / "unknown", vectors, rows=None)
     assert source.repacked().cardinalities.tolist() == [1]
     assert source.as_positions().cardinalities.tolist() == [1]
 
@@ -549,17 +531,6 @@ def test_what_others_have_written_is_nobody_we_know(
     listing = pa.table({"path": paths, "offset": offsets, "format": kinds})
     chunked = stored_ids(listing["path"], listing["offset"], listing["format"], source.target)
     assert chunked.to_pylist() == found
-
-
-def test_a_blob_says_which_vector_it_was(tmp_path: Path) -> None:
-    source = every_kind(tmp_path)
-    data = source.container(source.repacked().paths[0].as_py())
-    said = {
-        blob.properties["referenced-data-file"]: blob.properties[SOURCE_ID]
-        for blob in read_footer(reader_of(data), len(data)).blobs
-    }
-    ids = vector_ids(source.files.vectors).to_pylist()
-    assert said == dict(zip(source.data_paths.to_pylist(), ids, strict=True))
 
 
 def test_names_that_need_escapes_arrive_as_they_are(tmp_path: Path) -> None:

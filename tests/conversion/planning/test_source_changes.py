@@ -20,7 +20,7 @@ from delvec.conversion.planning.source_changes import (
 from delvec.delta.log.file_set import FileSet
 from delvec.delta.log.replay import vector_ids
 from delvec.delta.log.segment import LogListing, list_log, oldest_version
-from delvec.delta.log.snapshot import open_snapshot
+from delvec.delta.log.snapshot import Snapshot, open_snapshot
 from delvec.errors import (
     FormatError,
     InvalidArgumentError,
@@ -83,6 +83,18 @@ def changes(table: TableBuilder, start: int, end: int | None = None) -> SourceCh
     return found
 
 
+def opened(table: TableBuilder) -> Snapshot:
+    return open_snapshot(Storage.open(table.root))
+
+
+def grown(table: TableBuilder, count: int, *, checkpoint: bool = False) -> None:
+    """Commit files `0`, `1` and so on, one by one."""
+    for number in range(count):
+        table.commit(add(f"{number}"))
+    if checkpoint:
+        table.checkpoint([add(f"{number}")["add"] for number in range(count)])
+
+
 def touched(found: SourceChanges) -> set[str]:
     paths: list[str] = found.touched.to_pylist()
     assert len(set(paths)) == len(paths)
@@ -119,49 +131,58 @@ def table(tmp_path: Path) -> TableBuilder:
     return builder
 
 
-class TestChanges:
-    def test_of_a_version_to_itself_there_are_none(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        found = changes(table, 1)
-        assert touched(found) == set()
-        assert len(found.live) == 0
-        assert found.live.row_counts.to_pylist() == []
+REPLACED = "+a | +a@1 -a | +a@2 -a@1"  # an add may stand before the remove of its former self
 
-    def test_only_the_commits_after_the_start_count(self, table: TableBuilder) -> None:
+
+def named(text: str) -> tuple[str, int | None]:
+    path, _, vector = text.partition("@")
+    return path, int(vector) if vector else None
+
+
+class TestChanges:
+    @pytest.mark.parametrize(
+        ("log", "start", "expected", "live"),
+        [
+            ("+a", 1, "", ""),
+            ("+a", -1, "a", "a"),
+            ("+old | +new -old", 1, "new old", "new"),
+            (REPLACED, 0, "a", "a@2"),
+            (REPLACED, 1, "a", "a@2"),
+            (REPLACED, 2, "a", "a@2"),
+            ("+a | +a@1 -a | -a@1", 0, "a", ""),
+            ("+a@1 | -a@1 | +a@1", 1, "a", "a@1"),
+            ("+a@1 | -a@1 | +a@1 | -a@1 +a", 1, "a", "a"),
+        ],
+    )
+    def test_files_are_touched_or_live(
+        self, table: TableBuilder, log: str, start: int, expected: str, live: str
+    ) -> None:
+        """Each commit of the log, from version 1 on, adds and removes files with their vectors."""
+        for commit in log.split(" | "):
+            table.commit(
+                *((add if word[0] == "+" else remove)(*named(word[1:])) for word in commit.split())
+            )
+        found = changes(table, start)
+        assert touched(found) == set(expected.split())
+        files = map(named, live.split())
+        assert keys(found.live) == {(path, vector_id(vector)) for path, vector in files}
+
+    def test_paths_are_decoded_and_in_one_spelling(self, table: TableBuilder) -> None:
+        table.commit(add("p=a%20b%2520/c%3Ad"), add("file:///x/y%20z"), add("plain"))
+        table.commit(remove("p=a b%2520/c%3ad"), remove("/x/y z"), remove("plain"), add("%70lain2"))
+        old = {"p=a b%20/c:d", "/x/y z", "plain"}
+        assert touched(changes(table, 0)) == old | {"plain2"}
+        assert keys(changes(table, 0).live) == {("plain2", None)}
+        assert keys(changes(table, 0, 1).live) == {(path, None) for path in old}
+
+    def test_they_end_where_they_are_told_to(self, table: TableBuilder) -> None:
         table.commit(add("old"))
         table.commit(add("new"), remove("old"))
-        assert touched(changes(table, 1)) == {"new", "old"}
-        assert keys(changes(table, 1).live) == {("new", None)}
         assert touched(changes(table, 0, 1)) == {"old"}
-
-    def test_they_may_start_before_the_first_version(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        assert keys(changes(table, -1).live) == {("a", None)}
-
-    def test_an_add_may_stand_before_the_remove_of_its_former_self(
-        self, table: TableBuilder
-    ) -> None:
-        table.commit(add("a"))
-        table.commit(add("a", 1), remove("a"))
-        table.commit(add("a", 2), remove("a", 1))
-        for start in (0, 1, 2):
-            assert keys(changes(table, start).live) == {("a", vector_id(2))}
-            assert touched(changes(table, start)) == {"a"}
-
-    def test_a_file_that_came_and_went_is_touched_and_not_live(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        table.commit(add("a", 1), remove("a"))
-        table.commit(remove("a", 1))
-        assert touched(changes(table, 0)) == {"a"}
-        assert len(changes(table, 0).live) == 0
-
-    def test_a_file_that_went_and_came_back_is_live(self, table: TableBuilder) -> None:
-        table.commit(add("a", 1))
-        table.commit(remove("a", 1))
-        table.commit(add("a", 1))
-        assert keys(changes(table, 1).live) == {("a", vector_id(1))}
-        table.commit(remove("a", 1), add("a"))
-        assert keys(changes(table, 1).live) == {("a", None)}
+        assert changes(table, 1, 1).live.row_counts.to_pylist() == []
+        table.commit()
+        table.commit({"txn": {"appId": "x", "version": 1}})
+        assert touched(changes(table, 2)) == set()
 
     def test_a_file_added_again_without_a_remove_has_its_newest_entry(
         self, table: TableBuilder
@@ -218,24 +239,6 @@ class TestChanges:
         table.commit({"metaData": renamed})
         assert changes(table, 0).live.partition_strings("col-2").to_pylist() == ["y"]
 
-    def test_a_commit_that_says_only_what_it_is_changes_nothing(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        table.commit()
-        table.commit({"txn": {"appId": "x", "version": 1}})
-        assert touched(changes(table, 1)) == set()
-        assert touched(changes(table, 0)) == {"a"}
-
-    def test_paths_are_decoded_and_in_one_spelling(self, table: TableBuilder) -> None:
-        table.commit(add("p=a%20b%2520/c%3Ad"), add("file:///x/y%20z"), add("plain"))
-        table.commit(remove("p=a b%2520/c%3ad"), remove("/x/y z"), remove("plain"), add("%70lain2"))
-        assert touched(changes(table, 0)) == {"p=a b%20/c:d", "/x/y z", "plain", "plain2"}
-        assert keys(changes(table, 0).live) == {("plain2", None)}
-        assert keys(changes(table, 0, 1).live) == {
-            ("p=a b%20/c:d", None),
-            ("/x/y z", None),
-            ("plain", None),
-        }
-
     def test_a_remove_that_forgets_the_vector_does_not_speak_of_the_file_that_is_live(
         self, table: TableBuilder
     ) -> None:
@@ -262,8 +265,7 @@ class TestChanges:
 
 class TestReading:
     def test_what_the_snapshot_has_read_is_not_read_again(self, table: TableBuilder) -> None:
-        for number in range(5):
-            table.commit(add(f"{number}"))
+        grown(table, 5)
         storage = Storage.open(table.root)
         snapshot = open_snapshot(storage)
         before = storage.requests
@@ -312,21 +314,19 @@ class TestReading:
         table.checkpoint([add("b", 1)["add"]])
         table.drop_commits(1, 2, 3)
         assert keys(changes(table, 0).live) == {("b", vector_id(1))}
-        assert changes_between(open_snapshot(Storage.open(table.root)), 1) is None
+        assert changes_between(opened(table), 1) is None
 
     def test_a_commit_that_was_cleaned_up_gives_none(self, table: TableBuilder) -> None:
-        for number in range(4):
-            table.commit(add(f"{number}"))
-        table.checkpoint([add(f"{number}")["add"] for number in range(4)])
+        grown(table, 4, checkpoint=True)
         table.commit(add("4"))
         table.drop_commits(0, 1, 2)
-        snapshot = open_snapshot(Storage.open(table.root))
+        snapshot = opened(table)
         assert changes_between(snapshot, 1) is None
         assert touched(changes(table, 2)) == {"2", "3", "4"}
         assert touched(changes(table, 4)) == {"4"}
 
     def test_a_start_after_the_end_gives_none(self, table: TableBuilder) -> None:
-        assert changes_between(open_snapshot(Storage.open(table.root)), 1) is None
+        assert changes_between(opened(table), 1) is None
 
     def test_a_commit_that_is_cleaned_up_meanwhile_gives_none(
         self, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
@@ -341,13 +341,13 @@ class TestReading:
             return found
 
         monkeypatch.setattr(source_changes, "list_log", listed)
-        assert changes_between(open_snapshot(Storage.open(table.root)), 0) is None
+        assert changes_between(opened(table), 0) is None
 
     def test_a_version_between_that_cannot_be_read_gives_none(self, table: TableBuilder) -> None:
         table.commit({"protocol": table.protocol | {"readerFeatures": ["fancy"]}})
         table.commit({"protocol": table.protocol}, add("a"))
         table.checkpoint([add("a")["add"]])
-        assert changes_between(open_snapshot(Storage.open(table.root)), 0) is None
+        assert changes_between(opened(table), 0) is None
         assert touched(changes(table, 1)) == {"a"}
 
     def test_an_empty_commit_is_refused(self, table: TableBuilder) -> None:
@@ -356,7 +356,7 @@ class TestReading:
         table.checkpoint([add("a")["add"], add("b")["add"]])
         table.commit_path(1).write_bytes(b"")
         with pytest.raises(FormatError, match="is empty"):
-            changes_between(open_snapshot(Storage.open(table.root)), 0)
+            changes_between(opened(table), 0)
 
 
 class RandomTable:
@@ -461,12 +461,8 @@ class TestSteps:
         wider = table.protocol | {"writerFeatures": ["deletionVectors", "appendOnly"]}
         table.commit({"protocol": wider})
         one, two, three, four = versions_after(Storage.open(table.root), 0, 4)
-        assert [step.metadata.partition_columns for step in (one, two, three, four)] == [
-            (),
-            ("p",),
-            ("p",),
-            ("p",),
-        ]
+        found = [step.metadata.partition_columns for step in (one, two, three, four)]
+        assert found == [(), ("p",), ("p",), ("p",)]
         assert three.files.partition_strings("p").to_pylist() == ["y"]
         assert two.files.metadata is two.metadata is three.metadata
 
@@ -490,8 +486,7 @@ class TestSteps:
     def test_the_checkpoint_is_opened_once_and_each_commit_is_read_once(
         self, table: TableBuilder
     ) -> None:
-        for number in range(6):
-            table.commit(add(f"{number}"))
+        grown(table, 6)
         storage = Storage.open(table.root)
         before = storage.requests
         open_snapshot(storage, 3)
@@ -503,9 +498,7 @@ class TestSteps:
         assert done.lists == opened.lists + 1
 
     def test_a_commit_that_is_gone_is_told_by_the_call(self, table: TableBuilder) -> None:
-        for number in range(4):
-            table.commit(add(f"{number}"))
-        table.checkpoint([add(f"{number}")["add"] for number in range(4)])
+        grown(table, 4, checkpoint=True)
         table.drop_commits(2)
         with pytest.raises(InvalidArgumentError, match="the commit of version 2 is not in the log"):
             versions_after(Storage.open(table.root), 1, 4)
@@ -552,7 +545,7 @@ class TestFacts:
         )
         set_time(table.commit_path(0), 1_700_000_000_000)
         set_time(table.commit_path(1), 1_700_000_005_000)
-        facts = commit_facts(open_snapshot(Storage.open(table.root)), 1)
+        facts = commit_facts(opened(table), 1)
         assert facts == CommitFacts(
             1,
             1_700_000_005_000,
@@ -566,7 +559,7 @@ class TestFacts:
     def test_what_a_commit_does_not_say_is_none(self, table: TableBuilder) -> None:
         table.commit()
         table.commit_path(1).write_text(json.dumps(add("a")) + "\n")
-        facts = commit_facts(open_snapshot(Storage.open(table.root)), 1)
+        facts = commit_facts(opened(table), 1)
         assert facts == CommitFacts(1, facts.timestamp_ms)
         assert facts.timestamp_ms is not None
 
@@ -577,7 +570,7 @@ class TestFacts:
             if version:
                 table.commit()
             set_time(table.commit_path(version), 1_700_000_000_000)
-        snapshot = open_snapshot(Storage.open(table.root))
+        snapshot = opened(table)
         times = [commit_facts(snapshot, version).timestamp_ms for version in range(4)]
         assert times == [1_700_000_000_000 + number for number in range(4)]
         steps = versions_after(Storage.open(table.root), 0, 3)
@@ -609,17 +602,19 @@ class TestFacts:
         table.commit(add("a"))
         table.checkpoint([add("a")["add"]])
         table.drop_commits(0, 1)
-        assert commit_facts(open_snapshot(Storage.open(table.root)), 1) == CommitFacts(1)
+        assert commit_facts(opened(table), 1) == CommitFacts(1)
 
 
 class TestOldestVersion:
-    def test_of_a_whole_log_it_is_the_first(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        assert oldest_version(Storage.open(table.root)) == 0
-
-    def test_of_no_table_there_is_none(self, tmp_path: Path) -> None:
+    def test_it_is_the_first_or_that_of_the_checkpoint_that_is_left(
+        self, table: TableBuilder, tmp_path: Path
+    ) -> None:
         with pytest.raises(TableNotFoundError):
             oldest_version(Storage.open(tmp_path))
+        grown(table, 1, checkpoint=True)
+        assert oldest_version(Storage.open(table.root)) == 0
+        table.drop_commits(0, 1)
+        assert oldest_version(Storage.open(table.root)) == 1
 
     def test_after_a_clean_up_it_is_that_of_a_checkpoint(self, table: TableBuilder) -> None:
         for number in range(6):
@@ -638,9 +633,7 @@ class TestOldestVersion:
             open_snapshot(storage, version)
 
     def test_a_gap_ends_the_history_though_older_versions_open(self, table: TableBuilder) -> None:
-        for number in range(5):
-            table.commit(add(f"{number}"))
-        table.checkpoint([add(f"{number}")["add"] for number in range(5)])
+        grown(table, 5, checkpoint=True)
         table.commit(add("5"))
         table.drop_commits(4)
         storage = Storage.open(table.root)
@@ -651,19 +644,12 @@ class TestOldestVersion:
     def test_a_compacted_file_opens_a_version_without_its_commits(
         self, table: TableBuilder
     ) -> None:
-        for number in range(5):
-            table.commit(add(f"{number}"))
+        grown(table, 5)
         compact(table, 1, 3)
         table.drop_commits(1, 2)
         storage = Storage.open(table.root)
         assert oldest_version(storage) == 3
         assert [step.facts.version for step in versions_after(storage, 3, 5)] == [4, 5]
-
-    def test_only_a_checkpoint_is_left(self, table: TableBuilder) -> None:
-        table.commit(add("a"))
-        table.checkpoint([add("a")["add"]])
-        table.drop_commits(0, 1)
-        assert oldest_version(Storage.open(table.root)) == 1
 
     def test_a_log_that_nothing_can_be_opened_from_is_damaged(self, table: TableBuilder) -> None:
         table.commit(add("a"))

@@ -27,7 +27,6 @@ from delvec.errors import (
 )
 from tests.delta.builder import small_table
 
-MORNING = datetime(2024, 1, 31, 10, 20, 30, tzinfo=timezone.utc)
 OFF = {"delta.enableDeletionVectors": "false"}
 
 
@@ -93,18 +92,14 @@ def test_the_history_is_that_of_delta_spark(tmp_path: Path) -> None:
     assert dict(entry["operationMetrics"]) == {"numConvertedFiles": "1"}
 
 
-def test_vectors_are_on_as_in_new_tables(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", {"id": [1]})
-    table = convert(tmp_path)
-    assert table.properties["delta.enableDeletionVectors"] == "true"
-    assert table.protocol.has_vectors
-
-
-def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing_and_vectors_are_on_as_in_new_tables(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", {"id": [1]})
     report = DeltaTable.convert_to_delta(None, tmp_path, dry_run=True)
     assert (report.version, report.files_added) == (None, 1)
     assert not (tmp_path / "_delta_log").exists()
+    table = convert(tmp_path)
+    assert table.properties["delta.enableDeletionVectors"] == "true"
+    assert table.protocol.has_vectors
 
 
 def test_a_delta_table_is_left_as_it_is(tmp_path: Path) -> None:
@@ -390,22 +385,20 @@ def test_types_that_differ_are_refused_with_the_file(
         convert(tmp_path)
 
 
-def test_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", {"id": [1], "ID": [2]})
-    with pytest.raises(InvalidArgumentError, match="same name"):
-        convert(tmp_path)
-
-
-def test_names_that_delta_does_not_allow_are_refused(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", {"my id": [1]})
-    with pytest.raises(InvalidArgumentError, match="'my id'"):
-        convert(tmp_path)
-
-
-def test_column_mapping_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", {"id": [1]})
-    with pytest.raises(UnsupportedFeatureError, match="columnMapping"):
-        convert(tmp_path, properties={"delta.columnMapping.mode": "name"})
+@pytest.mark.parametrize(
+    ("columns", "properties", "message"),
+    [
+        ({"id": [1], "ID": [2]}, {}, "same name"),
+        ({"my id": [1]}, {}, "'my id'"),
+        ({"id": [1]}, {"delta.columnMapping.mode": "name"}, "columnMapping"),
+    ],
+)
+def test_names_that_delta_does_not_allow_and_column_mapping_are_refused(
+    tmp_path: Path, columns: dict[str, Any], properties: dict[str, str], message: str
+) -> None:
+    write(tmp_path / "a.parquet", columns)
+    with pytest.raises((InvalidArgumentError, UnsupportedFeatureError), match=message):
+        convert(tmp_path, properties=properties)
 
 
 def test_row_tracking_gives_ids_to_all_files(tmp_path: Path) -> None:

@@ -360,31 +360,23 @@ def test_a_property_that_is_set_again_is_switched_off_again(tmp_path: Path, *, l
     assert operations(tmp_path).count("UNSET TBLPROPERTIES") == 2
 
 
-def test_an_append_meanwhile_stays(tmp_path: Path) -> None:
-    builder, _ = small_table(tmp_path)
-
-    def append() -> None:
-        builder.version = len(commits(tmp_path)) - 1
-        builder.commit({"add": builder.write_file("new.parquet", {"id": [77]})})
-
-    dropped(builder, competing(builder, append, at="DROP FEATURE", late=True))
-    require_downgraded(tmp_path, [*ROWS, 77])
-    version = DeltaTable.for_path(None, tmp_path).version
-    properties = DeltaTable.for_path(None, tmp_path).properties
-    assert properties["delta.requireCheckpointProtectionBeforeVersion"] == str(version)
-
-
-def test_the_protected_version_is_that_of_the_commit_whatever_comes_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("appends", [False, True])
+def test_a_commit_meanwhile_stays_and_the_version_of_the_last_is_protected(
+    tmp_path: Path, *, appends: bool
+) -> None:
     builder, _ = small_table(tmp_path)
 
     def compete() -> None:
         builder.version = len(commits(tmp_path)) - 1
-        builder.commit({"txn": {"appId": "a", "version": 1}})
+        new = builder.write_file("new.parquet", {"id": [77]})
+        builder.commit({"add": new} if appends else {"txn": {"appId": "a", "version": 1}})
 
     report = dropped(builder, competing(builder, compete, at="DROP FEATURE", late=True))
-    require_downgraded(tmp_path)
-    properties = DeltaTable.for_path(None, tmp_path).properties
-    assert properties["delta.requireCheckpointProtectionBeforeVersion"] == str(report.version)
+    require_downgraded(tmp_path, [*ROWS, 77] if appends else ROWS)
+    table = DeltaTable.for_path(None, tmp_path)
+    assert report.version == table.version
+    protected = table.properties["delta.requireCheckpointProtectionBeforeVersion"]
+    assert protected == str(report.version)
 
 
 @pytest.mark.parametrize("dies", [False, True])

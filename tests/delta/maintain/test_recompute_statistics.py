@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -21,8 +21,9 @@ from delvec import DeltaTable
 from delvec.delta.maintain import recompute_statistics as module
 from delvec.delta.read.data_file import open_data_file
 from delvec.delta.read.footer_statistics import file_statistics, read_parquet_footer
+from delvec.delta.write.report import WriteReport
 from delvec.errors import ChecksumError, FormatError, InvalidArgumentError, ObjectNotFoundError
-from tests.delta.builder import Action, TableBuilder, removed
+from tests.delta.builder import Action, TableBuilder, removed, table_with
 
 
 def statistics(table: DeltaTable, path: str = "part-0.parquet") -> dict[str, Any]:
@@ -41,18 +42,18 @@ def one_file(
     rows: pa.Table,
     deleted: Sequence[int],
     fields: dict[str, Any],
-    properties: dict[str, str] | None = None,
+    records: int | None = None,
     **options: Any,  # noqa: ANN401
 ) -> DeltaTable:
-    """A table of one file, some of whose rows are deleted."""
+    """A table of one file, some of whose rows are deleted; the log may count others."""
     builder = TableBuilder(root, fields=fields)
-    builder.properties = dict(builder.properties) | (properties or {})
     builder.create()
     add = builder.write_file("part-0.parquet", rows, **options)
     builder.commit({"add": add})
     if deleted:
         [vector] = builder.write_vectors(deleted)
-        builder.commit({"remove": removed(add)}, {"add": with_vector(add, vector)})
+        counted = {} if records is None else {"numRecords": records}
+        builder.commit({"remove": removed(add)}, {"add": with_vector(add, vector, **counted)})
     return DeltaTable.for_path(None, builder.root)
 
 
@@ -295,25 +296,16 @@ def test_a_table_without_the_feature_says_nothing_of_tight_bounds(tmp_path: Path
 
 
 def test_a_count_of_live_rows_in_the_log_is_corrected(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t")
-    builder.create()
-    add = builder.write_file("part-0.parquet", {"id": list(range(10))})
-    [vector] = builder.write_vectors([8, 9])
-    builder.commit({"add": with_vector(add, vector, numRecords=8)})
-    table = DeltaTable.for_path(None, builder.root)
+    table = one_file(tmp_path / "t", pa.table({"id": range(10)}), [8, 9], {"id": "long"}, records=8)
     table.recompute_statistics()
     assert statistics(table)["numRecords"] == 10
     assert table.count() == 8
 
 
 def test_a_vector_that_does_not_fit_its_file_is_refused(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t")
-    builder.create()
-    add = builder.write_file("part-0.parquet", {"id": [1, 2]})
-    [vector] = builder.write_vectors([7])
-    builder.commit({"add": with_vector(add, vector)})
+    table = one_file(tmp_path / "t", pa.table({"id": [1, 2]}), [7], {"id": "long"})
     with pytest.raises(FormatError, match="does not have"):
-        DeltaTable.for_path(None, builder.root).recompute_statistics()
+        table.recompute_statistics()
 
 
 def test_a_damaged_vector_is_refused(tmp_path: Path) -> None:
@@ -394,68 +386,48 @@ def test_only_files_that_need_it_are_read(tmp_path: Path) -> None:
 # Other writers
 
 
-def test_a_concurrent_delete_is_kept_and_only_its_file_is_read_again(tmp_path: Path) -> None:
-    root = tmp_path / "t"
-    builder = TableBuilder(root)
-    builder.create()
-    adds = [builder.write_file(f"part-{n}.parquet", {"id": [0, 1, 2, 3]}) for n in range(3)]
-    builder.commit(*({"add": add} for add in adds))
-    table = DeltaTable.for_path(None, root)
-    compute = open_data_file
+def raced(
+    table: DeltaTable, compete: Callable[[], object], at: int = 1
+) -> tuple[WriteReport, list[str]]:
+    """Recompute while somebody commits right before a file is opened; give all that were."""
     opened: list[str] = []
 
-    def raced(storage: Any, file: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def open_one(storage: Any, file: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         opened.append(file.path)
-        if len(opened) == 3:
-            [vector] = builder.write_vectors([3])
-            builder.commit({"remove": removed(adds[1])}, {"add": with_vector(adds[1], vector)})
-        return compute(storage, file, *args, **kwargs)
+        if len(opened) == at:
+            compete()
+        return open_data_file(storage, file, *args, **kwargs)
 
-    with patch.object(module, "open_data_file", raced):
-        report = table.recompute_statistics()
+    with patch.object(module, "open_data_file", open_one):
+        return table.recompute_statistics(), opened
+
+
+def test_a_concurrent_delete_is_kept_and_only_its_file_is_read_again(tmp_path: Path) -> None:
+    builder, adds = table_with(tmp_path, *[{"id": [0, 1, 2, 3]}] * 3)
+    table = DeltaTable.for_path(None, tmp_path)
+    [vector] = builder.write_vectors([3])
+    report, opened = raced(table, lambda: builder.delete(adds[1], vector), at=3)
     assert report.attempts == 2
-    assert sorted(opened) == [
-        "part-0.parquet",
-        "part-1.parquet",
-        "part-1.parquet",
-        "part-2.parquet",
-    ]
+    assert sorted(opened) == [f"part-{number}.parquet" for number in (0, 1, 1, 2)]
     assert table.count() == 11
-    assert [statistics(table, f"part-{n}.parquet")["maxValues"]["id"] for n in range(3)] == [
-        3,
-        2,
-        3,
-    ]
+    found = [statistics(table, f"part-{number}.parquet") for number in range(3)]
+    assert [each["maxValues"]["id"] for each in found] == [3, 2, 3]
 
 
 def test_a_concurrent_append_does_not_matter(tmp_path: Path) -> None:
     table = one_file(tmp_path / "t", pa.table({"id": [1, 2]}), [0], {"id": "long"})
     builder = TableBuilder(tmp_path / "t", version=2)
-    compute = open_data_file
-
-    def raced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        builder.commit({"add": builder.write_file("new.parquet", {"id": [7]})})
-        return compute(*args, **kwargs)
-
-    with patch.object(module, "open_data_file", raced):
-        report = table.recompute_statistics()
-    assert (report.version, report.attempts) == (4, 2)
+    new = builder.write_file("new.parquet", {"id": [7]})
+    report, opened = raced(table, lambda: builder.commit({"add": new}))
+    assert (report.version, report.attempts, len(opened)) == (4, 2, 1)
     assert sorted(table.to_arrow()["id"].to_pylist()) == [2, 7]
 
 
 def test_statistics_of_other_columns_are_computed_anew(tmp_path: Path) -> None:
-    root = tmp_path / "t"
-    table = one_file(root, pa.table({"id": [1, 2], "n": [3, 4]}), [0], {"id": "long", "n": "long"})
-    builder = TableBuilder(root, fields={"id": "long", "n": "long"}, version=2)
-    compute, left = open_data_file, [1]
-
-    def raced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if left:
-            left.pop()
-            builder.properties = {**builder.properties, "delta.dataSkippingStatsColumns": "n"}
-            builder.commit({"metaData": builder.metadata()})
-        return compute(*args, **kwargs)
-
-    with patch.object(module, "open_data_file", raced):
-        assert table.recompute_statistics().attempts == 2
+    fields = {"id": "long", "n": "long"}
+    table = one_file(tmp_path / "t", pa.table({"id": [1, 2], "n": [3, 4]}), [0], fields)
+    builder = TableBuilder(tmp_path / "t", fields=fields, version=2)
+    builder.properties = {**builder.properties, "delta.dataSkippingStatsColumns": "n"}
+    report, _ = raced(table, lambda: builder.commit({"metaData": builder.metadata()}))
+    assert report.attempts == 2
     assert statistics(table)["maxValues"] == {"n": 4}

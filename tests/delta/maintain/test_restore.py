@@ -18,7 +18,8 @@ from delvec.delta.maintain import available_files
 from delvec.delta.schema.types import Field, PrimitiveType, StructType
 from delvec.errors import InvalidArgumentError, ObjectNotFoundError, UnsupportedFeatureError
 from delvec.storage import Storage
-from tests.delta.builder import Action, TableBuilder, removed
+from tests.delta.builder import Action, TableBuilder, removed, table_with
+from tests.delta.vacuum.aging import tombstone
 
 LATER = 1_900_000_000_000
 INLINE = {  # rows 0 and 5
@@ -164,17 +165,19 @@ def _moment(builder: TableBuilder, version: int) -> str:
     return datetime.fromtimestamp(1e9 + version * 60 + 30, timezone.utc).isoformat()
 
 
-@pytest.mark.parametrize("arguments", [{}, {"version": 1, "timestamp": "2024-01-31"}])
-def test_one_of_version_and_timestamp_is_needed(
-    table: DeltaTable, arguments: dict[str, Any]
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "a version or a timestamp"),
+        ({"version": 1, "timestamp": "2024-01-31"}, "a version or a timestamp"),
+        ({"version": 99}, "99"),
+    ],
+)
+def test_one_version_that_is_there_is_needed(
+    table: DeltaTable, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match="a version or a timestamp"):
+    with pytest.raises(InvalidArgumentError, match=message):
         table.restore(**arguments)
-
-
-def test_a_version_that_is_not_there_is_refused(table: DeltaTable) -> None:
-    with pytest.raises(InvalidArgumentError, match="99"):
-        table.restore(99)
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -219,45 +222,26 @@ def test_a_damaged_newest_vector_does_not_stop_a_restore(
     assert len(ids(table)) == 18
 
 
-def expired_table(
-    tmp_path: Path, days: float, properties: dict[str, str] | None = None
-) -> DeltaTable:
-    made = TableBuilder(tmp_path / "expired")
-    made.properties = dict(made.properties) | (properties or {})
-    made.create()
-    add = made.write_file("part-0.parquet", {"id": [1, 2]})
-    made.commit({"add": add})
-    made.commit({"remove": gone(add, days_ago=days)})
-    return DeltaTable.for_path(None, made.root)
-
-
-def test_files_that_a_vacuum_may_delete_are_refused_with_what_helps(tmp_path: Path) -> None:
-    table = expired_table(tmp_path, 8)
-    with pytest.raises(InvalidArgumentError) as raised:
+@pytest.mark.parametrize(
+    ("days", "refused"),
+    [(6.9, ""), (8, "part-0.parquet was removed at"), (None, "was removed longer ago")],
+)
+def test_files_that_a_vacuum_may_delete_are_refused_with_what_helps(
+    tmp_path: Path, days: float | None, refused: str
+) -> None:
+    made, [add] = table_with(tmp_path / "t", {"id": [1, 2]})
+    made.commit(tombstone(add, days))
+    table = DeltaTable.for_path(None, made.root)
+    if refused:
+        with pytest.raises(InvalidArgumentError, match=refused) as raised:
+            table.restore(1)
+        assert table.version == 2
+    if days == 8:
+        assert "'interval 10 days'" in str(raised.value)
+        table.set_properties({"delta.deletedFileRetentionDuration": "interval 10 days"})
+    if days is not None:
         table.restore(1)
-    assert "part-0.parquet was removed at" in str(raised.value)
-    assert "'interval 10 days'" in str(raised.value)
-    table.set_properties({"delta.deletedFileRetentionDuration": "interval 10 days"})
-    table.restore(1)
-    assert ids(table) == [1, 2]
-
-
-def test_files_within_retention_come_back(tmp_path: Path) -> None:
-    table = expired_table(tmp_path, 6.9)
-    table.restore(1)
-    assert ids(table) == [1, 2]
-
-
-def test_a_remove_without_a_time_counts_as_old(tmp_path: Path) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.create()
-    add = made.write_file("part-0.parquet", {"id": [1, 2]})
-    made.commit({"add": add})
-    without = removed(add)
-    del without["deletionTimestamp"]
-    made.commit({"remove": without})
-    with pytest.raises(InvalidArgumentError, match="was removed longer ago"):
-        DeltaTable.for_path(None, made.root).restore(1)
+        assert ids(table) == [1, 2]
 
 
 def test_old_vectors_come_back_where_their_files_are_live(tmp_path: Path) -> None:
@@ -281,10 +265,7 @@ def test_old_vectors_come_back_where_their_files_are_live(tmp_path: Path) -> Non
 
 
 def test_an_inline_vector_comes_back(tmp_path: Path) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.create()
-    add = made.write_file("part-0.parquet", {"id": list(range(10))})
-    made.commit({"add": add})
+    made, [add] = table_with(tmp_path / "t", {"id": list(range(10))})
     marked = with_vector(add, INLINE)
     made.commit({"remove": gone(add)}, {"add": marked})
     made.commit({"remove": gone(marked)})
@@ -436,10 +417,7 @@ def test_ids_of_columns_are_not_given_twice(tmp_path: Path) -> None:
 
 
 def test_a_version_before_column_mapping_comes_back(tmp_path: Path) -> None:
-    made = TableBuilder(tmp_path / "t")
-    made.create()
-    add = made.write_file("part-0.parquet", {"id": [1, 2]})
-    made.commit({"add": add})
+    made, _ = table_with(tmp_path / "t", {"id": [1, 2]})
     table = DeltaTable.for_path(None, made.root)
     table.add_feature("columnMapping")
     table.set_properties({"delta.columnMapping.mode": "name"})
@@ -517,10 +495,7 @@ def test_row_ids_come_back_and_the_mark_stays(tmp_path: Path) -> None:
 
 def test_files_from_before_row_tracking_get_ids(tmp_path: Path) -> None:
     made = tracked(tmp_path)
-    plain = TableBuilder(made.root)
-    plain.create()
-    old = plain.write_file("part-0.parquet", {"id": [1, 2]})
-    plain.commit({"add": old})
+    plain, [old] = table_with(made.root, {"id": [1, 2]})
     plain.commit({"remove": gone(old)})
     made.version = plain.version
     made.commit({"protocol": made.protocol}, {"metaData": made.metadata()}, mark_of(6))
@@ -651,17 +626,14 @@ def test_a_version_that_switches_in_commit_timestamps_on_again_says_since_when(
 # Other writers
 
 
-def test_a_concurrent_append_is_undone_by_the_second_attempt(
+def test_concurrent_appends_and_deletes_are_undone_by_the_second_attempt(
     builder: TableBuilder, table: DeltaTable
 ) -> None:
-    """It may come before or after the restore, not in between: rows of version 1 alone remain."""
+    """They may come before or after the restore, not in between: rows of version 1 alone remain."""
     assert raced(builder, table, [{"add": builder.write_file("new.parquet", {"id": [99]})}]) == 2
     assert ids(table) == list(range(20))
-
-
-def test_a_concurrent_delete_is_undone_by_the_second_attempt(
-    builder: TableBuilder, table: DeltaTable
-) -> None:
+    table.restore(4)
+    builder.version = table.version
     [live] = table.snapshot().files.entries()
     [vector] = builder.write_vectors([0, 1, 3, 9])
     winner = [{"remove": gone(dict(live.add))}, {"add": with_vector(dict(live.add), vector)}]

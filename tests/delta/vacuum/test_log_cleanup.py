@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -170,21 +170,25 @@ def test_an_incomplete_checkpoint_is_none_and_goes_with_the_others(tmp_path: Pat
     assert readable(table.root) == {v: found for v, found in before.items() if v >= 3}
 
 
-def test_a_damaged_checkpoint_is_no_base(tmp_path: Path) -> None:
-    table = aged_table(tmp_path / "t")
+def damage_checkpoint(table: TableBuilder) -> None:
     (table.log / f"{5:020d}.checkpoint.parquet").write_bytes(b"PAR1 damaged")
     redate(table)
-    names = log_names(table)
-    with pytest.raises(FormatError, match="a checkpoint cannot be read"):
-        DeltaTable.for_path(None, table.root).clean_log()
-    assert log_names(table) == names
 
 
-def test_a_log_with_a_gap_is_not_cleaned(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_checkpoint, "a checkpoint cannot be read"),
+        (lambda table: table.drop_commits(6), "lacks commits between versions 5 and 13"),
+    ],
+)
+def test_a_log_without_a_sound_base_is_not_cleaned(
+    tmp_path: Path, damage: Callable[[TableBuilder], None], message: str
+) -> None:
     table = aged_table(tmp_path / "t")
-    table.drop_commits(6)
+    damage(table)
     names = log_names(table)
-    with pytest.raises(FormatError, match="lacks commits between versions 5 and 13"):
+    with pytest.raises(FormatError, match=message):
         DeltaTable.for_path(None, table.root).clean_log()
     assert log_names(table) == names
 

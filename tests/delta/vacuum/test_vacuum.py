@@ -19,13 +19,13 @@ from deltalake import QueryBuilder, write_deltalake
 
 from delvec import DeltaTable
 from delvec.delta.vacuum import vacuum as deletion
-from delvec.delta.vacuum.vacuum import VacuumOptions, vacuum
+from delvec.delta.vacuum.vacuum import VacuumOptions, VacuumReport, vacuum
 from delvec.delta.write.change import Change
 from delvec.delta.write.transaction import Outcome
 from delvec.errors import FormatError, InvalidArgumentError, StorageError, UnsupportedFeatureError
 from delvec.storage.disk import Disk
 from delvec.vector import descriptor as z85
-from tests.delta.builder import TableBuilder, removed, small_table
+from tests.delta.builder import TableBuilder, removed, small_table, table_with
 from tests.delta.log_files import commits
 from tests.delta.vacuum.aging import DAY, age, days_ago, files_of, tombstone
 from tests.delta.write.write_checks import ids
@@ -46,13 +46,20 @@ INLINE = [
 
 def table_of(root: Path, files: int, **options: Any) -> tuple[TableBuilder, list[Action]]:  # noqa: ANN401
     """A table of files with ten rows each, all added in version 1."""
-    table = TableBuilder(root, **options)
-    table.create()
-    adds = [
-        table.write_file(f"part-{number}.parquet", {"id": range(10 * number, 10 * number + 10)})
-        for number in range(files)
-    ]
-    table.commit(*({"add": add} for add in adds))
+    ids_of_files = ({"id": range(10 * number, 10 * number + 10)} for number in range(files))
+    return table_with(root, *ids_of_files, **options)
+
+
+def expired_of(
+    root: Path,
+    files: int,
+    gone: Sequence[int] = (1,),
+    **options: Any,  # noqa: ANN401
+) -> tuple[TableBuilder, list[Action]]:
+    """Such a table of which some files were removed 30 days ago, as old as all the others are."""
+    table, adds = table_of(root, files, **options)
+    table.commit(*(tombstone(adds[number], 30) for number in gone))
+    age(root, 30, log=True)
     return table, adds
 
 
@@ -218,14 +225,8 @@ def test_hidden_names_stay_and_foreign_files_go(tmp_path: Path) -> None:
     assert sorted(report.files["path"].to_pylist()) == sorted(foreign)
     # `a` still has hidden files.
     left = {str(p.relative_to(table.root)) for p in table.root.iterdir() if p.is_dir()}
-    assert left == {
-        "_delta_log",
-        "_tmp",
-        "a",
-        ".x",
-        *(k.split("/")[0] for k in kept[5:]),
-        "_hidden",
-    }
+    folders = {"_delta_log", "_tmp", "a", ".x", "_hidden"}
+    assert left == folders | {name.split("/")[0] for name in kept[5:]}
     assert (table.root / "_hidden/empty").is_dir()
 
 
@@ -469,8 +470,8 @@ def test_a_retention_below_the_tables_is_refused_unless_forced(tmp_path: Path) -
         ) as found:
             handle.vacuum(hours)
         assert "force=True" in str(found.value)
-    for hours in (-1, float("nan"), float("inf")):
-        with pytest.raises(InvalidArgumentError, match="from 0 to"):
+    for hours in (-1, float("nan"), float("inf"), 1e20, 10**400, 10**5000):
+        with pytest.raises(InvalidArgumentError, match="is a number from 0 to 8,784"):
             handle.vacuum(hours, force=True)
     assert operations(table.root) == []
     assert handle.vacuum(168).files_deleted == 0
@@ -515,10 +516,8 @@ def test_a_retention_that_is_no_interval_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
-    table, adds = table_of(tmp_path / "t", 3)
-    table.commit(tombstone(adds[1], 30))
+    table, _ = expired_of(tmp_path / "t", 3)
     (table.root / "empty").mkdir()
-    age(table.root, 30, log=True)
 
     def state() -> list[tuple[str, int, int]]:
         found = [(str(p), p.lstat().st_mtime_ns, p.lstat().st_size) for p in tmp_path.rglob("*")]
@@ -542,9 +541,7 @@ def test_a_table_with_an_unknown_writer_feature_is_refused(tmp_path: Path) -> No
         "readerFeatures": features[:2],
         "writerFeatures": features,
     }
-    table, adds = table_of(tmp_path / "t", 2, protocol=protocol)
-    table.commit(tombstone(adds[1], 30))
-    age(table.root, 30, log=True)
+    table, _ = expired_of(tmp_path / "t", 2, protocol=protocol)
     for call in ({"dry_run": True}, {"lite": True}, {}):
         with pytest.raises(UnsupportedFeatureError, match="newThing"):
             DeltaTable.for_path(None, table.root).vacuum(**call)  # type: ignore[arg-type]
@@ -566,9 +563,7 @@ def test_a_damaged_log_deletes_nothing(tmp_path: Path) -> None:
 def test_a_crash_between_start_and_end_is_made_good_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, adds = table_of(tmp_path / "t", 4)
-    table.commit(*(tombstone(add, 30) for add in adds[1:]))
-    age(table.root, 30, log=True)
+    table, _ = expired_of(tmp_path / "t", 4, gone=(1, 2, 3))
     handle = DeltaTable.for_path(None, table.root)
     with monkeypatch.context() as patched:
         patched.setattr(deletion, "_BATCH", 1)
@@ -599,9 +594,7 @@ def test_a_crash_between_start_and_end_is_made_good_by_the_next(
 def test_a_failed_delete_is_reported_and_the_others_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, adds = table_of(tmp_path / "t", 4)
-    table.commit(*(tombstone(add, 30) for add in adds[1:]))
-    age(table.root, 30, log=True)
+    table, adds = expired_of(tmp_path / "t", 4, gone=(1, 2, 3))
     delete = Disk.delete
 
     def failing(self: Disk, keys: Sequence[str]) -> None:
@@ -623,14 +616,8 @@ def test_a_failed_delete_is_reported_and_the_others_go(
     assert not (table.log / "_last_vacuum_info").exists()
 
 
-def test_files_that_a_concurrent_commit_refers_to_again_are_spared(tmp_path: Path) -> None:
-    table, adds = table_of(tmp_path / "t", 4)
-    [vector] = table.write_vectors([3])
-    table.commit({"remove": removed(adds[1])}, {"add": marked(adds[1], vector)})
-    table.commit(
-        tombstone(marked(adds[1], vector), 30), tombstone(adds[2], 30), tombstone(adds[3], 30)
-    )
-    age(table.root, 30, log=True)
+def vacuumed_while(table: TableBuilder, *actions: Action) -> VacuumReport:
+    """Vacuum a table, of which somebody commits right after the vacuum has begun."""
     handle = DeltaTable.for_path(None, table.root)
 
     def put(change: Change) -> int:
@@ -638,37 +625,33 @@ def test_files_that_a_concurrent_commit_refers_to_again_are_spared(tmp_path: Pat
         assert version is not None
         if change.operation.name == "VACUUM START":
             table.version = version
-            table.commit({"add": marked(adds[1], vector)}, {"add": adds[2]})
+            table.commit(*actions)
         return version
 
-    report = vacuum(handle.snapshot, put, VacuumOptions())
+    return vacuum(handle.snapshot, put, VacuumOptions())
+
+
+def test_files_that_a_concurrent_commit_refers_to_again_are_spared(tmp_path: Path) -> None:
+    table, adds = table_of(tmp_path / "t", 4)
+    [vector] = table.write_vectors([3])
+    with_vector = marked(adds[1], vector)
+    table.commit({"remove": removed(adds[1])}, {"add": with_vector})
+    table.commit(*(tombstone(add, 30) for add in (with_vector, *adds[2:])))
+    age(table.root, 30, log=True)
+    report = vacuumed_while(table, {"add": with_vector}, {"add": adds[2]})
     assert (report.files_deleted, report.files_spared) == (1, 3)
     assert ids(table.root) == [*range(13), *range(14, 30)]
 
 
 def test_files_that_a_concurrent_commit_removes_again_are_spared(tmp_path: Path) -> None:
-    table, adds = table_of(tmp_path / "t", 3)
-    table.commit(tombstone(adds[1], 30), tombstone(adds[2], 30))
-    age(table.root, 30, log=True)
-    handle = DeltaTable.for_path(None, table.root)
-
-    def put(change: Change) -> int:
-        version = handle.run(change.operation.name, lambda _: Outcome(change), {}).version
-        assert version is not None
-        if change.operation.name == "VACUUM START":
-            table.version = version
-            table.commit(tombstone(adds[1], 0))
-        return version
-
-    report = vacuum(handle.snapshot, put, VacuumOptions())
+    table, adds = expired_of(tmp_path / "t", 3, gone=(1, 2))
+    report = vacuumed_while(table, tombstone(adds[1], 0))
     assert (report.files_deleted, report.files_spared) == (1, 1)
     assert files_of(table.root) == {"part-0.parquet", "part-1.parquet"}
 
 
 def test_a_table_that_changes_its_protocol_meanwhile_is_left(tmp_path: Path) -> None:
-    table, adds = table_of(tmp_path / "t", 2)
-    table.commit(tombstone(adds[1], 30))
-    age(table.root, 30, log=True)
+    table, _ = expired_of(tmp_path / "t", 2)
     handle = DeltaTable.for_path(None, table.root)
 
     def put(change: Change) -> int:
@@ -835,22 +818,3 @@ def test_many_files_in_many_folders(tmp_path: Path) -> None:
     assert ("listing", 4000, 0) in told
     assert told[-1] == ("deleting", 2000, 2000)
     assert operations(table.root)[-1][2]["numVacuumedDirectories"] == "101"
-
-
-@pytest.mark.parametrize("hours", [1e20, 10**400, 10**5000, float("nan"), -1], ids="ABCDE")
-def test_a_retention_beyond_all_times_is_refused(tmp_path: Path, hours: float) -> None:
-    table, _ = table_of(tmp_path / "t", 2)
-    with pytest.raises(InvalidArgumentError, match=r"retention_hours is a number from 0 to 8,784"):
-        DeltaTable.for_path(None, table.root).vacuum(retention_hours=hours, force=True)
-
-
-def test_the_report_is_a_document(tmp_path: Path) -> None:
-    table, adds = table_of(tmp_path / "t", 2)
-    table.commit(tombstone(adds[1], 30))
-    age(table.root, 30, log=True)
-    found = DeltaTable.for_path(None, table.root).vacuum().to_json()
-    json.dumps(found)
-    assert found["files"] == found["files_deleted"] == 1
-    assert found["kinds"] == {"data file": 1}
-    assert found["retention_hours"] == 168
-    assert found["before"].endswith("+00:00")

@@ -100,11 +100,10 @@ def positions(path: Path, wanted: Iterable[int]) -> dict[str, list[int]]:
     return found
 
 
-def put(path: Path, change: Callable[[Snapshot], Change]) -> None:
+def put_next(path: Path, change: Callable[[Snapshot], Change]) -> None:
     """Commit a change of the newest version by hand, as another writer."""
-    snapshot = DeltaTable.for_path(None, path).snapshot()
-    with UncommittedFiles(snapshot.storage) as uncommitted:
-        commit(Base.of(snapshot), change(snapshot), uncommitted)
+    snapshot = opened(path)
+    put(snapshot, change(snapshot))
 
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[int]:

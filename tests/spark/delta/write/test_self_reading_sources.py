@@ -23,7 +23,7 @@ from delvec.delta.write.report import WriteReport
 from delvec.errors import ConflictError
 from tests.delta.builder import TableBuilder
 from tests.delta.log_files import commits, newest_version
-from tests.delta.write.write_checks import before_commit, deletion, live, put, unnamed_files
+from tests.delta.write.write_checks import before_commit, deletion, live, put_next, unnamed_files
 from tests.marks import slow_but
 from tests.spark.delta.readers import settings_of
 from tests.spark.delta.spark_tables import sql
@@ -49,7 +49,7 @@ def make(path: Path, **properties: str) -> None:
 def replace(path: Path, name: str, n: int) -> None:
     """Commit a file with a counter in place of all others."""
     entry = counter(TableBuilder(path), name, n)
-    put(
+    put_next(
         path,
         lambda it: Change(Operation("UPDATE"), removed=tuple(it.files.entries()), added=(entry,)),
     )
@@ -117,8 +117,8 @@ def by_tasks(spark: SparkSession, path: Path) -> DataFrame:
     builder = TableBuilder(path)
     entry = builder.write_file("third", {"id": [1, 2], "n": [1, 1]})
     stats = {"stats": json.dumps({"numRecords": 2})}
-    put(path, lambda _: Change(Operation("WRITE"), added=({**entry, **stats},)))
-    put(path, lambda it: deletion(it, {"third": [1]}))
+    put_next(path, lambda _: Change(Operation("WRITE"), added=({**entry, **stats},)))
+    put_next(path, lambda it: deletion(it, {"third": [1]}))
     with settings_of(spark, {"spark.delvec.scan.vectorMemory": "0"}):
         return DeltaTable.for_path(spark, path).to_df()
 
@@ -270,7 +270,7 @@ def test_plain_reads_of_removed_files_and_of_deleted_rows_are_refused(
 ) -> None:
     table = DeltaTable.for_path(spark_, path)
     entry = TableBuilder(path).write_file("two", {"id": [1, 2], "n": [1, 1]})
-    put(
+    put_next(
         path, lambda _: Change(Operation("WRITE"), added=({**entry, "stats": '{"numRecords": 2}'},))
     )
     source = spark_.read.parquet(str(path))
@@ -385,7 +385,7 @@ def test_commits_of_rows_that_the_source_does_not_use_are_no_conflict(
     spark_: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch, *, narrowed: bool
 ) -> None:
     third = counter(TableBuilder(path), "third", 7)
-    put(path, lambda _: Change(Operation("WRITE"), added=(third,)))
+    put_next(path, lambda _: Change(Operation("WRITE"), added=(third,)))
     table = DeltaTable.for_path(spark_, path)
     source = table.to_df().select("id", "n")
     source = source.where("n < 7") if narrowed else source
@@ -439,7 +439,7 @@ def test_a_condition_that_reads_the_table_depends_on_its_rows(
     spark_: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
     third = counter(TableBuilder(path), "third", 7)
-    put(path, lambda _: Change(Operation("WRITE"), added=(third,)))
+    put_next(path, lambda _: Change(Operation("WRITE"), added=(third,)))
     table = DeltaTable.for_path(spark_, path)
     named(spark_, path)
     one = spark_.createDataFrame([(1, 7)], "id long, n long")
@@ -463,7 +463,7 @@ def test_a_condition_that_reads_the_table_depends_on_its_rows(
     temp_view(spark_, path)
     newest = read_counter(path)
     fourth = counter(TableBuilder(path), "fourth", 9)
-    put(path, lambda _: Change(Operation("WRITE"), added=(fourth,)))
+    put_next(path, lambda _: Change(Operation("WRITE"), added=(fourth,)))
     with pytest.raises(ConflictError, match="had read version 4"):
         act("self_scan")
     assert read_counter(path) == [*newest, 9]
