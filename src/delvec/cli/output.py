@@ -162,7 +162,9 @@ class Output:
         message = error.describe()
         told = escape_controls(message.partition("\n")[0])
         self.timed((f"again in {seconds:.3g} s: ", "yellow"), told)
-        error_facts = {"type": type(error).__name__, "message": message}
+        error_facts: dict[str, object] = {"type": type(error).__name__, "message": message}
+        if error.report is not None:
+            error_facts["report"] = error.report.to_json()
         self.result({"retry_in": seconds, "error": error_facts, **facts})
 
     def result(self, value: Mapping[str, Any]) -> None:
@@ -182,6 +184,8 @@ class Output:
             facts = vars(error) | {"hint": hint}
             facts = {name: each for name, each in facts.items() if each not in (None, (), "")}
             facts |= {"message": error.describe()}
+            if error.report is not None:
+                facts["report"] = error.report.to_json()
             self.result({"error": {"type": type(error).__name__, **facts}})
             return
         # The terminal folds them: a command that is copied has no line breaks of ours.
