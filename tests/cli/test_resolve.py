@@ -23,7 +23,8 @@ from delvec import IcebergTable
 from delvec.cli.exits import ExitCode
 from delvec.cli.values import seconds
 from delvec.iceberg.client.catalog import load_table
-from delvec.iceberg.commit.lock import hold_lock, lock_tags
+from delvec.iceberg.commit.lock import hold_lock
+from delvec.iceberg.commit.lock_state import lock_tags
 from tests.cli.runner import run
 from tests.iceberg.deletes.tables import open_new
 
@@ -128,15 +129,44 @@ def test_resolving_tells_what_it_did(table: IcebergTable) -> None:
 
 @pytest.mark.more
 @pytest.mark.spark
+def test_what_was_committed_before_a_refusal_is_told(table: IcebergTable) -> None:
+    table.delete("id = 7", branch="stage")  # by position, of a file that is gone then
+    table.compact(options={"rewrite-all": True})
+    refused = ("resolve", table.name, "--staging", "stage", "--max-snapshots", "3", "--json")
+    error = json.loads(run(*refused).output)["error"]
+    assert (error["type"], error["report"]["commits"]) == ("PlanError", 1)
+    assert (error["report"]["rows_deleted"], error["report"]["rows_added"]) == (2, 1)
+    assert "has rewritten or removed it" in error["message"]
+    head = error["report"]["snapshot_id"]
+    assert f"(committed before: snapshot {head} of main, from stage: 2 rows" in error["message"]
+    assert rows(table) == RESOLVED
+    assert "report" not in json.loads(run(*refused).output)["error"]
+
+
+@pytest.mark.more
+@pytest.mark.spark
 def test_a_locked_table_is_a_conflict(table: IcebergTable) -> None:
     with hold_lock(load_table(table.spark, table.identifier), "TEST", owner="somebody"):
-        for command, *more in (("resolve", "--staging", "stage"), ("compact",)):
-            result = run(command, table.name, *more, "--wait", "200ms", "--json")
+        waiting = ("--wait", "200ms", "--lease", "10m")
+        for command, *more in (
+            ("resolve", "--staging", "stage", *waiting),
+            ("compact", *waiting),
+            ("unlock",),
+        ):
+            result = run(command, table.name, *more, "--json")
             assert result.exit_code == ExitCode.CONFLICT
             error = json.loads(result.output)["error"]
             assert error["type"] == "LockedError"
             assert "is locked by somebody for TEST" in error["message"]
             assert "--wait 60s" in error["hint"]
+            assert "`delvec unlock --force`" in error["hint"]
+        planned = json.loads(run("unlock", table.name, "--force", "--dry-run", "--json").output)
+        assert (planned["owner"], planned["dry_run"]) == ("somebody", True)
+        assert (
+            "the lock of somebody for TEST is removed"
+            in run("unlock", table.name, "--force").output
+        )
+        assert f"UNLOCK of {table.name}: it is not locked" in run("unlock", table.name).output
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ ICEBERG = (
     "remove-orphan-files",
     "resolve",
     "tag",
+    "unlock",
     "upsert",
 )
 OF_BOTH = ("check", "detail", "files", "history", "properties", "schema")
@@ -133,6 +134,7 @@ def iceberg(spark: SparkSession, recorder: Recorder) -> None:
     recorder.tried("index", TABLE, "--key", "id")
     recorder.tried("resolve", TABLE)
     recorder.tried("compact", TABLE, "--rewrite-option", "rewrite-all=true")
+    recorder.tried("unlock", TABLE, "--force")
     recorder.tried("index", TABLE, "--drop")
     recorder.tried("expire-snapshots", TABLE, "--older-than", "0s", "--retain-last", "2")
     recorder.tried("remove-orphan-files", TABLE)

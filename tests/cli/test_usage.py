@@ -48,6 +48,7 @@ ICEBERG = (
     ("consolidate",),
     ("expire-snapshots",),
     ("remove-orphan-files",),
+    ("unlock",),
     ("index", "--key", "id"),
     ("refs",),
     ("resolve",),

@@ -76,6 +76,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "index": ("resolve", "Make the primary-key index, for resolve."),
         "consolidate": ("compact", "Merge small equality deletes into few."),
         "compact": ("compact", "Rewrite small data files."),
+        "unlock": ("compact", "Remove the lock that a dead resolve or compact left."),
         "expire-snapshots": ("vacuum", "Expire snapshots, and delete files only they had."),
         "remove-orphan-files": ("vacuum", "Delete files that no snapshot refers to."),
     },

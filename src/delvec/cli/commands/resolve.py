@@ -15,6 +15,7 @@ from delvec.cli.options import (
     CATALOG,
     DRY_RUN,
     FOLLOW,
+    LEASE,
     TABLE,
     WAIT,
     interval,
@@ -57,6 +58,7 @@ _HOST: Final = "127.0.0.1"
 )
 @option("--restart-staging", "Let the staging branch begin again when all was taken.")
 @WAIT
+@LEASE
 @DRY_RUN
 @FOLLOW
 @interval(_SECONDS)
