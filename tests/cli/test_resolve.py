@@ -74,6 +74,7 @@ RESOLVED = [(each, "new" if each == 5 else "old") for each in range(10) if each 
         ),
         (("compact", "lake.db.t", "-o", "rewrite-all=true"), "No such option"),
         (("convert", "/t", "lake.db.t", "--interval", "soon"), "'soon' is not a duration"),
+        (("convert", "/t", "lake.db.t", "--metrics-port", "0"), "--metrics-port needs --follow"),
         (("index", "lake.db.t"), "give --key or --drop, one of them"),
         (("index", "lake.db.t", "--key", "id", "--drop"), "give --key or --drop, one of them"),
         (("index", "lake.db.t", "--drop", "--branch", "x"), "--branch goes with --key"),
@@ -112,6 +113,12 @@ def test_a_port_that_is_taken_is_told_before_spark_starts() -> None:
 @pytest.mark.spark
 def test_resolving_tells_what_it_did(table: IcebergTable) -> None:
     before = rows(table)
+    snapshots = load_table(table.spark, table.identifier).metadata.ancestors("stage")
+    staged = [each.timestamp_ms for each in snapshots][1]  # newest first: deleted keys, then 5
+    oldest = table.oldest_unresolved("stage")
+    assert oldest is not None
+    assert round(oldest.timestamp() * 1000) == staged
+    assert table.oldest_unresolved() is None
     result = run("resolve", table.name, "--key", "id", "--staging", "stage", "--dry-run")
     assert result.exit_code == 0, result.output
     assert "stage to main, dry run, nothing was written" in result.output
@@ -122,9 +129,16 @@ def test_resolving_tells_what_it_did(table: IcebergTable) -> None:
     assert report["staged_snapshots"] >= 2
     assert (report["rows_deleted"], report["absent"], report["rows_added"]) == (2, 1, 1)
     assert rows(table) == RESOLVED
+    assert table.oldest_unresolved("stage") is None
     result = run("resolve", table.name, "--staging", "stage", "--max-snapshots", "1")
     assert result.exit_code == 0, result.output
     assert f"RESOLVE on {table.name}: stage to main, nothing to do" in result.output
+    table.delete_keys([8], "id")
+    head = load_table(table.spark, table.identifier).metadata.head()
+    oldest = table.oldest_unresolved()
+    assert head is not None
+    assert oldest is not None
+    assert round(oldest.timestamp() * 1000) == head.timestamp_ms
 
 
 @pytest.mark.more
@@ -306,6 +320,7 @@ def test_ctrl_c_does_so_too(table: IcebergTable) -> None:
     assert result.exit_code == 0, result.output
     first, second, last = result.output.splitlines()
     assert first == f"{table.name}, every 600 s"
+    assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d  snapshot", second)
     assert "of main, from stage: 2 rows deleted" in second
     assert last.endswith("stopped after 1 cycle: 1 commit, 3 keys, 2 rows deleted")
     assert rows(table) == RESOLVED

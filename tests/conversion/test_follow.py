@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 import delvec.conversion.follow as following
 from delvec.cli.demo.bytes import write_orders
-from delvec.conversion.follow import follow
+from delvec.conversion.follow import Metrics, follow
 from delvec.conversion.plan import ConversionPlan
 from delvec.conversion.planning.options import Verify
 from delvec.conversion.report import ConversionReport
@@ -126,10 +126,26 @@ def test_each_version_of_the_source_arrives_and_is_told(spark: SparkSession, ord
         else:
             change(orders, len(told), chance)
 
-    last = follow(spark, orders, name, stop=stop, on_report=on_report, interval=0)
+    counted: list[Metrics] = []
+    last = follow(
+        spark, orders, name, stop=stop, on_report=on_report, on_metrics=counted.append, interval=0
+    )
     assert [report.version for report in told] == [2, 3, 4, 5, 6]
     assert [report.mode for report in told] == ["full", *["incremental"] * 4]
     assert last is told[-1]
+    end = counted[-1]
+    assert (end.cycles - end.idle_cycles, end.commits, end.version) == (5, 5, 6)
+    assert end.files_added == sum(report.files_added for report in told)
+    assert end.lag_seconds is not None
+    assert (end.oldest_age_seconds, end.waiting_ms) == (0.0, None)
+    first = next(each for each in counted if each.waiting_ms is not None)
+    assert first.cycles == 0
+    assert first.oldest_age_seconds > 0, "before the first success too"
+    text = end.to_prometheus()
+    labels = f'{{source="{orders}",target="{name}"}}'
+    assert f"delvec_convert_version{labels} 6\n" in text
+    assert f"delvec_convert_commits_total{labels} 5\n" in text
+    assert f"delvec_convert_oldest_unconverted_age_seconds{labels} 0.000\n" in text
 
 
 @pytest.mark.spark
@@ -181,7 +197,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *errors: Exception | None) -> list[
             raise error
         return ConversionReport("s", "t", 1, 2, 7)
 
-    monkeypatch.setattr(following, "convert", convert)
+    monkeypatch.setattr(following, "apply_newest", convert)
     return calls
 
 
@@ -204,7 +220,10 @@ def test_a_lost_race_is_told_and_tried_at_the_next_look(
 ) -> None:
     errors = [ConflictError("lost") for _ in range(9)]
     calls = failing(monkeypatch, *errors, None)
-    assert run(orders, Rounds(10)) == (["lost"] * 9, [3.0] * 9)
+    told, waited = run(orders, Rounds(10))
+    assert told == ["lost"] * 9
+    for seconds, longest in zip(waited, (3, 6, 12, *[24] * 6), strict=True):
+        assert 0.75 * longest <= seconds <= longest
     assert len(calls) == 10
 
 
@@ -231,7 +250,7 @@ def test_what_does_not_pass_by_itself_is_raised_at_once(
     with pytest.raises(EngineError, match="the JVM of this session has ended"):
         run(orders, Rounds(9))
     for interval in (-1, float("inf"), float("nan")):
-        with pytest.raises(InvalidArgumentError, match="interval is a number of seconds, got"):
+        with pytest.raises(InvalidArgumentError, match="expected a number of seconds from 0 to"):
             run(orders, Rounds(9), interval=interval)
 
 
@@ -244,7 +263,7 @@ def test_a_failure_after_the_stop_is_not_kept_quiet(
         stop.set()
         raise EngineError("nobody knows")
 
-    monkeypatch.setattr(following, "convert", convert)
+    monkeypatch.setattr(following, "apply_newest", convert)
     with pytest.raises(EngineError, match="nobody knows"):
         run(orders, stop)
 
@@ -286,12 +305,7 @@ def test_a_target_follows_a_writer_that_commits_every_second(
         assert process.wait(10) == 0
     *reports, end = lines
     version = end["version"]
-    assert end == {
-        "stopped": True,
-        "source": str(orders),
-        "target": "lake.db.orders",
-        "version": version,
-    }
+    assert (end["stopped"], end["source"], end["target"]) == (True, str(orders), "lake.db.orders")
     versions = [report["version"] for report in reports]
     assert versions == sorted(set(versions))
     assert versions[-1] == version

@@ -191,7 +191,7 @@ def main(allow_paths: Sequence[str]) -> None:
     Every command takes --json, every one that changes a table --dry-run, every one that starts
     Spark --master, --conf and --package. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found,
     4 damaged, 5 not supported, 6 conflict, 7 different rows, 8 traces left, 130 interrupted, 141
-    nobody reads the output.
+    nobody reads the output, 143 terminated.
     """
 
 

@@ -147,8 +147,9 @@ class Output:
         self._json_indent = None
 
     def timed(self, *parts: str | tuple[str, str]) -> None:
-        """Print a sentence that begins with the time of day."""
-        self.note((f"{datetime.now().astimezone():%H:%M:%S}  ", "dim"), *parts)
+        """Print a sentence that begins with date, time and zone."""
+        now = datetime.now().astimezone().isoformat(" ", "seconds")
+        self.note((f"{now}  ", "dim"), *parts)
 
     def cycle(self, report: Any, **facts: object) -> None:  # noqa: ANN401 - of a conversion or resolve
         """Print what a command that goes on has done now, with more facts for programs."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
+from delvec.documents import EPOCH
 from delvec.errors import InvalidArgumentError, committed_before
 from delvec.iceberg.client.metadata import MAIN
 from delvec.iceberg.client.snapshots import branch_head
 from delvec.iceberg.commit.lock import LEASE, hold_lock, unlock
 from delvec.iceberg.deletes.key_columns import key_columns
 from delvec.iceberg.maintain import check, compact, consolidate, procedures
-from delvec.iceberg.resolve.plan import ResolveOptions, Verify
+from delvec.iceberg.resolve.plan import ResolveOptions, Verify, oldest_unresolved_ms
 from delvec.iceberg.resolve.resolve import (
     can_restart,
     plan_first_step,
@@ -27,7 +29,7 @@ from delvec.report.hints import Wording
 from delvec.report.rendering import Stopwatch
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from delvec.iceberg.commit.lock import UnlockReport
     from delvec.iceberg.maintain.check import CheckReport
@@ -245,6 +247,25 @@ class TableResolving(TableHandle):
                 return report
             with committed_before(lambda: report if report.commits else None):
                 return restart_if_resolved(self._load(), choices, report)
+
+    def oldest_unresolved(
+        self, staging: str | None = None, *, target: str = MAIN
+    ) -> datetime | None:
+        """Return when the oldest change was committed that `resolve` would take over, in UTC.
+
+        None if there is none. Reads metadata, and the delete manifests of the target if it has
+        equality deletes.
+
+        Args:
+            staging: The branch whose changes are taken over; in place by default.
+            target: The branch that is to hold no deletes by key.
+
+        Raises:
+            InvalidArgumentError: There is no such branch.
+            PlanError: The staging branch cannot be taken over.
+        """
+        found = oldest_unresolved_ms(self._load(), target, staging)
+        return None if found is None else EPOCH + timedelta(milliseconds=found)
 
     def _require_sense(self, choices: ResolveOptions, *, restarts: bool) -> None:
         """Refuse arguments that contradict each other."""
