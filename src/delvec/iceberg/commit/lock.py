@@ -246,7 +246,7 @@ class _Taker:
         claims = lock_claims(newest.metadata)
         for each in takewhile(lambda each: each.token != self.claim.token, claims):
             if not self._is_over(each):
-                raise _locked(newest, each, "is to be locked next by")
+                raise _locked(newest, each, is_waiting=True)
         return [
             each.claim_property
             for each in claims
@@ -435,11 +435,14 @@ def unlock(table: LoadedTable, *, force: bool = False, dry_run: bool = False) ->
     return report
 
 
-def _locked(table: LoadedTable, state: LockState, how: str = "is locked by") -> LockedError:
+def _locked(table: LoadedTable, state: LockState, *, is_waiting: bool = False) -> LockedError:
     until = f"{state.expires:%Y-%m-%d %H:%M:%S} UTC"
     seconds = format_count(state.lease_ms // 1000, "second")
+    told = f"is locked by {state.owner} for {state.operation}, until {until} if not renewed"
+    if is_waiting:
+        told = f"is to be locked next by {state.owner} for {state.operation}, which waits for it"
     return LockedError(
-        f"{table.name} {how} {state.owner} for {state.operation}, until {until} if not renewed",
+        f"{table.name} {told}",
         owner=state.owner,
         operation=state.operation,
         expires=state.expires,
